@@ -1,0 +1,1 @@
+"""State, shape and parameter estimation for robots with sensors on board, live on ROS 2 or from recorded bags."""

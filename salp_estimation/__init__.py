@@ -1,0 +1,1 @@
+"""Multi-link chain (LandSalp): pose and shape from gyroscopes, and inertial parameters."""

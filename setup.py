@@ -1,0 +1,31 @@
+"""Packages and resources; metadata, dependencies and entry points are in setup.cfg (Humble's setuptools reads no [project])."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+NAME = "onboard_estimation"
+TOP_LEVEL_PACKAGES = ["onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers"]
+
+
+def packages() -> list[str]:
+    """The top-level packages and all below them; `test`, `launch` and `config` are folders, not packages."""
+    return find_packages(include=[pattern for name in TOP_LEVEL_PACKAGES for pattern in (name, f"{name}.*")])
+
+
+def data_files() -> list[tuple[str, list[str]]]:
+    """(destination folder, files) for ament's index and for `share/onboard_estimation`, relative to the prefix."""
+    share = Path("share") / NAME
+    resources = [*Path("launch").glob("*.launch.py"), *(path for path in Path("config").rglob("*") if path.is_file())]
+    sources_of: dict[str, list[str]] = {
+        "share/ament_index/resource_index/packages": [f"resource/{NAME}"],
+        str(share): ["package.xml"],
+    }
+    for path in sorted(resources):
+        sources_of.setdefault(str(share / path.parent), []).append(str(path))
+    return list(sources_of.items())
+
+
+setup(packages=packages(), data_files=data_files())

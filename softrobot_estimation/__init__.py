@@ -1,0 +1,1 @@
+"""Soft robot arm: constant-curvature model, learned stiffness, marginalized particle filter and unscented filter."""
