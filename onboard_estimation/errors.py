@@ -1,0 +1,7 @@
+"""Errors that a user can mend: one clear line with numbers and a way out."""
+
+from __future__ import annotations
+
+
+class UserError(Exception):
+    """Bad input or wrong usage. The command line prints the message as one line and exits with code 2."""

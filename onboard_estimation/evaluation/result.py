@@ -1,0 +1,112 @@
+"""What an evaluation knows in the end: the one structure that metrics, plots, report and verdict read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Matrix, Vector
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """One named block of the state (`pose`, `joint_angles`, `velocity`, ...) against the truth.
+
+    All arrays have the length K of the record; where `matched` is false there was no truth and they hold NaN.
+
+    Attributes
+    ----------
+    names, units
+        One of each per dimension: `("x", "y", "heading")`, `("m", "m", "rad")`.
+    estimate, truth
+        (K, a) float64, coordinates of the block. The estimate after alignment with the truth.
+    error
+        (K, d) float64: estimate minus truth in the tangent space, in `convention`.
+    stddev
+        (K, d) float64: the filter's own standard deviations, truth noise not included.
+    nees
+        (K,) float64: normalised estimation error squared, truth noise included.
+    convention
+        What the error means, e.g. "body frame of the truth".
+    """
+
+    name: str
+    names: tuple[str, ...]
+    units: tuple[str, ...]
+    estimate: NDArray[np.float64]
+    truth: NDArray[np.float64]
+    error: NDArray[np.float64]
+    stddev: NDArray[np.float64]
+    nees: NDArray[np.float64]
+    matched: NDArray[np.bool_]
+    convention: str = ""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The robot seen from above (or from the side), for plots and the report's time slider.
+
+    Attributes
+    ----------
+    estimate, truth
+        (K, P, 2) float64, metres: a polyline of P points per instant (NaN where there is no truth).
+    ellipse
+        (K, 2, 2) float64, m^2: covariance of the drawn position, centred on `centre`.
+    centre
+        (K, 2) float64, metres: where the ellipse is drawn (the estimated position).
+    axes
+        Labels of the two axes with units.
+    """
+
+    estimate: NDArray[np.float64]
+    truth: NDArray[np.float64]
+    ellipse: NDArray[np.float64]
+    centre: NDArray[np.float64]
+    axes: tuple[str, str] = ("x (m)", "y (m)")
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """A judged run: the record, its parts against the truth, the metrics and the verdict.
+
+    Attributes
+    ----------
+    source
+        "simulated" or "recorded": said wherever a figure is shown.
+    time_s
+        (K,) float64, seconds since the first estimate.
+    stamps_ns, mean, covariance
+        The record: (K,) int64, (K, a) and (K, n, n) float64.
+    matched_ratio
+        Share of the estimates that have a truth within the allowed gap.
+    sensors
+        Per sensor: `received`, `used`, `late`, `gated`, `duplicates`, `invalid`, `rate_hz`, `mean_nis`.
+    metrics
+        What `metrics.json` holds, units in the key names.
+    notes
+        Losses and settings that the reader must know, one sentence each.
+    events
+        Intervals worth marking on time axes, e.g. {"contact": (M, 2) seconds}.
+    """
+
+    robot: str
+    estimator: str
+    source: str
+    bag: str
+    time_s: Vector
+    stamps_ns: NDArray[np.int64]
+    mean: Matrix
+    covariance: NDArray[np.float64]
+    parts: Mapping[str, PartResult]
+    drawing: Drawing | None
+    matched_ratio: float
+    sensors: Mapping[str, Mapping[str, float]]
+    metrics: dict[str, Any]
+    verdict: str
+    command: str
+    notes: tuple[str, ...] = ()
+    events: Mapping[str, Matrix] = field(default_factory=dict)

@@ -1,0 +1,124 @@
+"""Compiled square-root algebra: covariances are kept as lower triangular factors, so that they stay positive."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Matrix
+
+
+class NotPositiveDefinite(ValueError):
+    """A covariance with a negative eigenvalue.
+
+    Attributes
+    ----------
+    worst_eigenvalue
+        The most negative eigenvalue found.
+    """
+
+    def __init__(self, worst_eigenvalue: float) -> None:
+        super().__init__(f"covariance is not positive semi-definite: smallest eigenvalue {worst_eigenvalue:.3g}")
+        self.worst_eigenvalue = worst_eigenvalue
+
+
+@njit(cache=True)
+def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m).
+
+    Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,
+    whose set-up costs more than the work.
+    """
+    n, m = factor.shape
+    a = factor.copy()
+    lower = np.zeros((n, n))
+    for k in range(min(n, m)):
+        norm = 0.0
+        for j in range(k, m):
+            norm += a[k, j] * a[k, j]
+        norm = np.sqrt(norm)
+        if norm > 0.0:
+            alpha = -norm if a[k, k] >= 0.0 else norm
+            pivot = a[k, k] - alpha
+            # v = (pivot, a[k, k+1:]), H = I - 2 v v^T / |v|^2, |v|^2 = -2 alpha pivot
+            scale = 1.0 / (-alpha * pivot)
+            for i in range(k + 1, n):
+                dot = a[i, k] * pivot
+                for j in range(k + 1, m):
+                    dot += a[i, j] * a[k, j]
+                dot *= scale
+                a[i, k] -= dot * pivot
+                for j in range(k + 1, m):
+                    a[i, j] -= dot * a[k, j]
+            sign = -1.0 if alpha < 0.0 else 1.0
+            lower[k, k] = norm
+            for i in range(k + 1, n):
+                lower[i, k] = sign * a[i, k]
+        else:
+            for i in range(k + 1, n):
+                lower[i, k] = a[i, k]
+    return lower
+
+
+@njit(cache=True)
+def downdate(lower: NDArray[np.float64], vector: NDArray[np.float64]) -> bool:
+    """In place, L L^T - v v^T; false (and L unusable) where the result is not positive definite."""
+    n = lower.shape[0]
+    v = vector.copy()
+    for k in range(n):
+        square = lower[k, k] * lower[k, k] - v[k] * v[k]
+        if square <= 0.0:
+            return False
+        root = np.sqrt(square)
+        c = root / lower[k, k]
+        s = v[k] / lower[k, k]
+        lower[k, k] = root
+        for i in range(k + 1, n):
+            lower[i, k] = (lower[i, k] - s * v[i]) / c
+            v[i] = c * v[i] - s * lower[i, k]
+    return True
+
+
+@njit(cache=True)
+def solve_lower(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X (n, k) with L X = B (n, k), forward substitution."""
+    n, k = right.shape
+    x = right.copy()
+    for i in range(n):
+        for c in range(k):
+            value = x[i, c]
+            for j in range(i):
+                value -= lower[i, j] * x[j, c]
+            x[i, c] = value / lower[i, i]
+    return x
+
+
+@njit(cache=True)
+def solve_lower_transposed(lower: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X (n, k) with L^T X = B (n, k), backward substitution."""
+    n, k = right.shape
+    x = right.copy()
+    for row in range(n):
+        i = n - 1 - row
+        for c in range(k):
+            value = x[i, c]
+            for j in range(i + 1, n):
+                value -= lower[j, i] * x[j, c]
+            x[i, c] = value / lower[i, i]
+    return x
+
+
+def covariance_root(covariance: Matrix) -> Matrix:
+    """Lower triangular L (n, n) with L L^T = P for a positive semi-definite P (n, n).
+
+    Raises
+    ------
+    NotPositiveDefinite
+        An eigenvalue is negative beyond rounding (1e-9 of the largest).
+    """
+    covariance = np.asarray(covariance, dtype=np.float64)
+    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    if not np.isfinite(values).all() or values[0] < -1e-9 * max(values[-1], 1e-300):
+        raise NotPositiveDefinite(float(values[0]))
+    return triangularise(np.ascontiguousarray(vectors * np.sqrt(np.clip(values, 0.0, None))))

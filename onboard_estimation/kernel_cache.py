@@ -1,0 +1,146 @@
+"""Where numba keeps compiled kernels on disk: one folder for each state of the sources.
+
+numba's cache looks only at the file of the compiled function. A change in a function that it calls from another file
+goes unnoticed, and the old machine code runs on. So the folder's name holds a hash of all that kernels depend on, and
+numba is told before it compiles anything. The folder is found in this order:
+
+1. `ONBOARD_ESTIMATION_CACHE_DIR`
+2. `NUMBA_CACHE_DIR`, if the user set it
+3. `$XDG_CACHE_HOME/onboard_estimation`, else `~/.cache/onboard_estimation`
+4. where that cannot be written: a private temporary folder that goes with the process, and one warning
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.util import find_spec
+from pathlib import Path
+
+OVERRIDE_VARIABLE = "ONBOARD_ESTIMATION_CACHE_DIR"
+NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
+
+TOP_LEVEL_PACKAGES = ("onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers")
+COMPILERS = ("numba", "numpy")
+FOLDER_PREFIX = "onboard_estimation-"
+UNUSED_AFTER_DAYS = 30
+
+
+def configure() -> Path:
+    """Choose the folder, make it and tell numba, whether or not numba is imported already.
+
+    Returns
+    -------
+    The folder, absolute. Functions that are decorated with `cache=True` from now on keep their machine code there;
+    child processes inherit it through `NUMBA_CACHE_DIR`.
+    """
+    name = FOLDER_PREFIX + fingerprint()
+    try:
+        folder = _base_folder() / name
+        _make_writable(folder)
+    except (OSError, RuntimeError) as error:  # RuntimeError: no HOME and no entry in the user database
+        folder = _temporary_folder(name)
+        warnings.warn(
+            f"compiled kernels are not kept: {error}; every start compiles anew. "
+            f"Set {OVERRIDE_VARIABLE} to a folder that can be written.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    os.environ[NUMBA_VARIABLE] = str(folder)
+    numba_config = sys.modules.get("numba.core.config")
+    if numba_config is not None:
+        numba_config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
+    return folder
+
+
+def fingerprint() -> str:
+    """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for path in sorted(_sources()):
+        with suppress(OSError):  # an editor's lock file, or one that it replaces just now
+            content = path.read_bytes()
+            digest.update(f"{path}\0{len(content)}\0".encode())
+            digest.update(content)
+    for name in ("onboard_estimation", *COMPILERS):
+        digest.update(f"{name}=={_version(name)}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _sources() -> Iterator[Path]:
+    """The `.py` files of our packages and of every package that brings a robot, none of them imported."""
+    root = Path(__file__).resolve().parent.parent
+    for name in TOP_LEVEL_PACKAGES:
+        yield from (root / name).rglob("*.py")
+    robots = {entry.module.partition(".")[0] for entry in entry_points(group="onboard_estimation.robots")}
+    for name in robots.difference(TOP_LEVEL_PACKAGES):
+        with suppress(ImportError, ValueError):  # its entry point leads nowhere: whoever loads the robot says so
+            spec = find_spec(name)
+            if spec is None:
+                continue
+            if spec.submodule_search_locations is None:
+                yield Path(spec.origin or "")
+            for folder in spec.submodule_search_locations or ():
+                yield from Path(folder).rglob("*.py")
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:  # runs from a source tree that is not installed
+        return "not installed"
+
+
+def _base_folder() -> Path:
+    """Absolute folder that holds one folder for each state of the sources."""
+    environment = os.environ
+    if environment.get(OVERRIDE_VARIABLE):
+        return Path(environment[OVERRIDE_VARIABLE]).expanduser().absolute()
+    if environment.get(NUMBA_VARIABLE):
+        folder = Path(environment[NUMBA_VARIABLE]).absolute()
+        return folder.parent if folder.name.startswith(FOLDER_PREFIX) else folder  # set by our parent process
+    if environment.get("XDG_CACHE_HOME"):
+        return Path(environment["XDG_CACHE_HOME"]).absolute() / "onboard_estimation"
+    return Path.home() / ".cache" / "onboard_estimation"
+
+
+def _make_writable(folder: Path) -> None:
+    """Make the folder, readable for its user only (numba unpickles what it finds there), and mark it as used today."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_unused(folder.parent)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{folder} cannot be written")
+    with suppress(OSError):
+        os.utime(folder)
+
+
+def _remove_unused(base: Path) -> None:
+    """Remove folders of sources that nobody has started for a while; each edit of a source leaves one behind."""
+    oldest_s = time.time() - UNUSED_AFTER_DAYS * 86400
+    for folder in base.glob(f"{FOLDER_PREFIX}*"):
+        with suppress(OSError):
+            if folder.stat().st_mtime < oldest_s:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary_folder(name: str) -> Path:
+    base = tempfile.mkdtemp(prefix="onboard_estimation-kernels-")
+    owner = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not when a forked child ends
+            shutil.rmtree(base, ignore_errors=True)
+
+    atexit.register(remove)
+    folder = Path(base) / name
+    folder.mkdir()
+    return folder

@@ -1,0 +1,85 @@
+"""What goes into a pipeline and what comes out: time-stamped vectors, free of ROS, files and clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
+NANOSECONDS_PER_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One message of one sensor as numbers.
+
+    Attributes
+    ----------
+    stamp_ns
+        When it was measured: the message's `header.stamp`, nanoseconds since the epoch.
+    sensor
+        Name of the sensor, e.g. `imu/link_2`: the key of its counters and of its share of a pipeline.
+    value
+        (d,) float64. The elements follow from the message type, see `Channel`.
+    """
+
+    stamp_ns: int
+    sensor: str
+    value: Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """State of a filter at one instant.
+
+    Attributes
+    ----------
+    stamp_ns
+        Instant that the state belongs to, nanoseconds since the epoch.
+    mean
+        (a,) float64: coordinates of the state in its `StateSpace` (a quaternion has four).
+    covariance
+        (n, n) float64: covariance of the error in the tangent space at the mean (a rotation has three).
+    """
+
+    stamp_ns: int
+    mean: Vector
+    covariance: Matrix
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A topic that a robot listens to, and how its message becomes a measurement's value.
+
+    | message type | value |
+    |---|---|
+    | `sensor_msgs/msg/Imu` | gyro x y z (rad/s), accelerometer x y z (m/s^2) |
+    | `sensor_msgs/msg/JointState` | the array `field`, in the order of `names` |
+    | `geometry_msgs/msg/PoseStamped` | position x y z (m), quaternion x y z w |
+    | `geometry_msgs/msg/PointStamped` | x y z (m) |
+
+    Attributes
+    ----------
+    topic
+        Name relative to the robot's namespace, e.g. `imu/link_2/data_raw`.
+    message_type
+        Full name of the type, e.g. `sensor_msgs/msg/Imu`.
+    sensor
+        Name of the sensor in measurements and statistics, e.g. `imu/link_2`.
+    field, names
+        For joint states: which array, and the joints' order.
+    required
+        A recording without this topic cannot be evaluated.
+    """
+
+    topic: str
+    message_type: str
+    sensor: str
+    field: Literal["position", "velocity", "effort"] = "velocity"
+    names: tuple[str, ...] = ()
+    required: bool = True

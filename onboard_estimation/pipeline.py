@@ -1,0 +1,254 @@
+"""An estimator with its measurement handling: fed by a live node or a bag reader, which it knows nothing of.
+
+A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is the
+same for all robots: it refuses what is not a number, orders what arrives out of order, counts everything, and turns a
+filter that broke down into a reset with a reason.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
+
+Listener = Callable[[str], None]
+
+
+class FilterBreakdown(ArithmeticError):
+    """A filter that cannot go on: a covariance that lost its sign, a state that is no number."""
+
+
+class UseCounters(NamedTuple):
+    """What the filter did with the measurements of one sensor, over the record as it stands after all roll-backs.
+
+    Attributes
+    ----------
+    used, gated
+        Measurements that entered the state, and those that the gate refused.
+    recoveries
+        Measurements for which the covariance was inflated after too many refusals.
+    nis_sum, nis_degrees
+        Sums over all updates: NIS and degrees of freedom.
+    """
+
+    used: int = 0
+    gated: int = 0
+    recoveries: int = 0
+    nis_sum: float = 0.0
+    nis_degrees: int = 0
+
+    def counted(self, innovation: Innovation | None) -> UseCounters:
+        """With one more measurement; those without an innovation (commands) are used as they are."""
+        if innovation is None:
+            return self._replace(used=self.used + 1)
+        return UseCounters(
+            self.used + innovation.accepted,
+            self.gated + (not innovation.accepted),
+            self.recoveries + (innovation.inflation > 1.0),
+            self.nis_sum + innovation.nis,
+            self.nis_degrees + len(innovation.value),
+        )
+
+
+class Estimator(ABC):
+    """A robot's filter: measurements in order of their stamps go in, estimates come out.
+
+    Subclasses keep all state that measurements change in what `snapshot` returns, and treat arrays as values: replaced,
+    never written, so that snapshots are cheap.
+    """
+
+    space: StateSpace
+
+    def __init__(self) -> None:
+        self.last_innovation: Innovation | None = None
+
+    def rank(self, sensor: str) -> int:
+        """Order among measurements with the same stamp: commands come first, for they act from then on."""
+        return 0 if "command" in sensor else 1
+
+    @abstractmethod
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        """Filter the next measurement; the estimate at its stamp, or None where there is none (yet).
+
+        Where the measurement corrected the state, `last_innovation` holds what the update saw, else None.
+        """
+
+    @abstractmethod
+    def snapshot(self) -> Any:
+        """All state that `apply` changes."""
+
+    @abstractmethod
+    def restore(self, snapshot: Any) -> None:
+        """Return to a snapshot."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget all measurements and start anew."""
+
+    def set_enabled(self, sensor: str, enabled: bool) -> None:
+        """Use a sensor or leave it out from now on."""
+        raise NotImplementedError(f"{type(self).__name__} cannot leave out {sensor!r} (asked for enabled={enabled})")
+
+
+class _Guarded:
+    """The estimator as the buffer sees it: checked after every measurement, with its counters rolled back along.
+
+    A filter that breaks down is put back to its last good state and the measurement left out.
+    """
+
+    def __init__(self, estimator: Estimator, tell: Listener) -> None:
+        self.estimator = estimator
+        self.use: dict[str, UseCounters] = {}
+        self.breakdowns = 0
+        self._tell = tell
+
+    def rank(self, sensor: str) -> int:
+        return self.estimator.rank(sensor)
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        before = self.estimator.snapshot()
+        self.estimator.last_innovation = None
+        try:
+            estimate = self.estimator.apply(measurement)
+            if estimate is not None:
+                _check(estimate)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            self.estimator.restore(before)
+            self.breakdowns += 1
+            stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
+            self._tell(f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}")
+            return None
+        use = self.use.get(measurement.sensor, UseCounters())
+        self.use[measurement.sensor] = use.counted(self.estimator.last_innovation)
+        return estimate
+
+    def snapshot(self) -> Any:
+        return self.estimator.snapshot(), dict(self.use)
+
+    def restore(self, snapshot: Any) -> None:
+        state, use = snapshot
+        self.estimator.restore(state)
+        self.use = dict(use)
+
+    def reset(self) -> None:
+        self.estimator.reset()
+
+
+def _check(estimate: Estimate) -> None:
+    if not (np.isfinite(estimate.mean).all() and np.isfinite(estimate.covariance).all()):
+        raise FilterBreakdown("the state is not finite")
+    smallest = float(np.min(np.diag(estimate.covariance)))
+    if smallest < 0.0:
+        worst = float(np.linalg.eigvalsh(estimate.covariance)[0])
+        raise FilterBreakdown(f"covariance lost its sign, worst eigenvalue {worst:.3g}")
+
+
+class Pipeline:
+    """Time-stamped measurements in, time-stamped estimates out.
+
+    Parameters
+    ----------
+    estimator
+        The robot's filter.
+    lag_s, clock_jump_s
+        See `MeasurementBuffer`.
+    tell
+        Receives sentences worth a line in a log (clock jumps, breakdowns); by default they are kept in `messages`.
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        lag_s: float = 0.2,
+        clock_jump_s: float = 10.0,
+        tell: Listener | None = None,
+    ) -> None:
+        self.messages: list[str] = []
+        self._listener = tell
+        self._guarded = _Guarded(estimator, self._tell)
+        self._buffer = MeasurementBuffer(self._guarded, lag_s, clock_jump_s, on_reset=self._tell)
+        self._invalid: dict[str, int] = {}
+        self._span: dict[str, tuple[int, int]] = {}
+
+    @property
+    def estimator(self) -> Estimator:
+        """The filter inside."""
+        return self._guarded.estimator
+
+    @property
+    def space(self) -> StateSpace:
+        """State space of the estimates."""
+        return self.estimator.space
+
+    def process(self, measurement: Measurement) -> Estimate | None:
+        """Take a measurement as it arrives; the newest estimate if there is a new one (see `MeasurementBuffer.add`)."""
+        sensor, stamp = measurement.sensor, measurement.stamp_ns
+        if not np.isfinite(measurement.value).all():
+            self._invalid[sensor] = self._invalid.get(sensor, 0) + 1
+            return None
+        first, last = self._span.get(sensor, (stamp, stamp))
+        self._span[sensor] = min(first, stamp), max(last, stamp)
+        return self._buffer.add(measurement)
+
+    def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
+        """Process a whole recording; its settled record, in order."""
+        record: list[Estimate] = []
+        for count, measurement in enumerate(measurements):
+            self.process(measurement)
+            if count % 1024 == 0:
+                record.extend(self._buffer.take_settled())
+        record.extend(self._buffer.flush())
+        return record
+
+    def reset(self) -> None:
+        """Forget all measurements and start anew; counters go on."""
+        self._buffer.restart()
+        self.estimator.reset()
+
+    def statistics(self) -> dict[str, dict[str, float]]:
+        """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom)."""
+        table: dict[str, dict[str, float]] = {}
+        for sensor in sorted({*self._buffer.counters, *self._invalid}):
+            arrival = self._buffer.counters.get(sensor, BufferCounters())
+            use = self._guarded.use.get(sensor, UseCounters())
+            invalid = self._invalid.get(sensor, 0)
+            first, last = self._span.get(sensor, (0, 0))
+            distinct = arrival.received - arrival.duplicates
+            rate = (distinct - 1) * NANOSECONDS_PER_SECOND / (last - first) if last > first else math.nan
+            table[sensor] = {
+                "received": arrival.received + invalid,
+                "used": use.used,
+                "late": arrival.late,
+                "too_late": arrival.too_late,
+                "gated": use.gated,
+                "recoveries": use.recoveries,
+                "duplicates": arrival.duplicates,
+                "stray": arrival.stray,
+                "invalid": invalid,
+                "rate_hz": rate,
+                "mean_nis": use.nis_sum / use.nis_degrees if use.nis_degrees else math.nan,
+            }
+        return table
+
+    @property
+    def breakdowns(self) -> int:
+        """How often the filter had to be put back to its last good state."""
+        return self._guarded.breakdowns
+
+    @property
+    def clock_jumps(self) -> int:
+        """How often a jump of the clock reset the filter."""
+        return self._buffer.clock_jumps
+
+    def _tell(self, sentence: str) -> None:
+        self.messages.append(sentence)
+        if self._listener is not None:
+            self._listener(sentence)

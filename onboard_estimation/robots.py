@@ -1,0 +1,206 @@
+"""What a robot must bring along, and how robots are found.
+
+A robot is an object that an entry point of the group `onboard_estimation.robots` names, so that a laboratory adds its
+own from its own package:
+
+    entry_points={"onboard_estimation.robots": ["crawler = crawler_estimation.robot:ROBOT"]}
+
+`Robot` has a default for all that can be left out: the least a robot brings is a configuration, the channels it
+listens to, an estimator, and which parts of its state the ground truth tells.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Estimate, Matrix, Vector
+from onboard_estimation.pipeline import Estimator
+
+GROUP = "onboard_estimation.robots"
+Alignment = Literal["none", "heading"]
+
+
+@dataclass(frozen=True)
+class TruthSpecification:
+    """What motion capture tells of a robot.
+
+    Attributes
+    ----------
+    bodies
+        Names of the bodies: topics `ground_truth/<body>/pose` or, without orientation, `ground_truth/<body>/position`.
+    alignment
+        `none`: estimate and truth share the world frame, and the truth gives the initial state. `heading`: the estimate
+        starts at its own origin; before comparison it is moved and turned about the vertical onto the truth.
+    covariances
+        Noise covariance (d, d) of the parts derived from the truth, per part. Parts that are not named are taken as
+        exact.
+    """
+
+    bodies: tuple[str, ...]
+    alignment: Alignment = "none"
+    covariances: Mapping[str, Matrix] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Series:
+    """Messages of one topic as numbers: stamps (K,) int64 ns and values (K, d) as the channel's type sets them."""
+
+    channel: Channel
+    stamps_ns: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a simulator gives: all that a bag of the robot would hold.
+
+    Attributes
+    ----------
+    sensors
+        Sensor and command topics.
+    truth
+        Ground truth topics: pose (7) or position (3) channels.
+    """
+
+    sensors: tuple[Series, ...]
+    truth: tuple[Series, ...]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A simulated situation.
+
+    Attributes
+    ----------
+    summary
+        One line for the help.
+    variants
+        Values of `--gait` or whatever the robot calls them; the first is the default.
+    """
+
+    summary: str
+    variants: tuple[str, ...] = ()
+
+
+class Robot(ABC):
+    """A robot that can be estimated.
+
+    Attributes
+    ----------
+    name
+        As users type it; the entry point must have the same name.
+    summary
+        One line for the help.
+    configuration_type
+        Dataclass of its parameters, see `onboard_estimation.configuration`.
+    configuration_file
+        Default parameter file among the resources, e.g. `config/salp.yaml`; None: the dataclass's defaults.
+    estimators
+        Names of its estimators; the first is the default.
+    scenarios
+        What it can simulate, by name; the first is the default.
+    """
+
+    name: str
+    summary: str
+    configuration_type: type
+    configuration_file: str | None = None
+    estimators: tuple[str, ...] = ("default",)
+    scenarios: Mapping[str, Scenario] = {}
+
+    @abstractmethod
+    def channels(self, configuration: Any) -> tuple[Channel, ...]:
+        """Topics that the estimators listen to."""
+
+    @abstractmethod
+    def estimator(self, configuration: Any, name: str, initial: Estimate | None) -> Estimator:
+        """A new estimator, started from `initial` where given, else as its configuration says."""
+
+    @abstractmethod
+    def truth_specification(self, configuration: Any) -> TruthSpecification:
+        """What motion capture tells of it."""
+
+    @abstractmethod
+    def true_parts(self, configuration: Any, bodies: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """Parts of the state by name, (K, a) each, from the bodies' poses (K, 7) or positions (K, 3) at K instants."""
+
+    def initial_covariance(self, configuration: Any) -> Matrix | None:
+        """(n, n) covariance of an initial state taken from the truth; None where the robot finds its own."""
+        return None
+
+    def outline(self, configuration: Any, space: StateSpace, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Polyline (K, P, 2) in metres that draws the robot from above at the states (K, a)."""
+        position = planar_position(space)
+        return means[:, None, position]
+
+    def simulate(
+        self, configuration: Any, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """A simulated recording of that scenario, starting at time zero."""
+        raise UserError(f"robot {self.name!r} has no simulator")
+
+
+def planar_position(space: StateSpace) -> slice:
+    """Where x and y stand in a state's coordinates: in a block `pose` or `position`, else the first two."""
+    for name in ("pose", "position"):
+        if any(block.name == name for block in space.blocks):
+            start = space.coordinates(name).start
+            return slice(start, start + 2)
+    return slice(0, 2)
+
+
+@cache
+def _found() -> dict[str, Any]:
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def robot_names() -> list[str]:
+    """Names of all robots that installed packages offer."""
+    return sorted(_found())
+
+
+def find_robot(name: str) -> Robot:
+    """The robot of that name.
+
+    Raises
+    ------
+    UserError
+        No package offers it, or its entry point is broken.
+    """
+    points = _found()
+    if name not in points:
+        raise UserError(f"no robot {name!r}; installed are: {', '.join(robot_names()) or 'none'}")
+    try:
+        robot = points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"robot {name!r} cannot be loaded from {points[name].value!r}: {error}") from error
+    if not isinstance(robot, Robot):
+        raise UserError(f"entry point {points[name].value!r} of robot {name!r} is no Robot but {type(robot).__name__}")
+    return robot
+
+
+def all_robots() -> Iterator[Robot]:
+    """All robots that load; a broken one of another package must not hide the rest."""
+    for name in robot_names():
+        try:
+            yield find_robot(name)
+        except UserError:
+            continue
+
+
+def initial_state(space: StateSpace, parts: Mapping[str, Vector], covariance: Matrix, stamp_ns: int) -> Estimate:
+    """Estimate whose named blocks are `parts` and all others zero."""
+    mean = space.origin()
+    for name, value in parts.items():
+        mean[space.coordinates(name)] = value
+    return Estimate(stamp_ns, mean, covariance)

@@ -1,0 +1,228 @@
+"""A buffer that filters late and out-of-order measurements as if they had arrived in order.
+
+The buffer keeps the measurements of the last `lag_s` seconds with a snapshot of the estimator before each of them.
+A measurement that arrives late is put in its place, the estimator returns to the snapshot there and filters everything
+from there on again. What has left the window is settled: it can no longer change.
+
+So the estimator's final state and the settled record depend only on the measurements, not on the order of their arrival,
+as long as none arrives later than the lag. Measurements are ordered by stamp, then by the estimator's rank of the
+sensor, then by sensor name. Of several measurements of one sensor with one stamp only one is used: a message that was
+recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on the order.
+
+Clock jumps. A stamp more than `clock_jump_s` away from the newest one is either a stray or the first message of a
+restarted clock (a bag played again). It is held back until `jump_confirmations` messages in a row agree with it. A
+confirmed jump back, or one ahead by more than `longest_gap_s`, resets the estimator, which goes on with the messages
+held back; a shorter one ahead is a gap in the recording, bridged by prediction. Messages that nothing confirms are
+dropped and counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+
+
+class Replayable(Protocol):
+    """What the buffer needs of an estimator."""
+
+    def rank(self, sensor: str) -> int:
+        """Order of the sensor among measurements with the same stamp (commands before the sensors they move)."""
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        """Filter the next measurement in order; an estimate where the state was corrected or moved by it."""
+
+    def snapshot(self) -> Any:
+        """All state that `apply` changes."""
+
+    def restore(self, snapshot: Any) -> None:
+        """Return to a snapshot."""
+
+    def reset(self) -> None:
+        """Forget everything and start anew."""
+
+
+@dataclass
+class BufferCounters:
+    """What happened to measurements of one sensor before they reached the estimator.
+
+    Attributes
+    ----------
+    received
+        All that arrived.
+    late
+        Arrived out of order but within the lag: filtered in their place.
+    too_late
+        Older than the lag: dropped.
+    duplicates
+        Same sensor and stamp as another one: dropped.
+    stray
+        Stamp far from all others, never confirmed: dropped.
+    """
+
+    received: int = 0
+    late: int = 0
+    too_late: int = 0
+    duplicates: int = 0
+    stray: int = 0
+
+
+@dataclass
+class _Entry:
+    measurement: Measurement
+    before: Any
+    estimate: Estimate | None
+
+
+Key = tuple[int, int, str]
+
+
+@dataclass
+class MeasurementBuffer:
+    """Feeds an estimator in the order of stamps.
+
+    Parameters
+    ----------
+    estimator
+        Filters measurements in order and can be rolled back.
+    lag_s
+        How late a measurement may arrive and still be filtered in its place, seconds.
+    clock_jump_s
+        A step of the stamps beyond this must be confirmed, seconds.
+    longest_gap_s
+        A confirmed step ahead up to this is bridged by prediction, seconds.
+    jump_confirmations
+        Messages in a row that must agree before a jump is believed.
+    on_reset
+        Told, in one sentence with numbers, when a clock jump resets the estimator.
+    """
+
+    estimator: Replayable
+    lag_s: float = 0.2
+    clock_jump_s: float = 10.0
+    longest_gap_s: float = 60.0
+    jump_confirmations: int = 5
+    on_reset: Callable[[str], None] | None = None
+    counters: dict[str, BufferCounters] = field(default_factory=dict)
+    clock_jumps: int = 0
+    _keys: list[Key] = field(default_factory=list)
+    _entries: list[_Entry] = field(default_factory=list)
+    _settled: list[Estimate] = field(default_factory=list)
+    _suspects: list[Measurement] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lag_ns = round(self.lag_s * NANOSECONDS_PER_SECOND)
+        self._jump_ns = round(self.clock_jump_s * NANOSECONDS_PER_SECOND)
+        if not 0 <= self._lag_ns < self._jump_ns:
+            raise ValueError(f"need 0 <= lag < clock jump, got {self.lag_s} s and {self.clock_jump_s} s")
+
+    def add(self, measurement: Measurement) -> Estimate | None:
+        """Take a measurement as it arrives.
+
+        Returns
+        -------
+        The estimate at the newest stamp if it is new: what a live node publishes. None where the measurement was late
+        (the state has been mended, the stream already published has not), dropped, held back, or gave no estimate.
+        """
+        counters = self.counters.setdefault(measurement.sensor, BufferCounters())
+        counters.received += 1
+        if self._keys:
+            step = measurement.stamp_ns - self._keys[-1][0]
+            if abs(step) > self._jump_ns:
+                return self._suspect(measurement)
+            if step < -self._lag_ns:
+                counters.too_late += 1
+                return None
+        self._drop_suspects()
+        return self._insert(measurement)
+
+    def take_settled(self) -> list[Estimate]:
+        """Estimates in order that can no longer change, each handed out once."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    def flush(self) -> list[Estimate]:
+        """Settle everything, as at the end of a recording, and hand it out."""
+        self._drop_suspects()
+        self._settle(len(self._entries))
+        return self.take_settled()
+
+    def restart(self) -> None:
+        """Settle everything and start with an empty window; the estimator is the caller's to reset."""
+        self._settle(len(self._entries))
+        self._drop_suspects()
+
+    def _key(self, measurement: Measurement) -> Key:
+        return measurement.stamp_ns, self.estimator.rank(measurement.sensor), measurement.sensor
+
+    def _insert(self, measurement: Measurement) -> Estimate | None:
+        key = self._key(measurement)
+        place = bisect_left(self._keys, key)
+        newest = place == len(self._keys)
+        counters = self.counters[measurement.sensor]
+        if not newest and self._keys[place] == key:
+            counters.duplicates += 1
+            kept = self._entries[place].measurement
+            if measurement.value.tobytes() >= kept.value.tobytes():
+                return None
+            self._entries[place].measurement = measurement
+            self._refilter(place)
+            return None
+        if newest:
+            before = self.estimator.snapshot()
+            estimate = self.estimator.apply(measurement)
+            self._keys.append(key)
+            self._entries.append(_Entry(measurement, before, estimate))
+            self._settle_old()
+            return estimate
+        counters.late += 1
+        self._keys.insert(place, key)
+        self._entries.insert(place, _Entry(measurement, self._entries[place].before, None))
+        self._refilter(place)
+        return None
+
+    def _refilter(self, place: int) -> None:
+        self.estimator.restore(self._entries[place].before)
+        for entry in self._entries[place:]:
+            entry.before = self.estimator.snapshot()
+            entry.estimate = self.estimator.apply(entry.measurement)
+
+    def _settle_old(self) -> None:
+        horizon = self._keys[-1][0] - self._lag_ns
+        count = 0
+        while self._keys[count][0] < horizon:
+            count += 1
+        # Leaving the window one by one would cost a shift of the lists each time.
+        if count > len(self._keys) // 2 or self._lag_ns == 0:
+            self._settle(count)
+
+    def _settle(self, count: int) -> None:
+        self._settled.extend(entry.estimate for entry in self._entries[:count] if entry.estimate is not None)
+        del self._entries[:count], self._keys[:count]
+
+    def _suspect(self, measurement: Measurement) -> Estimate | None:
+        if self._suspects and abs(measurement.stamp_ns - self._suspects[-1].stamp_ns) > self._jump_ns:
+            self._drop_suspects()
+        self._suspects.append(measurement)
+        if len(self._suspects) < self.jump_confirmations:
+            return None
+        confirmed, self._suspects = self._suspects, []
+        step_s = (confirmed[0].stamp_ns - self._keys[-1][0]) / NANOSECONDS_PER_SECOND
+        if not 0.0 < step_s <= self.longest_gap_s:
+            self.clock_jumps += 1
+            self.restart()
+            self.estimator.reset()
+            if self.on_reset is not None:
+                self.on_reset(f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset")
+        newest = None
+        for held in confirmed:
+            newest = self._insert(held)
+        return newest
+
+    def _drop_suspects(self) -> None:
+        for dropped in self._suspects:
+            self.counters[dropped.sensor].stray += 1
+        self._suspects.clear()
