@@ -1,0 +1,171 @@
+"""Quasi-static model of a planar chain of links, each with an omniwheel and a gyro (LandSalp).
+
+Andrews et al., "Pose estimation of a thruster-driven bioinspired multi-link robot", 2026, section III. What the paper
+leaves open is settled so:
+
+- the base frame lies at the mean of the wheel positions and has the mean of the link headings, so that x points along
+  the chain (the paper's mean of the wheel headings differs from it by a constant angle);
+- the Jacobians are built on link 1 and transformed: differences of neighbouring gyro rates are exactly the joint rates.
+
+Units are SI and radians, rim speeds u in m/s, twists in the body frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.filtering.state_space import StateSpace, angles, se2
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation import chain_kernels as kernels
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A chain of N links.
+
+    Attributes
+    ----------
+    links
+        (N, 16) float64, one row a link, as `chain_kernels` reads it; made by `build`.
+    """
+
+    links: Matrix
+
+    @classmethod
+    def build(
+        cls,
+        lengths_m: ArrayLike,
+        wheel_positions_m: ArrayLike,
+        wheel_angles_rad: ArrayLike,
+        wheel_drag: ArrayLike,
+        joint_drag: ArrayLike,
+        joint_lower_rad: ArrayLike | float = -np.pi,
+        joint_upper_rad: ArrayLike | float = np.pi,
+    ) -> Chain:
+        """Chain from its geometry and drag.
+
+        Parameters
+        ----------
+        lengths_m
+            (N,) lengths; the joints are at the ends of the links, the link frame at its centre, x towards the next.
+        wheel_positions_m, wheel_angles_rad
+            (N, 2) and (N,): the wheel frame in the link frame; its x axis is the driven direction.
+        wheel_drag
+            (N, 3) diagonals or (N, 3, 3) matrices d_i of eq. (3): N s/m, N s/m, N m s.
+        joint_drag
+            (N - 1,) N m s.
+        joint_lower_rad, joint_upper_rad
+            Limits of the joint angles.
+
+        Raises
+        ------
+        ValueError
+            Shapes that do not fit together, or drag that is not positive definite.
+        """
+        lengths = np.atleast_1d(np.asarray(lengths_m, dtype=np.float64))
+        n = len(lengths)
+        drag = np.asarray(wheel_drag, dtype=np.float64)
+        if drag.shape == (n, 3):
+            drag = np.einsum("ni,ij->nij", drag, np.eye(3))
+        if n < 2 or drag.shape != (n, 3, 3):
+            raise ValueError(f"a chain needs two links or more and their drag, got {n} lengths and drag {drag.shape}")
+        smallest = np.linalg.eigvalsh(0.5 * (drag + drag.transpose(0, 2, 1)))[:, 0]
+        if not (smallest > 0.0).all():
+            worst = int(np.argmin(smallest))
+            raise ValueError(f"drag of link {worst + 1} is not positive definite: eigenvalue {smallest[worst]:.3g}")
+        links = np.zeros((n, kernels.COLUMNS))
+        links[:, kernels.LENGTH] = lengths
+        links[:, kernels.WHEEL_X : kernels.WHEEL_Y + 1] = wheel_positions_m
+        links[:, kernels.WHEEL_ANGLE] = wheel_angles_rad
+        links[:, kernels.DRAG : kernels.DRAG + 9] = drag.reshape(n, 9)
+        links[:-1, kernels.JOINT_DRAG] = joint_drag
+        links[:-1, kernels.LOWER] = joint_lower_rad
+        links[:-1, kernels.UPPER] = joint_upper_rad
+        return cls(links)
+
+    @property
+    def link_count(self) -> int:
+        """Number of links N."""
+        return len(self.links)
+
+    def space(self) -> StateSpace:
+        """State space of pose and joint angles, dimension N + 2."""
+        return StateSpace(se2("pose"), angles("joint_angles", tuple(f"alpha_{j + 1}" for j in range(self.link_count - 1))))
+
+    def velocity(self, joint_angles: ArrayLike, controls: ArrayLike) -> NDArray[np.float64]:
+        """B(r) u, eq. (5): body velocity of the base and joint rates.
+
+        Parameters
+        ----------
+        joint_angles
+            (N - 1,) or (k, N - 1), rad.
+        controls
+            (N,) rim speeds, m/s.
+
+        Returns
+        -------
+        (N + 2,) or (k, N + 2): forward, left (m/s), turning, joint rates (rad/s).
+        """
+        r = np.asarray(joint_angles, dtype=np.float64)
+        out = kernels.velocities(self.links, np.atleast_2d(r), np.asarray(controls, dtype=np.float64))
+        return out[0] if r.ndim == 1 else out
+
+    def control_matrix(self, joint_angles: ArrayLike) -> Matrix:
+        """B(r), (N + 2, N), eq. (5)."""
+        return kernels.control_matrix(self.links, np.asarray(joint_angles, dtype=np.float64))
+
+    def gyro_rates(self, joint_angles: ArrayLike, controls: ArrayLike) -> NDArray[np.float64]:
+        """Turning rates of all links, eq. (6): (N,) or (k, N), rad/s."""
+        r = np.asarray(joint_angles, dtype=np.float64)
+        points = np.zeros((len(np.atleast_2d(r)), self.link_count + 2))
+        points[:, 3:] = r
+        out = kernels.gyro_rates(self.links, points, np.asarray(controls, dtype=np.float64))
+        return out[0] if r.ndim == 1 else out
+
+    def propagate(
+        self, states: Matrix, controls: Vector, duration_s: float, longest_step_s: float = 0.05
+    ) -> NDArray[np.float64]:
+        """States (k, N + 2) after `duration_s` under constant rim speeds (N,)."""
+        return kernels.propagate(self.links, states, controls, duration_s, longest_step_s)
+
+    def link_poses(self, states: ArrayLike) -> NDArray[np.float64]:
+        """Poses (k, N, 3) of the links in the world from states (k, N + 2)."""
+        states = np.atleast_2d(np.asarray(states, dtype=np.float64))
+        local = np.array([self._local_links(r) for r in states[:, 3:]])  # in the base frame
+        cosine, sine = np.cos(states[:, 2, None]), np.sin(states[:, 2, None])
+        out = np.empty_like(local)
+        out[..., 0] = states[:, 0, None] + cosine * local[..., 0] - sine * local[..., 1]
+        out[..., 1] = states[:, 1, None] + sine * local[..., 0] + cosine * local[..., 1]
+        out[..., 2] = states[:, 2, None] + local[..., 2]
+        return out
+
+    def _local_links(self, joint_angles: Vector) -> Matrix:
+        headings, joints, wheels = kernels.geometry(self.links, joint_angles)
+        half = 0.5 * self.links[:, kernels.LENGTH, None]
+        along = np.column_stack([np.cos(headings), np.sin(headings)])
+        centres = np.vstack([np.zeros((1, 2)), joints + half[1:] * along[1:]])
+        mean = headings.mean()
+        turn = np.array([[np.cos(mean), np.sin(mean)], [-np.sin(mean), np.cos(mean)]])
+        return np.column_stack([(centres - wheels.mean(axis=0)) @ turn.T, headings - mean])
+
+    def state_from_links(self, link_poses: ArrayLike) -> NDArray[np.float64]:
+        """States (k, N + 2) from measured poses of the links (k, N, 3): mean of the wheels, differences of headings."""
+        poses = np.asarray(link_poses, dtype=np.float64)
+        headings = np.unwrap(poses[..., 2], axis=1)
+        cosine, sine = np.cos(headings), np.sin(headings)
+        wheel_x, wheel_y = self.links[:, kernels.WHEEL_X], self.links[:, kernels.WHEEL_Y]
+        x = poses[..., 0] + cosine * wheel_x - sine * wheel_y
+        y = poses[..., 1] + sine * wheel_x + cosine * wheel_y
+        heading = headings.mean(axis=1)
+        heading = np.arctan2(np.sin(heading), np.cos(heading))
+        return np.column_stack([x.mean(axis=1), y.mean(axis=1), heading, np.diff(headings, axis=1)])
+
+    def outline(self, states: ArrayLike) -> NDArray[np.float64]:
+        """Polylines (k, N + 1, 2) through the ends of the links at the states (k, N + 2), metres."""
+        poses = self.link_poses(states)
+        half = 0.5 * self.links[:, kernels.LENGTH]
+        reach = np.stack([half * np.cos(poses[..., 2]), half * np.sin(poses[..., 2])], axis=-1)
+        return np.concatenate([poses[:, :1, :2] - reach[:, :1], poses[..., :2] + reach], axis=1)
