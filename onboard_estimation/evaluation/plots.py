@@ -17,18 +17,18 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from onboard_estimation.evaluation.presentation import display_unit, printable, words
+from onboard_estimation.evaluation.presentation import CORRELATION_CAPTION, axis_label, display_unit, printable, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.views import (
     ELLIPSE_SCALE,
     Window,
     coverage,
-    nees_band,
     thin,
     traces,
     truth_centre,
     worst_window,
 )
+from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.measurement import Matrix
 
 # Okabe and Ito's palette: told apart with every common colour blindness, and by brightness in grey.
@@ -36,10 +36,6 @@ ESTIMATE, TRUTH, BAND, WORST, INK = "#0072B2", "#D55E00", "#56B4E9", "#F0E442", 
 SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
 EVENTS = ("#999999", "#CC79A7", "#009E73")
 
-CORRELATION_CAPTION = (
-    "One run: its errors are correlated in time, so that leaving the band is not by itself proof of inconsistency. "
-    "Judge over several runs."
-)
 _POINTS = 6000
 _WIDTH_IN, _LEFT_IN, _RIGHT_IN = 8.0, 0.68, 0.15
 _DPI = 110.0
@@ -124,7 +120,7 @@ def _nees_figure(result: EvaluationResult, instants: NDArray[np.intp], window: W
     with _panels(figure, result, title, [CORRELATION_CAPTION, caption], max(len(parts), 1), 1.6) as panels:
         for axes, part in zip(panels, parts, strict=False):
             dimension = part.error.shape[1]
-            low, high = nees_band(dimension)
+            low, high = chi_square_band(dimension)
             values = part.nees[np.isfinite(part.nees)]
             marker = "." if values.size < 3 else ""
             shown = np.where(part.nees > 0.0, part.nees, np.nan)[instants]
@@ -228,11 +224,6 @@ def _bounds(points: Matrix) -> tuple[Matrix, Matrix]:
     """Smallest and largest coordinates of the finite points; zeros if there are none."""
     finite = points[np.isfinite(points).all(axis=1)]
     return (finite.min(axis=0), finite.max(axis=0)) if finite.size else (np.zeros(2), np.zeros(2))
-
-
-def axis_label(label: str, unit: str) -> str:
-    """`x (m)` in the unit that the axis is drawn in."""
-    return label.replace("(m)", f"({unit})")
 
 
 def _ellipse(centre: Matrix, covariance: Matrix, points: int = 73) -> Matrix:

@@ -10,6 +10,11 @@ from typing import Any
 
 import numpy as np
 
+CORRELATION_CAPTION = (
+    "One run: its errors are correlated in time, so that leaving the band is not by itself proof of inconsistency. "
+    "Judge over several runs."
+)
+
 _ACRONYMS = {
     word.lower(): word
     for word in ("RMSE", "RMS", "ATE", "RPE", "NEES", "NIS", "IMU", "UKF", "EKF", "ESKF", "SE2", "SE3", "2D", "3D")
@@ -122,6 +127,11 @@ def display_unit(unit: str, largest: float) -> tuple[str, float]:
     if unit == "m/s" and largest < 0.1:
         return "cm/s", 100.0
     return unit, 1.0
+
+
+def axis_label(label: str, unit: str) -> str:
+    """`x (m)` in the unit that the axis is drawn in."""
+    return label.replace("(m)", f"({unit})")
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
 
 from onboard_estimation.evaluation.presentation import display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
@@ -15,9 +14,8 @@ from onboard_estimation.measurement import Matrix, Vector
 
 MAX_TRACES = 8
 WORST_WINDOW_S = 5.0
-TRUTH_PROBABILITY = 0.95
 # 95 % quantile of chi-square with two degrees of freedom: scales a covariance to the ellipse that is drawn.
-ELLIPSE_SCALE = float(-2.0 * np.log(1.0 - TRUTH_PROBABILITY))
+ELLIPSE_SCALE = float(-2.0 * np.log(1.0 - 0.95))
 _TRANSIENT_SHARE = 0.1
 _TRANSIENT_EXCESS = 2.5
 
@@ -105,13 +103,6 @@ def _limit(error: Vector, stddev: Vector, time_s: Vector) -> tuple[float, float 
 def _largest(values: NDArray[np.float64]) -> float:
     finite = np.abs(values[np.isfinite(values)])
     return float(finite.max()) if finite.size else 0.0
-
-
-def nees_band(dimension: int, probability: float = 0.95) -> tuple[float, float]:
-    """Two-sided chi-square band of the NEES of one instant with `dimension` degrees of freedom."""
-    tail = 0.5 * (1.0 - probability)
-    # The chi-square quantile by the incomplete gamma function: scipy.stats takes half a second to load.
-    return tuple(2.0 * float(gammaincinv(0.5 * dimension, p)) for p in (tail, 1.0 - tail))  # type: ignore[return-value]
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
