@@ -1,0 +1,83 @@
+"""The chain as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from salp_estimation import simulator
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import SalpEstimator
+from salp_estimation.gaits import GAITS
+
+
+class SalpRobot(Robot):
+    """LandSalp and other planar chains with one gyro per link."""
+
+    name = "salp"
+    summary = "planar chain of links with omniwheels, one gyro each: pose and joint angles"
+    configuration_type = SalpConfiguration
+    configuration_file = "config/salp.yaml"
+    estimators = ("ukf",)
+    scenarios: Mapping[str, Scenario] = {
+        "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
+    }
+
+    def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
+        """Commands and one IMU per link."""
+        chain = configuration.chain
+        return (simulator.command_channel(chain), *(simulator.imu_channel(name) for name in chain.link_names))
+
+    def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> SalpEstimator:
+        """The plain unscented filter."""
+        return SalpEstimator(configuration, initial)
+
+    def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
+        """As the paper sets it: 1 cm, 5 deg, 5 deg."""
+        return configuration.initial_covariance()
+
+    def truth_specification(self, configuration: SalpConfiguration) -> TruthSpecification:
+        """Poses of all links; the noise of pose and joint angles follows from theirs."""
+        names, truth = configuration.chain.link_names, configuration.truth
+        count = len(names)
+        position, heading = truth.position_stddev_m**2, np.deg2rad(truth.heading_stddev_deg) ** 2
+        pose = np.diag([position / count, position / count, heading / count])
+        # Neighbouring joint angles share the heading of the link between them.
+        joints = heading * (2.0 * np.eye(count - 1) - np.eye(count - 1, k=1) - np.eye(count - 1, k=-1))
+        return TruthSpecification(names, "none", {"pose": pose, "joint_angles": joints})
+
+    def true_parts(
+        self, configuration: SalpConfiguration, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Pose of the base frame and joint angles from the poses of the links."""
+        links = np.stack([planar_pose(bodies[name]) for name in configuration.chain.link_names], axis=1)
+        states = configuration.chain.build().state_from_links(links)
+        return {"pose": states[:, :3], "joint_angles": states[:, 3:]}
+
+    def outline(
+        self, configuration: SalpConfiguration, space: StateSpace, means: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Polyline through the ends of the links."""
+        states = np.hstack([means[:, space.coordinates("pose")], means[:, space.coordinates("joint_angles")]])
+        return configuration.chain.build().outline(states)
+
+    def simulate(
+        self, configuration: SalpConfiguration, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """A gait in the scenario `ideal`."""
+        return simulator.simulate(configuration.chain, GAITS[variant], duration_s, rng)
+
+
+def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """x, y, heading (K, 3) of poses (K, 7): position and quaternion x, y, z, w."""
+    x, y, z, w = poses[:, 3:].T
+    heading = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return np.column_stack([poses[:, :2], heading])
+
+
+ROBOT = SalpRobot()

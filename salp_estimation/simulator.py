@@ -1,0 +1,134 @@
+"""Simulated LandSalp: what its gyros, its commands and the motion capture would record.
+
+Scenario `ideal`: the motion follows the quasi-static model but for a little white noise on the wheels; gyros have white
+noise, the motion capture white noise and no latency. Every magnitude stands in `IdealScenario`, with its source. The
+estimator's configuration is separate from it, so that a user can get it wrong and see what happens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.robots import Recording, Series
+from salp_estimation.chain import Chain
+from salp_estimation.configuration import ChainConfiguration
+from salp_estimation.gaits import Gait
+
+_STANDARD_GRAVITY = 9.80665
+_LONGEST_STEP_S = 0.005
+
+
+@dataclass(frozen=True)
+class IdealScenario:
+    """Magnitudes of the scenario `ideal`.
+
+    Attributes
+    ----------
+    gyro_rate_hz, gyro_noise_stddev_rad_s
+        Rate of the IMUs and white noise of a sample: 20 Hz is the upper end of the paper's filter, 5 mrad/s what
+        vibration leaves of a MEMS gyro at that rate.
+    command_rate_hz
+        Commands are held between their stamps. The real robot gets 200 a second; 20 keep the bag small.
+    wheel_speed_noise_stddev_m_s
+        White noise on each rim speed, held over a command's interval: a two-thousandth of the gaits' speeds.
+    truth_rate_hz, truth_position_stddev_m, truth_heading_stddev_rad
+        Motion capture of each link. The paper's ran at 240 Hz; 0.1 mm is a good calibration, 0.02 deg what markers
+        0.3 m apart give with it.
+    """
+
+    gyro_rate_hz: float = 20.0
+    gyro_noise_stddev_rad_s: float = 5e-3
+    command_rate_hz: float = 20.0
+    wheel_speed_noise_stddev_m_s: float = 5e-5
+    truth_rate_hz: float = 120.0
+    truth_position_stddev_m: float = 1e-4
+    truth_heading_stddev_rad: float = float(np.deg2rad(0.02))
+
+
+def simulate(
+    configuration: ChainConfiguration,
+    gait: Gait,
+    duration_s: float,
+    rng: np.random.Generator,
+    scenario: IdealScenario | None = None,
+) -> Recording:
+    """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
+    scenario = scenario or IdealScenario()
+    chain = configuration.build()
+    command_ns = _stamps(duration_s, scenario.command_rate_hz)
+    gyro_ns = _stamps(duration_s, scenario.gyro_rate_hz)
+    truth_ns = _stamps(duration_s, scenario.truth_rate_hz)
+
+    commands = gait.controls(command_ns / NANOSECONDS_PER_SECOND)
+    actual = commands + rng.normal(0.0, scenario.wheel_speed_noise_stddev_m_s, commands.shape)
+    at_ns, states, in_force = _drive(chain, command_ns, actual, np.union1d(gyro_ns, truth_ns))
+
+    at_gyro = np.searchsorted(at_ns, gyro_ns)
+    rates = np.array([chain.gyro_rates(states[k, 3:], actual[in_force[k]]) for k in at_gyro])
+    rates += rng.normal(0.0, scenario.gyro_noise_stddev_rad_s, rates.shape)
+
+    poses = chain.link_poses(states[np.searchsorted(at_ns, truth_ns)])
+    poses[..., :2] += rng.normal(0.0, scenario.truth_position_stddev_m, poses[..., :2].shape)
+    poses[..., 2] += rng.normal(0.0, scenario.truth_heading_stddev_rad, poses[..., 2].shape)
+
+    wheel_speeds = commands / (configuration.wheel_radius_m * np.array(configuration.wheel_signs))
+    names = configuration.link_names
+    sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
+    sensors += [Series(imu_channel(name), gyro_ns, _imu_values(rates[:, i])) for i, name in enumerate(names)]
+    truth = [Series(truth_channel(name), truth_ns, _pose_values(poses[:, i])) for i, name in enumerate(names)]
+    return Recording(tuple(sensors), tuple(truth))
+
+
+def command_channel(configuration: ChainConfiguration) -> Channel:
+    """Wheel speeds sent to the actuators, named after the links that they sit on."""
+    return Channel(
+        "actuators/command", "sensor_msgs/msg/JointState", "actuators/command", "velocity", configuration.link_names
+    )
+
+
+def imu_channel(link: str) -> Channel:
+    """IMU of a link."""
+    return Channel(f"imu/{link}/data_raw", "sensor_msgs/msg/Imu", f"imu/{link}")
+
+
+def truth_channel(link: str) -> Channel:
+    """Motion capture of a link."""
+    return Channel(f"ground_truth/{link}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{link}")
+
+
+def _stamps(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
+    count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
+    return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
+
+
+def _drive(
+    chain: Chain, command_ns: NDArray[np.int64], controls: NDArray[np.float64], wanted_ns: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Stamps, states (K, N + 2) and numbers of the commands in force at all wanted and all command stamps."""
+    at_ns = np.union1d(command_ns, wanted_ns)
+    in_force = np.maximum(np.searchsorted(command_ns, at_ns, side="right") - 1, 0)
+    states = np.zeros((len(at_ns), chain.link_count + 2))
+    for k in range(len(at_ns) - 1):
+        duration_s = float(at_ns[k + 1] - at_ns[k]) / NANOSECONDS_PER_SECOND
+        states[k + 1] = chain.propagate(states[k : k + 1], controls[in_force[k]], duration_s, _LONGEST_STEP_S)[0]
+    return at_ns, states, in_force
+
+
+def _imu_values(turning_rate: Vector) -> NDArray[np.float64]:
+    """A level IMU: the rate about z, and gravity."""
+    values = np.zeros((len(turning_rate), 6))
+    values[:, 2] = turning_rate
+    values[:, 5] = _STANDARD_GRAVITY
+    return values
+
+
+def _pose_values(pose: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Planar poses (K, 3) as positions and quaternions (K, 7)."""
+    values = np.zeros((len(pose), 7))
+    values[:, :2] = pose[:, :2]
+    values[:, 5], values[:, 6] = np.sin(0.5 * pose[:, 2]), np.cos(0.5 * pose[:, 2])
+    return values
