@@ -1,9 +1,77 @@
-PYTHON ?= python3
+# `make demo` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
+# Another interpreter, in a new environment: `make demo PYTHON=python3.12`.
+
 VENV := .venv
-.venv/.runtime:
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install -e .
-	touch $@
-.venv/.dev: .venv/.runtime
-	.venv/bin/python -m pip install -e ".[dev]"
-	touch $@
+RUN := $(VENV)/bin/python
+PYTHON ?=
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.10 python)
+CHECK := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+# What an installation depends on.
+METADATA := setup.py setup.cfg pyproject.toml
+TESTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format benchmarks clean outdated
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
+	$(VENV)/bin/onboard-estimation demo --output demo_output
+
+test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/test_buffer.py
+	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(TESTS)
+
+lint: $(VENV)/.development ## linter, formatter's check, type checker
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check --quiet
+	$(RUN) -m mypy
+
+format: $(VENV)/.development ## mend what linter and formatter can mend
+	$(RUN) -m ruff check --fix
+	$(RUN) -m ruff format
+
+benchmarks: $(VENV)/.development ## measure speed and accuracy
+	$(RUN) -m benchmarks
+
+clean: ## remove .venv, caches and everything built
+	rm -rf $(VENV) build dist install log demo_output runs *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# An environment that was moved or copied still names its old place in scripts and in the installation of this package.
+ifneq ($(shell cat $(VENV)/.place 2>/dev/null),$(CURDIR))
+$(VENV)/.place: outdated
+endif
+# Another interpreter is asked for than the environment has.
+ifneq ($(if $(PYTHON),$(shell $(PYTHON) --version 2>&1)),$(if $(PYTHON),$(shell $(RUN) --version 2>&1)))
+$(VENV)/.place: outdated
+endif
+
+$(VENV)/.place:
+	@python=$$(for candidate in $(CANDIDATES); do \
+	    if "$$candidate" -c '$(CHECK)' 2>/dev/null; then echo "$$candidate"; break; fi; done); \
+	if [ -z "$$python" ]; then \
+	    echo "No Python 3.10 to 3.13 found; tried: $(CANDIDATES). Install one or name it: make PYTHON=/path/to/python3" >&2; \
+	    exit 2; \
+	fi; \
+	if [ "$$($(RUN) --version 2>/dev/null)" != "$$("$$python" --version)" ]; then rm -rf $(VENV); fi; \
+	if "$$python" -c 'import ensurepip' 2>/dev/null; then \
+	    "$$python" -m venv $(VENV); \
+	elif "$$python" -c 'import pip' 2>/dev/null; then \
+	    "$$python" -m venv --without-pip $(VENV) && \
+	    "$$python" -m pip install --quiet --target "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" pip; \
+	else \
+	    echo "$$python has neither ensurepip nor pip; on Debian and Ubuntu: apt install python3-venv" >&2; \
+	    exit 2; \
+	fi
+	@echo "$(CURDIR)" > $@
+
+$(VENV)/.runtime: $(VENV)/.place $(METADATA)
+	@echo "Setting up $(VENV) with $$($(RUN) --version), about a minute"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.runtime
+	@$(PIP) --editable '.[dev]'
+	@touch $@

@@ -1,4 +1,4 @@
-"""Packages and resources; metadata, dependencies and entry points are in setup.cfg (Humble's setuptools reads no [project])."""
+"""Packages and resources; metadata and entry points are in setup.cfg (Humble's setuptools reads no [project])."""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""`python -m onboard_estimation`: the command line where the script `onboard-estimation` is not on PATH, as with ROS 2."""
+"""`python -m onboard_estimation`: the command line where its script is not on PATH, as with ROS 2."""
+
+from __future__ import annotations
+
+import sys
 
 from onboard_estimation.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
