@@ -1,0 +1,126 @@
+"""Types of the messages in a bag: the standard ones of ROS, or those that the bag defines itself.
+
+`rosbags` turns a definition into Python code. A definition that comes in a bag is therefore looked at before: the
+names in it must be names, and its arrays of a size that the generated code can bear.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from rosbags.interfaces import Nodetype
+from rosbags.typesys import Stores, get_types_from_idl, get_types_from_msg, get_typestore
+from rosbags.typesys.store import Typestore
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_blocks import Connection
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+"""A longer message is not decoded: none of those that estimators use comes near, and its objects would fill memory."""
+
+_MAX_DEFINITION_CHARACTERS = 2**18
+_MAX_UNROLLED_ELEMENTS = 1000
+_TYPE_NAME = re.compile(r"[A-Za-z]\w*/(msg|srv|action)/[A-Za-z]\w*", re.ASCII)
+_FIELD_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_IDL_SEPARATOR = "=" * 80 + "\nIDL: "
+
+Definitions = dict[str, Any]
+
+
+@lru_cache(maxsize=1)
+def jazzy_types() -> Typestore:
+    """The standard types of ROS 2 Jazzy; those of Humble are the same where both have them."""
+    return get_typestore(Stores.ROS2_JAZZY)
+
+
+@lru_cache(maxsize=1)
+def noetic_types() -> Typestore:
+    """The standard types of ROS 1 Noetic."""
+    return get_typestore(Stores.ROS1_NOETIC)
+
+
+def type_store(connection: Connection) -> Typestore:
+    """The types to decode this connection's messages with.
+
+    Raises
+    ------
+    UserError
+        The encoding is unknown, or the type is neither a standard one nor defined in the bag, or is defined badly.
+    """
+    standard = {"cdr": jazzy_types, "ros1": noetic_types}.get(connection.encoding)
+    if standard is None:
+        raise UserError(f"{_named(connection)} is encoded as {connection.encoding!r}; cdr and ros1 can be decoded")
+    definitions = _definitions(connection)
+    known = standard().fielddefs
+    if connection.message_type not in definitions:
+        if connection.message_type not in known:
+            raise UserError(f"{_named(connection)} is no standard type, and the bag does not define it")
+        return standard()
+    if all(name in known and _same(fields, known[name]) for name, fields in definitions.items()):
+        return standard()
+    store = get_typestore(Stores.EMPTY)
+    try:
+        store.register(definitions)
+        store.get_msgdef(connection.message_type)
+    except Exception as error:  # the code that rosbags makes of a definition can fail in any way
+        raise UserError(f"the definition of {_named(connection)} in the bag cannot be used") from error
+    return store
+
+
+def has_header(store: Typestore, message_type: str) -> bool:
+    """Whether messages of the type start with a `std_msgs/msg/Header`."""
+    _, fields = store.fielddefs.get(message_type, ([], []))
+    return bool(fields) and fields[0][0] == "header" and fields[0][1] == (Nodetype.NAME, "std_msgs/msg/Header")
+
+
+def _named(connection: Connection) -> str:
+    return f"{connection.message_type[:100] or 'an unnamed type'!r} on topic {connection.topic[:100]!r}"
+
+
+def _definitions(connection: Connection) -> Definitions:
+    """The bag's own definition of the type and of all that it contains; empty where the bag has none."""
+    text = connection.definition
+    if not text.strip() or not connection.definition_format:
+        return {}
+    if len(text) > _MAX_DEFINITION_CHARACTERS or not _TYPE_NAME.fullmatch(connection.message_type):
+        raise UserError(f"the definition of {_named(connection)} in the bag is damaged")
+    try:
+        found: Definitions = {}
+        if connection.definition_format in {"ros2msg", "ros1msg"}:
+            found.update(get_types_from_msg(text, connection.message_type))
+        elif connection.definition_format in {"ros2idl", "omgidl"}:
+            parts = text.split(_IDL_SEPARATOR)
+            for part in [parts[0], *(part.split("\n", 1)[-1] for part in parts[1:])]:
+                if part.strip():
+                    found.update(get_types_from_idl(part))
+    except Exception as error:  # whatever the parser makes of a text that is none
+        raise UserError(f"the definition of {_named(connection)} in the bag is damaged") from error
+    if not all(_sound(name, fields) for name, fields in found.items()):
+        raise UserError(f"the definition of {_named(connection)} in the bag is damaged")
+    return found
+
+
+def _sound(name: str, definition: Any) -> bool:
+    """Whether code can be made of a definition: names are names, and no loop over elements grows too long."""
+    constants, fields = definition
+    if not _TYPE_NAME.fullmatch(name) or not all(_FIELD_NAME.fullmatch(entry[0]) for entry in (*constants, *fields)):
+        return False
+    for _, (kind, content) in fields:
+        if kind == Nodetype.NAME and not _TYPE_NAME.fullmatch(content):
+            return False
+        if kind in {Nodetype.ARRAY, Nodetype.SEQUENCE}:
+            (element, element_type), count = content
+            if element == Nodetype.NAME and not _TYPE_NAME.fullmatch(element_type):
+                return False
+            plain = element == Nodetype.BASE and element_type[0] != "string"
+            if kind == Nodetype.ARRAY and not plain and count > _MAX_UNROLLED_ELEMENTS:
+                return False
+    return True
+
+
+def _same(definition: Any, known: Any) -> bool:
+    return [(name.lower(), entry) for name, entry in definition[1]] == [
+        (name.lower(), entry) for name, entry in known[1]
+    ]

@@ -1,0 +1,433 @@
+"""Reading recorded bags: rosbag2 (MCAP, sqlite3, compressed or not) and ROS 1, whole or damaged.
+
+    with open_bag("walk") as bag:
+        for raw in bag.messages(["/imu/body/data_raw"]):
+            imu = bag.deserialize(raw)
+
+A bag that is cut off or damaged is read as far as that goes, and `Bag.damage` says in one sentence how far.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rosbags.typesys.store import Typestore
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_blocks import (
+    MAX_BLOCK_BYTES,
+    MAX_TIME_NS,
+    BlockError,
+    BlockIndex,
+    Connection,
+    Storage,
+    decompress,
+)
+from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
+from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, type_store
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.ros.measurements import MessageFault
+
+_HELD_BYTES = 256 * 2**20
+_NAMES_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """One topic of a bag: its name, its type as `sensor_msgs/msg/Imu`, and how many messages can be read."""
+
+    name: str
+    message_type: str
+    count: int
+
+
+class RawMessage(NamedTuple):
+    """One message as it was recorded: when (nanoseconds since the epoch), and its bytes in the bag's encoding."""
+
+    topic: str
+    log_time_ns: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some messages of a bag in one buffer, for reading them in bulk. All arrays have the length M.
+
+    Attributes
+    ----------
+    buffer
+        (B,) uint8.
+    topics
+        (M,) int64: index into the topics asked for.
+    log_times_ns, starts, lengths
+        (M,) int64, see `BlockIndex`.
+    order
+        (M,) int64: the message's place in the bag's log order, among all its messages.
+    """
+
+    buffer: NDArray[np.uint8]
+    topics: NDArray[np.int64]
+    log_times_ns: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """The index of one block, and the topic of each message (its place in `Bag.topics`)."""
+
+    storage: Storage
+    number: int
+    topics: NDArray[np.int64]
+    index: BlockIndex
+
+
+def open_bag(path: str | Path) -> Bag:
+    """Open a bag: a folder, a lone .mcap or .db3 file, or a ROS 1 .bag file.
+
+    Raises
+    ------
+    UserError
+        The path is missing or no bag, the bag has no messages, or none that can be read.
+    """
+    return Bag(Path(path))
+
+
+class Bag:
+    """A recorded bag; a context manager that closes its files.
+
+    Attributes
+    ----------
+    path
+        As it was given.
+    topics
+        By name, sorted. Counts are of the messages that can be read.
+    format
+        `mcap`, `sqlite3` or `ros1`.
+    distribution
+        Of the ROS that recorded it, where the bag says so ("jazzy").
+    damage
+        One sentence with numbers where the bag is damaged or incomplete, else None.
+    size_bytes
+        Of its files.
+    start_ns, end_ns
+        Earliest and latest log time, nanoseconds since the epoch.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stack = ExitStack()
+        self._stores: dict[str, Typestore | UserError] = {}
+        self._held: OrderedDict[int, _Loaded] = OrderedDict()
+        self._ranks: list[NDArray[np.int64]] | None = None
+        try:
+            files = open_files(path, self._stack)
+            self.format = files.format
+            self.distribution = files.distribution
+            self._compressed_messages = files.compressed_messages
+            self.size_bytes = sum(storage.size_bytes for storage in files.storages)
+            self._connections, faults = _choose_connections(files.storages)
+            self._blocks = list(_assign_topics(files.storages, self._connections))
+            self._summarise(files, faults)
+        except BaseException:
+            self._stack.close()
+            raise
+
+    def __enter__(self) -> Bag:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[False]:
+        self.close()
+        return False
+
+    def close(self) -> None:
+        """Close the files. What was read stays valid."""
+        self._held.clear()
+        self._stack.close()
+
+    @property
+    def duration_s(self) -> float:
+        """From the earliest to the latest log time, seconds."""
+        return (self.end_ns - self.start_ns) / NANOSECONDS_PER_SECOND
+
+    def messages(self, topics: Collection[str] | None = None) -> Iterator[RawMessage]:
+        """The messages of the topics (None: of all) by log time; at the same time, in the order of the file.
+
+        Raises
+        ------
+        UserError
+            A topic is not in the bag (says which are), or the files have changed since they were opened.
+        """
+        names = list(self.topics)
+        selected = self._selected(self._numbers(topics))
+        for number, rows in self._in_log_order(selected):
+            loaded, block = self._load(number), self._blocks[number]
+            view = loaded.buffer.data
+            for topic, time, start, length in zip(
+                block.topics[rows].tolist(),
+                block.index.log_times_ns[rows].tolist(),
+                loaded.starts[rows].tolist(),
+                loaded.lengths[rows].tolist(),
+                strict=True,
+            ):
+                yield RawMessage(names[topic], time, bytes(view[start : start + length]))
+
+    def blocks(self, topics: Collection[str]) -> Iterator[Block]:
+        """The messages of the topics, in the order of the files, many at a time. Raises as `messages` does."""
+        numbers = self._numbers(topics)
+        places = np.full(len(self.topics), -1, dtype=np.int64)
+        places[numbers] = np.arange(len(numbers))
+        ranks = self._log_order()
+        for number, rows in self._selected(numbers):
+            loaded, block = self._load(number), self._blocks[number]
+            yield Block(
+                loaded.buffer,
+                places[block.topics[rows]],
+                block.index.log_times_ns[rows],
+                loaded.starts[rows],
+                loaded.lengths[rows],
+                ranks[number][rows],
+            )
+
+    def deserialize(self, raw: RawMessage) -> Any:
+        """The message as an object with the fields of its type.
+
+        Raises
+        ------
+        MessageFault
+            The bytes are no message of the topic's type.
+        UserError
+            The topic's type cannot be decoded.
+        """
+        store = self._store(raw.topic)
+        connection = self._connections[raw.topic]
+        if len(raw.data) > MAX_MESSAGE_BYTES:
+            raise MessageFault(f"is {len(raw.data):,} bytes long; up to {MAX_MESSAGE_BYTES:,} are decoded")
+        try:
+            if connection.encoding == "ros1":
+                return store.deserialize_ros1(raw.data, connection.message_type)
+            return store.deserialize_cdr(raw.data, connection.message_type)
+        except Exception as error:  # code that rosbags made of a definition in the bag can fail in any way
+            raise MessageFault(f"does not decode as {connection.message_type}") from error
+
+    def encoding(self, topic: str) -> str:
+        """How the topic's messages are serialised: `cdr`, `ros1`, or what else the bag says."""
+        return self._connections[topic].encoding
+
+    def has_header(self, topic: str) -> bool:
+        """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""
+        try:
+            return has_header(self._store(topic), self.topics[topic].message_type)
+        except UserError:
+            return False
+
+    def _store(self, topic: str) -> Typestore:
+        if topic not in self._stores:
+            try:
+                self._stores[topic] = type_store(self._connections[topic])
+            except UserError as error:
+                self._stores[topic] = error
+        store = self._stores[topic]
+        if isinstance(store, UserError):
+            raise store
+        return store
+
+    def _numbers(self, topics: Collection[str] | None) -> NDArray[np.int64]:
+        """Places in `topics` of the names asked for, in their order."""
+        if topics is None:
+            return np.arange(len(self.topics))
+        names = {name: number for number, name in enumerate(self.topics)}
+        if missing := [name for name in topics if name not in names]:
+            there = ", ".join(list(names)[:_NAMES_SHOWN]) + (" ..." if len(names) > _NAMES_SHOWN else "")
+            raise UserError(f"{self.path} has no topic {', '.join(missing)}; it has: {there}")
+        return np.array([names[name] for name in topics], dtype=np.int64)
+
+    def _selected(self, numbers: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """(block, its rows on these topics), in the order of the files."""
+        # One place more: messages of no known topic have the number -1.
+        wanted = np.zeros(len(self.topics) + 1, dtype=np.bool_)
+        wanted[numbers] = True
+        for number, block in enumerate(self._blocks):
+            rows = np.flatnonzero(wanted[block.topics])
+            if len(rows):
+                yield number, rows
+
+    def _in_log_order(
+        self, selected: Iterator[tuple[int, NDArray[np.int64]]]
+    ) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        ranks = self._log_order()
+        if self._in_order:
+            yield from selected
+            return
+        parts = list(selected)
+        numbers = np.concatenate([np.full(len(rows), number) for number, rows in parts] or [np.empty(0, np.int64)])
+        rows = np.concatenate([rows for _, rows in parts] or [np.empty(0, np.int64)])
+        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts] or [rows]))
+        numbers, rows = numbers[order], rows[order]
+        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
+            if len(run):
+                yield int(numbers[run[0]]), rows[run]
+
+    def _log_order(self) -> list[NDArray[np.int64]]:
+        """Per block, each message's place in the log order of the whole bag."""
+        if self._ranks is None:
+            times = np.concatenate([block.index.log_times_ns for block in self._blocks])
+            self._in_order = bool(np.all(times[1:] >= times[:-1]))
+            ranks = np.arange(len(times))
+            if not self._in_order:
+                ranks[np.argsort(times, kind="stable")] = np.arange(len(times))
+            self._ranks = np.split(ranks, np.cumsum([len(block.topics) for block in self._blocks])[:-1])
+        return self._ranks
+
+    def _load(self, number: int) -> _Loaded:
+        """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
+        if number in self._held:
+            self._held.move_to_end(number)
+            return self._held[number]
+        block = self._blocks[number]
+        try:
+            raw = block.storage.load(block.number)
+        except BlockError as error:
+            raise UserError(f"{block.storage.path} cannot be read any more: {error}") from error
+        loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths, len(raw))
+        if isinstance(raw, memoryview):
+            loaded = _Loaded(loaded.buffer, loaded.starts, loaded.lengths, 0)
+        if self._compressed_messages:
+            loaded = _decompress_messages(loaded)
+        if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
+            raise UserError(f"{block.storage.path} cannot be read any more: it changed while it was read")
+        self._held[number] = loaded
+        while len(self._held) > 1 and sum(held.bytes_held for held in self._held.values()) > _HELD_BYTES:
+            self._held.popitem(last=False)
+        return loaded
+
+    def _summarise(self, files: BagFiles, faults: list[str]) -> None:
+        """Topics, times and the sentence about damage."""
+        counts = np.zeros(len(self._connections) + 1, dtype=np.int64)
+        first, last = MAX_TIME_NS, 0
+        for block in self._blocks:
+            counts += np.bincount(block.topics + 1, minlength=len(counts))
+            times = block.index.log_times_ns[block.topics >= 0]
+            if len(times):
+                first, last = min(first, int(times.min())), max(last, int(times.max()))
+        self.topics: Mapping[str, TopicInfo] = {
+            name: TopicInfo(name, connection.message_type or "unknown", count)
+            for (name, connection), count in zip(self._connections.items(), counts[1:].tolist(), strict=True)
+        }
+        readable = int(counts[1:].sum())
+        faults = files.faults + [fault for storage in files.storages for fault in storage.faults] + faults
+        if counts[0]:
+            faults.append(f"{counts[0]:,} messages belong to no topic that can be read")
+        if not readable:
+            raise UserError(f"{self.path} holds no messages" + (f": {_joined(faults)}" if faults else ""))
+        self.start_ns, self.end_ns = first, last
+        expected = _expected_messages(files)
+        if expected is not None and expected > readable and not faults:
+            faults.append("messages are missing")
+        self.damage: str | None = None
+        if faults:
+            share = f" of {expected:,} ({readable / expected:.1%})" if expected and expected > readable else ""
+            there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
+            self.damage = (
+                f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
+                f"{there:.1%} of {_size(self.size_bytes)}"
+            )
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A block's buffer, and where its messages lie in it; `bytes_held` is 0 where the buffer is the file itself."""
+
+    buffer: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    bytes_held: int
+
+
+def _decompress_messages(loaded: _Loaded) -> _Loaded:
+    """Each message on its own (rosbag2's compression mode `message`); what is damaged or too long becomes empty."""
+    view = loaded.buffer.data
+    pieces, room = [], MAX_BLOCK_BYTES
+    for start, length in zip(loaded.starts.tolist(), loaded.lengths.tolist(), strict=True):
+        data = bytes(view[start : start + length])
+        if data.startswith(ZSTD_MAGIC):
+            try:
+                data = decompress(data, "zstd", min(MAX_MESSAGE_BYTES, room))
+            except BlockError:
+                data = b""
+        pieces.append(data)
+        room -= len(data)
+    lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
+    buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
+    return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths, len(buffer))
+
+
+def _choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
+    """The connection that stands for each topic, by name, and what speaks against it.
+
+    Several publishers are one topic. Where they disagree on the type, the one with the most messages is right.
+    """
+    found: dict[str, dict[tuple[str, str], list[tuple[Storage, int, Connection]]]] = {}
+    for storage in storages:
+        for number, connection in storage.connections.items():
+            kind = (connection.message_type, connection.encoding)
+            found.setdefault(connection.topic, {}).setdefault(kind, []).append((storage, number, connection))
+    chosen, faults = {}, []
+    for topic, kinds in sorted(found.items()):
+        best = next(iter(kinds))
+        if len(kinds) > 1:
+            best = max(kinds, key=lambda kind: sum(_count(storage, number) for storage, number, _ in kinds[kind]))
+            others = ", ".join(kind[0][:100] or "unknown" for kind in kinds if kind != best)
+            faults.append(f"topic {topic} carries {best[0]} and also {others}, which is left out")
+        connections = [connection for _, _, connection in kinds[best]]
+        chosen[topic] = next((connection for connection in connections if connection.definition), connections[0])
+    return chosen, faults
+
+
+def _count(storage: Storage, connection: int) -> int:
+    return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
+
+
+def _assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[_Messages]:
+    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
+    places = {name: place for place, name in enumerate(chosen)}
+    for storage in storages:
+        numbers = np.array(sorted(storage.connections), dtype=np.int64)
+        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
+        for row, number in enumerate(numbers.tolist()):
+            connection = storage.connections[number]
+            right = chosen[connection.topic]
+            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
+                topics[row] = places[connection.topic]
+        for number, block in enumerate(storage.blocks):
+            rows = np.searchsorted(numbers, block.connections)
+            known = np.append(numbers, -1)[rows] == block.connections
+            yield _Messages(storage, number, np.where(known, topics[rows], -1), block)
+
+
+def _expected_messages(files: BagFiles) -> int | None:
+    counts = [storage.expected_messages for storage in files.storages]
+    stated = None if None in counts else sum(count for count in counts if count is not None)
+    return stated if files.expected_messages is None else files.expected_messages
+
+
+def _joined(faults: list[str], most: int = 4) -> str:
+    return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes} bytes"

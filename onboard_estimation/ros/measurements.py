@@ -1,0 +1,136 @@
+"""Messages as measurements: the same numbers from a message of rclpy and from one of `rosbags`.
+
+Imports no ROS: a message is anything that has the fields of its type. What the elements of a measurement's value are
+is in the table at `onboard_estimation.measurement.Channel`; beside it, for the robots that have such sensors:
+
+| message type | value |
+|---|---|
+| `geometry_msgs/msg/WrenchStamped` | force x y z (N), torque x y z (N m) |
+| `sensor_msgs/msg/FluidPressure` | pressure (Pa) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+
+
+class MessageFault(UserError):
+    """A message that cannot be a measurement: a joint missing, an array of the wrong length, bytes that do not decode.
+
+    The message's own fault, not the recording's: a reader counts it and goes on.
+    """
+
+
+def to_measurement(channel: Channel, message: Any) -> Measurement:
+    """The message as numbers. NaN and infinities pass; the pipeline refuses and counts them.
+
+    Raises
+    ------
+    MessageFault
+        A joint state lacks one of the channel's names, or its arrays do not fit its names.
+    UserError
+        The channel's message type is none that has a value.
+    """
+    return Measurement(stamp_ns(message), channel.sensor, message_value(channel, message))
+
+
+def stamp_ns(message: Any) -> int:
+    """The message's `header.stamp`, nanoseconds since the epoch."""
+    stamp = message.header.stamp
+    return int(stamp.sec) * NANOSECONDS_PER_SECOND + int(stamp.nanosec)
+
+
+def message_value(channel: Channel, message: Any) -> Vector:
+    """(d,) float64: the value of a measurement, see `Channel`. Raises as `to_measurement` does."""
+    try:
+        value = _VALUES[channel.message_type]
+    except KeyError:
+        raise UserError(
+            f"messages of type {channel.message_type!r} (topic {channel.topic!r}) cannot be measurements; "
+            f"these can: {', '.join(_VALUES)}"
+        ) from None
+    return value(channel, message)
+
+
+def value_types() -> tuple[str, ...]:
+    """The message types that have a value."""
+    return tuple(_VALUES)
+
+
+def joint_columns(names: tuple[str, ...], found: tuple[str, ...]) -> list[int]:
+    """Where the `names` are among the joints `found` in a message; all in their order where no names are given.
+
+    Raises
+    ------
+    MessageFault
+        A name is missing (says which), or stands there twice.
+    """
+    if not names:
+        return list(range(len(found)))
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise MessageFault(f"lacks {', '.join(map(repr, missing))} (it has: {_short_list(found)})")
+    doubled = [name for name in names if found.count(name) > 1]
+    if doubled:
+        raise MessageFault(f"has {', '.join(map(repr, doubled))} more than once")
+    return [found.index(name) for name in names]
+
+
+def _short_list(names: tuple[str, ...], most: int = 8) -> str:
+    if not names:
+        return "no names"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name[:50]) for name in names[:most]) + more
+
+
+def _imu(_: Channel, message: Any) -> Vector:
+    return np.array([*_xyz(message.angular_velocity), *_xyz(message.linear_acceleration)], dtype=np.float64)
+
+
+def _joint_state(channel: Channel, message: Any) -> Vector:
+    names = tuple(message.name)
+    values = np.asarray(getattr(message, channel.field), dtype=np.float64)
+    columns = joint_columns(channel.names, names)
+    if len(values) != len(names):
+        raise MessageFault(f"has {len(values)} elements in {channel.field!r} for {len(names)} names")
+    return np.array(values[columns], dtype=np.float64)
+
+
+def _pose(_: Channel, message: Any) -> Vector:
+    rotation = message.pose.orientation
+    return np.array(
+        [*_xyz(message.pose.position), rotation.x, rotation.y, rotation.z, rotation.w],
+        dtype=np.float64,
+    )
+
+
+def _point(_: Channel, message: Any) -> Vector:
+    return np.array(_xyz(message.point), dtype=np.float64)
+
+
+def _wrench(_: Channel, message: Any) -> Vector:
+    return np.array([*_xyz(message.wrench.force), *_xyz(message.wrench.torque)], dtype=np.float64)
+
+
+def _pressure(_: Channel, message: Any) -> Vector:
+    return np.array([message.fluid_pressure], dtype=np.float64)
+
+
+def _xyz(vector: Any) -> tuple[float, float, float]:
+    return vector.x, vector.y, vector.z
+
+
+_VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
+    "sensor_msgs/msg/Imu": _imu,
+    "sensor_msgs/msg/JointState": _joint_state,
+    "geometry_msgs/msg/PoseStamped": _pose,
+    "geometry_msgs/msg/PointStamped": _point,
+    "geometry_msgs/msg/WrenchStamped": _wrench,
+    "sensor_msgs/msg/FluidPressure": _pressure,
+}
