@@ -312,7 +312,9 @@ def _build(configuration_type: type, prefix: str, instance: Any, values: Mapping
             try:
                 arguments[field_name] = member.type.convert(value)
             except Refused:
-                faults.append(f"{member.name}: {shown(value)} is not allowed; has to be {_allowed(member)}")
+                fault = f"{member.name}: {shown(value)} is not allowed; has to be {_allowed(member)}"
+                unquoted = member.type.scalar is str and isinstance(value, (bool, int, float))
+                faults.append(fault + (" in quotes" if unquoted else ""))  # ROS 2 takes y, on, 5 for no text
     if len(faults) > faults_before:
         return None
     built = configuration_type(**arguments)
@@ -334,5 +336,5 @@ def _unknown(values: Mapping[str, Any], known: set[str], sections: set[str]) -> 
                 below = ", ".join(sorted(each for each in known if each.startswith(f"{name}.")))
                 yield f"{name}: {shown(value)} is not allowed; it holds {below}"
             continue
-        similar = difflib.get_close_matches(name, known, n=1)
+        similar = difflib.get_close_matches(name, sorted(known), n=1)
         yield f"{name}: unknown parameter" + (f"; did you mean {similar[0]}?" if similar else "")

@@ -80,7 +80,8 @@ def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise UserError(f"{path}: is no valid parameter file{place}: {error.problem}") from error
+        problem = ", ".join(filter(None, (error.context, error.problem)))
+        raise UserError(f"{path}: is no valid parameter file{place}: {problem}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: is no valid parameter file: {' '.join(str(error).split())}") from error
     if content is None:

@@ -1,0 +1,378 @@
+"""Typed configuration: what is accepted, what is refused and how that is said, and that written files read back."""
+
+from __future__ import annotations
+
+import array
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onboard_estimation.configuration import (
+    ConfigurationError,
+    describe,
+    load,
+    parameter,
+    to_mapping,
+    to_parameter_file,
+)
+from onboard_estimation.errors import UserError
+
+
+@dataclass(frozen=True)
+class Gyro:
+    """One gyro."""
+
+    noise_rad_s: float = parameter(0.005, "standard deviation of one sample", unit="rad/s", exclusive_minimum=0.0)
+    axis: Literal["x", "y", "z"] = parameter("z", "axis that points up")
+
+
+@dataclass(frozen=True)
+class Filter:
+    smallest_rad: float = parameter(-1.0, "lower bound", unit="rad")
+    largest_rad: float = parameter(1.0, "upper bound", unit="rad")
+
+    def faults(self) -> Iterator[str]:
+        if self.smallest_rad >= self.largest_rad:
+            yield f"smallest_rad {self.smallest_rad} must be below largest_rad {self.largest_rad}"
+
+
+@dataclass(frozen=True)
+class Robot:
+    links: int = parameter(3, "number of links", minimum=2, maximum=100)
+    gate_probability: float = parameter(0.997, "gate", exclusive_minimum=0.0, exclusive_maximum=1.0)
+    frame: str = parameter("base_link", "frame of the body")
+    smooth: bool = parameter(False, "smooth afterwards")
+    offset_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "lever arm", unit="m", minimum=-1.0)
+    signs: tuple[int, ...] = parameter((1, -1), "turning senses", choices=(1, -1))
+    names: tuple[str, ...] = parameter((), "sensors")
+    gyro: Gyro = Gyro()
+    spare: Gyro = Gyro(noise_rad_s=0.1)
+    filter: Filter = dataclasses.field(default_factory=Filter)
+
+
+@dataclass(frozen=True)
+class Required:
+    device: str = parameter(dataclasses.MISSING, "serial port")
+
+
+def faults(source: Any = None, overrides: Any = None, configuration: type = Robot) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        load(configuration, source, overrides)
+    return caught.value.faults
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "parameters.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_defaults_alone() -> None:
+    assert load(Robot) == Robot()
+
+
+@pytest.mark.parametrize("node", ["/**", "salp_estimator", "/robot_1/salp_estimator"])
+def test_parameter_file_with_nested_and_dotted_names(tmp_path: Path, node: str) -> None:
+    parameters = "links: 4\n    gyro:\n      axis: x\n    spare.axis: 'y'"
+    path = written(tmp_path, f"{node}:\n  ros__parameters:\n    {parameters}\n")
+    robot = load(Robot, path)
+    assert (robot.links, robot.gyro.axis, robot.spare.axis, robot.spare.noise_rad_s) == (4, "x", "y", 0.1)
+
+
+def test_overrides_prevail() -> None:
+    robot = load(Robot, {"gyro": {"noise_rad_s": 0.1}, "links": 4}, {"gyro.noise_rad_s": 0.2})
+    assert (robot.gyro.noise_rad_s, robot.links) == (0.2, 4)
+
+
+def test_integer_becomes_float_and_array_becomes_tuple() -> None:
+    robot = load(
+        Robot, {"gate_probability": np.float64(0.5), "offset_m": np.array([1, 2, 3]), "signs": array.array("q", [1])}
+    )
+    assert robot.offset_m == (1.0, 2.0, 3.0)
+    assert [type(element) for element in (*robot.offset_m, robot.gate_probability)] == [float] * 4
+    assert robot.signs == (1,)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e-3", 0.001), ("1.0E-3", 0.001), ("0.5", 0.5), (".5", 0.5), ("5.e-1", 0.5)],
+)
+def test_floats_are_read_as_ros2_reads_them(tmp_path: Path, text: str, value: float) -> None:
+    assert (
+        load(Robot, written(tmp_path, f"/**: {{ros__parameters: {{gate_probability: {text}}}}}")).gate_probability
+        == value
+    )
+
+
+@pytest.mark.parametrize("text", ["1:30", "2017-11-22", "0b11", "1_000", "010", "nan", "=", "<<"])
+def test_what_only_yaml_1_1_takes_for_a_number_or_date_stays_text(tmp_path: Path, text: str) -> None:
+    assert load(Robot, written(tmp_path, f"/**: {{ros__parameters: {{frame: {text}}}}}")).frame == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("links", 1, "links: 1 is not allowed; has to be an integer >= 2 and <= 100"),
+        ("links", 3.0, "links: 3.0 is not allowed; has to be an integer >= 2 and <= 100"),
+        ("links", True, "links: true is not allowed; has to be an integer >= 2 and <= 100"),
+        ("gate_probability", 1, "gate_probability: 1 is not allowed; has to be a number > 0.0 and < 1.0"),
+        ("gate_probability", "0.5", "gate_probability: '0.5' is not allowed; has to be a number > 0.0 and < 1.0"),
+        ("gate_probability", True, "gate_probability: true is not allowed; has to be a number > 0.0 and < 1.0"),
+        ("gate_probability", None, "gate_probability: None is not allowed; has to be a number > 0.0 and < 1.0"),
+        ("gyro.noise_rad_s", 0.0, "gyro.noise_rad_s: 0.0 is not allowed; has to be a number > 0.0 (rad/s)"),
+        ("gyro.noise_rad_s", math.nan, "gyro.noise_rad_s: nan is not allowed; has to be a number > 0.0 (rad/s)"),
+        ("gyro.noise_rad_s", math.inf, "gyro.noise_rad_s: inf is not allowed; has to be a number > 0.0 (rad/s)"),
+        ("gyro.noise_rad_s", 10**400, "is not allowed; has to be a number > 0.0 (rad/s)"),
+        ("gyro.axis", "w", "gyro.axis: 'w' is not allowed; has to be one of x, y, z"),
+        ("smooth", 1, "smooth: 1 is not allowed; has to be true or false"),
+        ("frame", 3, "frame: 3 is not allowed; has to be a text in quotes"),
+        (
+            "offset_m",
+            [0.0, 0.0],
+            "offset_m: [0.0, 0.0] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)",
+        ),
+        (
+            "offset_m",
+            [0, 0, -2],
+            "offset_m: [0, 0, -2] is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)",
+        ),
+        ("offset_m", 1.0, "offset_m: 1.0 is not allowed; has to be a list of 3 numbers, each >= -1.0 (m)"),
+        ("signs", [1, 2], "signs: [1, 2] is not allowed; has to be a list of integers, each one of 1, -1"),
+        ("signs", [True], "signs: [True] is not allowed; has to be a list of integers, each one of 1, -1"),
+        ("names", "ab", "names: 'ab' is not allowed; has to be a list of texts"),
+        ("gyro", 3, "gyro: 3 is not allowed; it holds gyro.axis, gyro.noise_rad_s"),
+        ("gyro.nois_rad_s", 3, "gyro.nois_rad_s: unknown parameter; did you mean gyro.noise_rad_s?"),
+        ("quaternion", 3, "quaternion: unknown parameter"),
+    ],
+)
+def test_refused_value_is_said_with_what_is_allowed(name: str, value: Any, said: str) -> None:
+    (fault,) = faults({name: value})
+    assert fault.endswith(said)
+    (fault,) = faults({}, {name: value})
+    assert fault.endswith(said)
+
+
+def test_integers_beyond_those_of_ros2_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Seeded:
+        seed: int = parameter(0, "seed")
+
+    globals()["Seeded"] = Seeded
+    assert load(Seeded, {"seed": 2**63 - 1}).seed == 2**63 - 1
+    assert len(faults({"seed": 2**63}, configuration=Seeded)) == 1
+
+
+def test_all_faults_are_listed_together(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """/**:
+  ros__parameters:
+    links: 1
+    gate: 0.5
+    gyro: {noise_rad_s: -1.0, noise_rad_s: -2.0, axis: up}
+    filter: {smallest_rad: 2.0}
+    smooth: true
+    smooth: false
+""",
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        load(Robot, path)
+    assert caught.value.faults == (
+        "noise_rad_s: given twice, in lines 5 and 5",
+        "smooth: given twice, in lines 7 and 8",
+        "links: 1 is not allowed; has to be an integer >= 2 and <= 100",
+        "gyro.noise_rad_s: -2.0 is not allowed; has to be a number > 0.0 (rad/s)",
+        "gyro.axis: 'up' is not allowed; has to be one of x, y, z",
+        "filter: smallest_rad 2.0 must be below largest_rad 1.0",
+        "gate: unknown parameter",
+    )
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"{path}: 7 faults"
+    assert [line.strip() for line in lines[1:]] == list(caught.value.faults)
+
+
+def test_single_fault_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"^configuration: links: 1 is not allowed; .*\Z"):
+        load(Robot, {"links": 1})
+
+
+def test_rules_across_parameters_are_called_with_values_right_by_themselves_only() -> None:
+    assert faults({"filter.smallest_rad": "low", "filter.largest_rad": -5}) == (
+        "filter.smallest_rad: 'low' is not allowed; has to be a number (rad)",
+    )
+
+
+def test_name_given_nested_and_dotted_is_a_fault() -> None:
+    assert faults({"gyro": {"axis": "x"}, "gyro.axis": "y"}) == ("gyro.axis: given twice, once as a dotted name",)
+
+
+def test_required_parameter() -> None:
+    assert load(Required, {"device": "a"}).device == "a"
+    assert faults({}, configuration=Required) == ("device: not given; has to be a text",)
+
+
+def test_parameters_of_ros2_itself_are_let_through() -> None:
+    assert load(Robot, {"use_sim_time": True, "qos_overrides./clock.subscription.depth": 1}) == Robot()
+
+
+def test_section_with_every_line_commented_out(tmp_path: Path) -> None:
+    assert load(Robot, written(tmp_path, "/**:\n  ros__parameters:\n    gyro:\n      # axis: x\n")) == Robot()
+
+
+def test_file_for_several_nodes(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """/**: {ros__parameters: {links: 4, frame: all}}
+robot_1:
+  salp_estimator: {ros__parameters: {frame: mine}}
+  markers: {ros__parameters: {colour: red}}
+""",
+    )
+    robot = load(Robot, path, node="salp_estimator")
+    assert (robot.links, robot.frame) == (4, "mine")
+    assert faults(path) == (
+        "parameters for several nodes (/robot_1/salp_estimator, /robot_1/markers): say for which one",
+    )
+    path = written(tmp_path, "markers: {ros__parameters: {colour: red}}")
+    with pytest.raises(ConfigurationError, match="no parameters for the node hopper: there are some for /markers"):
+        load(Robot, path, node="hopper")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("links: 4", "no ros__parameters: a ROS 2 parameter file has"),
+        ("ros__parameters: {links: 4}", "ros__parameters stands at the top"),
+        ("/**: {ros__parameters: 4}", "ros__parameters holds 4"),
+        ("/**: {ros__parameters: {? [1, 2] : 3}}", "line 1: a name is a text, not a sequence"),
+        ("- 1", "it holds a list, not"),
+        ("/**: [1,\n 2", "is no valid parameter file in line 2, column 3"),
+        ("/**: {ros__parameters: {links: &n 4, frame: *n}}", "in line 1, column 45: ROS 2 reads no aliases"),
+        ("/**: {ros__parameters: {frame: !!python/name:os.system x}}", "is no valid parameter file in line 1"),
+        ("/**: {ros__parameters: {links: !!int x}}", "is no valid parameter file: invalid literal"),
+        ("/**: {ros__parameters: {frame: a}}\n---\n", "expected a single document"),
+        ("[" * 5000, "is no valid parameter file: "),
+        ("a: \0", "is no valid parameter file: unacceptable character"),
+    ],
+)
+def test_malformed_file_is_said_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UserError) as caught:
+        load(Robot, path)
+    assert said in str(caught.value)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"missing\.yaml: cannot be read: No such file"):
+        load(Robot, tmp_path / "missing.yaml")
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        load(Robot, tmp_path)
+    path = tmp_path / "binary.yaml"
+    path.write_bytes(b"a: \xff")
+    with pytest.raises(UserError, match=r"is no UTF-8 text \(byte 3\)"):
+        load(Robot, path)
+
+
+def test_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert load(Robot, written(tmp_path, "# nothing yet\n")) == Robot()
+
+
+def test_declarations_that_ros2_cannot_hold_are_refused() -> None:
+    @dataclass
+    class Plain:
+        width_m: float = 1.0
+
+    @dataclass
+    class Mixed:
+        pair: tuple[int, str] = parameter((1, "a"), "pair")
+
+    globals().update(Plain=Plain, Mixed=Mixed)
+    with pytest.raises(TypeError, match=r"Plain\.width_m: declare it with parameter"):
+        load(Plain)
+    with pytest.raises(TypeError, match=r"Mixed\.pair: .* is no type of a parameter"):
+        describe(Mixed)
+
+
+def test_description_has_one_row_for_each_parameter() -> None:
+    rows = {row.name: row for row in describe(Robot)}
+    assert list(rows) == [
+        "links", "gate_probability", "frame", "smooth", "offset_m", "signs", "names", "gyro.noise_rad_s", "gyro.axis",
+        "spare.noise_rad_s", "spare.axis", "filter.smallest_rad", "filter.largest_rad",
+    ]  # fmt: skip
+    noise = rows["spare.noise_rad_s"]
+    assert (noise.type_name, noise.default, noise.unit) == ("float", 0.1, "rad/s")
+    assert (noise.doc, noise.allowed, noise.minimum) == ("standard deviation of one sample", "a number > 0.0", 0.0)
+    assert [rows[name].type_name for name in ("offset_m", "signs", "frame", "smooth")] == [
+        "float[3]",
+        "int[]",
+        "string",
+        "bool",
+    ]
+    assert rows["gyro.axis"].choices == ("x", "y", "z")
+
+
+def test_parameter_file_comments_every_line() -> None:
+    text = to_parameter_file(Robot(), node="salp_estimator")
+    assert "      noise_rad_s: 0.005  # standard deviation of one sample [rad/s], > 0.0\n" in text
+    assert "    gyro:  # One gyro.\n" in text
+    assert text.startswith("salp_estimator:\n  ros__parameters:\n    links: 3  # number of links, >= 2 and <= 100\n")
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False)
+gyros = st.builds(
+    Gyro,
+    noise_rad_s=st.floats(min_value=0.0, exclude_min=True, allow_infinity=False),
+    axis=st.sampled_from("xyz"),
+)
+texts = st.text(st.characters(codec="utf-8"))
+robots = st.builds(
+    Robot,
+    links=st.integers(2, 100),
+    gate_probability=st.floats(0.0, 1.0, exclude_min=True, exclude_max=True),
+    frame=texts,
+    smooth=st.booleans(),
+    offset_m=st.tuples(*[st.floats(min_value=-1.0, allow_infinity=False)] * 3),
+    signs=st.lists(st.sampled_from([1, -1])).map(tuple),
+    names=st.lists(texts).map(tuple),
+    gyro=gyros,
+    spare=gyros,
+    filter=st.tuples(finite, finite)
+    .filter(lambda pair: pair[0] != pair[1])
+    .map(lambda pair: Filter(min(pair), max(pair))),
+)
+
+
+@given(robots)
+def test_written_file_reads_back(tmp_path_factory: pytest.TempPathFactory, robot: Robot) -> None:
+    path = written(tmp_path_factory.getbasetemp(), to_parameter_file(robot))
+    assert load(Robot, path) == robot
+
+
+@given(robots)
+def test_mapping_and_plain_yaml_agree_with_the_written_file(robot: Robot) -> None:
+    mapping = to_mapping(robot)
+    assert load(Robot, mapping) == robot
+    assert yaml.safe_load(to_parameter_file(robot)) == {"/**": {"ros__parameters": mapping}}
+
+
+@given(st.text() | st.binary())
+def test_any_file_is_read_or_refused_but_never_a_traceback(
+    tmp_path_factory: pytest.TempPathFactory, content: str | bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    try:
+        load(Robot, path)
+    except UserError as error:
+        assert str(path) in str(error)  # noqa: PT017  either outcome is right
