@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
+import platform
+import re
+import shutil
+import subprocess
+from collections import defaultdict
 from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
 
+import matplotlib
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib import image
+from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
+from scipy import stats
 
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation import plots
+from onboard_estimation.evaluation.plots import write_plots
+from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label
+from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.views import coverage, thin, traces, truth_centre, worst_window
 
 SENSOR = {"received": 1200, "used": 1195, "late": 3, "gated": 2, "duplicates": 0, "invalid": 0, "rate_hz": 20.0}
 
@@ -156,3 +180,561 @@ def walk_result(count: int = 6000, seed: int = 2) -> EvaluationResult:
         notes=("Aligned with the truth in heading and position (evo).", "Contacts: 32, found from the inertial data."),
         events={"contact": contacts},
     )
+
+
+def without_truth(part: PartResult) -> PartResult:
+    nothing = np.full_like(part.error, np.nan)
+    return replace(
+        part,
+        truth=np.full_like(part.truth, np.nan),
+        error=nothing,
+        nees=nothing[:, 0],
+        matched=np.zeros(len(nothing), dtype=bool),
+    )
+
+
+def shortened(result: EvaluationResult, count: int) -> EvaluationResult:
+    def cut(part: PartResult) -> PartResult:
+        arrays = ("estimate", "truth", "error", "stddev", "nees", "matched")
+        return replace(part, **{name: getattr(part, name)[:count] for name in arrays})
+
+    drawing = result.drawing
+    assert drawing is not None
+    points = {name: getattr(drawing, name)[:count] for name in ("estimate", "truth", "ellipse", "centre")}
+    return replace(
+        result,
+        time_s=result.time_s[:count],
+        stamps_ns=result.stamps_ns[:count],
+        mean=result.mean[:count],
+        covariance=result.covariance[:count],
+        parts={name: cut(part) for name, part in result.parts.items()},
+        drawing=replace(drawing, **points),
+    )
+
+
+def with_nees(time_s: NDArray[np.float64], nees: NDArray[np.float64], dimension: int = 3) -> EvaluationResult:
+    """A result whose only meaningful figures are times and NEES."""
+    zeros = np.zeros((len(time_s), dimension))
+    part = PartResult(
+        "pose", ("a",) * dimension, ("m",) * dimension, zeros, zeros, zeros, zeros + 1, nees, np.isfinite(nees)
+    )
+    return replace(chain_result(2), time_s=time_s, parts={"pose": part}, drawing=None)
+
+
+class Page(HTMLParser):
+    """What a browser would find: elements with their attributes, and the text of each kind of element."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = defaultdict(list)
+        self._open: list[str] = []
+        self.source = path.read_text(encoding="utf-8")
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._open.append(tag)
+        self.texts[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for tag in self._open:
+            self.texts[tag][-1] += data
+
+    @property
+    def text(self) -> str:
+        return self.texts["body"][0]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return json.loads(self.texts["script"][0], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+@pytest.fixture(scope="module")
+def chain() -> EvaluationResult:
+    return chain_result()
+
+
+@pytest.fixture(scope="module")
+def walk() -> EvaluationResult:
+    return walk_result()
+
+
+def numbers(values: Any) -> NDArray[np.float64]:
+    return np.array(values, dtype=np.float64)
+
+
+# The page
+
+
+def test_page_loads_nothing_and_its_policy_allows_only_its_own_script(chain: EvaluationResult, tmp_path: Path) -> None:
+    page = Page(write_report(chain, tmp_path))
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form", "source", "video"), tag
+        assert not {"src", "href", "srcset", "data", "action", "style", "onclick", "onload"} & attributes.keys()
+    addresses = set(re.findall(r"\bhttps?://[^\s\"'<>]+", page.source))
+    assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG elements, never fetched
+    assert "@import" not in page.source
+    assert not re.search(r"url\((?!#)", page.source)
+    policy = next(a["content"] or "" for tag, a in page.elements if tag == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    for code in (page.texts["script"][1], page.texts["style"][0]):
+        digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_embedded_numbers_are_those_of_the_result(chain: EvaluationResult, tmp_path: Path) -> None:
+    data = Page(write_report(chain, tmp_path)).data
+    np.testing.assert_allclose(data["time"], chain.time_s, atol=1e-6)
+    scale = {"cm": 100.0, "deg": 180.0 / np.pi}
+    for block, part in zip(data["parts"], chain.parts.values(), strict=True):
+        np.testing.assert_allclose(numbers(block["nees"]), part.nees, rtol=1e-5)
+        np.testing.assert_allclose(block["band"], stats.chi2.interval(0.95, part.error.shape[1]))
+        for index, trace in enumerate(block["traces"]):
+            factor = scale[trace["unit"]]
+            assert trace["name"] == part.names[index]
+            np.testing.assert_allclose(numbers(trace["error"]), factor * part.error[:, index], rtol=1e-5)
+            np.testing.assert_allclose(numbers(trace["sigma"]), factor * part.stddev[:, index], rtol=1e-5)
+    drawing, shown = chain.drawing, data["drawing"]
+    assert drawing is not None
+    count = len(chain.time_s)
+    np.testing.assert_allclose(numbers(shown["estimate"]), drawing.estimate.reshape(count, -1), rtol=1e-5)
+    np.testing.assert_allclose(numbers(shown["truth"]), drawing.truth.reshape(count, -1), rtol=1e-5)
+    np.testing.assert_allclose(numbers(shown["ellipse"]), drawing.ellipse.reshape(count, 4)[:, [0, 1, 3]], rtol=1e-5)
+    assert shown["axes"] == ["x (cm)", "y (cm)"]
+
+
+def test_page_says_what_the_run_was(chain: EvaluationResult, walk: EvaluationResult, tmp_path: Path) -> None:
+    page = Page(write_report(chain, tmp_path))
+    sensors = next(table for table in page.texts["table"] if "mean NIS" in table)
+    assert all(name in sensors for name in chain.sensors)
+    for words_expected in (
+        "SIMULATED",
+        "salp, ukf",
+        "bags/forward",
+        chain.verdict,
+        chain.command,
+        *chain.notes,
+        "1200 estimates in 59.95 s, truth for 95.08 % of them",
+        "The worst five seconds: 40.05 s to 45.05 s, RMS of the normalised error of pose 1.85",
+        "estimate minus truth, body frame",
+        "correlated in time",
+        f"Python {platform.python_version()}",
+        f"numpy {np.__version__}",
+    ):
+        assert words_expected in page.source or words_expected in page.text, words_expected
+    recorded = Page(write_report(walk, tmp_path))
+    assert "RECORDED" in recorded.text
+    assert "SIMULATED" not in recorded.text
+    assert recorded.data["events"][0]["name"] == "contact"
+    np.testing.assert_allclose(recorded.data["events"][0]["spans"], walk.events["contact"])
+
+
+def test_metrics_of_any_nesting_are_shown_with_their_units(chain: EvaluationResult, tmp_path: Path) -> None:
+    page = Page(write_report(chain, tmp_path))
+    rows = [re.sub(r"\s+", " ", row).strip() for row in page.texts["tr"]]
+    for row in (
+        "Joint angle RMSE0.2412degrees",
+        "Position ATE RMSE0.00812metres",
+        "Matched ratio0.95share, 0 to 1",
+        "Estimates1200",
+        "Coverage 3 sigma0.998, 0.95, 1",
+        "Drift1.25per cent of the distance",
+        "Error mean-0.0012metres",
+        "Consistentyes",
+        "Biasnot availabledegrees per minute",
+    ):
+        assert row in rows
+    assert page.texts["summary"] == ["Pose", "Pose / x", "Joint angles"]
+
+
+HOSTILE = (
+    "</script><script>window.hacked=1</script>",
+    '"><img src=x onerror="window.hacked=1">',
+    "{{data}} {{nothing}}",
+    r"$\frac{1}{0$ & $x$ <!-- \u2028",
+    "bell\x07 escape\x1b[31m null\x00 \u2028",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
+    result = shortened(chain_result(60), 40)
+    part = replace(result.parts["pose"], name=name, names=(name,) * 3, units=("m", name, "rad"), convention=name)
+    assert result.drawing is not None
+    hostile = replace(
+        result,
+        robot=name,
+        estimator=name,
+        source=name,
+        bag=name,
+        parts={name: part},
+        drawing=replace(result.drawing, axes=(name, name)),
+        sensors={name: {"received": 3, name: 1.5}},
+        metrics={name: name, "group": {name: [name]}, f"{name}_m": 1.0},
+        verdict=name,
+        command=name,
+        notes=(name,),
+        events={name: np.array([[0.1, 0.5]])},
+    )
+    page = Page(write_report(hostile, tmp_path))
+    harmless = Page(write_report(result, tmp_path))
+    assert {tag for tag, _ in page.elements} == {tag for tag, _ in harmless.elements}
+    assert [tag for tag, _ in page.elements].count("script") == 2
+    assert page.texts["script"][1] == harmless.texts["script"][1]
+    clean = "".join(character if character.isprintable() else "\ufffd" for character in name)
+    assert page.texts["h1"] == [f"{clean}, {clean}"]
+    assert page.texts["li"][-1] == clean
+    assert page.data["parts"][0]["traces"][0]["name"] == clean
+    assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.source)
+    paths = write_plots(hostile, tmp_path)
+    assert all(path.parent == tmp_path / "plots" and path.stat().st_size > 5000 for path in paths)
+
+
+def test_two_writes_are_identical_whatever_the_users_plot_settings(chain: EvaluationResult, tmp_path: Path) -> None:
+    first = [write_report(chain, tmp_path / "a"), *write_plots(chain, tmp_path / "a")]
+    with matplotlib.rc_context({"lines.linewidth": 9.0, "savefig.dpi": 30, "axes.facecolor": "red"}):
+        second = [write_report(chain_result(), tmp_path / "b"), *write_plots(chain_result(), tmp_path / "b")]
+    assert [path.name for path in first] == [path.name for path in second]
+    for one, other in zip(first, second, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+        assert str(tmp_path).encode() not in one.read_bytes()
+
+
+def test_long_record_of_a_long_chain_stays_below_three_megabytes(tmp_path: Path) -> None:
+    count, joints = 12_000, 99
+    generator = np.random.default_rng(0)
+    time_s = np.arange(count) / 20.0
+    error = generator.standard_normal((count, joints))
+    error[7777] = 9.0  # must survive the thinning
+    names = tuple(f"alpha_{i}" for i in range(joints))
+    part = part_of("joint_angles", names, ("rad",) * joints, np.zeros((count, joints)), error, np.ones((count, joints)))
+    points = np.cumsum(np.full((count, joints + 2, 2), 0.1), axis=1)
+    drawing = Drawing(points, points, np.tile(np.eye(2), (count, 1, 1)), points[:, 0])
+    result = replace(chain_result(2), time_s=time_s, parts={"joint_angles": part}, drawing=drawing)
+    path = write_report(result, tmp_path)
+    assert path.stat().st_size < 3_000_000
+    page = Page(path)
+    assert len(page.data["time"]) <= 2000
+    assert time_s[7777] in page.data["time"]
+    assert len(page.data["parts"][0]["traces"]) == 8
+    assert "the 8 of 99 dimensions with the largest error/sigma are shown" in page.text
+    assert f"Shown: {len(page.data['time'])} of 12000 instants" in page.text
+
+
+# What may be missing
+
+
+def test_parts_without_truth_say_so(walk: EvaluationResult, tmp_path: Path) -> None:
+    page = Page(write_report(walk, tmp_path))
+    truths = {block["label"]: block["hasTruth"] for block in page.data["parts"]}
+    assert truths == {"Position": True, "Velocity": False, "Attitude": False}
+    assert page.data["parts"][1]["remark"] == "no truth for this part: the error is unknown"
+    assert all(value is None for value in page.data["parts"][1]["traces"][0]["error"])
+    assert page.data["worst"] is not None
+
+
+def test_no_truth_at_all_says_so(chain: EvaluationResult, tmp_path: Path) -> None:
+    assert chain.drawing is not None
+    blind = replace(
+        chain,
+        parts={name: without_truth(part) for name, part in chain.parts.items()},
+        drawing=replace(chain.drawing, truth=np.full_like(chain.drawing.truth, np.nan)),
+        matched_ratio=0.0,
+    )
+    page = Page(write_report(blind, tmp_path))
+    assert "no truth: errors are unknown" in page.text
+    assert "the worst five seconds cannot be found" in page.text
+    assert page.data["worst"] is None
+    assert "worst-go" not in {attributes.get("id") for _, attributes in page.elements}
+    for path in write_plots(blind, tmp_path):
+        assert not is_blank(path), path.name
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_records_of_a_few_estimates(
+    chain: EvaluationResult, walk: EvaluationResult, count: int, tmp_path: Path
+) -> None:
+    for result in (chain, walk):
+        short = shortened(result, count)
+        page = Page(write_report(short, tmp_path))
+        assert page.data["time"] == pytest.approx(short.time_s)
+        assert len(write_plots(short, tmp_path)) == len(short.parts) + 3
+
+
+def test_no_drawing_no_sensors_no_parts_and_infinities(chain: EvaluationResult, tmp_path: Path) -> None:
+    bare = replace(chain, drawing=None, sensors={}, parts={}, metrics={}, notes=())
+    assert "No sensor statistics" in Page(write_report(bare, tmp_path)).text
+    assert {path.name for path in write_plots(bare, tmp_path)} == {"nees.png", "coverage.png"}
+    pose = chain.parts["pose"]
+    stddev, nees = pose.stddev.copy(), pose.nees.copy()
+    stddev[5], stddev[6], nees[5] = 0.0, np.inf, np.inf
+    odd = replace(chain, parts={"pose": replace(pose, stddev=stddev, nees=nees)})
+    assert Page(write_report(odd, tmp_path)).data["parts"][0]["nees"][5] is None
+    assert all(not is_blank(path) for path in write_plots(odd, tmp_path))
+
+
+def test_empty_record_is_a_user_error(chain: EvaluationResult, tmp_path: Path) -> None:
+    for write in (write_report, write_plots):
+        with pytest.raises(UserError, match="no estimate in the record of bags/forward"):
+            write(shortened(chain, 0), tmp_path)
+
+
+# Plots
+
+
+def pixels(path: Path) -> NDArray[np.float64]:
+    return np.asarray(image.imread(path), dtype=np.float64)[..., :3]
+
+
+def is_blank(path: Path) -> bool:
+    return bool(pixels(path).std() < 0.02)
+
+
+def share_of_colour(path: Path, colour: str) -> float:
+    distance = np.abs(pixels(path) - np.array(to_rgb(colour))).max(axis=-1)
+    return float(np.mean(distance < 0.02))
+
+
+def test_plots_show_what_they_are_named_for(chain: EvaluationResult, walk: EvaluationResult, tmp_path: Path) -> None:
+    names = {path.name: path for path in write_plots(chain, tmp_path)}
+    assert set(names) == {"errors_pose.png", "errors_joint_angles.png", "nees.png", "coverage.png", "path.png"}
+    for path in names.values():
+        assert not is_blank(path), path.name
+        assert share_of_colour(path, plots.ESTIMATE) > 1e-3, path.name
+        assert share_of_colour(path, "white") > 0.3, path.name
+    assert share_of_colour(names["path.png"], plots.TRUTH) > 1e-3
+    walked = {path.name: path for path in write_plots(walk, tmp_path / "walk")}
+    assert share_of_colour(walked["errors_position.png"], plots.EVENTS[0]) > 1e-3
+    # A part without truth: the band is there, an error line is not (only its sample in the legend).
+    assert share_of_colour(walked["errors_velocity.png"], plots.ESTIMATE) < 3e-4
+
+
+def test_plots_leave_no_state_behind(chain: EvaluationResult, tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    write_plots(shortened(chain, 10), tmp_path)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_ellipse_holds_95_percent() -> None:
+    covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
+    centre = np.array([3.0, -2.0])
+    outline = plots._ellipse(centre, covariance) - centre
+    square = np.einsum("ki,ij,kj->k", outline, np.linalg.inv(covariance), outline)
+    np.testing.assert_allclose(square, stats.chi2.ppf(0.95, 2))
+
+
+# What is chosen to be shown
+
+
+def test_worst_window_is_the_one_built_in() -> None:
+    time_s = np.arange(1200) / 20.0
+    nees = np.full(1200, 3.0)
+    nees[(time_s >= 30.0) & (time_s <= 35.0)] = 12.0
+    found = worst_window(with_nees(time_s, nees))
+    assert found is not None
+    assert found.part == "pose"
+    assert (found.start_s, found.end_s) == pytest.approx((30.0, 35.0))
+    assert found.normalised_rms == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_worst_window_against_all_windows(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    time_s = np.cumsum(generator.exponential(0.05, 400))
+    nees = generator.chisquare(3, 400) * (1.0 + np.sin(time_s))
+    nees[generator.random(400) < 0.3] = np.nan
+    nees[100:160] = np.nan
+    windows = [(time_s >= start) & (time_s <= start + 5.0) for start in time_s if start + 5.0 <= time_s[-1]]
+    most = max(np.isfinite(nees[window]).sum() for window in windows)
+    rms = max(
+        np.sqrt(np.nanmean(nees[window]) / 3.0) for window in windows if np.isfinite(nees[window]).sum() >= 0.5 * most
+    )
+    found = worst_window(with_nees(time_s, nees))
+    assert found is not None
+    assert found.normalised_rms == pytest.approx(rms)
+
+
+def test_worst_window_needs_more_than_a_single_instant() -> None:
+    time_s = np.arange(1000) / 20.0
+    nees = np.full(1000, 3.0)
+    nees[300:800] = np.nan
+    nees[500] = 1000.0  # the only truth for seconds: no window
+    found = worst_window(with_nees(time_s, nees))
+    assert found is not None
+    assert found.normalised_rms == pytest.approx(1.0)
+
+
+def test_worst_window_of_a_short_record_and_without_truth() -> None:
+    time_s = np.arange(40) / 20.0
+    found = worst_window(with_nees(time_s, np.full(40, 12.0)))
+    assert found is not None
+    assert (found.start_s, found.end_s, found.normalised_rms) == pytest.approx((0.0, 1.95, 2.0))
+    assert worst_window(with_nees(time_s, np.full(40, np.nan))) is None
+
+
+@given(count=st.integers(1, 400), limit=st.integers(3, 100), spike=st.integers(0, 399))
+def test_thinning_keeps_the_worst_the_first_and_the_last(count: int, limit: int, spike: int) -> None:
+    nees = np.ones(count)
+    nees[spike % count] = 50.0
+    chosen = thin(with_nees(np.arange(count) * 0.1, nees), limit)
+    assert len(chosen) <= max(limit, 3)
+    assert np.all(np.diff(chosen) > 0)
+    assert {0, count - 1, spike % count} <= set(chosen.tolist())
+
+
+def test_only_the_start_may_be_off_scale() -> None:
+    time_s = np.arange(1000) / 10.0
+    stddev = np.radians(0.1 + 10.0 * np.exp(-time_s))[:, None]
+    error = 0.5 * stddev
+    (start,), _ = traces(part_of("a", ("a",), ("rad",), np.zeros((1000, 1)), error, stddev), time_s)
+    assert start.unit == "deg"
+    assert start.limit < 1.0
+    assert start.off_scale == "first 7 s off scale: 3 sigma to 30, error to 5 deg"
+    late = error.copy()
+    late[900:] = np.radians(40.0)  # divergence at the end must be seen in full
+    (end,), _ = traces(part_of("a", ("a",), ("rad",), np.zeros((1000, 1)), late, stddev), time_s)
+    assert end.limit > 40.0
+    assert end.off_scale == ""
+
+
+def test_dimensions_of_a_kind_share_their_unit() -> None:
+    time_s = np.arange(100) / 10.0
+    stddev = np.ones((100, 3)) * np.array([1e-3, 0.6, 1e-3])
+    shown, _ = traces(part_of("p", ("x", "y", "h"), ("m", "m", "rad"), stddev, stddev, stddev), time_s)
+    assert [trace.unit for trace in shown] == ["m", "m", "deg"]
+
+
+def test_true_centre_of_points_fixed_to_links() -> None:
+    """The base frame of the chain, a mean of points offset from the links, is found in the truth exactly."""
+    generator = np.random.default_rng(4)
+    pose, joints = generator.normal(0, 0.3, (200, 3)), generator.normal(0, 0.3, (200, 2))
+    true_pose, true_joints = (
+        pose + generator.normal(0, 0.05, pose.shape),
+        joints + generator.normal(0, 0.1, joints.shape),
+    )
+
+    def mean_of_wheels(points: NDArray[np.float64]) -> NDArray[np.float64]:
+        along = np.diff(points, axis=1) / 0.272
+        across = np.stack((-along[..., 1], along[..., 0]), axis=-1)
+        middles = 0.5 * (points[:, 1:] + points[:, :-1])
+        return (middles + 0.014 * along + np.array([0.0091, -0.0107, 0.0091])[:, None] * across).mean(axis=1)
+
+    estimate, truth = chain_points(pose, joints), chain_points(true_pose, true_joints)
+    drawing = Drawing(estimate, truth, np.zeros((200, 2, 2)), mean_of_wheels(estimate))
+    np.testing.assert_allclose(truth_centre(drawing), mean_of_wheels(truth), atol=1e-9)
+
+
+def test_coverage_of_gaussian_errors() -> None:
+    generator = np.random.default_rng(5)
+    stddev = np.full((100_000, 2), 0.2)
+    error = stddev * generator.standard_normal(stddev.shape)
+    error[:, 1] = np.nan
+    shares = coverage(part_of("a", ("a", "b"), ("m", "m"), stddev, error, stddev), np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(shares[:, 0], [0.6827, 0.9545, 0.9973], atol=0.005)
+    assert np.isnan(shares[:, 1]).all()
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("key", "label", "unit"),
+    [
+        ("joint_angle_rmse_deg", "Joint angle RMSE", "degrees"),
+        ("position_ate_rmse_m", "Position ATE RMSE", "metres"),
+        ("heading_drift_deg_per_min", "Heading drift", "degrees per minute"),
+        ("rpe_1_s_mean_m", "RPE 1 s mean", "metres"),
+        ("velocity_rmse_m_s", "Velocity RMSE", "metres per second"),
+        ("velocity_rmse_m_per_s", "Velocity RMSE", "metres per second"),
+        ("z_rmse_m_per_s2", "Z RMSE", "metres per second squared"),
+        ("gyro_bias_rad_s", "Gyro bias", "radians per second"),
+        ("drift_percent_of_distance", "Drift", "per cent of the distance"),
+        ("duration_s", "Duration", "seconds"),
+        ("nees_min", "NEES min", ""),
+        ("matched_ratio", "Matched ratio", "share, 0 to 1"),
+        ("m", "M", ""),
+        ("", "", ""),
+    ],
+)
+def test_labels_of_metrics(key: str, label: str, unit: str) -> None:
+    assert metric_label(key) == (label, unit)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.241234, "0.2412"),
+        (12345.6, "12346"),
+        (1.5e-7, "1.500e-07"),
+        (-3.0, "-3"),
+        (0.0, "0"),
+        (9.99996, "10"),
+        (np.float64(2.5), "2.5"),
+        (np.int64(7), "7"),
+        (True, "yes"),
+        (np.bool_(False), "no"),
+        (None, "not available"),
+        (float("nan"), "not available"),
+        ("text", "text"),
+        ([1.0, None], "1, not available"),
+        (np.arange(10.0), "0, 1, 2, 3, 4, 5, 6, 7, ... (10 values)"),
+    ],
+)
+def test_values_of_metrics(value: Any, shown: str) -> None:
+    assert format_value(value) == shown
+
+
+def test_units_are_chosen_by_size() -> None:
+    assert display_unit("rad", 5.0) == ("deg", pytest.approx(57.29578))
+    assert display_unit("m", 0.004) == ("mm", 1000.0)
+    assert display_unit("m", 0.4) == ("cm", 100.0)
+    assert display_unit("m", 4.0) == ("m", 1.0)
+    assert display_unit("m/s^2", 0.001) == ("m/s^2", 1.0)
+
+
+# In a browser, where there is one
+
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+
+
+def rendered(path: Path, address_suffix: str, profile: Path) -> str:
+    """The page's elements after its script has run."""
+    assert BROWSER is not None
+    flags = [
+        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+        *("--disable-component-update", "--disable-sync", "--no-first-run", f"--user-data-dir={profile}"),
+        *("--virtual-time-budget=2000", "--dump-dom", path.as_uri() + address_suffix),
+    ]
+    return subprocess.run([BROWSER, *flags], capture_output=True, text=True, timeout=90, check=True).stdout
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+def test_script_shows_the_time_that_the_address_names(chain: EvaluationResult, tmp_path: Path) -> None:
+    page = rendered(write_report(chain, tmp_path), "#t=41", tmp_path / "profile")
+    assert "Error at 41.00 s" in page
+    assert page.count("<svg") == 7  # three and two errors, two NEES
+    error = 100.0 * chain.parts["pose"].error[820, 1]
+    assert f"{error:.2f} cm" in page
+    assert page.count('class="cursor"') == 7
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+def test_script_runs_with_one_estimate_and_hostile_names(chain: EvaluationResult, tmp_path: Path) -> None:
+    single = shortened(chain, 1)
+    part = replace(without_truth(single.parts["pose"]), name=HOSTILE[0], names=(HOSTILE[1],) * 3)
+    hostile = replace(single, parts={"pose": part}, events={HOSTILE[1]: np.array([[0.0, 0.1]])})
+    page = rendered(write_report(hostile, tmp_path), "", tmp_path / "profile")
+    assert "Error at 0.00 s" in page
+    assert page.count("<svg") == 3
+    assert "<img" not in page
+    assert page.count("<script") == 2

@@ -17,12 +17,20 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from onboard_estimation.evaluation.presentation import CORRELATION_CAPTION, axis_label, display_unit, printable, words
+from onboard_estimation.evaluation.presentation import (
+    CORRELATION_CAPTION,
+    SIGMA_CAPTION,
+    axis_label,
+    display_unit,
+    printable,
+    words,
+)
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.views import (
     ELLIPSE_SCALE,
     Window,
     coverage,
+    require_estimates,
     thin,
     traces,
     truth_centre,
@@ -64,7 +72,13 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
 
     `errors_<part>.png` for each part, `nees.png`, `coverage.png`, and `path.png` where the robot can be drawn. The
     files hold no date and no version.
+
+    Raises
+    ------
+    UserError
+        If the record holds no estimate.
     """
+    require_estimates(result)
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
     instants = thin(result, _POINTS)
@@ -89,8 +103,8 @@ def _error_figure(
     """Error of each dimension of a part with the filter's 3-sigma band."""
     shown, left_out = traces(part, result.time_s)
     time_s = result.time_s[instants]
-    caption = [_truth_sentence(part), "The band is the filter's own standard deviation, without noise of the truth."]
-    caption += [left_out, *(note for note in result.notes if "truth" in note.lower() and "noise" in note.lower())]
+    caption = [_truth_sentence(part), SIGMA_CAPTION, left_out]
+    caption += [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
     figure = Figure()
     with _panels(figure, result, f"{words(part.name)}: error", caption, len(shown), 1.45) as panels:
         for axes, trace in zip(panels, shown, strict=True):
@@ -145,7 +159,8 @@ def _coverage_figure(result: EvaluationResult) -> Figure:
     sigmas = np.linspace(0.0, 4.0, 161)
     caption = [
         "Above the dashed line (a Gaussian) the filter is underconfident, below it overconfident.",
-        "Standard deviations are the filter's own, without noise of the truth. One run: its errors are correlated in time.",
+        "The whole record, its start included. " + SIGMA_CAPTION,
+        "One run: its errors are correlated in time, so that its shares are themselves uncertain.",
         left_out,
     ]
     columns = min(max(len(parts), 1), 3)
@@ -247,7 +262,7 @@ def _panels(
     columns: int = 1,
     time_axis: bool = True,
 ) -> Iterator[list[Axes]]:
-    """Axes one below the other with title, provenance and caption placed in inches (a layout engine takes 0.1 s each)."""
+    """Axes with title, provenance and caption, placed in inches because a layout engine takes 0.1 s a figure."""
     lines = [line for sentence in caption if sentence for line in textwrap.wrap(_plain(sentence), 145)]
     top, bottom, gap = 0.70, 0.55 + 0.16 * len(lines), 0.28 if columns == 1 else 0.75
     height = top + bottom + rows * row_height_in + (rows - 1) * gap

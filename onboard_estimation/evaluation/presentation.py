@@ -15,6 +15,8 @@ CORRELATION_CAPTION = (
     "Judge over several runs."
 )
 
+SIGMA_CAPTION = "Sigma is the filter's own standard deviation, with the noise of the truth added where that is stated."
+
 _ACRONYMS = {
     word.lower(): word
     for word in ("RMSE", "RMS", "ATE", "RPE", "NEES", "NIS", "IMU", "UKF", "EKF", "ESKF", "SE2", "SE3", "2D", "3D")
@@ -41,7 +43,12 @@ _UNITS = {
     "rad_s": ("radian per second", "radians per second"),
 }
 # `min` alone would take the key of a minimum for a time.
-_DIVISORS = {key: one for key, (one, _) in _UNITS.items()} | {"min": "minute", "h": "hour", "cycle": "cycle"}
+_DIVISORS = {key: one for key, (one, _) in _UNITS.items()} | {
+    "s2": "second squared",
+    "min": "minute",
+    "h": "hour",
+    "cycle": "cycle",
+}
 
 _ALTERNATIVES = "|".join(sorted(_UNITS, key=len, reverse=True))
 _UNIT_SUFFIX = re.compile(
@@ -66,7 +73,7 @@ def metric_label(key: str) -> tuple[str, str]:
     if found := _UNIT_SUFFIX.search(key):
         unit = _UNITS[found["unit"]][1]
         return words(key[: found.start()]), f"{unit} per {_DIVISORS[found['per']]}" if found["per"] else unit
-    return words(key), "share (0 to 1)" if key.split("_")[-1] == "ratio" else ""
+    return words(key), "share, 0 to 1" if key.split("_")[-1] == "ratio" else ""
 
 
 def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import (
     CORRELATION_CAPTION,
+    SIGMA_CAPTION,
     axis_label,
     display_unit,
     format_number,
@@ -33,7 +33,15 @@ from onboard_estimation.evaluation.presentation import (
     words,
 )
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
-from onboard_estimation.evaluation.views import ELLIPSE_SCALE, Window, thin, traces, truth_centre, worst_window
+from onboard_estimation.evaluation.views import (
+    ELLIPSE_SCALE,
+    Window,
+    require_estimates,
+    thin,
+    traces,
+    truth_centre,
+    worst_window,
+)
 from onboard_estimation.filtering.consistency import chi_square_band
 
 _INSTANTS = 2000
@@ -62,8 +70,7 @@ def write_report(result: EvaluationResult, folder: Path) -> Path:
     UserError
         If the record holds no estimate.
     """
-    if result.time_s.size == 0:
-        raise UserError(f"no estimate in the record of {result.bag}: nothing to report")
+    require_estimates(result)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "report.html"
     path.write_text(render(result), encoding="utf-8", newline="\n")
@@ -211,7 +218,7 @@ def _worst_button(window: Window | None) -> str:
 
 
 def _chart_note(result: EvaluationResult, instants: NDArray[np.intp]) -> str:
-    note = "Sigma is the filter's own standard deviation, without noise of the truth. " + CORRELATION_CAPTION
+    note = f"{SIGMA_CAPTION} {CORRELATION_CAPTION}"
     if instants.size < result.time_s.size:
         note += (
             f" Shown: {instants.size} of {result.time_s.size} instants, those with the largest normalised error kept."

@@ -173,7 +173,7 @@
       });
     }
     const legend = byId("chart-legend");
-    const entries = [...data.events.map((event) => ["event", event.name])];
+    const entries = data.events.map((event) => ["event", event.name]);
     if (data.worst) entries.push(["worst", data.worst.label]);
     for (const [kind, text] of entries) {
       const item = document.createElement("li");

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.measurement import Matrix, Vector
@@ -52,20 +53,25 @@ class Window:
     normalised_rms: float
 
 
+def require_estimates(result: EvaluationResult) -> None:
+    """Raise a `UserError` if there is nothing to show."""
+    if result.time_s.size == 0:
+        raise UserError(f"no estimate in the record of {result.bag}: nothing to show")
+
+
 def traces(part: PartResult, time_s: Vector) -> tuple[list[Trace], str]:
     """Dimensions of a part for plotting, and a sentence on those left out (empty if none).
 
-    Of a part with more than `MAX_TRACES` dimensions those with the largest RMS of error / standard deviation are taken.
+    Of a part with more than `MAX_TRACES` dimensions those with the largest RMS normalised error are taken.
     """
     count = part.error.shape[1]
     chosen = np.arange(count)
     left_out = ""
     if count > MAX_TRACES:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            square = np.nan_to_num((part.error / part.stddev) ** 2, nan=0.0, posinf=0.0).sum(axis=0)
+        square = np.nan_to_num(_ratio(part.error, part.stddev) ** 2, nan=0.0, posinf=0.0).sum(axis=0)
         chosen = np.sort(np.argsort(-square, kind="stable")[:MAX_TRACES])
         left_out = f"{words(part.name)}: the {MAX_TRACES} of {count} dimensions with the largest error/sigma are shown."
-    limits = {index: _limit(part.error[:, index], part.stddev[:, index], time_s) for index in chosen}
+    limits = {index: _limit(part.error[:, index], 3.0 * part.stddev[:, index], time_s) for index in chosen}
     # One display unit for all dimensions of a kind, so that their axes can be compared.
     largest = {
         unit: max(limits[i][0] for i in chosen if part.units[i] == unit)
@@ -86,13 +92,18 @@ def traces(part: PartResult, time_s: Vector) -> tuple[list[Trace], str]:
     return shown, left_out
 
 
-def _limit(error: Vector, stddev: Vector, time_s: Vector) -> tuple[float, float | None]:
+def _ratio(error: Matrix, stddev: Matrix) -> Matrix:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return error / stddev
+
+
+def _limit(error: Vector, band: Vector, time_s: Vector) -> tuple[float, float | None]:
     """Limit of the axis, and until when the start is off scale (None: all is on it).
 
     A filter that starts with large uncertainty would squeeze the rest of the run into a line; what happens after the
     first tenth is never left out.
     """
-    magnitude = np.fmax(np.abs(error), 3.0 * stddev)
+    magnitude = np.fmax(np.abs(error), band)
     settled = time_s >= time_s[0] + _TRANSIENT_SHARE * (time_s[-1] - time_s[0])
     whole, later = 1.08 * _largest(magnitude), 1.08 * _largest(magnitude[settled])
     if later <= 0.0 or whole <= _TRANSIENT_EXCESS * later:
@@ -106,14 +117,11 @@ def _largest(values: NDArray[np.float64]) -> float:
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
-    """(S, d) share of the errors within each number of standard deviations; NaN where a dimension has no truth."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.abs(part.error) / part.stddev
-    known = np.isfinite(part.error) & (part.stddev > 0.0)
-    counts = known.sum(axis=0)
+    """(S, d) share of the errors within each number of standard deviations; NaN without truth."""
+    ratio = np.abs(_ratio(part.error, part.stddev))
+    known = np.isfinite(ratio)
     inside = (ratio[None] <= sigmas[:, None, None]) & known[None]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(counts > 0, inside.sum(axis=1) / counts, np.nan)
+    return _ratio(inside.sum(axis=1), known.sum(axis=0))
 
 
 def normalised_square(part: PartResult) -> Vector:
@@ -151,7 +159,7 @@ def worst_window(result: EvaluationResult, length_s: float = WORST_WINDOW_S) -> 
 
 
 def thin(result: EvaluationResult, limit: int) -> NDArray[np.intp]:
-    """Indices of at most `limit` instants that stand for the record: evenly spread, and the worst one of each stretch."""
+    """Indices of at most `limit` instants that stand for the record: evenly spread, and the worst of each stretch."""
     count = result.time_s.size
     if count <= limit:
         return np.arange(count)
