@@ -35,8 +35,11 @@ class UseCounters(NamedTuple):
         Measurements that entered the state, and those that the gate refused.
     recoveries
         Measurements for which the covariance was inflated after too many refusals.
-    nis_sum, nis_degrees
-        Sums over all updates: NIS and degrees of freedom.
+    nis_sum, nis_degrees, updates
+        Sums over all updates: NIS and degrees of freedom; their number.
+    whitened_sum
+        Sum over all updates of the innovation in standard deviations, the first component: far from zero for a sensor
+        with a bias that the filter does not know.
     """
 
     used: int = 0
@@ -44,6 +47,8 @@ class UseCounters(NamedTuple):
     recoveries: int = 0
     nis_sum: float = 0.0
     nis_degrees: int = 0
+    updates: int = 0
+    whitened_sum: float = 0.0
 
     def counted(self, innovation: Innovation | None) -> UseCounters:
         """With one more measurement; those without an innovation (commands) are used as they are."""
@@ -55,6 +60,8 @@ class UseCounters(NamedTuple):
             self.recoveries + (innovation.inflation > 1.0),
             self.nis_sum + innovation.nis,
             self.nis_degrees + len(innovation.value),
+            self.updates + 1,
+            self.whitened_sum + float(innovation.value[0] / innovation.root[0, 0]),
         )
 
 
@@ -235,6 +242,7 @@ class Pipeline:
                 "invalid": invalid,
                 "rate_hz": rate,
                 "mean_nis": use.nis_sum / use.nis_degrees if use.nis_degrees else math.nan,
+                "mean_innovation_sigma": use.whitened_sum / use.updates if use.updates else math.nan,
             }
         return table
 

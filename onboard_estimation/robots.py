@@ -51,7 +51,7 @@ class TruthSpecification:
     covariances: Mapping[str, Matrix] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Series:
     """Messages of one topic as numbers: stamps (K,) int64 ns and values (K, d) as the channel's type sets them."""
 
@@ -60,7 +60,7 @@ class Series:
     values: NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recording:
     """What a simulator gives: all that a bag of the robot would hold.
 
@@ -101,6 +101,8 @@ class Robot(ABC):
         As users type it; the entry point must have the same name.
     summary
         One line for the help.
+    settle_s
+        Start of a run that is left out of the metrics, while the filter settles, seconds.
     configuration_type
         Dataclass of its parameters, see `onboard_estimation.configuration`.
     configuration_file
@@ -113,6 +115,7 @@ class Robot(ABC):
 
     name: str
     summary: str
+    settle_s: float = 0.0
     configuration_type: type
     configuration_file: str | None = None
     estimators: tuple[str, ...] = ("default",)

@@ -27,9 +27,9 @@ class PartResult:
     error
         (K, d) float64: estimate minus truth in the tangent space, in `convention`.
     stddev
-        (K, d) float64: the filter's own standard deviations, truth noise not included.
+        (K, d) float64: standard deviations of the error: the filter's own, and the truth's noise where it is stated.
     nees
-        (K,) float64: normalised estimation error squared, truth noise included.
+        (K,) float64: normalised estimation error squared, with the same noise.
     convention
         What the error means, e.g. "body frame of the truth".
     """

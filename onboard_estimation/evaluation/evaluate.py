@@ -1,0 +1,184 @@
+"""`evaluate`: a bag goes in, a judged run comes out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.recording import load_recording
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.run_folder import free_folder, write_run
+from onboard_estimation.evaluation.topics import TopicMatch, guess_robot, match_topics
+from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.resources import resource
+from onboard_estimation.robots import Robot, all_robots, find_robot
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What a user may say of an evaluation; all of it has a default or is guessed.
+
+    Attributes
+    ----------
+    robot, estimator
+        None: guessed from the topics; the robot's first estimator.
+    config
+        Parameter file; None: the robot's default.
+    overrides
+        Parameters by dotted name.
+    topics
+        Relative topic name to topic of the bag, where names differ.
+    mirror_truth
+        Axis of the ground truth to turn round: x, y or z.
+    """
+
+    robot: str | None = None
+    estimator: str | None = None
+    config: Path | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    mirror_truth: str | None = None
+    what_if: WhatIf = field(default_factory=WhatIf)
+    settings: JudgeSettings = field(default_factory=JudgeSettings)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A result, and where it was written (None: nowhere)."""
+
+    result: EvaluationResult
+    folder: Path | None
+
+
+def evaluate_bag(
+    bag_path: Path,
+    options: EvaluateOptions,
+    output: Path | None = None,
+    write: bool = True,
+    progress: Callable[[str], None] = lambda step: None,
+) -> Evaluation:
+    """Replay a bag through a robot's pipeline, judge it, and write a run folder.
+
+    Parameters
+    ----------
+    output
+        Run folder; None: `runs/<bag>-<robot>`, numbered where that exists.
+
+    Raises
+    ------
+    UserError
+        Whatever the user can mend; the message says how.
+    """
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UserError(f"{output} exists and is not empty; name another --output")
+    progress("reading the bag")
+    with open_bag(bag_path) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        robot, configuration, match = choose_robot(options, kinds)
+        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
+    recording = recording.changed(options.what_if)
+    estimator = options.estimator or robot.estimators[0]
+    if estimator not in robot.estimators:
+        raise UserError(f"{robot.name} has no estimator {estimator!r}; it has {', '.join(robot.estimators)}")
+    command = command_line(bag_path, robot.name, estimator, match, options)
+    progress("filtering")
+    result = judge(
+        robot, configuration, estimator, recording, options.settings, bag=bag_path.name, command=command
+    )
+    if not write:
+        return Evaluation(result, None)
+    folder = output or free_folder(Path("runs") / f"{bag_path.name}-{robot.name}")
+    space = robot.estimator(configuration, estimator, None).space
+    inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
+    write_run(result, space, configuration, inputs, folder, _settings(options), progress)
+    return Evaluation(result, folder)
+
+
+def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Robot, Any, TopicMatch]:
+    """The robot asked for or guessed from the topics, its configuration, and its topics in the bag."""
+    if options.robot is not None:
+        robot = find_robot(options.robot)
+        configuration = load_configuration(robot, options)
+        return robot, configuration, match_topics(robot, configuration, kinds, options.topics)
+    candidates: dict[str, tuple[Robot, Any, TopicMatch]] = {}
+    for robot in all_robots():
+        # A file or an override of another robot's parameters tells that it is not this one.
+        try:
+            configuration = load_configuration(robot, options)
+            candidates[robot.name] = robot, configuration, match_topics(robot, configuration, kinds, options.topics)
+        except UserError:
+            if not options.config and not options.overrides and not options.topics:
+                raise
+    if not candidates:
+        raise UserError("the configuration or --topic fits no installed robot; name it with --robot to see why")
+    matches = {name: match for name, (_, _, match) in candidates.items()}
+    dropped = {name: _without_dropped(match, options.what_if) for name, match in matches.items()}
+    return candidates[guess_robot(dropped, kinds)]
+
+
+def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
+    missing = tuple(channel for channel in match.missing if not what_if.drops(channel.sensor))
+    return TopicMatch(match.namespace, match.channels, match.truth, missing, match.missing_bodies)
+
+
+def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
+    """The robot's configuration from the file asked for, else its default file, and the overrides."""
+    source: Path | None = options.config
+    if source is None and robot.configuration_file is not None:
+        source = resource(robot.configuration_file)
+    return load(robot.configuration_type, source, options.overrides)
+
+
+def command_line(
+    bag_path: Path, robot: str, estimator: str, match: TopicMatch, options: EvaluateOptions
+) -> str:
+    """The line that repeats the run, with what was guessed."""
+    words = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
+    if options.config is not None:
+        words += ["--config", str(options.config)]
+    for name, value in options.overrides.items():
+        words += ["--set", f"{name}={value}"]
+    for relative, topic in options.topics.items():
+        words += ["--topic", f"{relative}={topic}"]
+    if options.mirror_truth:
+        words += ["--mirror-truth", options.mirror_truth]
+    what_if, settings, default = options.what_if, options.settings, JudgeSettings()
+    for option in ("drop", "delay", "bias", "noise"):
+        for change in getattr(what_if, option):
+            words += [f"--{option}", change]
+    if settings.initial != default.initial:
+        words += ["--initial", settings.initial]
+    if settings.seed != default.seed:
+        words += ["--seed", str(settings.seed)]
+    if settings.longest_truth_gap_s != default.longest_truth_gap_s:
+        words += ["--truth-gap", str(settings.longest_truth_gap_s)]
+    if settings.settle_s is not None:
+        words += ["--settle", str(settings.settle_s)]
+    if settings.lag_s is not None:
+        words += ["--lag", str(settings.lag_s)]
+    return shlex.join(words)
+
+
+def _settings(options: EvaluateOptions) -> dict[str, Any]:
+    settings, what_if = options.settings, options.what_if
+    return {
+        "initial": settings.initial,
+        "seed": settings.seed,
+        "longest_truth_gap_s": settings.longest_truth_gap_s,
+        "settle_s": settings.settle_s,
+        "lag_s": settings.lag_s,
+        "mirror_truth": options.mirror_truth,
+        "overrides": dict(options.overrides),
+        "topics": dict(options.topics),
+        "drop": list(what_if.drop),
+        "delay": list(what_if.delay),
+        "bias": list(what_if.bias),
+        "noise": list(what_if.noise),
+    }

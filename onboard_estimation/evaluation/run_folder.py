@@ -1,0 +1,144 @@
+"""What a run leaves behind: resolved configuration, hashes, versions, metrics, estimates as a bag, plots, report.
+
+Everything but the times in `run.json` is the same when the same bag is evaluated again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.configuration import to_parameter_file
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter, new
+from onboard_estimation.evaluation.plots import write_plots
+from onboard_estimation.evaluation.report import write_report
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.measurement import Estimate
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.filtering.state_space import StateSpace
+
+_PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
+
+
+def free_folder(path: Path) -> Path:
+    """The path if nothing is there, else the first of `path-2`, `path-3`, ... that is free."""
+    candidate, number = path, 1
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.name}-{number}")
+    return candidate
+
+
+def write_run(
+    result: EvaluationResult,
+    space: StateSpace,
+    configuration: Any,
+    inputs: Mapping[str, Path],
+    folder: Path,
+    settings: Mapping[str, Any],
+    progress: Callable[[str], None] = lambda step: None,
+) -> None:
+    """Write a run folder.
+
+    Parameters
+    ----------
+    inputs
+        Files that the run depends on, by role (`bag`, `config`); their hashes are kept.
+    settings
+        What else was asked for, for `run.json`.
+
+    Raises
+    ------
+    UserError
+        The folder exists and is not empty, or cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not empty; name another --output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(to_parameter_file(configuration))
+        (folder / "metrics.json").write_text(to_json(result.metrics))
+        progress("estimates")
+        write_estimates(result, space, folder / "estimates")
+        progress("plots")
+        write_plots(result, folder / "plots")
+        progress("report")
+        write_report(result, folder)
+        (folder / "run.json").write_text(to_json(_run(result, inputs, settings)))
+    except OSError as error:
+        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}") from error
+
+
+def write_estimates(result: EvaluationResult, space: StateSpace, path: Path) -> None:
+    """The record as a bag, with the messages that a live node publishes."""
+    messages = EstimateMessages(space, new, frame_id="map" if result.parts else "odom")
+    with BagWriter(path) as writer:
+        for stamp_ns, mean, covariance in zip(result.stamps_ns.tolist(), result.mean, result.covariance, strict=True):
+            for output in messages(Estimate(stamp_ns, mean, covariance)):
+                writer.write(f"/{result.robot}/{output.topic}", output.message_type, stamp_ns, output.message)
+
+
+def to_json(value: Any) -> str:
+    """Indented JSON with sorted keys; numbers that JSON does not have (NaN, infinities) become null."""
+    return json.dumps(_plain(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(element) for key, element in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(element) for element in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def versions() -> dict[str, str]:
+    """Python, platform and the packages that figures depend on."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _run(result: EvaluationResult, inputs: Mapping[str, Path], settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "robot": result.robot,
+        "estimator": result.estimator,
+        "source": result.source,
+        "bag": result.bag,
+        "command": result.command,
+        "verdict": result.verdict,
+        "matched_ratio": result.matched_ratio,
+        "sensors": result.sensors,
+        "notes": list(result.notes),
+        "settings": dict(settings),
+        "inputs_sha256": {role: _hash(path) for role, path in inputs.items()},
+        "versions": versions(),
+        "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _hash(path: Path) -> str:
+    """SHA-256 of a file, or of all files of a folder with their names."""
+    digest = hashlib.sha256()
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    for file in files:
+        digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,114 @@
+"""The verdict: one sentence that says whether to believe an estimate, and whom to suspect if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from onboard_estimation.evaluation.result import PartResult
+from onboard_estimation.measurement import Vector
+
+# Errors of one run are correlated over seconds, so that a mean over a run scatters widely: these bounds are not tests
+# of significance, they say when a filter's claims mislead (its errors 1.5 times, or a third of, what it states).
+OVERCONFIDENT_FACTOR = 1.5
+CONSERVATIVE_FACTOR = 1.0 / 3.0
+_WINDOW_S = 2.0
+
+
+@dataclass(frozen=True)
+class Excess:
+    """The dimension whose errors exceed the stated ones most: by what factor, and since when."""
+
+    name: str
+    factor: float
+    since_s: float
+
+
+def verdict(
+    parts: Mapping[str, PartResult],
+    time_s: Vector,
+    settle_s: float,
+    sensors: Mapping[str, Mapping[str, float]],
+    matched_ratio: float,
+) -> str:
+    """One sentence on accuracy, consistency and suspects."""
+    judged = {name: part for name, part in parts.items() if part.matched.any()}
+    if not judged:
+        return "not judged: no estimate has a ground truth" + _suspect(sensors, "; ")
+    accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
+    covered = "" if matched_ratio > 0.995 else f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
+    worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
+    if worst.factor > OVERCONFIDENT_FACTOR:
+        since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
+        opinion = f"overconfident in {worst.name} by {worst.factor:.1f}{since}"
+        return f"{opinion}{_suspect(sensors, '; suspect ')}: {accuracy}{covered}"
+    factors = [_factor(part, time_s, settle_s) for part in judged.values()]
+    if max(factors) < CONSERVATIVE_FACTOR:
+        return f"conservative, errors are {max(factors):.2f} of the stated ones: {accuracy}{covered}"
+    return f"consistent{_suspect(sensors, ', but look at ')}: {accuracy}{covered}"
+
+
+def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
+    used = part.matched & (time_s >= time_s[0] + settle_s)
+    if not used.any():
+        used = part.matched
+    error = part.error[used]
+    lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
+    angles = [i for i, unit in enumerate(part.units) if unit == "rad"]
+    words = []
+    if lengths:
+        rms = float(np.sqrt(np.mean(np.sum(error[:, lengths] ** 2, axis=1))))
+        words.append(f"{100.0 * rms:.1f} cm")
+    if angles:
+        words.append(f"{np.rad2deg(np.sqrt(np.mean(error[:, angles] ** 2))):.2f} deg")
+    if not words:
+        words.append(f"{np.sqrt(np.mean(error**2)):.3g} {part.units[0]}")
+    return f"{part.name.replace('_', ' ')} within {' and '.join(words)} RMS"
+
+
+def _factor(part: PartResult, time_s: Vector, settle_s: float) -> float:
+    """RMS of the errors in stated standard deviations, over all dimensions together (root of the mean NEES)."""
+    used = part.matched & (time_s >= time_s[0] + settle_s)
+    nees = part.nees[used if used.any() else part.matched]
+    return float(np.sqrt(np.mean(nees) / len(part.names)))
+
+
+def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
+    used = part.matched & (time_s >= time_s[0] + settle_s)
+    if not used.any():
+        used = part.matched
+    normalised = part.error[used] / part.stddev[used]
+    factors = np.sqrt(np.mean(normalised**2, axis=0))
+    worst = int(np.argmax(factors))
+    factor = max(float(factors[worst]), _factor(part, time_s, settle_s))
+    outside = np.abs(normalised[:, worst]) > OVERCONFIDENT_FACTOR * 2.0
+    times = time_s[used]
+    since = _first_lasting(outside, times)
+    return Excess(f"{part.names[worst]} ({part.name.replace('_', ' ')})", factor, since)
+
+
+def _first_lasting(outside: np.ndarray, times: Vector) -> float:
+    """Start of the first window that is mostly outside; the first instant where there is none."""
+    for k in np.flatnonzero(outside):
+        window = outside[k : np.searchsorted(times, times[k] + _WINDOW_S)]
+        if window.mean() > 0.5:
+            return float(times[k])
+    return float(times[0])
+
+
+def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:
+    """The sensor whose innovations are least like what the filter expects of them, if any is conspicuous."""
+    conspicuous: list[tuple[float, str]] = []
+    for name, row in sensors.items():
+        nis, bias, used = row.get("mean_nis", math.nan), row.get("mean_innovation_sigma", math.nan), row.get("used", 0)
+        gated = row.get("gated", 0)
+        if gated and gated > 0.05 * (used + gated):
+            conspicuous.append((10.0 * gated / (used + gated) + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)"))
+        elif nis > 2.0:
+            conspicuous.append((nis, f"{name} (mean NIS {nis:.1f}, expected 1)"))
+        elif abs(bias) > 0.3 and abs(bias) * math.sqrt(max(used, 1.0)) > 5.0:
+            conspicuous.append((1.0 + abs(bias), f"the bias of {name} (mean innovation {bias:+.2f} sigma)"))
+    return f"{lead}{max(conspicuous)[1]}" if conspicuous else ""

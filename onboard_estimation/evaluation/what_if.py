@@ -1,0 +1,137 @@
+"""What-if changes to a user's own bag: leave out sensors, delay their stamps, add biases and noise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.robots import Series
+
+_IMU = ("gyro_x", "gyro_y", "gyro_z", "accelerometer_x", "accelerometer_y", "accelerometer_z")
+_COMPONENTS = {
+    "sensor_msgs/msg/Imu": _IMU,
+    "geometry_msgs/msg/PoseStamped": ("x", "y", "z", "qx", "qy", "qz", "qw"),
+    "geometry_msgs/msg/PointStamped": ("x", "y", "z"),
+}
+_DURATION = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(s|ms|us)?$")
+_SECONDS = {"s": 1.0, None: 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Changes to the recorded measurements.
+
+    Attributes
+    ----------
+    drop
+        Sensors left out.
+    delay
+        `SENSOR=TIME`: stamps moved later by that time, as a latency that nobody knows of would.
+    bias
+        `SENSOR.COMPONENT=VALUE`, in the measurement's unit.
+    noise
+        `SENSOR.COMPONENT=STDDEV`: white noise.
+    seed
+        Of the noise.
+
+    A sensor may be a prefix: `imu` is all IMUs; a component too: `gyro` is all three axes.
+    """
+
+    drop: tuple[str, ...] = ()
+    delay: tuple[str, ...] = ()
+    bias: tuple[str, ...] = ()
+    noise: tuple[str, ...] = ()
+    seed: int = 0
+
+    def apply(self, series: Sequence[Series]) -> list[Series]:
+        """Changed copies; those that are dropped are left out.
+
+        Raises
+        ------
+        UserError
+            A change that names no sensor or component of these series, or has no number.
+        """
+        out = list(series)
+        for name in self.drop:
+            dropped = _matching(out, name, "--drop")
+            out = [one for one in out if one not in dropped]
+        for text in self.delay:
+            sensor, value = _split(text, "--delay")
+            for one in _matching(out, sensor, "--delay"):
+                shift = round(parse_duration(value) * NANOSECONDS_PER_SECOND)
+                out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
+        for text in self.bias:
+            for place, columns, value in _components(out, text, "--bias"):
+                values = out[place].values.copy()
+                values[:, columns] += value
+                out[place] = replace(out[place], values=values)
+        rng = np.random.default_rng(self.seed)
+        for text in self.noise:
+            for place, columns, value in _components(out, text, "--noise"):
+                values = out[place].values.copy()
+                values[:, columns] += rng.normal(0.0, abs(value), (len(values), len(columns)))
+                out[place] = replace(out[place], values=values)
+        return out
+
+    def drops(self, sensor: str) -> bool:
+        """Whether that sensor is left out."""
+        return any(_is_part(sensor, name) for name in self.drop)
+
+    def sentences(self) -> list[str]:
+        """One sentence a change, for the report."""
+        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
+        return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds from `20ms`, `0.02`, `0.02s`, `500us`."""
+    found = _DURATION.match(text.strip())
+    if found is None:
+        raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def component_names(channel: Channel) -> tuple[str, ...]:
+    """Names of the elements of the channel's measurements."""
+    return _COMPONENTS.get(channel.message_type, channel.names)
+
+
+def _is_part(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith((prefix + "/", prefix + "_"))
+
+
+def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
+    series = list(series)
+    found = [one for one in series if _is_part(one.channel.sensor, name)]
+    if not found:
+        raise UserError(f"{option} {name}: no such sensor; there are {', '.join(one.channel.sensor for one in series)}")
+    return found
+
+
+def _split(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name or not value:
+        raise UserError(f"{option} {text}: write {option} SENSOR=VALUE")
+    return name, value
+
+
+def _components(series: Sequence[Series], text: str, option: str) -> list[tuple[int, list[int], float]]:
+    name, value = _split(text, option)
+    try:
+        number = float(value)
+    except ValueError:
+        raise UserError(f"{option} {text}: {value!r} is no number") from None
+    sensor, _, component = name.partition(".")
+    out = []
+    for one in _matching(series, sensor, option):
+        names = component_names(one.channel)
+        columns = [i for i, known in enumerate(names) if component and _is_part(known, component)]
+        if not columns:
+            raise UserError(f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix")
+        out.append((list(series).index(one), columns, number))
+    return out
