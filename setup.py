@@ -28,4 +28,9 @@ def data_files() -> list[tuple[str, list[str]]]:
     return list(sources_of.items())
 
 
-setup(packages=packages(), data_files=data_files())
+setup(
+    packages=packages(),
+    data_files=data_files(),
+    # Not in setup.cfg: there it becomes an object, and colcon, which reads our settings as literals, breaks off.
+    python_requires=">=3.10",
+)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from onboard_estimation.errors import UserError
@@ -15,8 +13,9 @@ PACKAGE = "onboard_estimation"
 def resource(name: str) -> Path:
     """Path of a resource, e.g. `config/salp.yaml`.
 
-    Code that runs from a source tree takes that tree's, so that an edit there counts at once and an older installation
-    on the same machine does not. Otherwise ament's share folder, then that of the installed distribution.
+    It is the one that belongs to the code that runs: of the source tree for an editable or symlinked installation, so
+    that an edit counts at once; else of the prefix that pip or colcon installed into. ament's index comes last, since a
+    sourced workspace may hold another version than the one that runs.
 
     Raises
     ------
@@ -32,29 +31,15 @@ def resource(name: str) -> Path:
 
 
 def _places(name: str) -> Iterator[Path]:
-    source_tree = Path(__file__).resolve().parent.parent
-    if (source_tree / "package.xml").is_file():
-        yield source_tree / name
-    yield from _ament_share(name)
-    yield Path(sys.prefix) / "share" / PACKAGE / name
-    yield from _installed(name)
-
-
-def _ament_share(name: str) -> Iterator[Path]:
+    code = Path(__file__).resolve().parent.parent
+    if (code / "package.xml").is_file():
+        yield code / name
+        return
+    for prefix in code.parents[:4]:  # of <prefix>/lib/python3.12/site-packages, with or without one folder more
+        yield prefix / "share" / PACKAGE / name
     try:
         from ament_index_python.packages import get_package_share_directory
 
         yield Path(get_package_share_directory(PACKAGE)) / name
-    except (ImportError, LookupError):  # no ROS 2 here, or its workspace is not sourced
+    except (ImportError, LookupError):  # no ROS 2 here, or no workspace sourced that holds this package
         return
-
-
-def _installed(name: str) -> Iterator[Path]:
-    """Where pip put it, wherever its scheme has `share/` (`--user`, Debian's `/usr/local`)."""
-    try:
-        recorded = files(PACKAGE) or ()
-    except PackageNotFoundError:
-        return
-    for path in recorded:
-        if path.as_posix().endswith(f"share/{PACKAGE}/{name}"):
-            yield Path(str(path.locate())).resolve()

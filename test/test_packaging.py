@@ -112,6 +112,14 @@ def test_executables_are_where_ros2_looks(declared: configparser.ConfigParser) -
     assert declared["develop"]["script_dir"] == declared["install"]["install_scripts"] == folder
 
 
+def test_colcon_can_read_the_settings(repository: Path, set_up: dict) -> None:
+    """colcon reads the attributes of setuptools' distribution as literals; `python_requires` of setup.cfg is none."""
+    declared = configparser.ConfigParser()
+    declared.read(repository / "setup.cfg")
+    assert "python_requires" not in declared["options"]
+    assert ast.literal_eval(repr(set_up)) == set_up
+
+
 def test_every_folder_with_code_is_a_package(repository: Path, set_up: dict) -> None:
     folders = {str(Path(path).parent).replace(os.sep, ".") for path in source_files(repository)}
     assert set(set_up["packages"]) == folders
@@ -214,7 +222,7 @@ def test_resource_of_the_source_tree_and_of_nowhere(repository: Path) -> None:
     from onboard_estimation.resources import resource
 
     assert resource("package.xml") == repository / "package.xml"
-    with pytest.raises(UserError, match=r"config/no_such\.yaml not found; looked at .*share/onboard_estimation"):
+    with pytest.raises(UserError, match=r"resource config/no_such\.yaml not found; looked at .*config/no_such\.yaml$"):
         resource("config/no_such.yaml")
 
 
