@@ -8,18 +8,21 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_MESSAGES,
     MAX_TIME_NS,
     BlockError,
+    BlockIndex,
     Connection,
-    IndexBuilder,
     Storage,
     ros2_type_name,
 )
@@ -58,8 +61,7 @@ class SqliteStorage(Storage):
     def load(self, block: int) -> bytes | memoryview:
         """The messages of the block, one after the other."""
         try:
-            rows = self._database.execute(f"{_SELECT} rowid BETWEEN ? AND ? ORDER BY rowid", self._rows[block])
-            return b"".join(row[3] for row in rows if _is_message(row))
+            return b"".join([row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()])
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
 
@@ -92,6 +94,7 @@ class SqliteStorage(Storage):
         self._stack.callback(database.close)
         database.text_factory = bytes
         database.execute("PRAGMA trusted_schema = OFF")
+        database.execute(f"PRAGMA mmap_size = {self.path.stat().st_size}")
         # Without this, sqlite3 refuses a file that is shorter than its header says.
         database.execute("PRAGMA writable_schema = ON")
         return database
@@ -129,61 +132,79 @@ class SqliteStorage(Storage):
         return [dict(zip(columns, row, strict=True)) for row in cursor]
 
     def _read_messages(self) -> None:
-        builder = IndexBuilder()
-        first = last = start = unusable = 0
-        for row in self._messages():
-            if row is not None and not _is_message(row):
-                unusable += 1
+        after, whole = -1, False
+        while not (whole or self.full):
+            rows, whole = self._next_rows(after)
+            if not rows and not whole:
+                after = self._past_hole(after)
+                whole = after < 0
                 continue
-            if len(builder) and (row is None or len(builder) >= BLOCK_MESSAGES or start >= _BLOCK_BYTES):
-                self._rows.append((first, last))
-                self.add_block(builder)
-                builder, start = IndexBuilder(), 0
-            if row is None:
-                continue
-            if self.full:
-                self.faults.append(f"{self.path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
-                break
-            last, connection, time, data = row
-            first = first if len(builder) else last
-            builder.connections.append(connection)
-            builder.log_times_ns.append(time)
-            builder.starts.append(start)
-            builder.lengths.append(len(data))
-            start += len(data)
-        if unusable:
-            self.faults.append(f"{unusable:,} rows of {self.path.name} are no messages")
+            if rows:
+                after = rows[-1][0]
+                flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=4 * len(rows))
+                self._add_blocks(flat.reshape(-1, 4))
+        if self.full:
+            self.faults.append(f"{self.path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
         if self._holes:
             # What a database holds beside its messages is small.
             self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
             self.faults.append(f"{self.path.name} is damaged in {self._holes:,} places or more")
 
-    def _messages(self) -> Iterator[tuple[int, Any, Any, Any] | None]:
-        """Rows in the order they were recorded; None at the end and where rows may be missing."""
-        after, step = -1, 1
-        while self._holes < _MAX_HOLES:
+    def _next_rows(self, after: int) -> tuple[list[tuple[int, int, int, int]], bool]:
+        """Up to a block of rows behind row `after`, and whether these are the last."""
+        rows: list[tuple[int, int, int, int]] = []
+        try:
+            cursor = self._database.execute(_INDEX, (after, BLOCK_MESSAGES))
+            rows = cursor.fetchall()
+            return rows, len(rows) < BLOCK_MESSAGES
+        except sqlite3.Error:
+            pass
+        try:
+            # All at once is faster, but loses the rows before a damaged one.
+            for row in self._database.execute(_INDEX, (after, BLOCK_MESSAGES)):
+                rows.append(row)
+        except sqlite3.Error:
+            pass
+        return rows, False
+
+    def _past_hole(self, after: int) -> int:
+        """Number of a row behind which there are others, past a damaged page; -1 where none are found."""
+        self._holes += 1
+        step = 1
+        while step <= _LARGEST_STEP and after < MAX_TIME_NS - step and self._holes <= _MAX_HOLES:
+            after += step
+            step *= 2
             try:
-                for row in self._database.execute(f"{_SELECT} rowid > ? ORDER BY rowid", (after,)):
-                    after, step = max(after, row[0]), 1
-                    yield row
-                break
+                if not self._database.execute(_INDEX, (after, 1)).fetchall():
+                    return -1
             except sqlite3.Error:
-                # A page is missing or makes no sense: go on with the rows behind it, in growing steps.
-                self._holes += step == 1
-                after, step = after + step, step * 2
-                if step > _LARGEST_STEP or after > MAX_TIME_NS - step:
-                    break
-                yield None
-        yield None
+                continue
+            return after
+        return -1
+
+    def _add_blocks(self, rows: NDArray[np.int64]) -> None:
+        """Blocks from rows (number, topic, time, length), none much larger than `_BLOCK_BYTES`."""
+        ends = np.cumsum(rows[:, 3])
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(ends // _BLOCK_BYTES)) + 1):
+            numbers, topics, times, lengths = np.ascontiguousarray(rows[part].T)
+            self._rows.append((int(numbers[0]), int(numbers[-1])))
+            self.message_count += len(part)
+            self.blocks.append(BlockIndex(topics, times, np.cumsum(lengths) - lengths, lengths))
 
 
-# By row number and not by the index of times, which may be damaged on its own and whose order `bags` makes itself.
-_SELECT = "SELECT rowid, topic_id, timestamp, data FROM messages NOT INDEXED WHERE"
+_MESSAGES = """
+    FROM messages NOT INDEXED
+    WHERE typeof(data) = 'blob' AND typeof(topic_id) = 'integer' AND typeof(timestamp) = 'integer' AND timestamp >= 0
+"""
 
-
-def _is_message(row: tuple[int, Any, Any, Any]) -> bool:
-    _, topic, time, data = row
-    return isinstance(data, bytes) and isinstance(topic, int) and isinstance(time, int) and 0 <= time <= MAX_TIME_NS
+# By row number and not by the index of times, which may be damaged on its own; `bags` makes the order in time itself.
+# The last byte of long data is read to learn whether all its pages are there.
+_INDEX = f"""
+    SELECT rowid, topic_id, timestamp,
+        CASE WHEN length(data) <= 400 THEN length(data) ELSE length(data) - 1 + length(substr(data, -1)) END
+    {_MESSAGES} AND rowid > ? ORDER BY rowid LIMIT ?
+"""
+_DATA = f"SELECT data {_MESSAGES} AND rowid BETWEEN ? AND ? ORDER BY rowid"
 
 
 def _text(value: object) -> str:

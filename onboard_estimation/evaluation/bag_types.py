@@ -42,24 +42,31 @@ def noetic_types() -> Typestore:
 
 
 def type_store(connection: Connection) -> Typestore:
-    """The types to decode this connection's messages with.
+    """The types to decode this connection's messages with: the bag's own where they differ from the standard ones.
 
     Raises
     ------
     UserError
-        The encoding is unknown, or the type is neither a standard one nor defined in the bag, or is defined badly.
+        The encoding is unknown, or the type is neither a standard one nor one that the bag defines well.
     """
     standard = {"cdr": jazzy_types, "ros1": noetic_types}.get(connection.encoding)
     if standard is None:
         raise UserError(f"{_named(connection)} is encoded as {connection.encoding!r}; cdr and ros1 can be decoded")
-    definitions = _definitions(connection)
     known = standard().fielddefs
-    if connection.message_type not in definitions:
-        if connection.message_type not in known:
+    try:
+        definitions = _definitions(connection)
+        if connection.message_type not in definitions:
             raise UserError(f"{_named(connection)} is no standard type, and the bag does not define it")
-        return standard()
-    if all(name in known and _same(fields, known[name]) for name, fields in definitions.items()):
-        return standard()
+        if all(name in known and _same(fields, known[name]) for name, fields in definitions.items()):
+            return standard()
+        return _own_store(connection, definitions)
+    except UserError:
+        if connection.message_type in known:
+            return standard()
+        raise
+
+
+def _own_store(connection: Connection, definitions: Definitions) -> Typestore:
     store = get_typestore(Stores.EMPTY)
     try:
         store.register(definitions)
@@ -67,6 +74,11 @@ def type_store(connection: Connection) -> Typestore:
     except Exception as error:  # the code that rosbags makes of a definition can fail in any way
         raise UserError(f"the definition of {_named(connection)} in the bag cannot be used") from error
     return store
+
+
+def is_standard(store: Typestore) -> bool:
+    """Whether these are the standard types of ROS 2 or ROS 1."""
+    return store is jazzy_types() or store is noetic_types()
 
 
 def has_header(store: Typestore, message_type: str) -> bool:

@@ -9,7 +9,6 @@ messages give the same bytes.
 
 from __future__ import annotations
 
-import os
 import shutil
 import struct
 import tempfile
@@ -146,7 +145,7 @@ class BagWriter:
             self._writer.close()
             self._refuse_to_overwrite()
             self._remove_old()
-            os.replace(self._writer.path, self.path)
+            self._writer.path.replace(self.path)
         except OSError as error:
             raise UserError(f"cannot write the bag at {self.path}: {error.strerror or error}") from error
         finally:

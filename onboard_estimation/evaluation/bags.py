@@ -32,7 +32,7 @@ from onboard_estimation.evaluation.bag_blocks import (
     decompress,
 )
 from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
-from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, type_store
+from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
 
@@ -224,6 +224,13 @@ class Bag:
     def encoding(self, topic: str) -> str:
         """How the topic's messages are serialised: `cdr`, `ros1`, or what else the bag says."""
         return self._connections[topic].encoding
+
+    def is_standard(self, topic: str) -> bool:
+        """Whether the topic's type is a standard one of ROS with its standard definition."""
+        try:
+            return is_standard(self._store(topic))
+        except UserError:
+            return False
 
     def has_header(self, topic: str) -> bool:
         """Whether the topic's messages start with a `std_msgs/msg/Header`; false where the type cannot be decoded."""

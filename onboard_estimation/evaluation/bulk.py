@@ -1,0 +1,285 @@
+"""Topics of a bag as columns of numbers: by NumPy where messages share a layout, one by one where they do not.
+
+Both ways give the same numbers. The first takes less than a microsecond a message, the second about ten.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
+from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, gather, layout_of, stamps_at
+from onboard_estimation.measurement import Channel, Matrix, Vector
+from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
+
+Integers = NDArray[np.int64]
+
+_MAX_LAYOUTS = 8
+_MAX_REASONS = 20
+_DIMENSIONS = {
+    "sensor_msgs/msg/Imu": 6,
+    "geometry_msgs/msg/PoseStamped": 7,
+    "geometry_msgs/msg/PointStamped": 3,
+    "geometry_msgs/msg/WrenchStamped": 6,
+    "sensor_msgs/msg/FluidPressure": 1,
+}
+
+
+@dataclass(frozen=True)
+class Column:
+    """The messages of one topic as numbers, in log order. K messages of d elements.
+
+    Attributes
+    ----------
+    stamps_ns
+        (K,) int64: `header.stamp`, nanoseconds since the epoch.
+    log_times_ns
+        (K,) int64: when each was recorded, nanoseconds since the epoch.
+    values
+        (K, d) float64, as `Channel` sets them. NaN and infinities are left in.
+    order
+        (K,) int64: each message's place in the log order of the whole bag.
+    faults
+        Why messages were left out, and how many.
+    """
+
+    stamps_ns: Integers
+    log_times_ns: Integers
+    values: Matrix
+    order: Integers
+    faults: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The messages of several columns in the order of the bag; both arrays have the length of all of them.
+
+    Attributes
+    ----------
+    columns
+        (M,) int64: index of the column, in the mapping's order.
+    rows
+        (M,) int64: row within that column.
+    """
+
+    columns: Integers
+    rows: Integers
+
+
+def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) -> dict[str, Column]:
+    """Read the topics as the channels describe them.
+
+    Parameters
+    ----------
+    channels
+        By the topic's name in the bag. A channel that is not required may be absent; its column is empty.
+    bulk
+        Read by NumPy where that is possible; False decodes every message on its own (for tests).
+
+    Raises
+    ------
+    UserError
+        A required topic is missing, or a topic is of another type than its channel.
+    """
+    present = {topic: channel for topic, channel in channels.items() if channel.required or topic in bag.topics}
+    for topic, channel in present.items():
+        found = bag.topics.get(topic)
+        if found is not None and found.message_type != channel.message_type:
+            raise UserError(
+                f"topic {topic} is {found.message_type}, not {channel.message_type} as {channel.sensor} needs"
+            )
+        if channel.message_type not in value_types():
+            raise UserError(f"topic {topic}: messages of type {channel.message_type} cannot be measurements")
+    readers = {topic: _ChannelReader(bag, topic, channel, bulk) for topic, channel in channels.items()}
+    names = list(present)
+    for block in bag.blocks(names):
+        for number, name in enumerate(names):
+            rows = np.flatnonzero(block.topics == number)
+            if len(rows):
+                readers[name].read(block, rows)
+    return {topic: reader.column() for topic, reader in readers.items()}
+
+
+def merge(columns: Mapping[str, Column]) -> Order:
+    """The order in which the columns' messages stand in the bag: by log time, then by their place in the file."""
+    parts = list(columns.values())
+    order = np.concatenate([part.order for part in parts] or [np.empty(0, dtype=np.int64)])
+    sorting = np.argsort(order, kind="stable")
+    lengths = [len(part.order) for part in parts]
+    numbers = np.repeat(np.arange(len(parts), dtype=np.int64), lengths)
+    rows = np.concatenate([np.arange(length, dtype=np.int64) for length in lengths] or [order])
+    return Order(numbers[sorting], rows[sorting])
+
+
+class _ChannelReader:
+    """Collects one topic's messages, block by block."""
+
+    def __init__(self, bag: Bag, topic: str, channel: Channel, bulk: bool) -> None:
+        self._bag = bag
+        self._topic = topic
+        self._channel = channel
+        self._encoding = bag.encoding(topic) if topic in bag.topics else ""
+        self._layouts: list[Layout] = []
+        self._bulk = bulk and topic in bag.topics and bag.is_standard(topic)
+        self._dimension: int | None = _DIMENSIONS.get(channel.message_type, len(channel.names) or None)
+        self._stamps: list[Integers] = []
+        self._times: list[Integers] = []
+        self._values: list[Matrix] = []
+        self._order: list[Integers] = []
+        self._faults: Counter[str] = Counter()
+
+    def column(self) -> Column:
+        order = _joined(self._order)
+        values = np.concatenate(self._values) if self._values else np.empty((0, self._dimension or 0))
+        stamps, times = _joined(self._stamps), _joined(self._times)
+        if np.any(order[1:] < order[:-1]):
+            sorting = np.argsort(order)
+            stamps, times, values, order = stamps[sorting], times[sorting], values[sorting], order[sorting]
+        return Column(stamps, times, values, order, self._faults)
+
+    def read(self, block: Block, rows: Integers) -> None:
+        """Read the rows of the block; those without a common layout one by one."""
+        left = rows
+        if self._bulk:
+            for layout in self._layouts:
+                left = self._read_alike(block, left, layout)
+            while len(left) and len(self._layouts) < _MAX_LAYOUTS:
+                found = self._new_layout(block, int(left[0]))
+                if found is None:
+                    break
+                left = self._read_alike(block, left, found)
+        if len(left):
+            self._read_singly(block, left)
+
+    def _new_layout(self, block: Block, row: int) -> Layout | None:
+        start, length = int(block.starts[row]), int(block.lengths[row])
+        try:
+            layout = layout_of(self._channel, self._encoding, block.buffer[start : start + length].tobytes())
+        except NoLayout:
+            return None
+        if not self._fits(len(layout.columns)):
+            return None
+        self._layouts.append(layout)
+        return layout
+
+    def _fits(self, dimension: int) -> bool:
+        """Whether a value has as many elements as those before it."""
+        if self._dimension is None:
+            self._dimension = dimension
+        return dimension == self._dimension
+
+    def _read_alike(self, block: Block, rows: Integers, layout: Layout) -> Integers:
+        """Take the messages that have the layout; gives the rows of the others."""
+        alike = block.lengths[rows] == layout.length
+        candidates = rows[alike]
+        messages = gather(block.buffer, block.starts[candidates], layout.length)
+        fits = layout.fits(messages)
+        if not fits.all():
+            messages = messages[fits]
+        taken = candidates[fits]
+        if len(taken):
+            self._append(block, taken, layout.stamps_ns(messages), layout.values(messages))
+        alike[alike] = fits
+        return rows[~alike]
+
+    def _read_singly(self, block: Block, rows: Integers) -> None:
+        taken, stamps, values = [], [], []
+        for row in rows.tolist():
+            start, length = int(block.starts[row]), int(block.lengths[row])
+            raw = RawMessage(self._topic, 0, block.buffer[start : start + length].tobytes())
+            try:
+                value = self._checked(message := self._bag.deserialize(raw))
+                stamp = stamp_ns(message)
+            except MessageFault as fault:
+                self._count(str(fault))
+                continue
+            taken.append(row)
+            stamps.append(stamp)
+            values.append(value)
+        if taken:
+            self._append(block, np.array(taken), np.array(stamps, dtype=np.int64), np.array(values))
+
+    def _checked(self, message: object) -> Vector:
+        value = message_value(self._channel, message)
+        if not self._fits(len(value)):
+            raise MessageFault(f"has {len(value)} elements, those before had {self._dimension}")
+        return value
+
+    def _count(self, reason: str) -> None:
+        known = reason in self._faults or len(self._faults) < _MAX_REASONS
+        self._faults[reason if known else "other faults"] += 1
+
+    def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
+        self._stamps.append(stamps)
+        self._times.append(block.log_times_ns[rows])
+        self._values.append(values)
+        self._order.append(block.order[rows])
+
+
+@dataclass(frozen=True)
+class Headers:
+    """Headers of one topic's messages, in log order; whatever else is in them.
+
+    Attributes
+    ----------
+    stamps_ns, log_times_ns
+        (K,) int64, nanoseconds since the epoch.
+    frames
+        Each `frame_id`, and how many messages have it.
+    too_short
+        Messages that cannot hold a header.
+    """
+
+    stamps_ns: Integers
+    log_times_ns: Integers
+    frames: Counter[str]
+    too_short: int
+
+
+def read_headers(bag: Bag, topic: str) -> Headers:
+    """Read only the headers of a topic whose type starts with one (`Bag.has_header`)."""
+    cdr = bag.encoding(topic) == "cdr"
+    smallest = 4 + 8 + 4  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
+    stamps, times, order, frames, too_short = [], [], [], Counter[str](), 0
+    for block in bag.blocks([topic]):
+        whole = block.lengths >= smallest
+        too_short += int(np.count_nonzero(~whole))
+        starts, lengths = block.starts[whole], block.lengths[whole]
+        heads = gather(block.buffer, starts, smallest)
+        block_stamps = stamps_at(heads, 4)
+        if cdr and not heads[:, 1].all():  # big-endian
+            block_stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), block_stamps)
+        stamps.append(block_stamps)
+        times.append(block.log_times_ns[whole])
+        order.append(block.order[whole])
+        frames.update(_frames(block, starts, lengths, heads, cdr))
+    sorting = np.argsort(_joined(order))
+    return Headers(_joined(stamps)[sorting], _joined(times)[sorting], frames, too_short)
+
+
+def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np.uint8], cdr: bool) -> Counter[str]:
+    """Frame names of a block's messages, taken from as few messages as possible: most name the same frame."""
+    frames: Counter[str] = Counter()
+    left = np.arange(len(starts))
+    while len(left) and len(frames) < _MAX_REASONS:
+        first = left[0]
+        big_endian = cdr and not heads[first, 1]
+        length = int.from_bytes(heads[first, 12:16].tobytes(), "big" if big_endian else "little")
+        length = min(length, int(lengths[first]) - 16)
+        name = block.buffer[starts[first] + 16 : starts[first] + 16 + length].tobytes()
+        same = np.flatnonzero((heads[left, 12:16] == heads[first, 12:16]).all(axis=1) & (lengths[left] >= 16 + length))
+        names = gather(block.buffer, starts[left[same]] + 16, length)
+        same = same[(names == np.frombuffer(name, dtype=np.uint8)).all(axis=1)]
+        frames[name.rstrip(b"\0").decode("utf-8", "replace")] += len(same)
+        left = np.delete(left, same)
+    return frames
+
+
+def _joined(parts: list[Integers]) -> Integers:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

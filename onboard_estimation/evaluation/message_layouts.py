@@ -1,0 +1,222 @@
+"""Where the numbers of a serialised message lie, so that many messages of one layout are read at once by NumPy.
+
+CDR (ROS 2) and ROS 1's serialisation have no fixed places: what stands before a field and varies in length (a frame's
+name, joint names, counts) moves it. Within a recording these hardly ever change. A `Layout` is taken from one message:
+its length, the bytes that place the numbers, and the places. Messages of the same length with the same such bytes
+have the same layout; all others are for the general decoder.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.ros.measurements import MessageFault, joint_columns
+
+Bytes = NDArray[np.uint8]
+
+_U32 = struct.Struct("<I")
+_CDR_LITTLE_ENDIAN = b"\x00\x01"
+_CDR_HEADER_BYTES = 4
+_MOST_PADDING = 3
+_MAX_STRINGS = 10_000
+
+
+class NoLayout(Exception):
+    """A message whose layout is not known here; the general decoder may still read it."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Places in a serialised message, bytes from its start.
+
+    Attributes
+    ----------
+    length
+        Of the whole message.
+    fixed
+        (place, content) of the bytes that all messages of this layout share.
+    stamp
+        Place of `header.stamp`: seconds (int32) and nanoseconds (uint32).
+    runs
+        (place, count) of consecutive float64 numbers; in this order they are the row that `columns` picks from.
+    columns
+        Which of those numbers are a measurement's value, in its order.
+    """
+
+    length: int
+    fixed: tuple[tuple[int, bytes], ...]
+    stamp: int
+    runs: tuple[tuple[int, int], ...]
+    columns: tuple[int, ...]
+
+    def fits(self, messages: Bytes) -> NDArray[np.bool_]:
+        """(M,) which of the messages (M, length) have this layout."""
+        fits = np.ones(len(messages), dtype=np.bool_)
+        for place, content in self.fixed:
+            fits &= (messages[:, place : place + len(content)] == np.frombuffer(content, dtype=np.uint8)).all(axis=1)
+        return fits
+
+    def stamps_ns(self, messages: Bytes) -> NDArray[np.int64]:
+        """(M,) `header.stamp` of messages (M, length) that have this layout, nanoseconds."""
+        return stamps_at(messages, self.stamp)
+
+    def values(self, messages: Bytes) -> Matrix:
+        """(M, d) values of measurements from messages (M, length) that have this layout."""
+        parts = [
+            np.ascontiguousarray(messages[:, place : place + 8 * count]).view("<f8").reshape(-1, count)
+            for place, count in self.runs
+        ]
+        row = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+        if self.columns == tuple(range(row.shape[1])):
+            return row.astype(np.float64, copy=False)
+        return row[:, self.columns].astype(np.float64, copy=False)
+
+
+def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
+    """The layout that this message has, and others like it.
+
+    Raises
+    ------
+    NoLayout
+        The message is of another byte order, too short, or otherwise not as its type says.
+    """
+    try:
+        walk = _WALKS[channel.message_type]
+        cursor = _Cursor(message, encoding)
+        stamp = cursor.header()
+        runs, columns = walk(cursor, channel)
+    except (KeyError, struct.error, UnicodeDecodeError, MessageFault) as error:
+        raise NoLayout from error
+    if not cursor.position <= len(message) <= cursor.position + (_MOST_PADDING if cursor.cdr else 0):
+        raise NoLayout
+    return Layout(len(message), tuple(cursor.fixed), stamp, tuple(runs), tuple(columns))
+
+
+def gather(buffer: Bytes, starts: NDArray[np.int64], length: int) -> Bytes:
+    """(M, length) uint8: the bytes from each of the starts; all must lie within the buffer."""
+    if not len(starts) or not length:
+        return np.empty((len(starts), length), dtype=np.uint8)
+    # One item of `length` bytes at each byte of the buffer: taking items is a plain copy of each message.
+    items: NDArray[np.void] = np.ndarray(
+        shape=(len(buffer) - length + 1,), dtype=np.dtype((np.void, length)), buffer=buffer.data, strides=(1,)
+    )
+    return items[starts].view(np.uint8).reshape(len(starts), length)
+
+
+def stamps_at(messages: Bytes, place: int, byte_order: str = "<") -> NDArray[np.int64]:
+    """(M,) int64 nanoseconds: the stamps (int32 seconds, uint32 nanoseconds) at `place` in messages (M, length)."""
+    raw = np.ascontiguousarray(messages[:, place : place + 8])
+    seconds = raw.view(f"{byte_order}i4")[:, 0].astype(np.int64)
+    return seconds * NANOSECONDS_PER_SECOND + raw.view(f"{byte_order}u4")[:, 1].astype(np.int64)
+
+
+class _Cursor:
+    """Walks a serialised message and notes the bytes that place its numbers."""
+
+    def __init__(self, message: bytes, encoding: str) -> None:
+        self.message = message
+        self.cdr = encoding == "cdr"
+        self.fixed: list[tuple[int, bytes]] = []
+        self.position = 0
+        if self.cdr:
+            if message[:2] != _CDR_LITTLE_ENDIAN:
+                raise NoLayout
+            self.fixed.append((0, _CDR_LITTLE_ENDIAN))
+            self.position = _CDR_HEADER_BYTES
+        elif encoding != "ros1":
+            raise NoLayout
+
+    def header(self) -> int:
+        """Pass a `std_msgs/Header`; gives the place of its stamp."""
+        if not self.cdr:
+            self.position += 4  # ROS 1 counts headers: `seq`
+        stamp = self.position
+        self.position += 8
+        self.string()
+        return stamp
+
+    def string(self) -> str:
+        length = self._peek_count()
+        start = self.position
+        content = self.message[start + _U32.size : start + _U32.size + length]
+        if len(content) != length or (self.cdr and content[-1:] != b"\0"):
+            raise NoLayout
+        self._fix(_U32.size + length)
+        return (content[:-1] if self.cdr else content).decode()
+
+    def count(self) -> int:
+        count = self._peek_count()
+        self._fix(_U32.size)
+        return count
+
+    def numbers(self, count: int) -> tuple[int, int]:
+        """Pass `count` float64 numbers; gives their run."""
+        if not count:
+            return self.position, 0
+        self._align(8)
+        run = (self.position, count)
+        self.position += 8 * count
+        if self.position > len(self.message):
+            raise NoLayout
+        return run
+
+    def _peek_count(self) -> int:
+        self._align(4)
+        return int(_U32.unpack_from(self.message, self.position)[0])
+
+    def _fix(self, length: int) -> None:
+        self.fixed.append((self.position, self.message[self.position : self.position + length]))
+        self.position += length
+
+    def _align(self, size: int) -> None:
+        if self.cdr:
+            self.position += -(self.position - _CDR_HEADER_BYTES) % size
+
+
+Walk = Callable[[_Cursor, Channel], tuple[list[tuple[int, int]], list[int]]]
+
+
+def _imu(cursor: _Cursor, _: Channel) -> tuple[list[tuple[int, int]], list[int]]:
+    cursor.numbers(4 + 9)  # orientation and its covariance
+    rate = cursor.numbers(3)
+    cursor.numbers(9)
+    acceleration = cursor.numbers(3)
+    cursor.numbers(9)
+    return [rate, acceleration], list(range(6))
+
+
+def _joint_state(cursor: _Cursor, channel: Channel) -> tuple[list[tuple[int, int]], list[int]]:
+    count = cursor.count()
+    if count > _MAX_STRINGS:
+        raise NoLayout
+    names = tuple(cursor.string() for _ in range(count))
+    runs = {field: cursor.numbers(cursor.count()) for field in ("position", "velocity", "effort")}
+    run = runs[channel.field]
+    if run[1] != len(names):
+        raise NoLayout
+    return [run], joint_columns(channel.names, names)
+
+
+def _numbers(taken: int, there: int | None = None) -> Walk:
+    """The first `taken` of the numbers that are `there` after the header."""
+
+    def walk(cursor: _Cursor, _: Channel) -> tuple[list[tuple[int, int]], list[int]]:
+        return [cursor.numbers(there or taken)], list(range(taken))
+
+    return walk
+
+
+_WALKS: Mapping[str, Walk] = {
+    "sensor_msgs/msg/Imu": _imu,
+    "sensor_msgs/msg/JointState": _joint_state,
+    "geometry_msgs/msg/PoseStamped": _numbers(7),
+    "geometry_msgs/msg/PointStamped": _numbers(3),
+    "geometry_msgs/msg/WrenchStamped": _numbers(6),
+    "sensor_msgs/msg/FluidPressure": _numbers(1, 2),
+}
