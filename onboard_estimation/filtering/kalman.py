@@ -140,6 +140,8 @@ class KalmanFilter(ErrorStateFilter):
         """Move the state by x' = F x + b with process noise Q."""
         self.predict(transition @ self.mean + offset, transition, noise)
 
-    def update_linear(self, measured: Vector, observation: Matrix, noise: Matrix, gate: Gate | None = None) -> Innovation:
+    def update_linear(
+        self, measured: Vector, observation: Matrix, noise: Matrix, gate: Gate | None = None
+    ) -> Innovation:
         """Correct by z = H x + v with noise covariance R."""
         return self.update(np.asarray(measured) - observation @ self.mean, observation, noise, gate)

@@ -16,7 +16,7 @@ Rows = NDArray[np.float64]
 Layout = NDArray[np.int64]
 
 VECTOR, ANGLES, SE2, SO3 = 0, 1, 2, 3
-# Below this angle the series of the trigonometric quotients are exact to double precision.
+# Below this angle the first two terms of the series of sin a / a are exact to double precision.
 _SMALL_ANGLE = 1e-4
 
 
@@ -25,7 +25,9 @@ def wrap(angle: float) -> float:
     """The same angle in (-pi, pi]."""
     if -np.pi < angle <= np.pi:
         return angle
-    return np.pi - (np.pi - angle) % (2.0 * np.pi)
+    wrapped = np.pi - (np.pi - angle) % (2.0 * np.pi)
+    # Just above pi the remainder rounds to the whole turn.
+    return wrapped if wrapped > -np.pi else np.pi
 
 
 @njit(cache=True)
@@ -38,10 +40,23 @@ def _sin_quotient(angle: float) -> float:
 
 @njit(cache=True)
 def _cos_quotient(angle: float) -> float:
-    """(1 - cos a) / a."""
-    if abs(angle) < _SMALL_ANGLE:
-        return 0.5 * angle
-    return (1.0 - np.cos(angle)) / angle
+    """(1 - cos a) / a = sin^2(a / 2) / (a / 2), which loses no digits."""
+    return angle * _cos_remainder(angle)
+
+
+@njit(cache=True)
+def _cos_remainder(angle: float) -> float:
+    """(1 - cos a) / a^2."""
+    return 0.5 * _sin_quotient(0.5 * angle) ** 2
+
+
+@njit(cache=True)
+def _sin_remainder(angle: float) -> float:
+    """(a - sin a) / a^3."""
+    if abs(angle) < 0.1:  # the difference would lose digits
+        square = angle * angle
+        return (1.0 - square / 20.0 * (1.0 - square / 42.0 * (1.0 - square / 72.0))) / 6.0
+    return (angle - np.sin(angle)) / angle**3
 
 
 @njit(cache=True)
@@ -140,7 +155,9 @@ def minus_row(a: Rows, i: int, b: Rows, j: int, layout: Layout, out: Rows, k: in
             if rw < 0.0:
                 rx, ry, rz, rw = -rx, -ry, -rz, -rw
             sine = np.sqrt(rx * rx + ry * ry + rz * rz)
-            scale = 2.0 / rw * (1.0 - (sine / rw) ** 2 / 3.0) if sine < _SMALL_ANGLE else 2.0 * np.arctan2(sine, rw) / sine
+            scale = (
+                2.0 / rw * (1.0 - (sine / rw) ** 2 / 3.0) if sine < _SMALL_ANGLE else 2.0 * np.arctan2(sine, rw) / sine
+            )
             out[k, t], out[k, t + 1], out[k, t + 2] = scale * rx, scale * ry, scale * rz
         c += 4 if kind == SO3 else size
         t += size
@@ -187,22 +204,15 @@ def right_jacobian(d: Rows, layout: Layout) -> Rows:
         if kind == SE2:
             turn = d[t + 2]
             s, v = _sin_quotient(turn), _cos_quotient(turn)
-            if abs(turn) < _SMALL_ANGLE:
-                a, b = turn / 6.0, 0.5
-            else:
-                a, b = (turn - np.sin(turn)) / turn**2, (1.0 - np.cos(turn)) / turn**2
+            a, b = turn * _sin_remainder(turn), _cos_remainder(turn)
             jacobian[t, t], jacobian[t, t + 1] = s, v
             jacobian[t + 1, t], jacobian[t + 1, t + 1] = -v, s
             jacobian[t, t + 2] = a * d[t] - b * d[t + 1]
             jacobian[t + 1, t + 2] = b * d[t] + a * d[t + 1]
         elif kind == SO3:
             x, y, z = d[t], d[t + 1], d[t + 2]
-            square = x * x + y * y + z * z
-            angle = np.sqrt(square)
-            if angle < _SMALL_ANGLE:
-                a, b = 0.5, 1.0 / 6.0
-            else:
-                a, b = (1.0 - np.cos(angle)) / square, (angle - np.sin(angle)) / (square * angle)
+            angle = np.sqrt(x * x + y * y + z * z)
+            a, b = _cos_remainder(angle), _sin_remainder(angle)
             skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
             jacobian[t : t + 3, t : t + 3] = np.eye(3) - a * skew + b * (skew @ skew)
         t += size

@@ -80,7 +80,10 @@ def so3(name: str) -> Block:
 
 
 class StateSpace:
-    """Product of blocks, with dimensions found by name instead of by index."""
+    """Product of blocks, with dimensions found by name instead of by index.
+
+    Its operations raise ValueError for arrays of other shapes than they say.
+    """
 
     def __init__(self, *blocks: Block) -> None:
         if len({block.name for block in blocks}) != len(blocks):
@@ -153,16 +156,24 @@ class StateSpace:
     def mean(self, points: ArrayLike, weights: ArrayLike | None = None) -> Vector:
         """Weighted mean (a,) of `points` (k, a); equal weights where none are given, their sum must be one."""
         points = np.ascontiguousarray(points, dtype=np.float64)
+        if points.ndim != 2 or len(points) == 0 or points.shape[1] != self.coordinate_count:
+            raise ValueError(f"expected points of shape (k, {self.coordinate_count}), got shape {points.shape}")
         if weights is None:
             weights = np.full(len(points), 1.0 / len(points))
-        return kernels.mean(points, np.asarray(weights, dtype=np.float64), self.layout, self.dimension)
+        weights = np.ascontiguousarray(weights, dtype=np.float64)
+        if weights.shape != (len(points),):
+            raise ValueError(f"expected one weight for each of {len(points)} points, got shape {weights.shape}")
+        return kernels.mean(points, weights, self.layout, self.dimension)
 
     def right_jacobian(self, tangent: ArrayLike) -> Matrix:
         """(n, n) J with plus(x, d + e) = plus(plus(x, d), J e) to first order in e.
 
         After a correction by d the covariance is expressed at the corrected state: J P J^T.
         """
-        return kernels.right_jacobian(np.asarray(tangent, dtype=np.float64), self.layout)
+        tangent = np.ascontiguousarray(tangent, dtype=np.float64)
+        if tangent.shape != (self.dimension,):
+            raise ValueError(f"expected a tangent vector of shape ({self.dimension},), got shape {tangent.shape}")
+        return kernels.right_jacobian(tangent, self.layout)
 
 
 def _pair(
@@ -171,7 +182,7 @@ def _pair(
     """Both as contiguous arrays with the same leading axes."""
     a = np.asarray(first, dtype=np.float64)
     b = np.asarray(second, dtype=np.float64)
-    if a.shape[-1] != first_size or b.shape[-1] != second_size:
+    if a.shape[-1:] != (first_size,) or b.shape[-1:] != (second_size,):
         raise ValueError(f"expected last axes of {first_size} and {second_size}, got shapes {a.shape} and {b.shape}")
     leading = np.broadcast_shapes(a.shape[:-1], b.shape[:-1])
     a = np.ascontiguousarray(np.broadcast_to(a, (*leading, first_size)))
