@@ -1,0 +1,276 @@
+"""Manifolds against SciPy: matrix exponentials for SE(2), its Rotation for SO(3)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from scipy.linalg import expm
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.filtering.manifold_kernels import wrap
+from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
+
+SPACE = StateSpace(vector("offset", ("u", "v"), "m"), angles("joints", ("p", "q")), se2("pose"), so3("attitude"))
+POSE, ATTITUDE = StateSpace(se2("pose")), StateSpace(so3("attitude"))
+
+lengths = st.floats(-100.0, 100.0).map(lambda value: 0.0 if abs(value) < 1e-30 else value)
+# Angles where something happens: nothing, next to nothing, where series and closed forms meet, anywhere, half a turn.
+magnitudes = st.one_of(
+    st.just(0.0),
+    st.floats(1e-12, 1e-3),
+    st.floats(0.9e-4, 1.1e-4),
+    st.floats(0.05, 0.2),
+    st.floats(0.0, 3.1),
+    st.floats(0.0, 1e-6).map(lambda gap: np.pi - 1e-9 - gap),
+)
+turns = st.builds(lambda size, sign: size * sign, magnitudes, st.sampled_from([-1.0, 1.0]))
+headings = st.one_of(turns, st.just(np.pi))
+
+
+@st.composite
+def rotation_vectors(draw: st.DrawFn) -> np.ndarray:
+    direction = np.array([draw(st.floats(-1.0, 1.0)) for _ in range(3)])
+    size = np.linalg.norm(direction)
+    assume(size > 1e-3)
+    return draw(magnitudes) * direction / size
+
+
+@st.composite
+def tangents(draw: st.DrawFn) -> np.ndarray:
+    """Tangent vectors of SPACE with no rotation of half a turn or more."""
+    flat = [draw(lengths), draw(lengths), draw(turns), draw(turns), draw(lengths), draw(lengths), draw(turns)]
+    return np.hstack([flat, draw(rotation_vectors())])
+
+
+@st.composite
+def states(draw: st.DrawFn) -> np.ndarray:
+    flat = [draw(lengths), draw(lengths), draw(headings), draw(headings), draw(lengths), draw(lengths), draw(headings)]
+    return np.hstack([flat, Rotation.from_rotvec(draw(rotation_vectors())).as_quat()])
+
+
+def assert_same_state(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e-11) -> None:
+    """States of SPACE, compared without its own operations; lengths are up to 200, angles count modulo a turn."""
+    lengths_at, angles_at = [0, 1, 4, 5], [2, 3, 6]
+    np.testing.assert_allclose(actual[lengths_at], expected[lengths_at], rtol=0.0, atol=100.0 * tolerance)
+    difference = np.exp(1j * actual[angles_at]) - np.exp(1j * expected[angles_at])
+    np.testing.assert_allclose(np.abs(difference), 0.0, atol=tolerance)
+    difference = Rotation.from_quat(actual[7:]).inv() * Rotation.from_quat(expected[7:])
+    assert difference.magnitude() <= 4.0 * tolerance
+
+
+@given(states(), tangents())
+def test_minus_undoes_plus(state: np.ndarray, tangent: np.ndarray) -> None:
+    recovered = SPACE.minus(SPACE.plus(state, tangent), state)
+    np.testing.assert_allclose(recovered[[0, 1, 4, 5]], tangent[[0, 1, 4, 5]], rtol=0.0, atol=1e-9)
+    np.testing.assert_allclose(recovered[[2, 3, 6, 7, 8, 9]], tangent[[2, 3, 6, 7, 8, 9]], rtol=0.0, atol=1e-11)
+
+
+@given(states(), states())
+def test_plus_undoes_minus(state: np.ndarray, base: np.ndarray) -> None:
+    assert_same_state(SPACE.plus(base, SPACE.minus(state, base)), state)
+
+
+@given(states(), tangents())
+def test_angles_stay_within_half_a_turn_and_quaternions_have_length_one(state: np.ndarray, tangent: np.ndarray) -> None:
+    reached = SPACE.plus(state, tangent)
+    assert (-np.pi < reached[[2, 3, 6]]).all()
+    assert (reached[[2, 3, 6]] <= np.pi).all()
+    assert np.linalg.norm(reached[7:]) == pytest.approx(1.0, abs=1e-14)
+
+
+@given(st.floats(-1e4, 1e4))
+@example(np.pi)
+@example(-np.pi)
+@example(np.nextafter(np.pi, 4.0))
+@example(np.nextafter(-np.pi, -4.0))
+@example(np.nextafter(3.0 * np.pi, 10.0))
+def test_wrapped_angle_is_the_same_angle_in_range(angle: float) -> None:
+    wrapped = wrap(angle)
+    assert -np.pi < wrapped <= np.pi
+    assert abs(np.exp(1j * wrapped) - np.exp(1j * angle)) < 1e-11
+
+
+def planar_matrix(pose: np.ndarray) -> np.ndarray:
+    x, y, heading = pose
+    return np.array([[np.cos(heading), -np.sin(heading), x], [np.sin(heading), np.cos(heading), y], [0.0, 0.0, 1.0]])
+
+
+def planar_twist_matrix(twist: np.ndarray) -> np.ndarray:
+    forward, left, turn = twist
+    return np.array([[0.0, -turn, forward], [turn, 0.0, left], [0.0, 0.0, 0.0]])
+
+
+@given(st.tuples(lengths, lengths, headings), st.tuples(lengths, lengths, turns))
+def test_planar_pose_moves_by_the_matrix_exponential(pose: tuple[float, ...], twist: tuple[float, ...]) -> None:
+    expected = planar_matrix(np.array(pose)) @ expm(planar_twist_matrix(np.array(twist)))
+    np.testing.assert_allclose(planar_matrix(POSE.plus(pose, twist)), expected, rtol=0.0, atol=5e-12)
+
+
+@given(rotation_vectors(), rotation_vectors())
+def test_rotation_agrees_with_scipy(first: np.ndarray, second: np.ndarray) -> None:
+    a, b = Rotation.from_rotvec(first), Rotation.from_rotvec(second)
+    moved = Rotation.from_quat(ATTITUDE.plus(a.as_quat(), second))
+    assert (moved.inv() * (a * b)).magnitude() < 1e-14
+    relative = b.inv() * a
+    assume(relative.magnitude() < np.pi - 1e-7)
+    for sign in (1.0, -1.0):  # a quaternion and its negative are one rotation
+        vector_between = ATTITUDE.minus(sign * a.as_quat(), b.as_quat())
+        np.testing.assert_allclose(vector_between, relative.as_rotvec(), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("turn", [0.0, 1e-7, 0.99e-4, 1.01e-4, 1e-3, 0.099, 0.101, 1.0, 3.0])
+def test_right_jacobian_agrees_with_the_series_of_the_adjoint(turn: float) -> None:
+    """J = sum of (-ad)^k / (k + 1)!, to rounding, also where closed forms lose digits and series take over."""
+    twist = np.array([0.7, -1.3, turn])
+    adjoint = np.array([[0.0, -turn, twist[1]], [turn, 0.0, -twist[0]], [0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(POSE.right_jacobian(twist), _series(adjoint), rtol=0.0, atol=2e-15)
+    x, y, z = rotation = turn * np.array([0.6, 0.0, -0.8])
+    adjoint = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    np.testing.assert_allclose(ATTITUDE.right_jacobian(rotation), _series(adjoint), rtol=0.0, atol=2e-15)
+
+
+def _series(adjoint: np.ndarray) -> np.ndarray:
+    total = term = np.eye(3)
+    for k in range(1, 60):
+        term = -term @ adjoint / (k + 1)
+        total = total + term
+    return total
+
+
+@given(states(), tangents())
+def test_right_jacobian_is_the_derivative_of_plus(state: np.ndarray, tangent: np.ndarray) -> None:
+    """Finite differences of exponentials taken by SciPy; the blocks of the product space do not mix."""
+    tangent[4:6] *= 0.1
+    jacobian = SPACE.right_jacobian(tangent)
+    expected = np.eye(10)
+    expected[4:7, 4:7] = _difference_quotient(_planar_increment, tangent[4:7])
+    expected[7:, 7:] = _difference_quotient(_rotation_increment, tangent[7:])
+    np.testing.assert_allclose(jacobian, expected, rtol=0.0, atol=1e-7)
+    # And that is what plus does.
+    small = 1e-6 * np.array([1.0, -2.0, 0.5, 1.0, 0.3, -0.4, 1.0, 0.2, -0.7, 1.1])
+    there, both = SPACE.plus(state, tangent), SPACE.plus(state, tangent + small)
+    np.testing.assert_allclose(
+        SPACE.minus(both, SPACE.plus(state, tangent)),
+        jacobian @ small,
+        rtol=0.0,
+        atol=3e-11 * (1.0 + abs(tangent).max()),
+    )
+
+
+def _planar_increment(twist: np.ndarray, change: np.ndarray) -> np.ndarray:
+    relative = expm(-planar_twist_matrix(twist)) @ expm(planar_twist_matrix(twist + change))
+    return np.array([relative[0, 2], relative[1, 2], relative[1, 0]])
+
+
+def _rotation_increment(rotation: np.ndarray, change: np.ndarray) -> np.ndarray:
+    return (Rotation.from_rotvec(rotation).inv() * Rotation.from_rotvec(rotation + change)).as_rotvec()
+
+
+def _difference_quotient(increment, at: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    columns = [(increment(at, step * axis) - increment(at, -step * axis)) / (2.0 * step) for axis in np.eye(3)]
+    return np.column_stack(columns)
+
+
+@given(st.floats(-np.pi, np.pi), st.lists(st.floats(-1.5, 1.5), min_size=1, max_size=8), st.data())
+@example(np.pi, [0.2, -0.1, 0.05], None)
+def test_mean_of_angles_is_that_of_the_unrolled_angles(centre: float, offsets: list[float], data) -> None:
+    if data is None:
+        weights = np.full(len(offsets), 1.0 / len(offsets))
+    else:
+        weights = np.array(data.draw(st.lists(st.floats(0.1, 1.0), min_size=len(offsets), max_size=len(offsets))))
+        weights /= weights.sum()
+    space = StateSpace(angles("a", ("a",)))
+    points = np.array([[wrap(centre + offset)] for offset in offsets])
+    expected = centre + weights @ offsets
+    assert abs(np.exp(1j * space.mean(points, weights)[0]) - np.exp(1j * expected)) < 1e-12
+
+
+@given(states(), st.lists(tangents(), min_size=1, max_size=5))
+def test_mean_of_symmetric_points_is_their_centre(centre: np.ndarray, spread: list[np.ndarray]) -> None:
+    steps = 0.3 * np.array(spread)
+    points = SPACE.plus(centre, np.vstack([steps, -steps]))
+    assert_same_state(SPACE.mean(points), centre, tolerance=1e-11)
+
+
+def test_weighted_tangent_vectors_vanish_at_the_mean_also_with_a_negative_weight() -> None:
+    rng = np.random.default_rng(1)
+    centre = SPACE.plus(SPACE.origin(), rng.normal(size=10))
+    centre[6] = np.pi - 0.01
+    points = SPACE.plus(centre, 0.4 * rng.normal(size=(9, 10)))
+    weights = np.array([-0.6, *np.full(8, 0.2)])
+    mean = SPACE.mean(points, weights)
+    np.testing.assert_allclose(weights @ SPACE.minus(points, mean), 0.0, atol=1e-12)
+    # The same points seen from a world turned by a quarter have the turned mean.
+    turned = _turned(points)
+    assert_same_state(SPACE.mean(turned, weights), _turned(mean[None])[0])
+
+
+def _turned(points: np.ndarray) -> np.ndarray:
+    out = points.copy()
+    out[:, 4], out[:, 5] = -points[:, 5], points[:, 4]
+    out[:, [2, 3, 6]] += np.pi / 2
+    out[:, [2, 3, 6]] -= 2.0 * np.pi * (out[:, [2, 3, 6]] > np.pi)
+    out[:, 7:] = (Rotation.from_euler("z", 90.0, degrees=True) * Rotation.from_quat(points[:, 7:])).as_quat()
+    return out
+
+
+def test_batches_equal_singles_and_leading_axes_broadcast() -> None:
+    rng = np.random.default_rng(2)
+    base = SPACE.plus(SPACE.origin(), rng.normal(size=(4, 1, 10)))
+    steps = rng.normal(size=(3, 10))
+    moved = SPACE.plus(base, steps)
+    back = SPACE.minus(moved, base)
+    assert moved.shape == (4, 3, 11)
+    assert back.shape == (4, 3, 10)
+    for i in range(4):
+        for j in range(3):
+            np.testing.assert_array_equal(moved[i, j], SPACE.plus(base[i, 0], steps[j]))
+            np.testing.assert_array_equal(back[i, j], SPACE.minus(moved[i, j], base[i, 0]))
+    assert SPACE.plus(SPACE.origin(), steps).shape == (3, 11)
+    assert SPACE.plus(base[:0, 0], np.zeros(10)).shape == (0, 11)
+
+
+def test_arguments_are_not_written_and_need_not_be_contiguous() -> None:
+    state, tangent = SPACE.origin(), np.ones(10)
+    wide = np.asfortranarray(np.tile(tangent, (3, 2)))[:, ::2]
+    expected = SPACE.plus(state, np.ascontiguousarray(wide))
+    np.testing.assert_array_equal(SPACE.plus(state, wide), expected)
+    np.testing.assert_array_equal(state, SPACE.origin())
+    np.testing.assert_array_equal(tangent, np.ones(10))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: SPACE.plus(np.zeros(10), np.zeros(10)),
+        lambda: SPACE.plus(SPACE.origin(), np.zeros(11)),
+        lambda: SPACE.plus(0.0, np.zeros(10)),
+        lambda: SPACE.plus(np.zeros((2, 11)), np.zeros((3, 10))),
+        lambda: SPACE.minus(SPACE.origin(), np.zeros(10)),
+        lambda: SPACE.mean(np.zeros((3, 10))),
+        lambda: SPACE.mean(SPACE.origin()),
+        lambda: SPACE.mean(np.zeros((0, 11))),
+        lambda: SPACE.mean(np.tile(SPACE.origin(), (3, 1)), [0.5, 0.5]),
+        lambda: SPACE.right_jacobian(np.zeros(9)),
+        lambda: SPACE.right_jacobian(np.zeros((2, 10))),
+    ],
+)
+def test_wrong_shapes_are_refused(call) -> None:
+    with pytest.raises(ValueError, match="shape"):
+        call()
+
+
+def test_dimensions_are_found_by_name() -> None:
+    assert SPACE.dimension == 10
+    assert SPACE.coordinate_count == 11
+    assert SPACE.tangent("attitude") == slice(7, 10)
+    assert SPACE.coordinates("attitude") == slice(7, 11)
+    assert SPACE.names[4:8] == ("pose.x", "pose.y", "pose.heading", "attitude.roll")
+    assert SPACE.part("attitude", "offset").names[-1] == "offset.v"
+    np.testing.assert_array_equal(SPACE.origin(), [*np.zeros(10), 1.0])
+    with pytest.raises(KeyError, match=r"no block 'legs' in .*joints"):
+        SPACE.block("legs")
+    with pytest.raises(ValueError, match="different names"):
+        StateSpace(se2("pose"), se2("pose"))
