@@ -44,7 +44,7 @@ ifneq ($(shell cat $(VENV)/.place 2>/dev/null),$(CURDIR))
 $(VENV)/.place: outdated
 endif
 # Another interpreter is asked for than the environment has.
-ifneq ($(if $(PYTHON),$(shell $(PYTHON) --version 2>&1)),$(if $(PYTHON),$(shell $(RUN) --version 2>&1)))
+ifneq ($(if $(PYTHON),$(shell $(PYTHON) --version 2>&1)),$(if $(PYTHON),$(shell $(RUN) --version 2>/dev/null || true)))
 $(VENV)/.place: outdated
 endif
 
@@ -55,7 +55,7 @@ $(VENV)/.place:
 	    echo "No Python 3.10 to 3.13 found; tried: $(CANDIDATES). Install one or name it: make PYTHON=/path/to/python3" >&2; \
 	    exit 2; \
 	fi; \
-	if [ "$$($(RUN) --version 2>/dev/null)" != "$$("$$python" --version)" ]; then rm -rf $(VENV); fi; \
+	if [ "$$({ $(RUN) --version; } 2>/dev/null)" != "$$("$$python" --version)" ]; then rm -rf $(VENV); fi; \
 	if "$$python" -c 'import ensurepip' 2>/dev/null; then \
 	    "$$python" -m venv $(VENV); \
 	elif "$$python" -c 'import pip' 2>/dev/null; then \
