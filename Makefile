@@ -44,7 +44,7 @@ ifneq ($(shell cat $(VENV)/.place 2>/dev/null),$(CURDIR))
 $(VENV)/.place: outdated
 endif
 # Another interpreter is asked for than the environment has.
-ifneq ($(if $(PYTHON),$(shell $(PYTHON) --version 2>&1)),$(if $(PYTHON),$(shell $(RUN) --version 2>/dev/null || true)))
+ifneq ($(if $(PYTHON),$(shell $(PYTHON) --version 2>&1 || true)),$(if $(PYTHON),$(shell $(RUN) --version 2>/dev/null || true)))
 $(VENV)/.place: outdated
 endif
 

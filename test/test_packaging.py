@@ -86,6 +86,10 @@ def imports(path: Path) -> Iterator[str]:
             yield node.module.partition(".")[0]
 
 
+def is_of_ros(module: str) -> bool:
+    return module in ROS_PACKAGES or module.endswith(("_msgs", "_srvs", "_interfaces"))
+
+
 def test_package_xml_is_an_ament_python_package_without_faults(repository: Path) -> None:
     warnings: list[str] = []
     package = catkin_pkg.package.parse_package(str(repository / "package.xml"), warnings=warnings)
@@ -133,21 +137,21 @@ def test_ros_packages_that_are_imported_are_declared(repository: Path) -> None:
     package = catkin_pkg.package.parse_package(str(repository / "package.xml"))
     paths = [repository / name for name in source_files(repository)] + list((repository / "launch").glob("*.py"))
     imported = {name for path in paths for name in imports(path)}
-    of_ros = {name for name in imported if name in ROS_PACKAGES or name.endswith(("_msgs", "_srvs", "_interfaces"))}
-    assert of_ros <= {dependency.name for dependency in package.exec_depends}
+    assert set(filter(is_of_ros, imported)) <= {dependency.name for dependency in package.exec_depends}
 
 
 def test_python_packages_that_are_imported_are_declared(repository: Path, declared: configparser.ConfigParser) -> None:
     lines = declared["options"]["install_requires"] + "".join(declared["options.extras_require"].values())
     names = {Requirement(line).name.lower().replace("-", "_") for line in lines.splitlines() if line}
-    distributions = packages_distributions()
+    # Of extras, which are not installed everywhere.
+    distributions = {"hebi": ["hebi-py"], "serial": ["pyserial"], **packages_distributions()}
     own = {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
     missing = {
         f"{path}: {name}"
         for path in sorted(source_files(repository))
         for name in set(imports(repository / path)) - own
-        if name in distributions
-        and not names & {distribution.lower().replace("-", "_") for distribution in distributions[name]}
+        if not is_of_ros(name)
+        and not names & {distribution.lower().replace("-", "_") for distribution in distributions.get(name, [name])}
     }
     assert missing == set()
 
