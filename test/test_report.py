@@ -416,7 +416,7 @@ def test_long_record_of_a_long_chain_stays_below_three_megabytes(tmp_path: Path)
     error[7777] = 9.0  # must survive the thinning
     names = tuple(f"alpha_{i}" for i in range(joints))
     part = part_of("joint_angles", names, ("rad",) * joints, np.zeros((count, joints)), error, np.ones((count, joints)))
-    points = np.cumsum(np.full((count, joints + 2, 2), 0.1), axis=1)
+    points = np.cumsum(generator.normal(0.1, 0.1, (count, joints + 2, 2)), axis=1)
     drawing = Drawing(points, points, np.tile(np.eye(2), (count, 1, 1)), points[:, 0])
     result = replace(chain_result(2), time_s=time_s, parts={"joint_angles": part}, drawing=drawing)
     path = write_report(result, tmp_path)
@@ -726,6 +726,33 @@ def test_script_shows_the_time_that_the_address_names(chain: EvaluationResult, t
     error = 100.0 * chain.parts["pose"].error[820, 1]
     assert f"{error:.2f} cm" in page
     assert page.count('class="cursor"') == 7
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+def test_controls_choose_the_time(chain: EvaluationResult, tmp_path: Path) -> None:
+    """The slider, the button to the worst seconds, a chart that is clicked, the space bar, one after the other."""
+    actions = """<script>
+        const log = [], note = () => log.push(document.getElementById("now").textContent);
+        const slider = document.getElementById("time");
+        slider.value = 12.5; slider.dispatchEvent(new Event("input")); note();
+        document.getElementById("worst-go").click(); note();
+        const chart = document.querySelector("#charts svg"), box = chart.getBoundingClientRect();
+        chart.dispatchEvent(new PointerEvent("pointerdown", {clientX: box.right - 8, buttons: 1})); note();
+        const space = () => document.body.dispatchEvent(new KeyboardEvent("keydown", {key: " ", bubbles: true}));
+        space(); log.push(document.getElementById("play").textContent);
+        space(); log.push(document.getElementById("play").textContent);
+        document.title = log.join("; ");
+    </script></body>"""
+    path = write_report(chain, tmp_path)
+    source = re.sub("<meta http-equiv[^>]*>", "", path.read_text()).replace("</body>", actions)
+    path.write_text(source)
+    title = re.search("<title>(.*?)</title>", rendered(path, "", tmp_path / "profile"))
+    assert title is not None
+    times = re.findall(r"Error at ([\d.]+) s", title[1])
+    assert float(times[0]) == pytest.approx(12.5, abs=0.06)
+    assert float(times[1]) == pytest.approx(40.05)
+    assert float(times[2]) == pytest.approx(59.95)
+    assert title[1].endswith("Pause; Play")
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")

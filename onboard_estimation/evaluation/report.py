@@ -35,6 +35,7 @@ from onboard_estimation.evaluation.presentation import (
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.views import (
     ELLIPSE_SCALE,
+    MAX_TRACES,
     Window,
     require_estimates,
     thin,
@@ -45,8 +46,8 @@ from onboard_estimation.evaluation.views import (
 from onboard_estimation.filtering.consistency import chi_square_band
 
 _INSTANTS = 2000
-# About seven characters each: keeps the page below 3 MB however many joints the robot has.
-_NUMBERS = 300_000
+# About ten characters each: keeps the page below 3 MB however many joints the robot has.
+_NUMBERS = 240_000
 _OPEN_ROWS = 14
 _LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 _SENSOR_COLUMNS = {
@@ -245,7 +246,7 @@ def _versions() -> str:
 
 
 def _instants_within_budget(result: EvaluationResult) -> int:
-    per_instant = 1 + sum(2 * part.error.shape[1] + 1 for part in result.parts.values())
+    per_instant = 1 + sum(2 * min(part.error.shape[1], MAX_TRACES) + 1 for part in result.parts.values())
     if result.drawing is not None:
         per_instant += 4 * result.drawing.estimate.shape[1] + 7
     return max(min(_INSTANTS, _NUMBERS // per_instant), 2)
