@@ -103,10 +103,11 @@ def _error_figure(
     """Error of each dimension of a part with the filter's 3-sigma band."""
     shown, left_out = traces(part, result.time_s)
     time_s = result.time_s[instants]
+    title = f"{words(part.name)}: {'error' if part.matched.any() else 'standard deviation'}"
     caption = [_truth_sentence(part), SIGMA_CAPTION, left_out]
     caption += [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
     figure = Figure()
-    with _panels(figure, result, f"{words(part.name)}: error", caption, len(shown), 1.45) as panels:
+    with _panels(figure, result, title, caption, len(shown), 1.45) as panels:
         for axes, trace in zip(panels, shown, strict=True):
             _mark_times(axes, result, window if window and window.part == part.name else None)
             band = 3.0 * trace.stddev[instants]
