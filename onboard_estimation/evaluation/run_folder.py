@@ -6,8 +6,6 @@ Everything but the times in `run.json` is the same when the same bag is evaluate
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 import platform
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
@@ -18,12 +16,13 @@ from typing import Any
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter, new
+from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
-from onboard_estimation.filtering.state_space import StateSpace
 
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 
@@ -84,23 +83,6 @@ def write_estimates(result: EvaluationResult, space: StateSpace, path: Path) -> 
         for stamp_ns, mean, covariance in zip(result.stamps_ns.tolist(), result.mean, result.covariance, strict=True):
             for output in messages(Estimate(stamp_ns, mean, covariance)):
                 writer.write(f"/{result.robot}/{output.topic}", output.message_type, stamp_ns, output.message)
-
-
-def to_json(value: Any) -> str:
-    """Indented JSON with sorted keys; numbers that JSON does not have (NaN, infinities) become null."""
-    return json.dumps(_plain(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(element) for key, element in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(element) for element in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def versions() -> dict[str, str]:

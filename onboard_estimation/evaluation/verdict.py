@@ -9,22 +9,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from onboard_estimation.evaluation.result import PartResult
+from onboard_estimation.filtering.consistency import effective_sample_size, overconfidence_p_value
 from onboard_estimation.measurement import Vector
 
-# Errors of one run are correlated over seconds, so that a mean over a run scatters widely: these bounds are not tests
-# of significance, they say when a filter's claims mislead (its errors 1.5 times, or a third of, what it states).
+# A filter's claims mislead when its errors are 1.5 times, or a third of, what it states.
 OVERCONFIDENT_FACTOR = 1.5
 CONSERVATIVE_FACTOR = 1.0 / 3.0
+# Errors of one run are correlated, often over most of the run, and then even a consistent filter's look too large in
+# many runs. It is called overconfident only where that has less than this probability.
+SIGNIFICANCE = 0.01
 _WINDOW_S = 2.0
 
 
 @dataclass(frozen=True)
 class Excess:
-    """The dimension whose errors exceed the stated ones most: by what factor, and since when."""
+    """The dimension whose errors exceed the stated ones most: by what factor, since when, and whether by chance."""
 
     name: str
     factor: float
     since_s: float
+    p_value: float
 
 
 def verdict(
@@ -41,14 +45,15 @@ def verdict(
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
     covered = "" if matched_ratio > 0.995 else f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
     worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
-    if worst.factor > OVERCONFIDENT_FACTOR:
+    if worst.factor > OVERCONFIDENT_FACTOR and worst.p_value < SIGNIFICANCE:
         since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
         opinion = f"overconfident in {worst.name} by {worst.factor:.1f}{since}"
         return f"{opinion}{_suspect(sensors, '; suspect ')}: {accuracy}{covered}"
     factors = [_factor(part, time_s, settle_s) for part in judged.values()]
     if max(factors) < CONSERVATIVE_FACTOR:
         return f"conservative, errors are {max(factors):.2f} of the stated ones: {accuracy}{covered}"
-    return f"consistent{_suspect(sensors, ', but look at ')}: {accuracy}{covered}"
+    opinion = "consistent" if worst.factor <= OVERCONFIDENT_FACTOR else "not shown to be inconsistent by this one run"
+    return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}{covered}"
 
 
 def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
@@ -87,7 +92,9 @@ def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
     outside = np.abs(normalised[:, worst]) > OVERCONFIDENT_FACTOR * 2.0
     times = time_s[used]
     since = _first_lasting(outside, times)
-    return Excess(f"{part.names[worst]} ({part.name.replace('_', ' ')})", factor, since)
+    samples = effective_sample_size(normalised)
+    p_value = overconfidence_p_value(float(np.mean(part.nees[used])), len(part.names), samples)
+    return Excess(f"{part.names[worst]} ({part.name.replace('_', ' ')})", factor, since, p_value)
 
 
 def _first_lasting(outside: np.ndarray, times: Vector) -> float:

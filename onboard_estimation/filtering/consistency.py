@@ -45,7 +45,7 @@ class Consistency:
     share_in_band
         Share of the instants at which the NEES averaged over the runs lies in its band.
     band
-        The band, for the NEES averaged over the runs.
+        The band, for the NEES averaged over all runs (wider at instants without truth in some).
     coverage_1_sigma, coverage_3_sigma
         Share of single errors within one and three standard deviations (0.683 and 0.997 for Gaussian errors).
     """
@@ -68,18 +68,22 @@ def judge_consistency(
     """Consistency of S runs of K instants: NEES (S, K), errors and standard deviations (S, K, n).
 
     Judged across runs, instant by instant, because the errors of one run are correlated in time: even an exactly
-    consistent filter leaves the band of the time-averaged NEES in most runs.
+    consistent filter leaves the band of the time-averaged NEES in most runs. NaN: unknown, left out.
     """
     runs, _, dimension = errors.shape
-    band = chi_square_band(dimension, probability, runs)
-    averaged = np.nanmean(nees_values, axis=0)
-    averaged = averaged[np.isfinite(averaged)]
+    known = np.isfinite(nees_values)
+    counts = known.sum(axis=0)
+    averaged = np.where(known, nees_values, 0.0).sum(axis=0)[counts > 0] / counts[counts > 0]
+    # Where the truth covers some of the runs only, their mean scatters more.
+    distinct, which = np.unique(counts[counts > 0], return_inverse=True)
+    bands = np.array([chi_square_band(dimension, probability, int(count)) for count in distinct]).reshape(-1, 2)[which]
+    inside = (averaged >= bands[:, 0]) & (averaged <= bands[:, 1])
     return Consistency(
         runs=runs,
         degrees_of_freedom=dimension,
-        mean_nees=float(np.nanmean(nees_values) / dimension),
-        share_in_band=float(np.mean((averaged >= band[0]) & (averaged <= band[1]))),
-        band=band,
+        mean_nees=float(np.mean(nees_values[known]) / dimension) if known.any() else float("nan"),
+        share_in_band=float(np.mean(inside)) if known.any() else float("nan"),
+        band=chi_square_band(dimension, probability, runs),
         coverage_1_sigma=coverage(errors, stddevs, 1.0),
         coverage_3_sigma=coverage(errors, stddevs, 3.0),
     )
@@ -90,3 +94,27 @@ def coverage(errors: NDArray[np.float64], stddevs: NDArray[np.float64], sigmas: 
     ratio = np.abs(errors) / stddevs
     ratio = ratio[np.isfinite(ratio)]
     return float(np.mean(ratio <= sigmas)) if ratio.size else float("nan")
+
+
+def effective_sample_size(normalised: NDArray[np.float64]) -> float:
+    """How many independent samples a run's normalised errors (K, n) are worth, K at the most.
+
+    K / (1 + 2 sum of autocorrelations), summed up to the first that is not positive. The autocorrelation is taken about
+    zero, the mean that a consistent filter's errors have: a constant error is one sample, however long the run.
+    """
+    normalised = normalised[np.isfinite(normalised).all(axis=1)]
+    count = len(normalised)
+    power = float(np.sum(normalised**2))
+    if count < 2 or power == 0.0:
+        return float(count)
+    spectrum = np.fft.rfft(normalised, n=2 * count, axis=0)
+    products = np.fft.irfft(np.abs(spectrum) ** 2, n=2 * count, axis=0)[:count].sum(axis=1)
+    correlation = products / power
+    negative = np.flatnonzero(correlation <= 0.0)
+    last = int(negative[0]) if len(negative) else count
+    return float(np.clip(count / (1.0 + 2.0 * np.sum(correlation[1:last])), 1.0, count))
+
+
+def overconfidence_p_value(mean_nees: float, degrees_of_freedom: int, samples: float) -> float:
+    """Probability that a consistent filter's mean NEES over so many independent samples is as large as this."""
+    return float(chi2.sf(mean_nees * samples, degrees_of_freedom * samples))

@@ -1,0 +1,91 @@
+"""`onboard-estimation campaign`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import BiasOption, ConfigOption, DelayOption, DropOption, NoiseOption, SetOption
+from onboard_estimation.commands.simulate import ScenarioOption, choose
+
+
+def campaign(
+    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
+    scenario: ScenarioOption = None,
+    variant: Annotated[
+        list[str], typer.Option("--gait", "--variant", help="What it does; may be repeated; all of them otherwise.")
+    ] = [],  # noqa: B006 (typer copies it)
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 20,
+    first_seed: Annotated[int, typer.Option(help="First seed.")] = 0,
+    duration: Annotated[float, typer.Option(help="Length of each run, s.")] = 60.0,
+    estimator: Annotated[Optional[str], typer.Option(help="Estimator; the robot's first otherwise.")] = None,
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006
+    drop: DropOption = [],  # noqa: B006
+    delay: DelayOption = [],  # noqa: B006
+    bias: BiasOption = [],  # noqa: B006
+    noise: NoiseOption = [],  # noqa: B006
+    json: output.JsonOption = False,
+) -> None:
+    """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES against its band."""
+    from onboard_estimation.evaluation.campaign import judge_campaign, simulated_runs
+    from onboard_estimation.evaluation.what_if import WhatIf
+
+    first = variant[0] if variant else None
+    found, configuration, scenario, chosen = choose(robot, scenario, first, duration, config, set_)
+    variants = list(variant) or list(found.scenarios[scenario].variants) or [chosen]
+    for name in variants:
+        choose(robot, scenario, name, duration, config, set_)
+    what_if = WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise))
+    numbers = range(first_seed, first_seed + seeds)
+    judged: dict[str, Any] = {}
+    with output.bar(f"{robot}, {scenario}", seeds * len(variants), quiet=json) as advance:
+        for name in variants:
+            runs = simulated_runs(
+                found,
+                configuration,
+                scenario,
+                name,
+                duration,
+                numbers,
+                estimator or found.estimators[0],
+                what_if=what_if,
+                progress=advance,
+            )
+            judged[name or scenario] = judge_campaign(runs)
+    if json:
+        mapping = {
+            name: {part: one.to_mapping() for part, one in parts.items()} for name, parts in judged.items()
+        }
+        output.print_json({"robot": robot, "scenario": scenario, "source": "simulated", "seeds": list(numbers), **mapping})
+        return
+    output.console().print(_table(judged, f"{robot}, scenario {scenario}, {seeds} seeds of {duration:g} s, simulated"))
+
+
+def _table(judged: dict[str, Any], title: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
+    for heading in ("variant", "part", "RMSE median", "worst", "NEES / dof", "in 95 % band", "1 sigma", "3 sigma"):
+        table.add_column(heading, justify="left" if heading in ("variant", "part") else "right")
+    for variant, parts in judged.items():
+        for name, part in parts.items():
+            mapping = part.to_mapping()
+            unit = f" {part.unit}" if part.unit else ""
+            suffix = f"_{part.unit}" if part.unit else ""
+            consistency = part.consistency
+            rms = ["-", "-"]
+            if part.rmse is not None:
+                rms = [f"{mapping[f'rmse_{which}{suffix}']:.3g}{unit}" for which in ("median", "worst")]
+            table.add_row(
+                variant,
+                name,
+                *rms,
+                f"{consistency.mean_nees:.2f}",
+                f"{100.0 * consistency.share_in_band:.0f} %",
+                f"{consistency.coverage_1_sigma:.3f}",
+                f"{consistency.coverage_3_sigma:.3f}",
+            )
+    return table

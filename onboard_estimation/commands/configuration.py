@@ -1,0 +1,37 @@
+"""`onboard-estimation config`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+
+
+def configuration(
+    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    file: Annotated[Path | None, typer.Option("--output", "-o", help="Write it there instead of to the screen.")] = None,
+) -> None:
+    """Print a robot's parameters as a ROS 2 parameter file, each with its meaning and unit: to be edited and used.
+
+    With `--config` and `--set` it checks a file and shows the result; all faults are listed together.
+    """
+    from onboard_estimation.configuration import to_parameter_file
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.robots import find_robot
+
+    options = EvaluateOptions(config=config, overrides=output.parse_overrides(set_))
+    text = to_parameter_file(load_configuration(find_robot(robot), options))
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    if file.exists():
+        raise UserError(f"{file} exists already; name another file")
+    file.write_text(text)
+    typer.echo(f"{file}: {text.count(chr(10))} lines; next: onboard-estimation evaluate BAG --config {file}")

@@ -1,0 +1,73 @@
+"""`onboard-estimation simulate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+
+ScenarioOption = Annotated[Optional[str], typer.Option(help="Scenario; the robot's first otherwise.")]
+VariantOption = Annotated[
+    Optional[str], typer.Option("--gait", "--variant", help="What it does, e.g. its gait; the first otherwise.")
+]
+
+
+def simulate(
+    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
+    bag: Annotated[Path, typer.Option("--output", "-o", help="Bag to write.")],
+    scenario: ScenarioOption = None,
+    variant: VariantOption = None,
+    duration: Annotated[float, typer.Option(help="Length, s.")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Of all noise and disturbances; the same seed gives the same bag.")] = 0,
+    storage: Annotated[str, typer.Option(help="`mcap` or `sqlite3`.")] = "mcap",
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    json: output.JsonOption = False,
+) -> None:
+    """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+
+    if storage not in ("mcap", "sqlite3"):
+        raise UserError(f"--storage {storage}: must be mcap or sqlite3")
+    found, configuration, scenario, variant = choose(robot, scenario, variant, duration, config, set_)
+    with output.steps(f"simulating {robot}", quiet=json) as progress:
+        written = simulate_to_bag(found, configuration, scenario, variant, duration, seed, bag, storage, progress)
+    if json:
+        output.print_json(written)
+        return
+    console = output.console()
+    console.print(
+        f"{bag}: {written['messages']} messages on {written['topics']} topics, {duration:g} s of {robot} "
+        f"({scenario}{', ' + variant if variant else ''}, seed {seed}), simulated",
+        markup=False,
+    )
+    console.print(f"next: onboard-estimation evaluate {bag}", markup=False)
+
+
+def choose(
+    name: str, scenario: str | None, variant: str | None, duration_s: float, config: Path | None, settings: list[str]
+) -> tuple[Any, Any, str, str]:
+    """Robot, configuration, scenario and variant, all checked."""
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.robots import find_robot
+
+    robot = find_robot(name)
+    if not robot.scenarios:
+        raise UserError(f"robot {name!r} has no simulator")
+    scenario = scenario or next(iter(robot.scenarios))
+    if scenario not in robot.scenarios:
+        raise UserError(f"{name} has no scenario {scenario!r}; it has {', '.join(robot.scenarios)}")
+    variants = robot.scenarios[scenario].variants
+    chosen = variant if variant is not None else (variants[0] if variants else "")
+    if chosen and chosen not in variants:
+        raise UserError(f"{name}, scenario {scenario}: no variant {chosen!r}; there are {', '.join(variants) or 'none'}")
+    if not 0.0 < duration_s <= 36_000.0:
+        raise UserError(f"--duration {duration_s:g}: must be above 0 s and at most 36000 s")
+    options = EvaluateOptions(config=config, overrides=output.parse_overrides(settings))
+    return robot, load_configuration(robot, options), scenario, chosen
