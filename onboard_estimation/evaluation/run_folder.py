@@ -68,7 +68,7 @@ def write_run(
         progress("estimates")
         write_estimates(result, space, folder / "estimates")
         progress("plots")
-        write_plots(result, folder / "plots")
+        write_plots(result, folder)
         progress("report")
         write_report(result, folder)
         (folder / "run.json").write_text(to_json(_run(result, inputs, settings)))
