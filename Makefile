@@ -25,7 +25,7 @@ test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=t
 
 lint: $(VENV)/.development ## linter, formatter's check, type checker
 	$(RUN) -m ruff check
-	$(RUN) -m ruff format --check --quiet
+	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 
 format: $(VENV)/.development ## mend what linter and formatter can mend
