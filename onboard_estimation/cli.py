@@ -20,8 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Where a soft, hopping or multi-link robot is and what shape it has, from its cheapest sensors; "
     "and whether to believe it.\n\n"
-    "Try `onboard-estimation demo`; then `onboard-estimation inspect BAG` and `onboard-estimation evaluate BAG` on a bag "
-    "of yours.",
+    "Try `onboard-estimation demo`; then `onboard-estimation inspect BAG` and `onboard-estimation evaluate BAG` "
+    "on a bag of yours.",
 )
 
 app.command("demo")(demo.demo)

@@ -1,8 +1,8 @@
 """An estimator with its measurement handling: fed by a live node or a bag reader, which it knows nothing of.
 
-A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is the
-same for all robots: it refuses what is not a number, orders what arrives out of order, counts everything, and turns a
-filter that broke down into a reset with a reason.
+A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is
+the same for all robots: it refuses what is not a number, orders what arrives out of order, counts everything, and puts
+a filter that broke down back to its last good state, with the reason.
 """
 
 from __future__ import annotations
@@ -131,7 +131,9 @@ class _Guarded:
             self.estimator.restore(before)
             self.breakdowns += 1
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
-            self._tell(f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}")
+            self._tell(
+                f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}"
+            )
             return None
         use = self.use.get(measurement.sensor, UseCounters())
         self.use[measurement.sensor] = use.counted(self.estimator.last_innovation)

@@ -134,7 +134,9 @@ class Robot(ABC):
         """What motion capture tells of it."""
 
     @abstractmethod
-    def true_parts(self, configuration: Any, bodies: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    def true_parts(
+        self, configuration: Any, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
         """Parts of the state by name, (K, a) each, from the bodies' poses (K, 7) or positions (K, 3) at K instants."""
 
     def initial_covariance(self, configuration: Any) -> Matrix | None:

@@ -93,7 +93,9 @@ class Chain:
 
     def space(self) -> StateSpace:
         """State space of pose and joint angles, dimension N + 2."""
-        return StateSpace(se2("pose"), angles("joint_angles", tuple(f"alpha_{j + 1}" for j in range(self.link_count - 1))))
+        return StateSpace(
+            se2("pose"), angles("joint_angles", tuple(f"alpha_{j + 1}" for j in range(self.link_count - 1)))
+        )
 
     def velocity(self, joint_angles: ArrayLike, controls: ArrayLike) -> NDArray[np.float64]:
         """B(r) u, eq. (5): body velocity of the base and joint rates.

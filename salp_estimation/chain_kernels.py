@@ -72,7 +72,13 @@ def _resistance(links: Array, link: int, heading: float, wheel: Array, drag: Arr
 
 @njit(cache=True)
 def _solve_balance(
-    links: Array, headings: Array, joints: Array, wheels: Array, controls: Array, locked: NDArray[np.bool_], rates: Array
+    links: Array,
+    headings: Array,
+    joints: Array,
+    wheels: Array,
+    controls: Array,
+    locked: NDArray[np.bool_],
+    rates: Array,
 ) -> tuple[float, float, float]:
     """Twist of link 1 (returned) and joint rates (written) at which thrust and drag balance; locked joints stand."""
     n = links.shape[0]
@@ -231,7 +237,7 @@ def _derivative(links: Array, local: Array, controls: Array, velocity: Array, ou
 
 @njit(cache=True)
 def propagate(links: Array, points: Array, controls: Array, duration: float, longest_step: float) -> Array:
-    """States (k, N + 2) after `duration` seconds under constant controls: classical Runge-Kutta, joints kept in limits."""
+    """States (k, N + 2) after `duration` seconds under constant controls: Runge-Kutta, joints kept in limits."""
     n = points.shape[1]
     steps = max(1, int(np.ceil(duration / longest_step - 1e-9)))
     h = duration / steps

@@ -20,14 +20,17 @@ class ChainConfiguration:
     """Geometry and drag of N links."""
 
     link_names: tuple[str, ...] = parameter(
-        ("link_1", "link_2", "link_3"), "names of the links in order, as in imu/<name>/data_raw and ground_truth/<name>/pose"
+        ("link_1", "link_2", "link_3"),
+        "names of the links in order, as in imu/<name>/data_raw and ground_truth/<name>/pose",
     )
     link_lengths_m: tuple[float, ...] = parameter(
         (0.272, 0.272, 0.272), "distance between the joints of each link", unit="m", exclusive_minimum=0.0
     )
     wheel_radius_m: float = parameter(0.041275, "radius of the omniwheels", unit="m", exclusive_minimum=0.0)
     wheel_signs: tuple[float, ...] = parameter(
-        (1.0, 1.0, 1.0), "1 where a positive wheel speed drives along the wheel frame's x axis, else -1", choices=(1.0, -1.0)
+        (1.0, 1.0, 1.0),
+        "1 where a positive wheel speed drives along the wheel frame's x axis, else -1",
+        choices=(1.0, -1.0),
     )
     wheel_x_m: tuple[float, ...] = parameter((0.0140, 0.0128, 0.0140), "wheel centre in the link frame, x", unit="m")
     wheel_y_m: tuple[float, ...] = parameter((0.0091, -0.0107, 0.0091), "wheel centre in the link frame, y", unit="m")
@@ -43,7 +46,9 @@ class ChainConfiguration:
     wheel_drag_tt: tuple[float, ...] = parameter(
         (0.6726102, 0.7321637, 0.2602415), "viscous drag against turning", unit="N m s", exclusive_minimum=0.0
     )
-    joint_drag: tuple[float, ...] = parameter((0.01154289, 0.01368611), "viscous drag of the joints", unit="N m s", minimum=0.0)
+    joint_drag: tuple[float, ...] = parameter(
+        (0.01154289, 0.01368611), "viscous drag of the joints", unit="N m s", minimum=0.0
+    )
     joint_lower_deg: tuple[float, ...] = parameter((-120.0, -120.0), "lower limits of the joint angles", unit="deg")
     joint_upper_deg: tuple[float, ...] = parameter((120.0, 120.0), "upper limits of the joint angles", unit="deg")
 
@@ -54,7 +59,9 @@ class ChainConfiguration:
             yield f"link_names: {count} links given, a chain needs 2 or more"
         if len(set(self.link_names)) != count:
             yield f"link_names: names must differ, got {', '.join(self.link_names)}"
-        per_link = "link_lengths_m wheel_signs wheel_x_m wheel_y_m wheel_angles_deg wheel_drag_xx wheel_drag_yy wheel_drag_tt"
+        per_link = (
+            "link_lengths_m wheel_signs wheel_x_m wheel_y_m wheel_angles_deg wheel_drag_xx wheel_drag_yy wheel_drag_tt"
+        )
         for name in per_link.split():
             if len(getattr(self, name)) != count:
                 yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count}"
@@ -63,7 +70,8 @@ class ChainConfiguration:
                 yield f"{name}: {len(getattr(self, name))} values given, {count} links need {count - 1}"
         for joint, (lower, upper) in enumerate(zip(self.joint_lower_deg, self.joint_upper_deg, strict=False), 1):
             if not -180.0 <= lower < upper <= 180.0:
-                yield f"joint_lower_deg, joint_upper_deg: joint {joint} has {lower} to {upper}, need -180 <= lower < upper <= 180"
+                limits = "need -180 <= lower < upper <= 180"
+                yield f"joint_lower_deg, joint_upper_deg: joint {joint} has {lower} to {upper}, {limits}"
 
     def build(self) -> Chain:
         """The model of this chain."""
@@ -99,13 +107,20 @@ class ProcessConfiguration:
         1e-5, "density of further white noise on each joint rate", unit="rad/s/sqrt(Hz)", minimum=0.0
     )
     body_speed_noise_m_s_sqrt_hz: float = parameter(
-        1e-6, "density of further white noise on the base's forward and sideways speed", unit="m/s/sqrt(Hz)", minimum=0.0
+        1e-6,
+        "density of further white noise on the base's forward and sideways speed",
+        unit="m/s/sqrt(Hz)",
+        minimum=0.0,
     )
     body_rate_noise_rad_s_sqrt_hz: float = parameter(
         1e-6, "density of further white noise on the base's turning rate", unit="rad/s/sqrt(Hz)", minimum=0.0
     )
     longest_step_s: float = parameter(
-        0.05, "longest integration step; gaps are bridged in steps of this", unit="s", exclusive_minimum=0.0, maximum=1.0
+        0.05,
+        "longest integration step; gaps are bridged in steps of this",
+        unit="s",
+        exclusive_minimum=0.0,
+        maximum=1.0,
     )
 
 
@@ -138,8 +153,12 @@ class SalpConfiguration:
     gate_probability: float = parameter(
         0.997, "measurements less probable than one minus this are refused", exclusive_minimum=0.0, maximum=1.0
     )
-    recover_after: int = parameter(20, "refusals in a row of one gyro until the covariance is inflated; 0: never", minimum=0)
-    lag_s: float = parameter(0.2, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0)
+    recover_after: int = parameter(
+        20, "refusals in a row of one gyro until the covariance is inflated; 0: never", minimum=0
+    )
+    lag_s: float = parameter(
+        0.2, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0
+    )
 
     def initial_covariance(self) -> Matrix:
         """(N + 2, N + 2) covariance of the initial state."""

@@ -1,1 +1,1 @@
-"""Commands of `onboard-estimation`, one module each. What they need is imported when they run, so that help is quick."""
+"""Commands of `onboard-estimation`, one module each. They import what they need when they run: help is quick."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import BiasOption, ConfigOption, DelayOption, DropOption, NoiseOption, SetOption
+from onboard_estimation.commands.evaluate import (
+    BiasOption,
+    ConfigOption,
+    DelayOption,
+    DropOption,
+    NoiseOption,
+    SetOption,
+)
 from onboard_estimation.commands.simulate import ScenarioOption, choose
 
 
@@ -20,7 +27,7 @@ def campaign(
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 20,
     first_seed: Annotated[int, typer.Option(help="First seed.")] = 0,
     duration: Annotated[float, typer.Option(help="Length of each run, s.")] = 60.0,
-    estimator: Annotated[Optional[str], typer.Option(help="Estimator; the robot's first otherwise.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="Estimator; the robot's first otherwise.")] = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006
     drop: DropOption = [],  # noqa: B006
@@ -29,7 +36,7 @@ def campaign(
     noise: NoiseOption = [],  # noqa: B006
     json: output.JsonOption = False,
 ) -> None:
-    """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES against its band."""
+    """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES."""
     from onboard_estimation.evaluation.campaign import judge_campaign, simulated_runs
     from onboard_estimation.evaluation.what_if import WhatIf
 
@@ -56,10 +63,10 @@ def campaign(
             )
             judged[name or scenario] = judge_campaign(runs)
     if json:
-        mapping = {
-            name: {part: one.to_mapping() for part, one in parts.items()} for name, parts in judged.items()
-        }
-        output.print_json({"robot": robot, "scenario": scenario, "source": "simulated", "seeds": list(numbers), **mapping})
+        mapping = {name: {part: one.to_mapping() for part, one in parts.items()} for name, parts in judged.items()}
+        output.print_json(
+            {"robot": robot, "scenario": scenario, "source": "simulated", "seeds": list(numbers), **mapping}
+        )
         return
     output.console().print(_table(judged, f"{robot}, scenario {scenario}, {seeds} seeds of {duration:g} s, simulated"))
 

@@ -15,7 +15,9 @@ def configuration(
     robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
-    file: Annotated[Path | None, typer.Option("--output", "-o", help="Write it there instead of to the screen.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write it there instead of to the screen.")
+    ] = None,
 ) -> None:
     """Print a robot's parameters as a ROS 2 parameter file, each with its meaning and unit: to be edited and used.
 

@@ -22,8 +22,8 @@ def convert(
 ) -> None:
     """Turn a recording of another group into a ROS 2 bag.
 
-    `pyshoe`: walks and runs with a foot-mounted IMU and Vicon (.mat, Wagstaff and others); the truth is left-handed there
-    and is mirrored in y unless `--truth-as-recorded` is given.
+    `pyshoe`: walks and runs with a foot-mounted IMU and Vicon (.mat, Wagstaff and others); the truth is left-handed
+    there and is mirrored in y unless `--truth-as-recorded` is given.
     """
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.conversion import CONVERTERS

@@ -14,7 +14,9 @@ _SECONDS = 60.0
 
 
 def demo(
-    robots: Annotated[list[str], typer.Argument(metavar="[ROBOT]...", help="Robots; all that simulate otherwise.")] = [],  # noqa: B006
+    robots: Annotated[
+        list[str], typer.Argument(metavar="[ROBOT]...", help="Robots; all that simulate otherwise.")
+    ] = [],  # noqa: B006
     folder: Annotated[Path, typer.Option("--output", "-o", help="Where bags and reports go.")] = Path("demo_output"),
     seed: Annotated[int, typer.Option(help="Of the simulation.")] = 1,
 ) -> None:
@@ -33,7 +35,9 @@ def demo(
     console.print("\nOpen in a browser:", markup=False)
     for report in reports:
         console.print(f"  {report}", markup=False)
-    console.print("Then with a bag of yours: onboard-estimation inspect BAG, onboard-estimation evaluate BAG", markup=False)
+    console.print(
+        "Then with a bag of yours: onboard-estimation inspect BAG, onboard-estimation evaluate BAG", markup=False
+    )
 
 
 _MARK = ".onboard_estimation_demo"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Optional, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
 from onboard_estimation.commands import output
 
-RobotOption = Annotated[Optional[str], typer.Option("--robot", help="Robot; guessed from the bag's topics otherwise.")]
+RobotOption = Annotated[str | None, typer.Option("--robot", help="Robot; guessed from the bag's topics otherwise.")]
 ConfigOption = Annotated[
-    Optional[Path], typer.Option("--config", help="ROS 2 parameter file; see `onboard-estimation config ROBOT`.")
+    Path | None, typer.Option("--config", help="ROS 2 parameter file; see `onboard-estimation config ROBOT`.")
 ]
 SetOption = Annotated[
     list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set one parameter, e.g. `--set gyro.axis=-z`.")
@@ -26,7 +26,9 @@ DelayOption = Annotated[
 BiasOption = Annotated[
     list[str],
     typer.Option(
-        "--bias", metavar="SENSOR.COMPONENT=VALUE", help="What if: a bias, e.g. `--bias imu/link_1.gyro_z=0.01` (rad/s)."
+        "--bias",
+        metavar="SENSOR.COMPONENT=VALUE",
+        help="What if: a bias, e.g. `--bias imu/link_1.gyro_z=0.01` (rad/s).",
     ),
 ]
 NoiseOption = Annotated[
@@ -40,7 +42,7 @@ NoiseOption = Annotated[
 def evaluate(
     bag: Annotated[Path, typer.Argument(help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")],
     robot: RobotOption = None,
-    estimator: Annotated[Optional[str], typer.Option(help="Estimator; the robot's first otherwise.")] = None,
+    estimator: Annotated[str | None, typer.Option(help="Estimator; the robot's first otherwise.")] = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
     topic: Annotated[
@@ -50,14 +52,14 @@ def evaluate(
         ),
     ] = [],  # noqa: B006
     run: Annotated[
-        Optional[Path], typer.Option("--output", "-o", help="Run folder; `runs/<bag>-<robot>` otherwise.")
+        Path | None, typer.Option("--output", "-o", help="Run folder; `runs/<bag>-<robot>` otherwise.")
     ] = None,
     drop: DropOption = [],  # noqa: B006
     delay: DelayOption = [],  # noqa: B006
     bias: BiasOption = [],  # noqa: B006
     noise: NoiseOption = [],  # noqa: B006
     mirror_truth: Annotated[
-        Optional[str], typer.Option(metavar="AXIS", help="Turn round one axis of a left-handed truth: x, y or z.")
+        str | None, typer.Option(metavar="AXIS", help="Turn round one axis of a left-handed truth: x, y or z.")
     ] = None,
     truth_gap: Annotated[float, typer.Option(help="Interpolate the truth over gaps up to this, s.")] = 0.1,
     initial: Annotated[
@@ -69,10 +71,11 @@ def evaluate(
     ] = "drawn",
     seed: Annotated[int, typer.Option(help="Of that error, and of `--noise`.")] = 0,
     settle: Annotated[
-        Optional[float], typer.Option(help="Leave this much at the start out of the metrics, s; the robot's own otherwise.")
+        float | None,
+        typer.Option(help="Leave this much at the start out of the metrics, s; the robot's own otherwise."),
     ] = None,
     lag: Annotated[
-        Optional[float], typer.Option(help="How late a message may come, s; the configuration's otherwise.")
+        float | None, typer.Option(help="How late a message may come, s; the configuration's otherwise.")
     ] = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -131,7 +134,9 @@ def show(evaluation: Any) -> None:
     """Print a judged run for people."""
     result = evaluation.result
     console = output.console()
-    console.print(f"[bold]{result.robot}[/bold] ({result.estimator}) on {result.bag}, {result.source} data", markup=True)
+    console.print(
+        f"[bold]{result.robot}[/bold] ({result.estimator}) on {result.bag}, {result.source} data", markup=True
+    )
     console.print(output.metrics_table(result.metrics, ""))
     for note in result.notes:
         console.print(f"- {note}", markup=False)

@@ -1,4 +1,4 @@
-"""How commands speak: tables and sentences for people on standard output, JSON on request, progress on standard error."""
+"""How commands speak: tables and sentences on standard output, JSON on request, progress on standard error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,14 @@ def steps(what: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
 def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
     """Progress bar on standard error; call what it gives once for each piece of work."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:

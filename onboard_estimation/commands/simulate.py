@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 
-ScenarioOption = Annotated[Optional[str], typer.Option(help="Scenario; the robot's first otherwise.")]
+ScenarioOption = Annotated[str | None, typer.Option(help="Scenario; the robot's first otherwise.")]
 VariantOption = Annotated[
-    Optional[str], typer.Option("--gait", "--variant", help="What it does, e.g. its gait; the first otherwise.")
+    str | None, typer.Option("--gait", "--variant", help="What it does, e.g. its gait; the first otherwise.")
 ]
 
 
@@ -66,7 +66,9 @@ def choose(
     variants = robot.scenarios[scenario].variants
     chosen = variant if variant is not None else (variants[0] if variants else "")
     if chosen and chosen not in variants:
-        raise UserError(f"{name}, scenario {scenario}: no variant {chosen!r}; there are {', '.join(variants) or 'none'}")
+        raise UserError(
+            f"{name}, scenario {scenario}: no variant {chosen!r}; there are {', '.join(variants) or 'none'}"
+        )
     if not 0.0 < duration_s <= 36_000.0:
         raise UserError(f"--duration {duration_s:g}: must be above 0 s and at most 36000 s")
     options = EvaluateOptions(config=config, overrides=output.parse_overrides(settings))

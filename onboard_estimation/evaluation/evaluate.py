@@ -89,9 +89,7 @@ def evaluate_bag(
         raise UserError(f"{robot.name} has no estimator {estimator!r}; it has {', '.join(robot.estimators)}")
     command = command_line(bag_path, robot.name, estimator, match, options)
     progress("filtering")
-    result = judge(
-        robot, configuration, estimator, recording, options.settings, bag=bag_path.name, command=command
-    )
+    result = judge(robot, configuration, estimator, recording, options.settings, bag=bag_path.name, command=command)
     if not write:
         return Evaluation(result, None)
     folder = output or free_folder(Path("runs") / f"{bag_path.name}-{robot.name}")
@@ -136,9 +134,7 @@ def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
     return load(robot.configuration_type, source, options.overrides)
 
 
-def command_line(
-    bag_path: Path, robot: str, estimator: str, match: TopicMatch, options: EvaluateOptions
-) -> str:
+def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, options: EvaluateOptions) -> str:
     """The line that repeats the run, with what was guessed."""
     words = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
     if options.config is not None:

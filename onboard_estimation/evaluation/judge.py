@@ -110,7 +110,13 @@ def judge(
     if time_s[-1] <= settle_s:
         settle_s = 0.0
     sensors = pipeline.statistics()
-    notes = [*recording.notes, initial_note, alignment_note, *_pipeline_notes(pipeline), _truth_note(matched_ratio, settings)]
+    notes = [
+        *recording.notes,
+        initial_note,
+        alignment_note,
+        *_pipeline_notes(pipeline),
+        _truth_note(matched_ratio, settings),
+    ]
     return EvaluationResult(
         robot=robot.name,
         estimator=estimator_name,
@@ -149,12 +155,17 @@ def _initial(
         return None, "No ground truth at the start: the filter started from its configured initial state."
     first = int(np.argmax(valid))
     space = robot.estimator(configuration, estimator_name, None).space
-    start = initial_state(space, {name: values[first] for name, values in parts.items()}, covariance, int(stamps[first]))
+    start = initial_state(
+        space, {name: values[first] for name, values in parts.items()}, covariance, int(stamps[first])
+    )
     if settings.initial == "exact":
         return start, "Initial state from the ground truth, without an error."
     error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
     drawn = replace(start, mean=space.plus(start.mean, error))
-    return drawn, f"Initial state from the ground truth, with an error drawn from the initial covariance (seed {settings.seed})."
+    return (
+        drawn,
+        f"Initial state from the ground truth, with an error drawn from the initial covariance (seed {settings.seed}).",
+    )
 
 
 def _truth_at(
@@ -207,7 +218,9 @@ def _align(
             if block.name == "velocity":
                 means[:, space.coordinates("velocity")] = means[:, space.coordinates("velocity")] @ found.rotation.T
         elif block.kind == SO3:
-            means[:, space.coordinates(block.name)] = _turned(means[:, space.coordinates(block.name)], found.heading_rad)
+            means[:, space.coordinates(block.name)] = _turned(
+                means[:, space.coordinates(block.name)], found.heading_rad
+            )
     covariances = turn @ covariances @ turn.T
     note = (
         f"Estimate turned by {np.rad2deg(found.heading_rad):.2f} deg about the vertical (least squares over the run) "
@@ -236,7 +249,7 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
     covariance = record.covariances[:, space.tangent(name), space.tangent(name)]
     if noise is not None:
         covariance = covariance + noise
-    matched = np.isfinite(true).all(axis=1)
+    matched = np.asarray(np.isfinite(true).all(axis=1), dtype=np.bool_)
     # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
     error = np.full((len(true), block.dimension), np.nan)
     error[matched] = -part_space.minus(true[matched], estimate[matched])

@@ -94,9 +94,7 @@ def load_recording(
     UserError
         A required topic is missing and not dropped, or has another type; nothing usable is left.
     """
-    missing = tuple(
-        channel for channel in match.missing if channel.required and not what_if.drops(channel.sensor)
-    )
+    missing = tuple(channel for channel in match.missing if channel.required and not what_if.drops(channel.sensor))
     if missing or not match.channels:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         raise missing_topics(robot.name, replace(match, missing=missing), kinds)

@@ -16,7 +16,7 @@ from onboard_estimation.measurement import Channel
 from onboard_estimation.robots import Robot, Series
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
-"""Stamp of a simulation's start (2026-01-01 UTC): fixed, so that a seed gives one bag; not zero, which ROS takes for "no time"."""
+"""Stamp of a simulation's start (2026-01-01 UTC): fixed, so that a seed gives one bag; zero is no time in ROS."""
 
 TRUTH_FRAME = "world"
 

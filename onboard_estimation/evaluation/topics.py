@@ -1,4 +1,4 @@
-"""Which topics of a bag belong to a robot: found by their relative names, under whatever namespace they were recorded."""
+"""Which topics of a bag belong to a robot: found by their relative names, under whatever namespace."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ def match_topics(
     namespace = max(sorted(namespaces), key=lambda space: score[space])
 
     def place(relative: str) -> str | None:
-        topic = renamed.get(relative, f"{namespace}/{relative}")
-        return topic if topic in topics else None
+        name = renamed.get(relative, f"{namespace}/{relative}")
+        return name if name in topics else None
 
-    found = {topic: channel for channel in channels if (topic := place(channel.topic)) is not None}
+    found = {there: channel for channel in channels if (there := place(channel.topic)) is not None}
     truth: dict[str, Channel] = {}
     for body in bodies:
         for channel in truth_channels(body):
-            if (topic := place(channel.topic)) is not None:
-                truth[topic] = channel
+            if (there := place(channel.topic)) is not None:
+                truth[there] = channel
                 break
     with_truth = {channel.sensor for channel in truth.values()}
     return TopicMatch(

@@ -97,7 +97,9 @@ def align_heading(estimate: Rows, truth: Rows) -> HeadingAlignment:
     first = matched[0]
     a = estimate[matched] - estimate[first]
     b = truth[matched] - truth[first]
-    heading = float(np.arctan2(np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]), np.sum(a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1])))
+    heading = float(
+        np.arctan2(np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]), np.sum(a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]))
+    )
     turned = HeadingAlignment(heading, np.zeros(3))
     return HeadingAlignment(heading, truth[first] - turned.positions(estimate[first : first + 1])[0])
 
@@ -153,6 +155,7 @@ def refuse_left_handed(estimate: Rows, truth: Rows) -> None:
     judged = judge_handedness(estimate, truth)
     if judged is not None and judged.left_handed:
         raise UserError(
-            f"the ground truth is left-handed: its path misses the estimate by {judged.as_recorded_m:.2f} m RMS as recorded "
-            f"and by {judged.mirrored_m:.2f} m mirrored; evaluate with --mirror-truth y, or convert the recording"
+            f"the ground truth is left-handed: its path misses the estimate by {judged.as_recorded_m:.2f} m RMS "
+            f"as recorded and by {judged.mirrored_m:.2f} m mirrored; evaluate with --mirror-truth y, "
+            "or convert the recording"
         )

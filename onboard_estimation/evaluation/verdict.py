@@ -113,7 +113,9 @@ def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:
         nis, bias, used = row.get("mean_nis", math.nan), row.get("mean_innovation_sigma", math.nan), row.get("used", 0)
         gated = row.get("gated", 0)
         if gated and gated > 0.05 * (used + gated):
-            conspicuous.append((10.0 * gated / (used + gated) + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)"))
+            conspicuous.append(
+                (10.0 * gated / (used + gated) + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)")
+            )
         elif nis > 2.0:
             conspicuous.append((nis, f"{name} (mean NIS {nis:.1f}, expected 1)"))
         elif abs(bias) > 0.3 and abs(bias) * math.sqrt(max(used, 1.0)) > 5.0:

@@ -66,15 +66,15 @@ class WhatIf:
                 shift = round(parse_duration(value) * NANOSECONDS_PER_SECOND)
                 out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
         for text in self.bias:
-            for place, columns, value in _components(out, text, "--bias"):
+            for place, columns, offset in _components(out, text, "--bias"):
                 values = out[place].values.copy()
-                values[:, columns] += value
+                values[:, columns] += offset
                 out[place] = replace(out[place], values=values)
         rng = np.random.default_rng(self.seed)
         for text in self.noise:
-            for place, columns, value in _components(out, text, "--noise"):
+            for place, columns, stddev in _components(out, text, "--noise"):
                 values = out[place].values.copy()
-                values[:, columns] += rng.normal(0.0, abs(value), (len(values), len(columns)))
+                values[:, columns] += rng.normal(0.0, abs(stddev), (len(values), len(columns)))
                 out[place] = replace(out[place], values=values)
         return out
 
@@ -132,6 +132,8 @@ def _components(series: Sequence[Series], text: str, option: str) -> list[tuple[
         names = component_names(one.channel)
         columns = [i for i, known in enumerate(names) if component and _is_part(known, component)]
         if not columns:
-            raise UserError(f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix")
+            raise UserError(
+                f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"
+            )
         out.append((list(series).index(one), columns, number))
     return out

@@ -39,7 +39,8 @@ def innovation_root(
 ) -> NDArray[np.float64]:
     """Lower root of S = H P H^T + R for symmetric positive definite R."""
     s = observation @ covariance @ observation.T + noise
-    return np.linalg.cholesky(0.5 * (s + s.T))
+    symmetric: NDArray[np.float64] = 0.5 * (s + s.T)
+    return np.linalg.cholesky(symmetric)
 
 
 @njit(cache=True)
@@ -86,10 +87,9 @@ class ErrorStateFilter:
     """
 
     def __init__(self, space: StateSpace, mean: Vector, covariance: Matrix) -> None:
-        covariance_root(covariance)
         self.space = space
-        self.mean = np.array(mean, dtype=np.float64)
-        self.covariance = np.array(covariance, dtype=np.float64)
+        self.mean, self.covariance = space.moments(mean, covariance)
+        covariance_root(self.covariance)
         self.cross_covariance = np.zeros_like(self.covariance)
         self._curved = manifold.is_curved(space.layout)
 
@@ -102,9 +102,16 @@ class ErrorStateFilter:
     def update(self, innovation: Vector, observation: Matrix, noise: Matrix, gate: Gate | None = None) -> Innovation:
         """Correct by an innovation (m,), with its Jacobian H (m, n) and noise covariance R (m, m).
 
-        H is the derivative of the predicted measurement by the error (tangent vector at the mean).
+        H is the derivative of the predicted measurement by the error (tangent vector at the mean). ValueError for
+        shapes that do not fit.
         """
         innovation = np.asarray(innovation, dtype=np.float64)
+        m, n = innovation.size, self.space.dimension
+        if innovation.ndim != 1 or observation.shape != (m, n) or noise.shape != (m, m):
+            raise ValueError(
+                f"shapes do not fit a state of dimension {n}: innovation {innovation.shape}, "
+                f"observation {observation.shape}, noise {noise.shape}"
+            )
         seen = self._innovation(innovation, observation, noise, gate)
         if gate is not None and gate.count(seen.accepted):
             inflation = gate.inflation(seen)

@@ -4,10 +4,10 @@ The buffer keeps the measurements of the last `lag_s` seconds with a snapshot of
 A measurement that arrives late is put in its place, the estimator returns to the snapshot there and filters everything
 from there on again. What has left the window is settled: it can no longer change.
 
-So the estimator's final state and the settled record depend only on the measurements, not on the order of their arrival,
-as long as none arrives later than the lag. Measurements are ordered by stamp, then by the estimator's rank of the
-sensor, then by sensor name. Of several measurements of one sensor with one stamp only one is used: a message that was
-recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on the order.
+So the estimator's final state and the settled record depend only on the measurements, not on the order of their
+arrival, as long as none arrives later than the lag. Measurements are ordered by stamp, then by the estimator's rank of
+the sensor, then by sensor name. Of several measurements of one sensor with one stamp only one is used: a message that
+was recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on arrival.
 
 Clock jumps. A stamp more than `clock_jump_s` away from the newest one is either a stray or the first message of a
 restarted clock (a bag played again). It is held back until `jump_confirmations` messages in a row agree with it. A
@@ -216,7 +216,9 @@ class MeasurementBuffer:
             self.restart()
             self.estimator.reset()
             if self.on_reset is not None:
-                self.on_reset(f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset")
+                self.on_reset(
+                    f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset"
+                )
         newest = None
         for held in confirmed:
             newest = self._insert(held)
