@@ -106,16 +106,16 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
         configuration = load_configuration(robot, options)
         return robot, configuration, match_topics(robot, configuration, kinds, options.topics)
     candidates: dict[str, tuple[Robot, Any, TopicMatch]] = {}
+    faults = []
     for robot in all_robots():
-        # A file or an override of another robot's parameters tells that it is not this one.
+        # A file, an override or a topic that a robot does not know tells that it is not this one.
         try:
             configuration = load_configuration(robot, options)
             candidates[robot.name] = robot, configuration, match_topics(robot, configuration, kinds, options.topics)
-        except UserError:
-            if not options.config and not options.overrides and not options.topics:
-                raise
+        except UserError as error:
+            faults.append(f"{robot.name}: {error}")
     if not candidates:
-        raise UserError("the configuration or --topic fits no installed robot; name it with --robot to see why")
+        raise UserError(f"no installed robot can be tried; name one with --robot ({'; '.join(faults) or 'none found'})")
     matches = {name: match for name, (_, _, match) in candidates.items()}
     dropped = {name: _without_dropped(match, options.what_if) for name, match in matches.items()}
     return candidates[guess_robot(dropped, kinds)]

@@ -40,7 +40,7 @@ def innovation_root(
     """Lower root of S = H P H^T + R for symmetric positive definite R."""
     s = observation @ covariance @ observation.T + noise
     symmetric: NDArray[np.float64] = 0.5 * (s + s.T)
-    return np.linalg.cholesky(symmetric)
+    return np.linalg.cholesky(symmetric).astype(np.float64)
 
 
 @njit(cache=True)
