@@ -15,7 +15,7 @@ class NotPositiveDefinite(ValueError):
     Attributes
     ----------
     worst_eigenvalue
-        The most negative eigenvalue found.
+        The most negative eigenvalue; NaN where the covariance is not finite.
     """
 
     def __init__(self, worst_eigenvalue: float) -> None:
@@ -67,6 +67,8 @@ def downdate(lower: NDArray[np.float64], vector: NDArray[np.float64]) -> bool:
     n = lower.shape[0]
     v = vector.copy()
     for k in range(n):
+        if lower[k, k] == 0.0 and v[k] == 0.0:
+            continue  # known exactly, and stays so
         square = lower[k, k] * lower[k, k] - v[k] * v[k]
         if square <= 0.0:
             return False
@@ -115,10 +117,17 @@ def covariance_root(covariance: Matrix) -> Matrix:
     Raises
     ------
     NotPositiveDefinite
-        An eigenvalue is negative beyond rounding (1e-9 of the largest).
+        P is not finite, or with its variances scaled to one an eigenvalue is negative beyond rounding (1e-9 of the
+        largest).
     """
     covariance = np.asarray(covariance, dtype=np.float64)
-    values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
-    if not np.isfinite(values).all() or values[0] < -1e-9 * max(values[-1], 1e-300):
-        raise NotPositiveDefinite(float(values[0]))
-    return triangularise(np.ascontiguousarray(vectors * np.sqrt(np.clip(values, 0.0, None))))
+    if not np.isfinite(covariance).all():
+        raise NotPositiveDefinite(float("nan"))
+    symmetric = 0.5 * (covariance + covariance.T)
+    # Unscaled, small variances would lose their digits, and their sign, beside large ones.
+    scale = np.sqrt(np.abs(np.diag(symmetric)))
+    scale[scale == 0.0] = 1.0
+    values, vectors = np.linalg.eigh(symmetric / np.outer(scale, scale))
+    if values[0] < -1e-9 * values[-1]:
+        raise NotPositiveDefinite(float(np.linalg.eigvalsh(symmetric)[0]))
+    return triangularise(np.ascontiguousarray(scale[:, None] * vectors * np.sqrt(np.clip(values, 0.0, None))))

@@ -132,6 +132,16 @@ class StateSpace:
         """(a,) coordinates of the state with all vectors and angles zero and all rotations the identity."""
         return self.plus(self._zero(), np.zeros(self.dimension))
 
+    def moments(self, mean: ArrayLike, covariance: ArrayLike) -> tuple[Vector, Matrix]:
+        """Mean (a,) and covariance (n, n) of a state of this space, as new arrays."""
+        x, p = np.array(mean, dtype=np.float64), np.array(covariance, dtype=np.float64)
+        if x.shape != (self.coordinate_count,) or p.shape != (self.dimension, self.dimension):
+            raise ValueError(
+                f"expected a mean of shape ({self.coordinate_count},) and a covariance of shape "
+                f"({self.dimension}, {self.dimension}), got shapes {x.shape} and {p.shape}"
+            )
+        return x, p
+
     def _zero(self) -> Vector:
         zero = np.zeros(self.coordinate_count)
         for block in self.blocks:

@@ -233,7 +233,8 @@ class UnscentedFilter:
 
     def set_state(self, mean: Vector, covariance: Matrix) -> None:
         """Start anew from a mean (a,) and covariance (n, n)."""
-        self._restart(np.array(mean, dtype=np.float64), covariance_root(covariance))
+        mean, covariance = self.space.moments(mean, covariance)
+        self._restart(mean, covariance_root(covariance))
 
     def _restart(self, mean: Vector, root: Matrix) -> None:
         self.mean = mean
@@ -262,8 +263,13 @@ class UnscentedFilter:
         noise_root
             (n, q) any factor G of the process noise's covariance Q = G G^T, in the tangent space.
         """
+        moved = propagate(self.points)
+        if moved.shape != self.points.shape or len(noise_root) != self.space.dimension:
+            raise ValueError(
+                f"shapes do not fit: points {self.points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
+            )
         self.mean, self.root, self.points, self.cross_covariance = predict_moments(
-            self.points, propagate(self.points), noise_root, self._weights, self.space.layout
+            self.points, moved, noise_root, self._weights, self.space.layout
         )
 
     def update(
@@ -289,24 +295,34 @@ class UnscentedFilter:
 
         Returns
         -------
-        The innovation, its covariance, its NIS and whether it was accepted.
+        The innovation, its covariance, its NIS and whether it was accepted. ValueError for shapes that do not fit.
         """
-        size = len(noise_root)
-        layout = _vector_layout(size) if space is None else space.layout
-        threshold = np.inf if gate is None else gate.threshold(size)
-        seen = self._correct(measure, measured, noise_root, layout, threshold)
+        space = _vector_space(len(noise_root)) if space is None else space
+        threshold = np.inf if gate is None else gate.threshold(space.dimension)
+        seen = self._correct(measure, measured, noise_root, space, threshold)
         if gate is not None and gate.count(seen.accepted):
             inflation = gate.inflation(seen)
             self._restart(self.mean, self.root * np.sqrt(inflation))
-            seen = replace(self._correct(measure, measured, noise_root, layout, np.inf), inflation=inflation)
+            seen = replace(self._correct(measure, measured, noise_root, space, np.inf), inflation=inflation)
         return seen
 
     def _correct(
-        self, measure: BatchModel, measured: Vector, noise_root: Matrix, layout: Layout, threshold: float
+        self, measure: BatchModel, measured: Vector, noise_root: Matrix, space: StateSpace, threshold: float
     ) -> Innovation:
         points = self.points
+        predicted = measure(points)
+        coordinates, size = space.coordinate_count, space.dimension
+        if (
+            predicted.shape != (len(points), coordinates)
+            or measured.shape != (coordinates,)
+            or noise_root.shape != (size, size)
+        ):
+            raise ValueError(
+                f"shapes do not fit a measurement of {coordinates} coordinates for {len(points)} sigma points: "
+                f"predicted {predicted.shape}, measured {measured.shape}, noise root {noise_root.shape}"
+            )
         mean, root, new_points, innovation, innovation_root, nis = correct_moments(
-            points, measure(points), measured, noise_root, self._weights, self.space.layout, layout, threshold
+            points, predicted, measured, noise_root, self._weights, self.space.layout, space.layout, threshold
         )
         accepted = nis <= threshold
         if accepted:
@@ -315,5 +331,5 @@ class UnscentedFilter:
 
 
 @lru_cache(maxsize=64)
-def _vector_layout(size: int) -> Layout:
-    return StateSpace(vector("z", tuple(map(str, range(size))), "")).layout
+def _vector_space(size: int) -> StateSpace:
+    return StateSpace(vector("z", tuple(map(str, range(size))), ""))
