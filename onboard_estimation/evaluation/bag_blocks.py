@@ -170,7 +170,7 @@ def decompress(data: bytes | memoryview, compression: str, limit: int) -> bytes:
         if compression == "zstd":
             raw = _decompress_zstd(data, limit + 1)
         elif compression == "lz4":
-            raw = lz4.frame.LZ4FrameDecompressor().decompress(data, max_length=limit + 1)
+            raw = _decompress_lz4(data, limit + 1)
         elif compression == "bz2":
             raw = bz2.BZ2Decompressor().decompress(data, max_length=limit + 1)
         else:
@@ -182,11 +182,23 @@ def decompress(data: bytes | memoryview, compression: str, limit: int) -> bytes:
     return raw
 
 
+# In pieces, because both allocate at once what they are asked for, and `limit` comes from the file.
+
+
 def _decompress_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    # In pieces, because a read allocates what it is asked for, and `limit` comes from the file.
     pieces = []
     with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
         while limit > 0 and (piece := reader.read(min(limit, _PIECE_BYTES))):
             pieces.append(piece)
             limit -= len(piece)
+    return b"".join(pieces)
+
+
+def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
+    pieces = []
+    reader = lz4.frame.LZ4FrameDecompressor()
+    while limit > 0 and not reader.eof and (piece := reader.decompress(data, max_length=min(limit, _PIECE_BYTES))):
+        pieces.append(piece)
+        limit -= len(piece)
+        data = b""
     return b"".join(pieces)

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 import zstandard
-from yaml import YAMLError
-from yaml import load as load_yaml
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
@@ -21,11 +20,6 @@ from onboard_estimation.evaluation.bag_blocks import BlockError, Storage
 from onboard_estimation.evaluation.bag_mcap import McapStorage
 from onboard_estimation.evaluation.bag_ros1 import Ros1Storage
 from onboard_estimation.evaluation.bag_sqlite import SqliteStorage
-
-try:
-    from yaml import CSafeLoader as SafeLoader  # ten times as fast
-except ImportError:
-    from yaml import SafeLoader  # type: ignore[assignment]
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 METADATA = "metadata.yaml"
@@ -50,6 +44,8 @@ class BagFiles:
         What is wrong with the bag as a whole; a file's own faults are with its storage.
     compressed_messages
         Each message is compressed on its own (rosbag2's compression mode `message`).
+    custom_data
+        What the recorder noted in the metadata beside the standard fields.
     """
 
     storages: list[Storage]
@@ -58,6 +54,7 @@ class BagFiles:
     expected_messages: int | None = None
     faults: list[str] = field(default_factory=list)
     compressed_messages: bool = False
+    custom_data: dict[str, str] = field(default_factory=dict)
 
 
 def open_files(path: Path, stack: ExitStack) -> BagFiles:
@@ -120,6 +117,7 @@ def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
         metadata.message_count,
         faults,
         metadata.compressed_messages,
+        metadata.custom_data,
     )
 
 
@@ -179,6 +177,7 @@ class _Metadata:
     distribution: str | None = None
     message_count: int | None = None
     compressed_messages: bool = False
+    custom_data: dict[str, str] = field(default_factory=dict)
 
 
 def _read_metadata(folder: Path) -> tuple[_Metadata, list[str]]:
@@ -189,7 +188,8 @@ def _read_metadata(folder: Path) -> tuple[_Metadata, list[str]]:
     try:
         if path.stat().st_size > _MAX_METADATA_BYTES:
             raise ValueError
-        content: Any = load_yaml(path.read_text("utf-8"), Loader=SafeLoader)
+        # The loader in Python: deep nesting makes the one in C crash the process.
+        content: Any = yaml.load(path.read_text("utf-8"), Loader=yaml.SafeLoader)
         information = content["rosbag2_bagfile_information"]
         names = tuple(Path(str(name)).name for name in information["relative_file_paths"])
         count = information.get("message_count")
@@ -200,10 +200,11 @@ def _read_metadata(folder: Path) -> tuple[_Metadata, list[str]]:
                 str(distribution) if distribution and distribution != "rosbags" else None,
                 count if isinstance(count, int) and count >= 0 else None,
                 str(information.get("compression_mode") or "").lower() == "message",
+                {str(key): str(value) for key, value in (information.get("custom_data") or {}).items()},
             ),
             [],
         )
-    except (YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return _Metadata(), [f"{METADATA} is damaged"]
 
 

@@ -5,6 +5,7 @@ Tables: `topics` and `messages`; from schema version 4 on `message_definitions` 
 
 from __future__ import annotations
 
+import mmap
 import shutil
 import sqlite3
 import tempfile
@@ -19,20 +20,19 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_MESSAGES,
-    MAX_TIME_NS,
     BlockError,
     BlockIndex,
     Connection,
     Storage,
     ros2_type_name,
 )
+from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages
 
 MAGIC = b"SQLite format 3\x00"
 
 _BLOCK_BYTES = 16 * 2**20
 _MAX_TOPICS = 100_000
-_LARGEST_STEP = 2**24
-_MAX_HOLES = 1000
+_HEADER_BYTES = 100
 
 
 class SqliteStorage(Storage):
@@ -47,19 +47,22 @@ class SqliteStorage(Storage):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._stack = ExitStack()
+        self._file = path
         self._rows: list[tuple[int, int]] = []
-        self._holes = 0
+        self._salvaged: SalvagedMessages | None = None
         try:
-            self._read_size()
+            cut = self._read_size()
             self._database = self._open()
             self._read_descriptions()
-            self._read_messages()
+            self._read_messages(cut)
         except sqlite3.Error as error:
             self._stack.close()
             raise BlockError(f"it cannot be read as a bag's database ({error})") from error
 
     def load(self, block: int) -> bytes | memoryview:
         """The messages of the block, one after the other."""
+        if self._salvaged is not None:
+            return self._salvaged.data(*self._rows[block])
         try:
             return b"".join([row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()])
         except sqlite3.Error as error:
@@ -69,15 +72,19 @@ class SqliteStorage(Storage):
         """Close the database, and remove the copy that a write-ahead log made necessary."""
         self._stack.close()
 
-    def _read_size(self) -> None:
+    def _read_size(self) -> bool:
+        """Whether the file is shorter than its header announces."""
         with self.path.open("rb") as file:
-            header = file.read(32)
+            header = file.read(_HEADER_BYTES)
         self.size_bytes = self.readable_bytes = self.path.stat().st_size
         page_bytes = int.from_bytes(header[16:18], "big")
         announced = int.from_bytes(header[28:32], "big") * (65536 if page_bytes == 1 else page_bytes)
-        if announced > self.size_bytes:
-            self.faults.append(f"{self.path.name} is cut off")
-            self.size_bytes = announced
+        # The number of pages holds if it was written by the last change.
+        if announced <= self.size_bytes or header[24:28] != header[92:96]:
+            return False
+        self.faults.append(f"{self.path.name} is cut off")
+        self.size_bytes = announced
+        return True
 
     def _open(self) -> sqlite3.Connection:
         log = self.path.with_name(self.path.name + "-wal")
@@ -87,7 +94,8 @@ class SqliteStorage(Storage):
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="bag-")))
             for source in (self.path, log):
                 shutil.copyfile(source, folder / source.name)
-            database = sqlite3.connect(folder / self.path.name)
+            self._file = folder / self.path.name
+            database = sqlite3.connect(self._file)
             self.faults.append(f"{self.path.name} was not closed (its last messages were taken from {log.name})")
         else:
             database = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
@@ -108,11 +116,10 @@ class SqliteStorage(Storage):
         names = {_text(table["name"]) for table in tables}
         if not {"topics", "messages"} <= names:
             raise BlockError("it is a database without the tables 'topics' and 'messages' of a bag")
-        definitions = {}
-        if "message_definitions" in names:
-            for row in self._select("SELECT * FROM message_definitions"):
-                text, kind = _text(row.get("encoded_message_definition")), _text(row.get("encoding"))
-                definitions[_text(row.get("topic_type"))] = (text, kind)
+        definitions = {
+            _text(row.get("topic_type")): (_text(row.get("encoded_message_definition")), _text(row.get("encoding")))
+            for row in self._optional("message_definitions", names)
+        }
         for row in self._select("SELECT * FROM topics"):
             number, name = row.get("id"), _text(row.get("type"))
             if isinstance(number, int):
@@ -122,65 +129,52 @@ class SqliteStorage(Storage):
                     _text(row.get("serialization_format")),
                     *definitions.get(name, ("", "")),
                 )
-        if "schema" in names:
-            found = [_text(row.get("ros_distro")) for row in self._select("SELECT * FROM schema")]
-            self.distribution = next((name for name in found if name and name != "rosbags"), None)
+        found = [_text(row.get("ros_distro")) for row in self._optional("schema", names)]
+        self.distribution = next((name for name in found if name and name != "rosbags"), None)
+
+    def _optional(self, table: str, names: set[str]) -> list[dict[str, Any]]:
+        """Rows of a table that messages can be read without; empty where it is missing or damaged."""
+        try:
+            return self._select(f"SELECT * FROM {table}") if table in names else []
+        except sqlite3.DatabaseError:
+            self.faults.append(f"table {table!r} of {self.path.name} is damaged")
+            return []
 
     def _select(self, query: str) -> list[dict[str, Any]]:
         cursor = self._database.execute(f"{query} LIMIT {_MAX_TOPICS}")
         columns = [column[0] for column in cursor.description]
         return [dict(zip(columns, row, strict=True)) for row in cursor]
 
-    def _read_messages(self) -> None:
-        after, whole = -1, False
-        while not (whole or self.full):
-            rows, whole = self._next_rows(after)
-            if not rows and not whole:
-                after = self._past_hole(after)
-                whole = after < 0
-                continue
-            if rows:
-                after = rows[-1][0]
+    def _read_messages(self, cut: bool) -> None:
+        try:
+            after = -1
+            while not (cut or self.full):
+                rows = self._database.execute(_INDEX, (after, BLOCK_MESSAGES)).fetchall()
+                if not rows:
+                    break
                 flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=4 * len(rows))
                 self._add_blocks(flat.reshape(-1, 4))
+                after = rows[-1][0]
+        except sqlite3.DatabaseError:
+            self.faults.append(f"{self.path.name} is damaged")
+            cut = True
+        if cut:
+            self._salvage_messages()
         if self.full:
             self.faults.append(f"{self.path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
-        if self._holes:
-            # What a database holds beside its messages is small.
-            self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
-            self.faults.append(f"{self.path.name} is damaged in {self._holes:,} places or more")
 
-    def _next_rows(self, after: int) -> tuple[list[tuple[int, int, int, int]], bool]:
-        """Up to a block of rows behind row `after`, and whether these are the last."""
-        rows: list[tuple[int, int, int, int]] = []
-        try:
-            cursor = self._database.execute(_INDEX, (after, BLOCK_MESSAGES))
-            rows = cursor.fetchall()
-            return rows, len(rows) < BLOCK_MESSAGES
-        except sqlite3.Error:
-            pass
-        try:
-            # All at once is faster, but loses the rows before a damaged one.
-            for row in self._database.execute(_INDEX, (after, BLOCK_MESSAGES)):
-                rows.append(row)
-        except sqlite3.Error:
-            pass
-        return rows, False
-
-    def _past_hole(self, after: int) -> int:
-        """Number of a row behind which there are others, past a damaged page; -1 where none are found."""
-        self._holes += 1
-        step = 1
-        while step <= _LARGEST_STEP and after < MAX_TIME_NS - step and self._holes <= _MAX_HOLES:
-            after += step
-            step *= 2
-            try:
-                if not self._database.execute(_INDEX, (after, 1)).fetchall():
-                    return -1
-            except sqlite3.Error:
-                continue
-            return after
-        return -1
+    def _salvage_messages(self) -> None:
+        """Take the messages from the pages, because the way through the tables is broken."""
+        self.blocks.clear()
+        self._rows.clear()
+        self.message_count = 0
+        with self._file.open("rb") as file:
+            pages = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        self._salvaged = SalvagedMessages(pages)
+        if len(self._salvaged.rows):
+            self._add_blocks(self._salvaged.rows)
+        # What a database holds beside its messages is small.
+        self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
 
     def _add_blocks(self, rows: NDArray[np.int64]) -> None:
         """Blocks from rows (number, topic, time, length), none much larger than `_BLOCK_BYTES`."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 import struct
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -52,13 +53,21 @@ _DEPTH = 10
 class BagWriter:
     """Writes one bag; a context manager. Leaving it with an exception leaves nothing behind.
 
+    `custom_data` goes into the bag's metadata, where `ros2 bag info` shows it and `Bag.custom_data` finds it again.
+
     Raises
     ------
     UserError
         There is something at the path already (and `overwrite` is false, or it is no bag), or it cannot be written.
     """
 
-    def __init__(self, path: str | Path, storage: Storage = "mcap", overwrite: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        storage: Storage = "mcap",
+        overwrite: bool = False,
+        custom_data: Mapping[str, str] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.message_count = 0
         self._overwrite = overwrite
@@ -75,6 +84,8 @@ class BagWriter:
         self._writer = Writer(
             self._workshop / self.path.absolute().name, version=METADATA_VERSION, storage_plugin=_PLUGINS[storage]
         )
+        for key, value in (custom_data or {}).items():
+            self._writer.set_custom_data(key, value)
         self._writer.open()
 
     def __enter__(self) -> BagWriter:
@@ -102,10 +113,8 @@ class BagWriter:
             if self._connections[name].msgtype != message_type:
                 raise ValueError(f"topic {name} is {self._connections[name].msgtype}, it cannot be {message_type} too")
             return
-        store = jazzy_types()
-        if message_type not in store.fielddefs:
-            raise ValueError(f"{message_type!r} is no standard type of ROS 2 Jazzy")
-        definition, _ = store.generate_msgdef(message_type, ros_version=2)
+        _check_type(message_type)
+        definition, _ = jazzy_types().generate_msgdef(message_type, ros_version=2)
         self._connections[name] = self._writer.add_connection(
             name,
             message_type,
@@ -122,9 +131,10 @@ class BagWriter:
         ValueError
             The message is not of the type, or the time is none.
         """
+        _check_type(message_type)
         try:
             data = jazzy_types().serialize_cdr(message, message_type)
-        except (SerdeError, struct.error, AttributeError, TypeError, ValueError, KeyError) as error:
+        except (SerdeError, struct.error, AttributeError, TypeError, ValueError) as error:
             raise ValueError(f"a message on {topic} is no {message_type}: {error}") from error
         self.write_serialized(topic, message_type, stamp_ns, data)
 
@@ -167,6 +177,11 @@ class BagWriter:
     def _remove_old(self) -> None:
         if self.path.is_dir():
             shutil.rmtree(self.path)
+
+
+def _check_type(message_type: str) -> None:
+    if message_type not in jazzy_types().fielddefs:
+        raise ValueError(f"{message_type!r} is no standard type of ROS 2 Jazzy")
 
 
 def _is_bag_folder(path: Path) -> bool:

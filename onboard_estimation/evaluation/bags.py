@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import zstandard
 from numpy.typing import NDArray
 from rosbags.typesys.store import Typestore
 
@@ -115,6 +116,8 @@ class Bag:
         `mcap`, `sqlite3` or `ros1`.
     distribution
         Of the ROS that recorded it, where the bag says so ("jazzy").
+    custom_data
+        What the recorder noted in the metadata (a simulator: what it simulated).
     damage
         One sentence with numbers where the bag is damaged or incomplete, else None.
     size_bytes
@@ -134,6 +137,7 @@ class Bag:
             self.format = files.format
             self.distribution = files.distribution
             self._compressed_messages = files.compressed_messages
+            self.custom_data = files.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._connections, faults = _choose_connections(files.storages)
             self._blocks = list(_assign_topics(files.storages, self._connections))
@@ -369,15 +373,21 @@ def _decompress_messages(loaded: _Loaded) -> _Loaded:
     for start, length in zip(loaded.starts.tolist(), loaded.lengths.tolist(), strict=True):
         data = bytes(view[start : start + length])
         if data.startswith(ZSTD_MAGIC):
-            try:
-                data = decompress(data, "zstd", min(MAX_MESSAGE_BYTES, room))
-            except BlockError:
-                data = b""
+            data = _decompress_message(data, min(MAX_MESSAGE_BYTES, room))
         pieces.append(data)
         room -= len(data)
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
     return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths, len(buffer))
+
+
+def _decompress_message(data: bytes, limit: int) -> bytes:
+    try:
+        message = decompress(data, "zstd", limit)
+        size = zstandard.frame_content_size(data)  # -1: not known
+    except (BlockError, zstandard.ZstdError):
+        return b""
+    return message if size in {-1, len(message)} else b""
 
 
 def _choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:

@@ -41,9 +41,12 @@ def to_measurement(channel: Channel, message: Any) -> Measurement:
 
 
 def stamp_ns(message: Any) -> int:
-    """The message's `header.stamp`, nanoseconds since the epoch."""
-    stamp = message.header.stamp
-    return int(stamp.sec) * NANOSECONDS_PER_SECOND + int(stamp.nanosec)
+    """The message's `header.stamp`, nanoseconds since the epoch; MessageFault where it has none."""
+    try:
+        stamp = message.header.stamp
+        return int(stamp.sec) * NANOSECONDS_PER_SECOND + int(stamp.nanosec)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MessageFault(f"has no header with a stamp ({error})") from error
 
 
 def message_value(channel: Channel, message: Any) -> Vector:
@@ -55,7 +58,10 @@ def message_value(channel: Channel, message: Any) -> Vector:
             f"messages of type {channel.message_type!r} (topic {channel.topic!r}) cannot be measurements; "
             f"these can: {', '.join(_VALUES)}"
         ) from None
-    return value(channel, message)
+    try:
+        return value(channel, message)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MessageFault(f"lacks what a {channel.message_type} has ({error})") from error
 
 
 def value_types() -> tuple[str, ...]:
