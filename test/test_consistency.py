@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest
 
-from onboard_estimation.filtering.consistency import chi_square_band, coverage, judge_consistency, nees
+from onboard_estimation.filtering.consistency import (
+    chi_square_band,
+    coverage,
+    effective_sample_size,
+    judge_consistency,
+    nees,
+    overconfidence_p_value,
+)
 
 RUNS, INSTANTS, DIMENSION = 50, 400, 3
 
@@ -103,3 +110,25 @@ def test_coverage_leaves_out_what_is_unknown() -> None:
     errors, stddevs = np.array([0.5, -2.0, np.nan, 1.0]), np.array([1.0, 1.0, 1.0, np.nan])
     assert coverage(errors, stddevs, 1.0) == 0.5
     assert np.isnan(coverage(np.array([np.nan]), np.array([1.0]), 1.0))
+
+
+def test_effective_sample_size_of_drawn_errors() -> None:
+    """First-order autoregressive errors of correlation r: K (1 - r) / (1 + r)."""
+    rng = np.random.default_rng(6)
+    count, correlation = 20_000, 0.9
+    white = rng.normal(size=(count, 2))
+    coloured = np.empty_like(white)
+    coloured[0] = white[0]
+    for k in range(1, count):
+        coloured[k] = correlation * coloured[k - 1] + np.sqrt(1.0 - correlation**2) * white[k]
+    assert effective_sample_size(white) == pytest.approx(count, rel=0.1)
+    assert effective_sample_size(coloured) == pytest.approx(count * 0.1 / 1.9, rel=0.15)
+    assert effective_sample_size(np.full((1000, 2), 0.3)) == 1.0
+    coloured[::7] = np.nan
+    assert np.isfinite(effective_sample_size(coloured))
+
+
+def test_p_value_of_a_mean_nees_is_the_share_of_consistent_filters_beyond_it() -> None:
+    means = np.random.default_rng(7).chisquare(3, size=(200_000, 10)).mean(axis=1)
+    for mean_nees in (3.0, 4.0, 5.0):
+        assert overconfidence_p_value(mean_nees, 3, 10.0) == pytest.approx(np.mean(means >= mean_nees), abs=0.004)
