@@ -69,7 +69,7 @@ class Layout:
     def values(self, messages: Bytes) -> Matrix:
         """(M, d) values of measurements from messages (M, length) that have this layout."""
         parts = [
-            np.ascontiguousarray(messages[:, place : place + 8 * count]).view("<f8").reshape(-1, count)
+            np.ascontiguousarray(messages[:, place : place + 8 * count]).view("<f8").reshape(len(messages), count)
             for place, count in self.runs
         ]
         row = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
