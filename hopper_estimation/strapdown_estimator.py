@@ -1,0 +1,321 @@
+"""Error-state Kalman filter of a strapped-down IMU that stands on the ground at times.
+
+Per reading: the state moves by the reading (eqs. (3) to (7), `strapdown_model`), the contact detector looks at the last
+few readings, and in contact up to three measurements are inferred (the paper's IMUPTs):
+
+- the point of contact has no velocity, behind a gate: in a slow lift a contact can be claimed falsely;
+- at rest, the rotation is zero but for a person's swaying;
+- the height is that of a level stood on before, or of new ground (`ground_levels`).
+
+Everything is causal and without lag.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hopper_estimation.alignment import align_at_rest
+from hopper_estimation.contact_detection import ContactDetector, ContactState
+from hopper_estimation.ground_levels import GroundLevels, height_noise
+from hopper_estimation.strapdown_configuration import Strapdown
+from hopper_estimation.strapdown_model import (
+    ATTITUDE,
+    DIMENSION,
+    GYRO_BIAS,
+    POSITION,
+    SPACE,
+    VELOCITY,
+    contact_velocity,
+    move_with_noise,
+)
+from onboard_estimation.filtering.gating import Innovation, gate_threshold
+from onboard_estimation.filtering.kalman import ErrorStateFilter, innovation_root, normalised_square
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
+from onboard_estimation.pipeline import Estimator
+
+_HEIGHT = POSITION + 2
+_CLIMB = VELOCITY + 2
+_BIAS = SPACE.coordinates("gyro_bias")
+_RATE_JACOBIAN = np.zeros((3, DIMENSION))
+_RATE_JACOBIAN[:, GYRO_BIAS : GYRO_BIAS + 3] = np.eye(3)
+_HEIGHT_JACOBIAN = np.zeros((1, DIMENSION))
+_HEIGHT_JACOBIAN[0, _HEIGHT] = 1.0
+_IDENTITY = np.eye(3)
+# A rotation that is less certain than this is not known at all.
+_UNKNOWN_ANGLE_RAD = 1.0
+_SATURATED = 0.99
+
+
+class _Standing(NamedTuple):
+    """The contact that goes on.
+
+    Attributes
+    ----------
+    until_ns
+        Last reading at which it was believed.
+    level
+        `_UNKNOWN` while the foot settles, then `_KNOWN` on a level stood on before, or `_NEW`: its height becomes one.
+    flattest
+        Least rotation seen in it, rad/s.
+    """
+
+    until_ns: int
+    level: int
+    flattest: float
+
+
+_UNKNOWN, _KNOWN, _NEW = range(3)
+
+
+class StrapdownEstimator(Estimator):
+    """Readings of one IMU in, estimates out once it has lain still.
+
+    Attributes
+    ----------
+    contact
+        What the detector said of the last reading; None before the first.
+    """
+
+    space = SPACE
+
+    def __init__(self, configuration: Strapdown) -> None:
+        super().__init__()
+        self.configuration = configuration
+        self._detector = ContactDetector(configuration.contact)
+        imu = configuration.imu
+        self._noise = np.array(
+            [
+                imu.acceleration_noise_m_s2_sqrt_hz,
+                imu.rate_noise_rad_s_sqrt_hz,
+                imu.acceleration_noise_share_sqrt_hz,
+                imu.rate_noise_share_sqrt_hz,
+                imu.accelerometer_bias_walk_m_s2_sqrt_s,
+                imu.gyro_bias_walk_rad_s_sqrt_s,
+                configuration.contact.lever_arm_walk_m_sqrt_s,
+            ]
+        )
+        self._range = np.repeat([imu.gyro_range_rad_s, imu.accelerometer_range_m_s2], 3) * _SATURATED
+        self._gate = gate_threshold(configuration.contact.gate_probability, 3)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all readings: the IMU has to lie still again."""
+        self.contact: ContactState | None = None
+        self._detector.reset()
+        self._filter: ErrorStateFilter | None = None
+        self._still: tuple[tuple[int, Vector], ...] = ()
+        self._stamp_ns = 0
+        self._reading: Vector = np.zeros(6)
+        self._typical_step_s = math.inf
+        self._levels = GroundLevels(largest_count=self.configuration.ground.largest_count)
+        self._standing: _Standing | None = None
+        self._believed_ns = 0
+        self._refused_s = 0.0
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """All state that `apply` changes."""
+        moments = None if self._filter is None else (self._filter.mean, self._filter.covariance)
+        return (
+            moments,
+            self._detector.snapshot(),
+            self.contact,
+            self._still,
+            self._stamp_ns,
+            self._reading,
+            self._typical_step_s,
+            self._levels,
+            self._standing,
+            self._believed_ns,
+            self._refused_s,
+        )
+
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        """Return to a snapshot."""
+        moments, detector, *rest = snapshot
+        if moments is None:
+            self._filter = None
+        else:
+            self._filter = self._filter or ErrorStateFilter(SPACE, *moments)
+            self._filter.mean, self._filter.covariance = moments
+        self._detector.restore(detector)
+        (
+            self.contact,
+            self._still,
+            self._stamp_ns,
+            self._reading,
+            self._typical_step_s,
+            self._levels,
+            self._standing,
+            self._believed_ns,
+            self._refused_s,
+        ) = rest
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
+        stamp, reading = measurement.stamp_ns, measurement.value
+        step = (stamp - self._stamp_ns) / NANOSECONDS_PER_SECOND
+        self.contact = self._detector.add(stamp, reading)
+        if self._filter is None:
+            self._filter = self._align(stamp, reading, self.contact)
+        else:
+            self._predict(self._filter, reading, step)
+            self._correct(self._filter, stamp, reading, step, self.contact)
+        self._stamp_ns, self._reading = stamp, reading
+        if self._filter is None:
+            return None
+        return Estimate(stamp, self._filter.mean, self._filter.covariance)
+
+    def _align(self, stamp: int, reading: Vector, contact: ContactState) -> ErrorStateFilter | None:
+        """Collect readings at rest; enough of them start the filter."""
+        p = self.configuration
+        self._still = () if contact.energy >= p.contact.rest_energy_rad_s else (*self._still, (stamp, reading))
+        duration = (stamp - self._still[0][0]) / NANOSECONDS_PER_SECOND if self._still else 0.0
+        if duration < p.start.duration_s:
+            return None
+        readings = np.array([one for _, one in self._still])
+        self._still = ()
+        gyro, force = readings[:, :3], readings[:, 3:]
+        # A steady turn does not fluctuate: it shows as a bias that no gyro has.
+        if np.abs(gyro.mean(axis=0)).max() > 5.0 * math.hypot(p.imu.gyro_bias_stddev_rad_s, gyro.std(axis=0).max()):
+            return None
+        mean, covariance = align_at_rest(gyro, force, duration, p)
+        self._detector.calibrate(mean[_BIAS], float(np.linalg.norm(force.mean(axis=0))))
+        self._believed_ns = stamp
+        self._typical_step_s = duration / (len(readings) - 1)
+        return ErrorStateFilter(SPACE, mean, covariance)
+
+    def _predict(self, kalman: ErrorStateFilter, reading: Vector, step: float) -> None:
+        """Move the state by the readings at both ends of the step, long steps in pieces."""
+        imu, gravity = self.configuration.imu, self.configuration.start.gravity_m_s2
+        pieces = max(1, math.ceil(step / imu.largest_step_s - 1e-9))
+        begin, change = self._reading, (reading - self._reading) / pieces
+        for _ in range(pieces):
+            end = begin + change if pieces > 1 else reading
+            kalman.predict(*move_with_noise(kalman.mean, begin, end, step / pieces, gravity, self._noise))
+            begin = end
+        beyond = (np.abs(reading) >= self._range) | (np.abs(self._reading) >= self._range)
+        lost = step - self._typical_step_s if step > 1.5 * self._typical_step_s else 0.0
+        if lost > 0.0 or beyond.any():
+            kalman.covariance = kalman.covariance + self._hidden_motion(reading, step, lost, beyond)
+        self._typical_step_s += 0.02 * (min(step, 2.0 * self._typical_step_s) - self._typical_step_s)
+
+    def _hidden_motion(self, reading: Vector, step: float, lost: float, beyond: np.ndarray) -> Matrix:
+        """(18, 18) covariance of motion that was not measured: `lost` seconds of a step, readings beyond their range.
+
+        Of a lost reading one knows that it lay about between its neighbours; of a longer gap, nothing.
+        """
+        imu = self.configuration.imu
+        change = np.abs(reading - self._reading)
+        angle, speed = 0.5 * lost * float(change[:3].max()), 0.5 * lost * float(change[3:].max())
+        if lost > imu.largest_step_s:
+            angle, speed = lost * imu.hidden_rate_stddev_rad_s, lost * imu.hidden_acceleration_stddev_m_s2
+        if beyond[:3].any():
+            angle = max(angle, step * imu.hidden_rate_stddev_rad_s)
+        if beyond[3:].any():
+            speed = max(speed, step * imu.hidden_acceleration_stddev_m_s2)
+        noise = _steady(speed, step)
+        turn = slice(ATTITUDE, ATTITUDE + 3)
+        noise[turn, turn] = min(angle, _UNKNOWN_ANGLE_RAD) ** 2 * _IDENTITY
+        return noise
+
+    def _correct(
+        self, kalman: ErrorStateFilter, stamp: int, reading: Vector, step: float, contact: ContactState
+    ) -> None:
+        """What contact tells, where there is contact."""
+        release = round(self.configuration.contact.release_s * NANOSECONDS_PER_SECOND)
+        if self._standing is not None and stamp - self._standing.until_ns > release:
+            self._standing = None
+        if not contact.in_contact:
+            return
+        self.last_innovation = self._stand_still(kalman, stamp, reading, step, contact)
+        if not self.last_innovation.accepted:
+            self._refused_s += step
+            return
+        self._believed_ns, self._refused_s = stamp, 0.0
+        if contact.at_rest:
+            self._rest(kalman, reading, step, contact)
+        if self.configuration.ground.enabled:
+            self._stand_on_ground(kalman, stamp, contact)
+
+    def _stand_still(
+        self, kalman: ErrorStateFilter, stamp: int, reading: Vector, step: float, contact: ContactState
+    ) -> Innovation:
+        """Zero velocity of the point of contact, behind the gate.
+
+        Refused for too long, the velocity is doubted instead of the contact: it is wrong by as much as the innovation
+        says, and that error has grown since the last contact, so that the position is wrong in proportion.
+        """
+        p = self.configuration.contact
+        velocity, jacobian = contact_velocity(kalman.mean, reading)
+        variance = (
+            p.speed_stddev_m_s**2
+            + (p.speed_per_rate_m * contact.rate_rms) ** 2
+            + (p.speed_per_deviation_s * contact.deviation_rms) ** 2
+        )
+        innovation = self._judge(kalman, -velocity, jacobian, variance)
+        if not innovation.accepted:
+            if self._refused_s < (p.recover_at_rest_s if contact.at_rest else p.recover_moving_s):
+                return innovation
+            since = (stamp - self._believed_ns) / NANOSECONDS_PER_SECOND
+            kalman.covariance = kalman.covariance + _steady(math.sqrt(velocity @ velocity), since)
+            inflation = innovation.nis / self._gate
+            again = self._judge(kalman, -velocity, jacobian, variance)
+            innovation = replace(again, accepted=True, inflation=inflation)
+        noise = variance * _samples_as_one(p.speed_correlation_s, step)
+        kalman.update(-velocity, jacobian, noise * _IDENTITY)
+        return innovation
+
+    def _judge(self, kalman: ErrorStateFilter, value: Vector, jacobian: Matrix, variance: float) -> Innovation:
+        root = innovation_root(kalman.covariance, jacobian, variance * _IDENTITY)
+        nis = normalised_square(root, value)
+        return Innovation(value, root, nis, nis <= self._gate)
+
+    def _rest(self, kalman: ErrorStateFilter, reading: Vector, step: float, contact: ContactState) -> None:
+        """Zero rotation: what the gyro reads at rest is its bias, but for a person's swaying.
+
+        The swaying is taken as large as the gyro shows it, noise included, and as slow as configured.
+        """
+        correlation = self.configuration.contact.sway_correlation_s
+        variance = contact.rate_rms**2 / 3.0 * _samples_as_one(correlation, step)
+        kalman.update(reading[:3] - kalman.mean[_BIAS], _RATE_JACOBIAN, variance * _IDENTITY)
+
+    def _stand_on_ground(self, kalman: ErrorStateFilter, stamp: int, contact: ContactState) -> None:
+        """Height of the level that the foot is on, or a new level."""
+        p = self.configuration.ground
+        height = float(kalman.mean[_HEIGHT])
+        variance = float(kalman.covariance[_HEIGHT, _HEIGHT])
+        unevenness = math.hypot(p.unevenness_m, p.height_per_rate_m_s * contact.rate_rms)
+        _, state, flattest = self._standing or _Standing(stamp, _UNKNOWN, math.inf)
+        settled = kalman.covariance[_CLIMB, _CLIMB] <= p.settled_speed_m_s**2
+        if state == _UNKNOWN and settled:
+            index = self._levels.match(height, variance, unevenness, p.gate_probability)
+            self._levels = self._levels.with_new(height, variance) if index is None else self._levels.used(index)
+            state = _NEW if index is None else _KNOWN
+        if state == _NEW and contact.rate_rms <= flattest:
+            self._levels = self._levels.with_last_at(height, variance)
+        if state == _KNOWN:
+            level = self._levels.levels[-1]
+            noise = height_noise(variance, level.variance + unevenness**2)
+            if noise is not None:
+                kalman.update(np.array([level.height - height]), _HEIGHT_JACOBIAN, np.array([[noise]]))
+        self._standing = _Standing(stamp, state, min(flattest, contact.rate_rms))
+
+
+def _samples_as_one(correlation_s: float, step: float) -> float:
+    """Factor on a noise variance that makes samples `step` seconds apart count as often as they are independent."""
+    return max(1.0, 2.0 * correlation_s / step)
+
+
+def _steady(speed: float, duration: float) -> Matrix:
+    """(18, 18) covariance of an unknown steady acceleration that gives `speed` m/s per axis after `duration` s."""
+    noise = np.zeros((DIMENSION, DIMENSION))
+    for i in range(3):
+        p, v = POSITION + i, VELOCITY + i
+        noise[v, v] = speed**2
+        noise[p, v] = noise[v, p] = 0.5 * duration * speed**2
+        noise[p, p] = (0.5 * duration * speed) ** 2
+    return noise
