@@ -9,15 +9,16 @@ arrival, as long as none arrives later than the lag. Measurements are ordered by
 the sensor, then by sensor name. Of several measurements of one sensor with one stamp only one is used: a message that
 was recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on arrival.
 
-Clock jumps. A stamp more than `clock_jump_s` away from the newest one is either a stray or the first message of a
-restarted clock (a bag played again). It is held back until `jump_confirmations` messages in a row agree with it. A
-confirmed jump back, or one ahead by more than `longest_gap_s`, resets the estimator, which goes on with the messages
-held back; a shorter one ahead is a gap in the recording, bridged by prediction. Messages that nothing confirms are
-dropped and counted.
+Clock jumps. A stamp more than `clock_jump_s` away from the newest one, or more than `fallback_s` behind the newest of
+its own sensor, is either a stray or the first message of a restarted clock (a bag played again). It is held back until
+`jump_confirmations` messages in a row agree with it. A confirmed jump back, or one ahead by more than `longest_gap_s`,
+resets the estimator, which goes on with the messages held back; a shorter one ahead is a gap in the recording, bridged
+by prediction. Messages that nothing confirms are dropped and counted.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -61,6 +62,8 @@ class BufferCounters:
         Same sensor and stamp as another one: dropped.
     stray
         Stamp far from all others, never confirmed: dropped.
+    stamps, first_ns, last_ns
+        Number and range of the distinct stamps since the clock last jumped, for the rate.
     """
 
     received: int = 0
@@ -68,6 +71,22 @@ class BufferCounters:
     too_late: int = 0
     duplicates: int = 0
     stray: int = 0
+    stamps: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    @property
+    def rate_hz(self) -> float:
+        """Mean rate since the clock last jumped; NaN before the second stamp."""
+        if self.last_ns == self.first_ns:
+            return math.nan
+        return (self.stamps - 1) * NANOSECONDS_PER_SECOND / (self.last_ns - self.first_ns)
+
+    def see(self, stamp_ns: int) -> None:
+        """Take one more distinct stamp into account."""
+        self.first_ns = min(self.first_ns, stamp_ns) if self.stamps else stamp_ns
+        self.last_ns = max(self.last_ns, stamp_ns) if self.stamps else stamp_ns
+        self.stamps += 1
 
 
 @dataclass
@@ -98,6 +117,9 @@ class MeasurementBuffer:
         Messages in a row that must agree before a jump is believed.
     on_reset
         Told, in one sentence with numbers, when a clock jump resets the estimator.
+    fallback_s
+        A sensor whose stamps fall back behind its own newest one by more than this, and by more than the lag, has a
+        restarted clock, seconds: messages of one sensor hardly overtake each other.
     """
 
     estimator: Replayable
@@ -106,6 +128,7 @@ class MeasurementBuffer:
     longest_gap_s: float = 60.0
     jump_confirmations: int = 5
     on_reset: Callable[[str], None] | None = None
+    fallback_s: float = 1.0
     counters: dict[str, BufferCounters] = field(default_factory=dict)
     clock_jumps: int = 0
     _keys: list[Key] = field(default_factory=list)
@@ -116,6 +139,7 @@ class MeasurementBuffer:
     def __post_init__(self) -> None:
         self._lag_ns = round(self.lag_s * NANOSECONDS_PER_SECOND)
         self._jump_ns = round(self.clock_jump_s * NANOSECONDS_PER_SECOND)
+        self._fallback_ns = max(self._lag_ns, round(self.fallback_s * NANOSECONDS_PER_SECOND))
         if not 0 <= self._lag_ns < self._jump_ns:
             raise ValueError(f"need 0 <= lag < clock jump, got {self.lag_s} s and {self.clock_jump_s} s")
 
@@ -131,10 +155,12 @@ class MeasurementBuffer:
         counters.received += 1
         if self._keys:
             step = measurement.stamp_ns - self._keys[-1][0]
-            if abs(step) > self._jump_ns:
+            fell_back = counters.stamps > 0 and measurement.stamp_ns < counters.last_ns - self._fallback_ns
+            if abs(step) > self._jump_ns or fell_back:
                 return self._suspect(measurement)
             if step < -self._lag_ns:
                 counters.too_late += 1
+                counters.see(measurement.stamp_ns)
                 return None
         self._drop_suspects()
         return self._insert(measurement)
@@ -152,8 +178,10 @@ class MeasurementBuffer:
 
     def restart(self) -> None:
         """Settle everything and start with an empty window; the estimator is the caller's to reset."""
-        self._settle(len(self._entries))
         self._drop_suspects()
+        self._settle(len(self._entries))
+        for counters in self.counters.values():
+            counters.stamps = counters.first_ns = counters.last_ns = 0
 
     def _key(self, measurement: Measurement) -> Key:
         return measurement.stamp_ns, self.estimator.rank(measurement.sensor), measurement.sensor
@@ -171,6 +199,7 @@ class MeasurementBuffer:
             self._entries[place].measurement = measurement
             self._refilter(place)
             return None
+        counters.see(measurement.stamp_ns)
         if newest:
             before = self.estimator.snapshot()
             estimate = self.estimator.apply(measurement)
@@ -209,7 +238,7 @@ class MeasurementBuffer:
         self._suspects.append(measurement)
         if len(self._suspects) < self.jump_confirmations:
             return None
-        confirmed, self._suspects = self._suspects, []
+        confirmed, self._suspects = sorted(self._suspects, key=self._key), []
         step_s = (confirmed[0].stamp_ns - self._keys[-1][0]) / NANOSECONDS_PER_SECOND
         if not 0.0 < step_s <= self.longest_gap_s:
             self.clock_jumps += 1
@@ -226,5 +255,9 @@ class MeasurementBuffer:
 
     def _drop_suspects(self) -> None:
         for dropped in self._suspects:
-            self.counters[dropped.sensor].stray += 1
+            counters = self.counters[dropped.sensor]
+            if abs(dropped.stamp_ns - self._keys[-1][0]) > self._jump_ns:
+                counters.stray += 1
+            else:
+                counters.too_late += 1
         self._suspects.clear()
