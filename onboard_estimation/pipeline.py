@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
@@ -33,6 +34,10 @@ class UseCounters(NamedTuple):
     ----------
     used, gated
         Measurements that entered the state, and those that the gate refused.
+    left_out
+        Measurements that the estimator did not look at: of a sensor switched off, or from before its start.
+    breakdowns
+        Measurements that the filter broke down on and was put back from.
     recoveries
         Measurements for which the covariance was inflated after too many refusals.
     nis_sum, nis_degrees, updates
@@ -44,6 +49,8 @@ class UseCounters(NamedTuple):
 
     used: int = 0
     gated: int = 0
+    left_out: int = 0
+    breakdowns: int = 0
     recoveries: int = 0
     nis_sum: float = 0.0
     nis_degrees: int = 0
@@ -57,6 +64,8 @@ class UseCounters(NamedTuple):
         return UseCounters(
             self.used + innovation.accepted,
             self.gated + (not innovation.accepted),
+            self.left_out,
+            self.breakdowns,
             self.recoveries + (innovation.inflation > 1.0),
             self.nis_sum + innovation.nis,
             self.nis_degrees + len(innovation.value),
@@ -76,6 +85,7 @@ class Estimator(ABC):
 
     def __init__(self) -> None:
         self.last_innovation: Innovation | None = None
+        self.left_out = False
 
     def rank(self, sensor: str) -> int:
         """Order among measurements with the same stamp: commands come first, for they act from then on."""
@@ -85,7 +95,8 @@ class Estimator(ABC):
     def apply(self, measurement: Measurement) -> Estimate | None:
         """Filter the next measurement; the estimate at its stamp, or None where there is none (yet).
 
-        Where the measurement corrected the state, `last_innovation` holds what the update saw, else None.
+        Where the measurement corrected the state, `last_innovation` holds what the update saw, else None. Where it was
+        not looked at (sensor switched off, before the start), `left_out` is set.
         """
 
     @abstractmethod
@@ -108,56 +119,68 @@ class Estimator(ABC):
 class _Guarded:
     """The estimator as the buffer sees it: checked after every measurement, with its counters rolled back along.
 
-    A filter that breaks down is put back to its last good state and the measurement left out.
+    A filter that breaks down is put back to its state before the measurement. A measurement without an estimate (a
+    command) may have spoilt that state unseen: if it breaks down again at once, to the last state that was checked.
     """
 
     def __init__(self, estimator: Estimator, tell: Listener) -> None:
         self.estimator = estimator
         self.use: dict[str, UseCounters] = {}
-        self.breakdowns = 0
         self._tell = tell
+        self._checked_state = estimator.snapshot()
+        self._is_checked = True
+        self._broke_down = False
 
     def rank(self, sensor: str) -> int:
         return self.estimator.rank(sensor)
 
     def apply(self, measurement: Measurement) -> Estimate | None:
-        before = self.estimator.snapshot()
-        self.estimator.last_innovation = None
+        estimator, use = self.estimator, self.use.get(measurement.sensor, UseCounters())
+        before = estimator.snapshot()
+        if self._is_checked:
+            self._checked_state = before
+        estimator.last_innovation, estimator.left_out = None, False
         try:
-            estimate = self.estimator.apply(measurement)
+            estimate = estimator.apply(measurement)
             if estimate is not None:
                 _check(estimate)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
-            self.estimator.restore(before)
-            self.breakdowns += 1
+            estimator.restore(self._checked_state if self._broke_down else before)
+            self._is_checked, self._broke_down = self._is_checked or self._broke_down, True
+            self.use[measurement.sensor] = use._replace(breakdowns=use.breakdowns + 1)
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
             self._tell(
                 f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}"
             )
             return None
-        use = self.use.get(measurement.sensor, UseCounters())
-        self.use[measurement.sensor] = use.counted(self.estimator.last_innovation)
+        self._is_checked = estimate is not None
+        self._broke_down = self._broke_down and not self._is_checked
+        if estimator.left_out:
+            self.use[measurement.sensor] = use._replace(left_out=use.left_out + 1)
+        else:
+            self.use[measurement.sensor] = use.counted(estimator.last_innovation)
         return estimate
 
     def snapshot(self) -> Any:
-        return self.estimator.snapshot(), dict(self.use)
+        return self.estimator.snapshot(), dict(self.use), self._checked_state, self._is_checked, self._broke_down
 
     def restore(self, snapshot: Any) -> None:
-        state, use = snapshot
+        state, use, self._checked_state, self._is_checked, self._broke_down = snapshot
         self.estimator.restore(state)
         self.use = dict(use)
 
     def reset(self) -> None:
         self.estimator.reset()
+        self._is_checked, self._broke_down = True, False
 
 
 def _check(estimate: Estimate) -> None:
     if not (np.isfinite(estimate.mean).all() and np.isfinite(estimate.covariance).all()):
         raise FilterBreakdown("the state is not finite")
-    smallest = float(np.min(np.diag(estimate.covariance)))
-    if smallest < 0.0:
-        worst = float(np.linalg.eigvalsh(estimate.covariance)[0])
-        raise FilterBreakdown(f"covariance lost its sign, worst eigenvalue {worst:.3g}")
+    try:
+        np.linalg.cholesky(estimate.covariance)
+    except np.linalg.LinAlgError:
+        covariance_root(estimate.covariance)  # which a covariance with exact parts has
 
 
 class Pipeline:
@@ -185,7 +208,6 @@ class Pipeline:
         self._guarded = _Guarded(estimator, self._tell)
         self._buffer = MeasurementBuffer(self._guarded, lag_s, clock_jump_s, on_reset=self._tell)
         self._invalid: dict[str, int] = {}
-        self._span: dict[str, tuple[int, int]] = {}
 
     @property
     def estimator(self) -> Estimator:
@@ -199,19 +221,21 @@ class Pipeline:
 
     def process(self, measurement: Measurement) -> Estimate | None:
         """Take a measurement as it arrives; the newest estimate if there is a new one (see `MeasurementBuffer.add`)."""
-        sensor, stamp = measurement.sensor, measurement.stamp_ns
+        estimate = self._add(measurement)
+        self._buffer.take_settled()  # a live host publishes as it goes: the record would only grow
+        return estimate
+
+    def _add(self, measurement: Measurement) -> Estimate | None:
         if not np.isfinite(measurement.value).all():
-            self._invalid[sensor] = self._invalid.get(sensor, 0) + 1
+            self._invalid[measurement.sensor] = self._invalid.get(measurement.sensor, 0) + 1
             return None
-        first, last = self._span.get(sensor, (stamp, stamp))
-        self._span[sensor] = min(first, stamp), max(last, stamp)
         return self._buffer.add(measurement)
 
     def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
         """Process a whole recording; its settled record, in order."""
         record: list[Estimate] = []
         for count, measurement in enumerate(measurements):
-            self.process(measurement)
+            self._add(measurement)
             if count % 1024 == 0:
                 record.extend(self._buffer.take_settled())
         record.extend(self._buffer.flush())
@@ -220,29 +244,32 @@ class Pipeline:
     def reset(self) -> None:
         """Forget all measurements and start anew; counters go on."""
         self._buffer.restart()
-        self.estimator.reset()
+        self._guarded.reset()
 
     def statistics(self) -> dict[str, dict[str, float]]:
-        """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom)."""
+        """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom).
+
+        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid, and up to four that
+        are held back while a jump of the clock waits for its confirmation.
+        """
         table: dict[str, dict[str, float]] = {}
         for sensor in sorted({*self._buffer.counters, *self._invalid}):
             arrival = self._buffer.counters.get(sensor, BufferCounters())
             use = self._guarded.use.get(sensor, UseCounters())
             invalid = self._invalid.get(sensor, 0)
-            first, last = self._span.get(sensor, (0, 0))
-            distinct = arrival.received - arrival.duplicates
-            rate = (distinct - 1) * NANOSECONDS_PER_SECOND / (last - first) if last > first else math.nan
             table[sensor] = {
                 "received": arrival.received + invalid,
                 "used": use.used,
                 "late": arrival.late,
                 "too_late": arrival.too_late,
                 "gated": use.gated,
+                "left_out": use.left_out,
+                "breakdowns": use.breakdowns,
                 "recoveries": use.recoveries,
                 "duplicates": arrival.duplicates,
                 "stray": arrival.stray,
                 "invalid": invalid,
-                "rate_hz": rate,
+                "rate_hz": arrival.rate_hz,
                 "mean_nis": use.nis_sum / use.nis_degrees if use.nis_degrees else math.nan,
                 "mean_innovation_sigma": use.whitened_sum / use.updates if use.updates else math.nan,
             }
@@ -250,8 +277,8 @@ class Pipeline:
 
     @property
     def breakdowns(self) -> int:
-        """How often the filter had to be put back to its last good state."""
-        return self._guarded.breakdowns
+        """Measurements of all sensors that the filter broke down on."""
+        return sum(use.breakdowns for use in self._guarded.use.values())
 
     @property
     def clock_jumps(self) -> int:
@@ -259,6 +286,7 @@ class Pipeline:
         return self._buffer.clock_jumps
 
     def _tell(self, sentence: str) -> None:
-        self.messages.append(sentence)
-        if self._listener is not None:
+        if self._listener is None:
+            self.messages.append(sentence)
+        else:
             self._listener(sentence)
