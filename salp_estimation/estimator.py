@@ -61,14 +61,15 @@ class SalpEstimator(Estimator):
             + [process.joint_rate_noise_rad_s_sqrt_hz] * (self.model.link_count - 1)
         )
         self.reset()
+        self._stamp_ns: int | None = None if initial is None else initial.stamp_ns
 
     def reset(self) -> None:
-        """Return to the initial state; the next measurement starts the clock."""
+        """Return to the initial state; the next measurement starts the clock, which may be another one now."""
         start = self._initial
         mean = self.space.origin() if start is None else start.mean
         covariance = self.configuration.initial_covariance() if start is None else start.covariance
         self._filter = UnscentedFilter(self.space, mean, covariance)
-        self._stamp_ns: int | None = None if start is None else start.stamp_ns
+        self._stamp_ns = None
         self._controls: Vector = np.zeros(self.model.link_count)
         for gate in self._gates:
             gate.restore(0)
@@ -99,6 +100,7 @@ class SalpEstimator(Estimator):
             self._controls = self._rim_speed * measurement.value
             return None
         if early or measurement.sensor in self._disabled:
+            self.left_out = True
             return None
         self._correct(measurement)
         return Estimate(measurement.stamp_ns, self._filter.mean, self._filter.covariance)
