@@ -1,0 +1,324 @@
+"""Buffer: whatever the order of arrival, the filter ends as if all had come in order."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tracking import COMMAND, Tracker, as_bytes, reading
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.timing.buffer import MeasurementBuffer
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import SalpEstimator
+from salp_estimation.gaits import FORWARD
+from salp_estimation.simulator import simulate
+
+LAG_S = 0.2
+
+
+class Arrival:
+    """Measurements with the instants at which they arrive."""
+
+    def __init__(self, measurements: list[Measurement], arrivals_ns: list[int]) -> None:
+        self.measurements = measurements
+        self.arrivals_ns = arrivals_ns
+
+    def shuffled(self) -> list[Measurement]:
+        order = sorted(range(len(self.measurements)), key=lambda i: self.arrivals_ns[i])
+        return [self.measurements[i] for i in order]
+
+    def sorted(self) -> list[Measurement]:
+        return sorted(self.measurements, key=lambda measurement: measurement.stamp_ns)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> Arrival:
+    """Up to 40 measurements: stamps on a coarse grid, so that many are equal, gaps of seconds, repetitions with the
+    same or another content; each delayed by up to the lag."""
+    stamp_ns = draw(st.integers(0, 10**18))
+    measurements = []
+    for _ in range(draw(st.integers(1, 40))):
+        stamp_ns += draw(st.sampled_from([0, 0, 1, 10_000_000, 50_000_000, 120_000_000, 5_000_000_000]))
+        sensor = draw(st.sampled_from(["range", "speed", "sonar", COMMAND]))
+        value = draw(st.floats(-10.0, 10.0))
+        measurements.append(Measurement(stamp_ns, sensor, np.array([value])))
+        if draw(st.integers(0, 4)) == 0:
+            copied = draw(st.sampled_from(measurements))
+            if draw(st.booleans()):
+                copied = replace(copied, value=np.array([draw(st.floats(-10.0, 10.0))]))
+            if stamp_ns - copied.stamp_ns < 1_000_000_000:
+                measurements.append(copied)
+    lag_ns = round(LAG_S * NANOSECONDS_PER_SECOND)
+    delays = [draw(st.sampled_from([0, lag_ns]) | st.integers(0, lag_ns)) for _ in measurements]
+    return Arrival(measurements, [m.stamp_ns + delay for m, delay in zip(measurements, delays, strict=True)])
+
+
+def run(pipeline: Pipeline, measurements: list[Measurement]):
+    record = as_bytes(pipeline.run(measurements))
+    statistics = pipeline.statistics()
+    for row in statistics.values():
+        row.pop("late")
+        row.pop("rate_hz")
+    # NaN is not equal to itself.
+    return record, {sensor: {key: repr(value) for key, value in row.items()} for sensor, row in statistics.items()}
+
+
+@settings(max_examples=150)
+@given(arrivals())
+def test_shuffled_arrival_gives_the_state_and_record_of_sorted_arrival_to_the_last_bit(arrival: Arrival) -> None:
+    in_order, shuffled = Tracker(0.9, recover_after=2), Tracker(0.9, recover_after=2)
+    expected = run(Pipeline(in_order, LAG_S), arrival.sorted())
+    assert run(Pipeline(shuffled, LAG_S), arrival.shuffled()) == expected
+    assert _bytes_of(shuffled.snapshot()) == _bytes_of(in_order.snapshot())
+    stamps = [stamp for stamp, _, _ in expected[0]]
+    assert stamps == sorted(stamps)
+    distinct = {(m.stamp_ns, m.sensor) for m in arrival.measurements if m.sensor != COMMAND}
+    assert len(stamps) == len(distinct)
+
+
+def _bytes_of(snapshot) -> list:
+    return [part.tobytes() if isinstance(part, np.ndarray) else part for part in snapshot]
+
+
+@settings(max_examples=100)
+@given(arrivals(), st.randoms(use_true_random=False))
+def test_every_measurement_is_accounted_for(arrival: Arrival, random) -> None:
+    """In any order at all, beyond the lag, with strays and readings that are no number."""
+    measurements = list(arrival.measurements)
+    for _ in range(5):
+        stray = random.choice([1.0, np.nan])
+        measurements.append(Measurement(random.randrange(2 * 10**18), "range", np.array([stray])))
+    random.shuffle(measurements)
+    pipeline = Pipeline(Tracker(0.9), LAG_S)
+    pipeline.run(measurements)
+    fates = ("used", "gated", "left_out", "breakdowns", "too_late", "duplicates", "stray", "invalid")
+    statistics = pipeline.statistics()
+    for row in statistics.values():
+        assert row["received"] == sum(row[fate] for fate in fates)
+    assert sum(row["received"] for row in statistics.values()) == len(measurements)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_shuffled_arrival_of_a_simulated_robot(seed: int) -> None:
+    configuration = SalpConfiguration()
+    rng = np.random.default_rng(seed)
+    recording = simulate(configuration.chain, FORWARD, 4.0, rng)
+    measurements = [
+        Measurement(int(stamp), series.channel.sensor, value)
+        for series in recording.sensors
+        for stamp, value in zip(series.stamps_ns, series.values, strict=True)
+    ]
+    measurements += [measurements[i] for i in rng.integers(len(measurements), size=20)]
+    delays = rng.integers(0, round(LAG_S * NANOSECONDS_PER_SECOND) + 1, size=len(measurements))
+    arrival = Arrival(measurements, [int(m.stamp_ns + d) for m, d in zip(measurements, delays, strict=True)])
+    expected = run(Pipeline(SalpEstimator(configuration), LAG_S), arrival.sorted())
+    assert run(Pipeline(SalpEstimator(configuration), LAG_S), arrival.shuffled()) == expected
+    assert len(expected[0]) == 3 * 81
+
+
+def test_commands_act_from_their_stamp_on_whatever_arrives_first() -> None:
+    for order in ([0, 1, 2], [1, 0, 2]):
+        arriving = [reading(0.0, COMMAND, 2.0), reading(0.0, "speed", 0.0), reading(0.1, "speed", 0.2)]
+        tracker = Tracker()
+        buffer = MeasurementBuffer(tracker)
+        for i in order:
+            buffer.add(arriving[i])
+        # Speed 0 was seen, then two metres per second squared for a tenth of a second.
+        assert tracker.filter.mean[1] == pytest.approx(0.2, abs=1e-12)
+
+
+def test_newest_estimate_is_handed_out_at_once_and_a_late_one_mends_the_state_silently() -> None:
+    tracker = Tracker()
+    buffer = MeasurementBuffer(tracker, LAG_S)
+    first = buffer.add(reading(0.0, value=1.0))
+    assert first is not None
+    assert first.stamp_ns == 0
+    assert buffer.add(reading(0.1, value=1.0)).stamp_ns == 100_000_000
+    before = tracker.filter.covariance
+    assert buffer.add(reading(0.05, value=1.0)) is None
+    assert tracker.filter.covariance[0, 0] < before[0, 0]
+    assert tracker.stamp_ns == 100_000_000
+    assert (buffer.counters["range"].received, buffer.counters["range"].late) == (3, 1)
+
+
+def test_lag_is_inclusive_and_what_comes_later_is_dropped_and_counted() -> None:
+    tracker = Tracker()
+    buffer = MeasurementBuffer(tracker, LAG_S)
+    for k in range(20):
+        buffer.add(reading(0.05 * k))
+    state = tracker.snapshot()
+    newest_ns = 950_000_000
+    assert buffer.add(Measurement(newest_ns - 200_000_001, "sonar", np.array([0.5]))) is None
+    assert _bytes_of(tracker.snapshot()) == _bytes_of(state)
+    assert buffer.counters["sonar"].too_late == 1
+    buffer.add(Measurement(newest_ns - 200_000_000, "sonar", np.array([0.5])))
+    assert _bytes_of(tracker.snapshot()) != _bytes_of(state)
+    assert (buffer.counters["sonar"].too_late, buffer.counters["sonar"].late) == (1, 1)
+
+
+def test_message_recorded_twice_is_fused_once() -> None:
+    tracker, single = Tracker(), Tracker()
+    buffer = MeasurementBuffer(tracker)
+    for _ in range(2):
+        buffer.add(reading(0.0, value=1.0))
+    MeasurementBuffer(single).add(reading(0.0, value=1.0))
+    assert _bytes_of(tracker.snapshot()) == _bytes_of(single.snapshot())
+    assert buffer.counters["range"].duplicates == 1
+
+
+def test_clock_that_jumps_back_resets_the_filter_and_says_so() -> None:
+    """A recording played twice: the second pass gives what the first gave, nothing held back is lost."""
+    rng = np.random.default_rng(1)
+    passing = [reading(100.0 + 0.05 * k, sensor, rng.normal()) for k in range(800) for sensor in ("range", "speed")]
+    tracker, told = Tracker(), []
+    buffer = MeasurementBuffer(tracker, LAG_S, on_reset=told.append)
+    once = MeasurementBuffer(Tracker(), LAG_S)
+    for measurement in passing:
+        once.add(measurement)
+    for measurement in passing + passing:
+        buffer.add(measurement)
+    assert as_bytes(buffer.flush()) == 2 * as_bytes(once.flush())
+    assert told == ["clock jumped by -39.950 s (5 messages agree): filter reset"]
+    assert (buffer.clock_jumps, tracker.resets) == (1, 1)
+    assert buffer.counters["range"].received == 1600
+    assert buffer.counters["range"].stray == buffer.counters["range"].too_late == 0
+
+
+@pytest.mark.parametrize("duration_s", [2.0, 6.0, 9.5])
+def test_short_recording_played_again_and_again_resets_the_filter_each_time(duration_s: float) -> None:
+    """Shorter than what counts as a jump between sensors: each sensor falls back behind itself."""
+    passing = [
+        reading(0.05 * k, sensor) for k in range(round(20 * duration_s)) for sensor in ("range", "speed", COMMAND)
+    ]
+    tracker, told = Tracker(), []
+    buffer = MeasurementBuffer(tracker, LAG_S, on_reset=told.append)
+    for measurement in 3 * passing:
+        buffer.add(measurement)
+    assert tracker.resets == len(told) == 2
+    assert len(buffer.flush()) == 3 * 2 * round(20 * duration_s)
+    assert sum(counters.too_late + counters.stray for counters in buffer.counters.values()) == 0
+
+
+def test_sensor_that_lags_behind_is_no_clock_jump() -> None:
+    """Three quarters of a second late, all the time: dropped, not taken for a restart. So are copies far behind."""
+    tracker = Tracker()
+    buffer = MeasurementBuffer(tracker, LAG_S)
+    for k in range(400):
+        buffer.add(reading(10.0 + 0.05 * k))
+        buffer.add(reading(9.25 + 0.05 * k, "speed"))
+        if k >= 60:
+            buffer.add(reading(7.0 + 0.05 * k))
+    assert len(buffer.flush()) == 400
+    assert tracker.resets == 0
+    assert buffer.counters["speed"].too_late == 400
+    assert buffer.counters["range"].too_late == 340
+
+
+@pytest.mark.parametrize(("gap_s", "resets"), [(9.0, 0), (30.0, 0), (59.9, 0), (60.3, 1), (1e9, 1)])
+def test_gap_is_bridged_by_prediction_up_to_its_longest(gap_s: float, resets: int) -> None:
+    tracker, told = Tracker(), []
+    buffer = MeasurementBuffer(tracker, LAG_S, on_reset=told.append)
+    for k in range(20):
+        buffer.add(reading(0.01 * k, "speed", 1.0))
+    known = tracker.filter.covariance[1, 1]
+    for k in range(20):
+        buffer.add(reading(0.19 + gap_s + 0.01 * k, COMMAND if k == 0 else "range", gap_s))
+    assert tracker.resets == len(told) == resets
+    assert len(buffer.flush()) == 39
+    assert known < 0.01
+    if resets:
+        assert f"clock jumped by +{gap_s:.3f} s" in told[0]
+    else:
+        assert tracker.filter.mean[0] == pytest.approx(gap_s, rel=0.05)
+    assert all(counters.stray == 0 for counters in buffer.counters.values())
+
+
+@pytest.mark.parametrize("far_s", [1e9, -1e9, 20.0, -20.0])
+@pytest.mark.parametrize("count", [1, 4])
+def test_few_strays_change_nothing(far_s: float, count: int) -> None:
+    tracker, undisturbed = Tracker(), Tracker()
+    buffer, reference = MeasurementBuffer(tracker, LAG_S), MeasurementBuffer(undisturbed, LAG_S)
+    for k in range(100):
+        if k == 50:
+            for i in range(count):
+                assert buffer.add(reading(100.0 + far_s + 0.01 * i, "range", 1e6)) is None
+        buffer.add(reading(100.0 + 0.01 * k, value=0.1 * k))
+        reference.add(reading(100.0 + 0.01 * k, value=0.1 * k))
+    assert as_bytes(buffer.flush()) == as_bytes(reference.flush())
+    assert tracker.resets == 0
+    assert buffer.counters["range"].stray == count
+    assert buffer.counters["range"].rate_hz == pytest.approx(100.0)
+
+
+def test_recording_that_begins_with_a_stray_recovers() -> None:
+    tracker, told = Tracker(), []
+    buffer = MeasurementBuffer(tracker, LAG_S, on_reset=told.append)
+    buffer.add(reading(1e9))
+    for k in range(50):
+        buffer.add(reading(0.01 * k))
+    assert len(told) == 1
+    assert len(buffer.flush()) == 51
+    assert buffer.counters["range"].rate_hz == pytest.approx(100.0)
+
+
+def test_messages_held_back_are_filtered_in_order() -> None:
+    """The five that confirm a jump may themselves have come out of order, by more than the lag."""
+    tracker, told = Tracker(), []
+    buffer = MeasurementBuffer(tracker, LAG_S, on_reset=told.append)
+    for k in range(20):
+        buffer.add(reading(500.0 + 0.1 * k))
+    for time_s in (0.4, 0.0, 0.3, 0.8, 0.1, 0.9):
+        buffer.add(reading(time_s, "sonar"))
+    stamps = [estimate.stamp_ns for estimate in buffer.flush()][20:]
+    assert stamps == [0, 100_000_000, 300_000_000, 400_000_000, 800_000_000, 900_000_000]
+
+
+class _Snapshot:
+    def __init__(self, parts: tuple) -> None:
+        self.parts = parts
+
+
+class _Counted(Tracker):
+    """Tells how many of its snapshots are alive."""
+
+    def __init__(self) -> None:
+        self.alive: weakref.WeakSet[_Snapshot] = weakref.WeakSet()
+        super().__init__()
+
+    def snapshot(self):
+        snapshot = _Snapshot(super().snapshot())
+        self.alive.add(snapshot)
+        return snapshot
+
+    def restore(self, snapshot) -> None:
+        super().restore(snapshot.parts)
+
+
+@pytest.mark.parametrize("lag_s", [0.0, 0.1])
+def test_memory_does_not_grow(lag_s: float) -> None:
+    """A live host takes no record: neither the window nor what has left it may grow. 100 Hz for 30 s."""
+    tracker = _Counted()
+    pipeline = Pipeline(tracker, lag_s)
+    means: list[weakref.ref] = []
+    for k in range(3000):
+        estimate = pipeline.process(reading(0.01 * k))
+        means.append(weakref.ref(estimate.mean))
+        if k % 7 == 0 and lag_s > 0.0:
+            pipeline.process(reading(0.01 * k - 0.055, "speed"))
+    # Up to twice the lag is kept, of both sensors; a few are in the pipeline's hands.
+    window = 2.0 * lag_s * (100.0 + 100.0 / 7.0)
+    assert len(tracker.alive) < window + 5
+    assert sum(mean() is not None for mean in means) < window + 5
+
+
+def test_lag_beyond_a_clock_jump_is_refused() -> None:
+    with pytest.raises(ValueError, match="need 0 <= lag < clock jump, got 10"):
+        MeasurementBuffer(Tracker(), lag_s=10.0)
+    with pytest.raises(ValueError, match="need 0 <= lag"):
+        MeasurementBuffer(Tracker(), lag_s=-0.1)

@@ -1,0 +1,229 @@
+"""Pipeline: what is refused, what is counted, and how a filter that broke down goes on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tracking import COMMAND, Tracker, as_bytes, reading
+
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+
+
+class Fragile(Tracker):
+    """Does on readings of `sonar` what its value says; a command of 1e300 spoils the state unseen."""
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        estimate = super().apply(measurement)
+        if measurement.sensor != "sonar":
+            return estimate
+        fault = measurement.value[0]
+        if fault == 1.0:
+            raise ZeroDivisionError("division by zero")
+        if fault == 2.0:
+            raise np.linalg.LinAlgError("Matrix is not positive definite.")
+        if fault == 3.0:
+            self.filter.mean = np.array([np.nan, 0.0])
+        if fault == 4.0:
+            self.filter.covariance = np.diag([1.0, -0.25])
+        if fault == 5.0:
+            self.filter.covariance = np.array([[1.0, 2.0], [2.0, 1.0]])  # variances positive, an eigenvalue of -1
+        if fault == 6.0:
+            self.filter.covariance = np.array([[1.0, np.inf], [np.inf, 1.0]])
+        return Estimate(measurement.stamp_ns, self.filter.mean, self.filter.covariance)
+
+
+def readings(seconds: float = 2.0) -> list[Measurement]:
+    rng = np.random.default_rng(3)
+    out = []
+    for k in range(round(20 * seconds)):
+        out += [reading(0.05 * k, "range", 0.1 * rng.normal()), reading(0.05 * k + 0.01, "speed", 0.2 * rng.normal())]
+    return out
+
+
+@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
+def test_what_is_not_a_number_is_refused_and_counted(broken: float) -> None:
+    clean = readings()
+    dirty = list(clean)
+    for place in (0, 7, 7, 30):
+        dirty.insert(place, reading(0.05 * place, "range", broken))
+    pipeline = Pipeline(Tracker())
+    assert as_bytes(pipeline.run(dirty)) == as_bytes(Pipeline(Tracker()).run(clean))
+    row = pipeline.statistics()["range"]
+    assert (row["invalid"], row["received"], row["used"] + row["gated"]) == (4, 44, 40)
+    assert pipeline.process(reading(99.0, "sonar", broken)) is None
+    assert pipeline.statistics()["sonar"]["received"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (1.0, "division by zero"),
+        (2.0, "Matrix is not positive definite."),
+        (3.0, "the state is not finite"),
+        (4.0, "smallest eigenvalue -0.25"),
+        (5.0, "smallest eigenvalue -1"),
+        (6.0, "the state is not finite"),
+    ],
+)
+def test_breakdown_puts_the_filter_back_and_says_why(fault: float, reason: str) -> None:
+    clean = readings()
+    dirty = [*clean[:22], reading(0.52, "sonar", fault), *clean[22:]]
+    told: list[str] = []
+    pipeline, untouched = Pipeline(Fragile(), tell=told.append), Pipeline(Tracker())
+    for measurement in clean[:22]:
+        pipeline.process(measurement)
+        untouched.process(measurement)
+    assert pipeline.process(dirty[22]) is None
+    for measurement in clean[22:]:
+        estimate, expected = pipeline.process(measurement), untouched.process(measurement)
+        assert as_bytes([estimate]) == as_bytes([expected])
+    assert pipeline.breakdowns == 1
+    assert len(told) == 1
+    assert told[0].startswith("filter broke down on sonar at 0.520000 s, back to its last good state: ")
+    assert told[0].endswith(reason)
+    row = pipeline.statistics()["sonar"]
+    assert (row["received"], row["used"], row["breakdowns"]) == (1, 0, 1)
+    # The record has no estimate there.
+    assert as_bytes(Pipeline(Fragile()).run(dirty)) == as_bytes(Pipeline(Tracker()).run(clean))
+
+
+def test_covariance_with_exact_parts_is_no_breakdown() -> None:
+    tracker = Tracker()
+    tracker.filter.covariance = np.diag([4.0, 0.0])
+    pipeline = Pipeline(tracker)
+    assert pipeline.process(reading(0.0)) is not None
+    assert pipeline.breakdowns == 0
+
+
+def test_breakdown_is_counted_once_however_often_it_is_filtered_again() -> None:
+    pipeline = Pipeline(Fragile())
+    for measurement in (reading(0.0), reading(0.1, "sonar", 1.0), reading(0.15), reading(0.05, "speed"), reading(0.02)):
+        pipeline.process(measurement)
+    assert pipeline.breakdowns == 1
+    assert pipeline.statistics()["sonar"]["breakdowns"] == 1
+
+
+def test_state_that_a_command_spoilt_unseen_is_not_kept_for_ever() -> None:
+    """The command gives no estimate, so nobody sees that the prediction to it ran away."""
+
+    class Spoilt(Tracker):
+        def apply(self, measurement: Measurement) -> Estimate | None:
+            estimate = super().apply(measurement)
+            if measurement.sensor == COMMAND and measurement.value[0] == 7.0:
+                self.filter.mean = np.array([np.nan, np.nan])
+            return estimate
+
+    pipeline = Pipeline(Spoilt())
+    for measurement in readings(1.0):
+        pipeline.process(measurement)
+    pipeline.process(reading(1.0, COMMAND, 7.0))
+    estimates = [pipeline.process(reading(1.0 + 0.05 * k)) for k in range(10)]
+    assert [estimate is None for estimate in estimates] == [True, True] + 8 * [False]
+    assert pipeline.breakdowns == 2
+
+
+def test_command_is_not_forgotten_when_the_next_measurement_breaks_down() -> None:
+    fragile = Fragile()
+    pipeline = Pipeline(fragile)
+    for measurement in (reading(0.0), reading(0.1, COMMAND, 0.5), reading(0.2, "sonar", 1.0), reading(0.3)):
+        pipeline.process(measurement)
+    assert fragile.acceleration == 0.5
+    assert pipeline.breakdowns == 1
+
+
+def test_programming_errors_are_not_taken_for_breakdowns() -> None:
+    with pytest.raises(KeyError):
+        Pipeline(Tracker()).process(reading(0.0, "lidar"))
+
+
+def test_statistics_count_what_happened_to_every_sensor() -> None:
+    """Twenty hertz and one odd reading; the mean NIS of drawn readings is one per degree of freedom."""
+    rng = np.random.default_rng(4)
+    tracker = Tracker(gate_probability=0.999, recover_after=3)
+    pipeline = Pipeline(tracker, lag_s=0.2)
+    velocity = position = 0.0
+    for k in range(4000):
+        position += 0.05 * velocity
+        velocity += np.sqrt(0.05 * 1e-2) * rng.normal()
+        pipeline.process(reading(0.05 * k, "range", position + 0.1 * rng.normal()))
+        if k % 4 == 0:
+            pipeline.process(reading(0.05 * k + 0.02, "speed", velocity + 0.2 * rng.normal()))
+            pipeline.process(reading(0.05 * k + 0.02, "speed", velocity))
+    pipeline.process(reading(200.0, "range", 1e3))
+    statistics = pipeline.statistics()
+    assert list(statistics) == ["range", "speed"]
+    assert statistics["range"]["rate_hz"] == pytest.approx(20.0, rel=1e-9)
+    assert statistics["speed"]["rate_hz"] == pytest.approx(5.0, rel=1e-9)
+    assert statistics["speed"]["duplicates"] == 1000
+    assert statistics["range"]["gated"] <= 12
+    assert statistics["range"]["mean_nis"] > 200.0  # the odd one counts
+    assert statistics["speed"]["mean_nis"] < 1.1
+    for k in range(2):
+        pipeline.process(reading(200.05 + 0.05 * k, "range", 1e3))
+    assert pipeline.statistics()["range"]["recoveries"] == 1
+
+
+def test_mean_nis_of_a_consistent_filter_is_one() -> None:
+    rng = np.random.default_rng(5)
+    pipeline = Pipeline(Tracker())
+    state = np.zeros(2)
+    for k in range(4000):
+        state = np.array([state[0] + 0.05 * state[1], state[1]])
+        state += rng.normal(size=2) * np.sqrt(0.05 * np.array([1e-4, 1e-2]))
+        pipeline.process(reading(0.05 * k, "range", state[0] + 0.1 * rng.normal()))
+    row = pipeline.statistics()["range"]
+    assert row["mean_nis"] == pytest.approx(1.0, abs=0.08)
+    assert row["mean_innovation_sigma"] == pytest.approx(0.0, abs=0.06)
+    assert row["gated"] / row["received"] == pytest.approx(0.003, abs=0.003)
+
+
+def test_rate_is_that_of_the_clock_in_force() -> None:
+    """Neither a stray stamp, nor an earlier pass of the recording, nor a pause before a restart enters the rate."""
+    pipeline = Pipeline(Tracker())
+    for k in range(100):
+        pipeline.process(reading(1000.0 + 0.1 * k))
+    pipeline.process(reading(1e9))
+    assert pipeline.statistics()["range"]["rate_hz"] == pytest.approx(10.0)
+    for k in range(100):
+        pipeline.process(reading(0.02 * k))
+    assert pipeline.statistics()["range"]["rate_hz"] == pytest.approx(50.0)
+    assert pipeline.clock_jumps == 1
+    single = Pipeline(Tracker())
+    single.process(reading(0.0))
+    assert np.isnan(single.statistics()["range"]["rate_hz"])
+
+
+def test_reset_starts_anew_and_goes_on_counting() -> None:
+    tracker = Tracker()
+    pipeline = Pipeline(tracker)
+    first = [pipeline.process(measurement) for measurement in readings()]
+    pipeline.reset()
+    assert tracker.resets == 1
+    second = [pipeline.process(measurement) for measurement in readings()]
+    assert as_bytes(second) == as_bytes(first)
+    assert pipeline.statistics()["range"]["used"] + pipeline.statistics()["range"]["gated"] == 80
+    assert pipeline.messages == []
+
+
+def test_run_gives_the_settled_record_of_a_long_recording_in_order() -> None:
+    measurements = readings(100.0)
+    late = [measurements[i ^ 1] for i in range(len(measurements))]  # every pair swapped
+    record = Pipeline(Tracker()).run(late)
+    assert [estimate.stamp_ns for estimate in record] == [measurement.stamp_ns for measurement in measurements]
+    assert as_bytes(record) == as_bytes(Pipeline(Tracker()).run(measurements))
+
+
+def test_messages_are_kept_or_told() -> None:
+    told: list[str] = []
+    keeping, telling = Pipeline(Fragile()), Pipeline(Fragile(), tell=told.append)
+    for pipeline in (keeping, telling):
+        pipeline.process(reading(0.0, "sonar", 1.0))
+    assert keeping.messages == told
+    assert len(told) == 1
+    assert telling.messages == []  # a node runs for days
+
+
+def test_sensor_that_cannot_be_left_out_says_so() -> None:
+    with pytest.raises(NotImplementedError, match="Tracker cannot leave out 'range'"):
+        Tracker().set_enabled("range", False)
