@@ -1,0 +1,193 @@
+"""A bag at one glance: topics, rates, gaps, clock faults, quality of the ground truth, what to worry about first."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.evaluation import inspection_timing
+from onboard_estimation.evaluation.bags import Bag, TopicInfo, open_bag
+from onboard_estimation.evaluation.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.evaluation.inspection_findings import findings
+from onboard_estimation.evaluation.inspection_report import (
+    Inspection,
+    RobotReport,
+    TopicReport,
+    TruthReport,
+)
+from onboard_estimation.evaluation.inspection_view import render
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.ros.measurements import value_types
+
+__all__ = ["Inspection", "inspect_bag", "render"]
+
+JOINTS = "sensor_msgs/msg/JointState"
+TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
+TRUTH_FOLDER = "ground_truth"
+GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
+
+_SENSOR_FOLDERS = {TRUTH_FOLDER, "imu", "actuators", "pressure"}
+_SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
+
+
+def inspect_bag(
+    path: str | Path,
+    robots: Mapping[str, Sequence[Channel]] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Inspection:
+    """Look a bag through.
+
+    Parameters
+    ----------
+    robots
+        Channels of the known robots, by name: the inspection says whose topics are there.
+    progress
+        Called with each topic's name before it is read.
+
+    Raises
+    ------
+    UserError
+        As `open_bag`.
+    """
+    with open_bag(path) as bag:
+        headers: dict[str, Headers] = {}
+        columns: dict[str, list[Column]] = {}
+        for name, topic in bag.topics.items():
+            if progress:
+                progress(name)
+            if bag.has_header(name):
+                headers[name] = read_headers(bag, name)
+            columns[name] = _read_numbers(bag, topic)
+        topics = tuple(
+            _topic_report(bag, topic, headers.get(topic.name), columns[topic.name]) for topic in bag.topics.values()
+        )
+        span = _sensor_span(bag, headers)
+        truth = tuple(
+            _truth_report(bag, name, columns[name][0], headers[name], span)
+            for name, topic in bag.topics.items()
+            if is_truth(topic) and topic.count and columns[name] and name in headers
+        )
+        known = tuple(_robot_report(name, channels, bag.topics) for name, channels in (robots or {}).items())
+        namespace = common_namespace(bag.topics)
+        start_s = bag.start_ns / NANOSECONDS_PER_SECOND
+        return Inspection(
+            path=str(path),
+            format=bag.format,
+            distribution=bag.distribution,
+            size_bytes=bag.size_bytes,
+            namespace=namespace,
+            message_count=sum(topic.count for topic in topics),
+            start_ns=bag.start_ns,
+            duration_s=bag.duration_s,
+            damage=bag.damage,
+            topics=topics,
+            truth=truth,
+            robots=known,
+            findings=findings(bag.damage, start_s, topics, truth, known, namespace),
+        )
+
+
+def is_truth(topic: TopicInfo) -> bool:
+    """Whether a topic is a body's ground truth: `ground_truth/<body>/...`, under any namespace."""
+    return TRUTH_FOLDER in topic.name.split("/") and topic.message_type in TRUTH_TYPES
+
+
+def common_namespace(topics: Iterable[str]) -> str:
+    """What all topics start with, as `/salp`, apart from those that ROS has once for all robots; empty if nothing."""
+    folders = [posixpath.dirname(topic) for topic in topics if topic not in GLOBAL_TOPICS]
+    if not folders or not all(folder.startswith("/") for folder in folders):
+        return ""
+    names = posixpath.commonpath(folders).split("/")
+    ends = [place for place, name in enumerate(names) if name in _SENSOR_FOLDERS]
+    return "/".join(names[: ends[0]] if ends else names).rstrip("/")
+
+
+def _read_numbers(bag: Bag, topic: TopicInfo) -> list[Column]:
+    """The topic's numbers where an estimator could read them; of joint states, every array that is used."""
+    if topic.message_type not in value_types() or not topic.count:
+        return []
+    fields = ("position", "velocity", "effort") if topic.message_type == JOINTS else ("velocity",)
+    channels = [Channel(topic.name, topic.message_type, topic.name, field) for field in fields]  # type: ignore[arg-type]
+    return [read_channels(bag, {topic.name: channel})[topic.name] for channel in channels]
+
+
+def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: list[Column]) -> TopicReport:
+    times = headers.stamps_ns if headers else _log_times(bag, topic.name)
+    zero_ns, median, farthest = bag.start_ns, None, None
+    if headers and len(times):
+        median, farthest = inspection_timing.delays_s(headers.stamps_ns, headers.log_times_ns)
+        # Moments are told by the recorder's clock, whatever the stamps' clock is.
+        zero_ns -= round(median * NANOSECONDS_PER_SECOND)
+    return TopicReport(
+        name=topic.name,
+        message_type=topic.message_type,
+        count=topic.count,
+        has_header=headers is not None,
+        timing=inspection_timing.timing(times, zero_ns),
+        undecodable=_undecodable(columns, headers),
+        not_finite=_not_finite(columns) if columns else None,
+        delay_median_s=median,
+        delay_largest_s=farthest,
+        frames=tuple(name for name, _ in headers.frames.most_common()) if headers else (),
+    )
+
+
+def _log_times(bag: Bag, topic: str) -> NDArray[np.int64]:
+    parts = [block.log_times_ns for block in bag.blocks([topic])]
+    return np.sort(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+
+
+def _undecodable(columns: list[Column], headers: Headers | None) -> int:
+    """Messages without numbers for a reason other than that joint states may leave an array empty."""
+    if not columns:
+        return headers.too_short if headers else 0
+    decode = [
+        sum(count for reason, count in column.faults.items() if reason.startswith("does not decode"))
+        for column in columns
+    ]
+    return max(decode)
+
+
+def _not_finite(columns: list[Column]) -> int:
+    """Messages with a number that is not finite, in any of the topic's arrays."""
+    places = [column.order[~np.isfinite(column.values).all(axis=1)] for column in columns]
+    return len(np.unique(np.concatenate(places)))
+
+
+def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
+    """First and last stamp of the sensors, apart from strays; of the bag, where no sensor has stamps."""
+    sensors = {
+        name: entry for name, entry in headers.items() if len(entry.stamps_ns) and not is_truth(bag.topics[name])
+    }
+    if not sensors:
+        return bag.start_ns, bag.end_ns
+    # Clocks may differ by sensor: that of the sensors which agree with the recorder counts, if any does.
+    delays = {name: entry.log_times_ns - entry.stamps_ns for name, entry in sensors.items()}
+    usual = min((float(np.median(delay)) for delay in delays.values()), key=abs)
+    near = [entry.stamps_ns[np.abs(delays[name] - usual) <= _SAME_CLOCK_NS] for name, entry in sensors.items()]
+    stamps = np.concatenate(near)
+    return int(stamps.min()), int(stamps.max())
+
+
+def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
+    delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
+    return inspection_timing.truth(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
+
+
+def _robot_report(name: str, channels: Sequence[Channel], topics: Mapping[str, TopicInfo]) -> RobotReport:
+    def there(channel: Channel) -> bool:
+        found = (topic for topic in topics if f"/{topic}".endswith(f"/{channel.topic}"))
+        return any(topics[topic].message_type == channel.message_type for topic in found)
+
+    present = [channel for channel in channels if there(channel)]
+    missing = [channel for channel in channels if channel not in present]
+    return RobotReport(
+        name,
+        tuple(channel.topic for channel in present),
+        tuple(channel.topic for channel in missing),
+        tuple(channel.topic for channel in missing if channel.required),
+    )

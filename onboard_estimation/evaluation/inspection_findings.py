@@ -1,0 +1,252 @@
+"""Plain sentences about a bag: what is wrong with it, the most important first, each with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from math import degrees
+from statistics import median
+
+from onboard_estimation.evaluation.inspection_report import (
+    Finding,
+    RobotReport,
+    Severity,
+    TopicReport,
+    TruthReport,
+    short_name,
+)
+
+_TOPICS_SHOWN = 3
+_WRONG_CLOCK_S = 1.0
+_LATE_S = 0.5
+_CLOCKS_DIFFER_S = 0.05
+_ENOUGH_COVERAGE = 0.95
+_RATES_DIFFER = 1.2
+_YEAR_2001_S = 978_307_200
+
+
+def findings(
+    damage: str | None,
+    start_s: float,
+    topics: Sequence[TopicReport],
+    truth: Sequence[TruthReport],
+    robots: Sequence[RobotReport],
+    namespace: str = "",
+) -> tuple[Finding, ...]:
+    """All that there is to say, errors before warnings before notes.
+
+    Parameters
+    ----------
+    start_s
+        The bag's start by log time, seconds since the epoch.
+    namespace
+        Left out of the topics' names.
+    """
+    topics = [replace(topic, name=short_name(topic.name, namespace)) for topic in topics]
+    truth = [replace(report, topic=short_name(report.topic, namespace)) for report in truth]
+    found: list[Finding] = []
+    if damage:
+        found.append(Finding("error", f"The bag is damaged or incomplete: {damage}."))
+    found += _decoding(topics)
+    found += _clocks(topics, {report.topic for report in truth}, start_s)
+    found += _numbers(topics)
+    covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
+    found += _losses(topics, covered)
+    found += _truth(truth)
+    found += _sameness(topics)
+    found += _robots(robots)
+    order: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
+    return tuple(sorted(found, key=lambda finding: order[finding.severity]))
+
+
+def _worst_first(
+    severity: Severity,
+    what: str,
+    topics: Iterable[TopicReport],
+    weight: Callable[[TopicReport], float],
+    say: Callable[[TopicReport], str],
+) -> list[Finding]:
+    """One sentence about the topics that a fault is on, or none."""
+    faulty = sorted((topic for topic in topics if weight(topic) > 0), key=weight, reverse=True)
+    if not faulty:
+        return []
+    shown = "; ".join(f"{topic.name} {say(topic)}" for topic in faulty[:_TOPICS_SHOWN])
+    more = len(faulty) - _TOPICS_SHOWN
+    rest = f"; and {more} more {'topic' if more == 1 else 'topics'}" if more > 0 else ""
+    return [Finding(severity, f"{what}: {shown}{rest}.")]
+
+
+def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
+    return _worst_first(
+        "error",
+        "Messages are not what their type says",
+        topics,
+        lambda topic: topic.undecodable,
+        lambda topic: f"{topic.undecodable:,} of {topic.count:,} ({topic.message_type})",
+    )
+
+
+def _clocks(topics: Sequence[TopicReport], truth: set[str], start_s: float) -> list[Finding]:
+    stamped = [topic for topic in topics if topic.delay_median_s is not None]
+    unset = [t for t in stamped if start_s > _YEAR_2001_S > start_s - (t.delay_median_s or 0.0)]
+    wrong = [t for t in stamped if t not in unset and abs(t.delay_median_s or 0.0) > _WRONG_CLOCK_S]
+    found = _worst_first(
+        "error",
+        "Header stamps are not set, or count from the device's start",
+        unset,
+        lambda topic: topic.count,
+        lambda topic: f"is {_seconds(topic.delay_median_s)} behind the log",
+    )
+    found += _worst_first(
+        "error",
+        "Header stamps are of another clock than the recorder's",
+        wrong,
+        lambda topic: abs(topic.delay_median_s or 0.0),
+        lambda topic: (
+            f"is {_seconds(abs(topic.delay_median_s or 0.0))} "
+            f"{'behind' if (topic.delay_median_s or 0.0) > 0 else 'ahead of'} the log"
+        ),
+    )
+    found += _worst_first(
+        "error",
+        "Times jump backwards",
+        topics,
+        lambda topic: topic.timing.backward_jumps and topic.timing.largest_backward_s,
+        lambda topic: f"{_times(topic.timing.backward_jumps)}, by up to {_seconds(topic.timing.largest_backward_s)}",
+    )
+    sound = [topic for topic in stamped if topic not in unset and topic not in wrong]
+    found += _worst_first(
+        "warning",
+        "Messages reached the recorder late",
+        sound,
+        lambda topic: max(0.0, _lateness(topic) - _LATE_S),
+        lambda topic: f"by up to {_seconds(_lateness(topic))} more than usual",
+    )
+    of_truth = [topic.delay_median_s or 0.0 for topic in sound if topic.name in truth]
+    of_sensors = [topic.delay_median_s or 0.0 for topic in sound if topic.name not in truth]
+    if of_truth and of_sensors and abs(median(of_truth) - median(of_sensors)) > _CLOCKS_DIFFER_S:
+        found.append(
+            Finding(
+                "warning",
+                f"The ground truth's stamps lie {_seconds(median(of_truth))} before the log, the sensors' "
+                f"{_seconds(median(of_sensors))}: their clocks, or their latencies, may differ by "
+                f"{_seconds(abs(median(of_truth) - median(of_sensors)))}.",
+            )
+        )
+    return found
+
+
+def _lateness(topic: TopicReport) -> float:
+    return (topic.delay_largest_s or 0.0) - (topic.delay_median_s or 0.0)
+
+
+def _numbers(topics: Sequence[TopicReport]) -> list[Finding]:
+    return _worst_first(
+        "error",
+        "Numbers are NaN or infinite",
+        topics,
+        lambda topic: topic.not_finite or 0,
+        lambda topic: f"in {topic.not_finite:,} of {topic.count:,} messages",
+    )
+
+
+def _losses(topics: Sequence[TopicReport], told: set[str]) -> list[Finding]:
+    """Gaps and repeats; not the gaps of ground truths whose holes are told anyway."""
+    empty = [topic for topic in topics if not topic.count]
+    found = _worst_first(
+        "warning",
+        "Gaps of more than 5 periods",
+        (topic for topic in topics if topic.timing.regular and topic.name not in told),
+        lambda topic: topic.timing.gaps and topic.timing.longest_gap_s,
+        lambda topic: (
+            f"has {topic.timing.gaps:,}, {'the longest' if topic.timing.gaps > 1 else 'of'} "
+            f"{_seconds(topic.timing.longest_gap_s)} at {topic.timing.longest_gap_at_s:.2f} s"
+        ),
+    )
+    found += _worst_first(
+        "warning",
+        "Messages repeat the stamp before them",
+        topics,
+        lambda topic: topic.timing.duplicates,
+        lambda topic: f"{topic.timing.duplicates:,} of {topic.count:,}",
+    )
+    if empty:
+        names = ", ".join(topic.name for topic in empty[:_TOPICS_SHOWN])
+        more = f" and {len(empty) - _TOPICS_SHOWN} more" if len(empty) > _TOPICS_SHOWN else ""
+        found.append(Finding("note", f"Topics without any message: {names}{more}."))
+    return found
+
+
+def _truth(reports: Sequence[TruthReport]) -> list[Finding]:
+    found = []
+    for report in sorted(reports, key=lambda report: report.coverage):
+        if report.coverage == 0.0:
+            found.append(Finding("error", f"{report.topic} has no pose within the sensors' time."))
+        elif report.coverage < _ENOUGH_COVERAGE:
+            found.append(
+                Finding(
+                    "warning",
+                    f"{report.topic} covers {report.coverage:.1%} of the sensors' time; the longest hole is "
+                    f"{_seconds(report.longest_hole_s)} at {report.longest_hole_at_s:.2f} s.",
+                )
+            )
+    for report in sorted(reports, key=lambda report: report.jumps, reverse=True):
+        if report.jumps:
+            found.append(
+                Finding(
+                    "warning",
+                    f"{report.topic} jumps {_times(report.jumps)} in a way no body moves (markers swapped?), first at "
+                    f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
+                    f"{degrees(report.largest_turn_rad):.3g} deg.",
+                )
+            )
+        if report.unusable:
+            found.append(Finding("warning", f"{report.topic} has {report.unusable:,} poses that are none."))
+    return found[: 4 * _TOPICS_SHOWN]
+
+
+def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:
+    """Things that are equal in a sound recording."""
+    found = _worst_first(
+        "note",
+        "More than one frame on a topic",
+        topics,
+        lambda topic: len(topic.frames) - 1,
+        lambda topic: ", ".join(repr(frame) for frame in topic.frames[:_TOPICS_SHOWN]),
+    )
+    imus = [topic for topic in topics if topic.message_type == "sensor_msgs/msg/Imu" and topic.timing.rate_hz]
+    if len(imus) > 1:
+        slowest, *_, fastest = sorted(imus, key=lambda topic: topic.timing.rate_hz or 0.0)
+        if (fastest.timing.rate_hz or 0.0) > _RATES_DIFFER * (slowest.timing.rate_hz or 0.0):
+            found.append(
+                Finding(
+                    "note",
+                    f"The IMUs run at different rates: {slowest.name} at {slowest.timing.rate_hz:.1f} Hz, "
+                    f"{fastest.name} at {fastest.timing.rate_hz:.1f} Hz.",
+                )
+            )
+    return found
+
+
+def _robots(reports: Sequence[RobotReport]) -> list[Finding]:
+    """Nothing where some robot is complete; otherwise what the most likely one lacks."""
+    if not reports or any(report.present and not report.missing_required for report in reports):
+        return []
+    nearest = max(reports, key=lambda report: len(report.present) - len(report.missing_required))
+    if not nearest.present:
+        return [Finding("note", f"No topic of a known robot is here ({', '.join(r.name for r in reports)}).")]
+    lacking = ", ".join(nearest.missing_required[: 2 * _TOPICS_SHOWN])
+    return [Finding("warning", f"Robot {nearest.name} cannot be evaluated: {lacking} missing.")]
+
+
+def _seconds(value: float | None) -> str:
+    value = value or 0.0
+    if abs(value) >= 86_400.0:
+        return f"{value / 86_400.0:,.1f} days"
+    if abs(value) >= 1.0:
+        return f"{value:,.2f} s"
+    return f"{value * 1e3:.3g} ms"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"

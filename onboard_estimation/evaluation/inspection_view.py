@@ -1,0 +1,181 @@
+"""An inspection in a terminal of 100 columns: a table of topics, the ground truth, and the findings in sentences."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from onboard_estimation.evaluation.inspection_report import (
+    Inspection,
+    RobotReport,
+    TimingReport,
+    TopicReport,
+    TruthReport,
+    short_name,
+)
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+
+_FRAMES_SHOWN = 8
+_OTHER_CLOCK_S = 10.0
+_STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
+_LOOKED_FOR = "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth"
+
+
+def render(inspection: Inspection) -> RenderableType:
+    """Tables and findings, for `rich`; made for a terminal of 100 columns."""
+    parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
+    if any(topic.has_header for topic in inspection.topics):
+        parts += [_frames(inspection), Text("delay   log time minus header stamp: median, and farthest from it", "dim")]
+    if inspection.truth:
+        parts += [Text(), _truth_table(inspection)]
+    if any(robot.present for robot in inspection.robots):
+        parts += [Text(), _robot_table(inspection.robots)]
+    parts += [Text(), _finding_list(inspection)]
+    return Group(*parts)
+
+
+def _title(inspection: Inspection) -> Text:
+    start = datetime.datetime.fromtimestamp(inspection.start_ns // NANOSECONDS_PER_SECOND, tz=datetime.timezone.utc)
+    origin = f"{inspection.format}, {inspection.distribution}" if inspection.distribution else inspection.format
+    place = f", topics under {inspection.namespace}/" if inspection.namespace else ""
+    line = Text.assemble((inspection.path, "bold"), f"  ({origin}, {_size(inspection.size_bytes)}{place})\n")
+    line.append(
+        f"{inspection.message_count:,} messages over {inspection.duration_s:.2f} s, from {start:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    return line
+
+
+def _topic_table(inspection: Inspection) -> Table:
+    """Columns for faults are there where some topic has the fault."""
+    topics = inspection.topics
+    faults = {
+        "gaps": ("warning", [_gaps(topic.timing) for topic in topics]),
+        "same": ("warning", [_count(topic.timing.duplicates) for topic in topics]),
+        "back": ("error", [_count(topic.timing.backward_jumps) for topic in topics]),
+        "NaN": ("error", [_count(topic.not_finite or 0) for topic in topics]),
+        "damaged": ("error", [_count(topic.undecodable) for topic in topics]),
+    }
+    there = {heading: column for heading, column in faults.items() if any(column[1])}
+    table = _table("topic", "type")
+    for heading in ("count", "Hz", "s", *there, "delay ms", "most"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row, topic in enumerate(topics):
+        table.add_row(
+            short_name(topic.name, inspection.namespace),
+            topic.message_type.split("/")[-1],
+            f"{topic.count:,}",
+            _rate(topic.timing),
+            f"{topic.timing.duration_s:.1f}" if topic.count > 1 else "",
+            *(Text(column[row], _STYLES[severity]) for severity, column in there.values()),
+            *_delay(topic),
+        )
+    return table
+
+
+def _frames(inspection: Inspection) -> Text:
+    by_frame: dict[str, list[str]] = {}
+    for topic in inspection.topics:
+        for frame in topic.frames:
+            by_frame.setdefault(frame, []).append(short_name(topic.name, inspection.namespace))
+    shown = [
+        f"{frame or '(none)'}: {names[0] if len(names) == 1 else f'{len(names)} topics'}"
+        for frame, names in list(by_frame.items())[:_FRAMES_SHOWN]
+    ]
+    more = f"; and {len(by_frame) - _FRAMES_SHOWN} more" if len(by_frame) > _FRAMES_SHOWN else ""
+    return Text(f"frames  {'; '.join(shown)}{more}", "dim")
+
+
+def _truth_table(inspection: Inspection) -> Table:
+    reports = inspection.truth
+    faults = {
+        "longest hole": [_hole(report) for report in reports],
+        "jumps": [_count(report.jumps) for report in reports],
+        "unusable": [_count(report.unusable) for report in reports],
+    }
+    there = {heading: column for heading, column in faults.items() if any(column)}
+    table = _table("ground truth")
+    for heading in ("covered", *there, "largest step", "largest turn"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row, report in enumerate(reports):
+        table.add_row(
+            short_name(report.topic, inspection.namespace),
+            f"{report.coverage:.1%}",
+            *(Text(column[row], _STYLES["warning"]) for column in there.values()),
+            f"{report.largest_step_m * 1e3:.3g} mm",
+            f"{math.degrees(report.largest_turn_rad):.3g} deg",
+        )
+    return table
+
+
+def _robot_table(reports: Sequence[RobotReport]) -> Table:
+    table = _table("robot")
+    table.add_column("topics", justify="right", no_wrap=True)
+    table.add_column("missing", overflow="fold")
+    for report in reports:
+        if not report.present:
+            continue
+        optional = [name for name in report.missing if name not in report.missing_required]
+        missing = [*report.missing_required, *(f"{name} (optional)" for name in optional)]
+        table.add_row(
+            report.name, f"{len(report.present)} of {len(report.present) + len(report.missing)}", ", ".join(missing)
+        )
+    return table
+
+
+def _finding_list(inspection: Inspection) -> RenderableType:
+    if not inspection.findings:
+        return Text(f"Nothing wrong was found ({_LOOKED_FOR}).", "green")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for finding in inspection.findings:
+        table.add_row(Text(finding.severity, _STYLES[finding.severity]), Text(finding.text))
+    return table
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    return table
+
+
+def _count(count: int) -> str:
+    return f"{count:,}" if count else ""
+
+
+def _gaps(timing: TimingReport) -> str:
+    return f"{timing.gaps:,} ({timing.longest_gap_s:.3g} s)" if timing.gaps and timing.regular else ""
+
+
+def _hole(report: TruthReport) -> str:
+    return f"{report.longest_hole_s:.3g} s at {report.longest_hole_at_s:.1f} s" if report.longest_hole_s else ""
+
+
+def _rate(timing: TimingReport) -> str:
+    if timing.rate_hz is None:
+        return ""
+    rate = f"{timing.rate_hz:.1f}" if timing.rate_hz < 1e5 else f"{timing.rate_hz:.1e}"
+    return rate if timing.regular else f"~{rate}"
+
+
+def _delay(topic: TopicReport) -> tuple[str, str]:
+    """Median and farthest delay, milliseconds."""
+    if topic.delay_median_s is None or topic.delay_largest_s is None:
+        return "", ""
+    if abs(topic.delay_median_s) > _OTHER_CLOCK_S:
+        return "other", "clock"
+    most = f"{topic.delay_largest_s * 1e3:.3g}" if abs(topic.delay_largest_s) < 100.0 else "> 100 s"
+    return f"{topic.delay_median_s * 1e3:.3g}", most
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes} bytes"

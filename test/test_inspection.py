@@ -1,0 +1,420 @@
+"""An inspection finds the faults that were put into a recording, with the numbers they were put in with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bag_samples import (
+    IMU,
+    JAZZY,
+    JOINTS,
+    POINT,
+    POSE,
+    START_NS,
+    Sample,
+    imu,
+    joints,
+    point,
+    pose,
+    type_of,
+    walk,
+    write_ros1,
+    write_rosbag2,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rosbags.rosbag2 import StoragePlugin, Writer
+
+from onboard_estimation.evaluation.inspection import common_namespace, inspect_bag, render
+from onboard_estimation.evaluation.inspection_report import Inspection, TopicReport, TruthReport
+from onboard_estimation.evaluation.inspection_timing import timing, truth
+from onboard_estimation.measurement import Channel
+
+MS = 1_000_000
+IMU_1, IMU_2, TRUTH = "/salp/imu/link_1/data_raw", "/salp/imu/link_2/data_raw", "/salp/ground_truth/link_1/pose"
+
+Edit = Callable[[int, Sample], Sample | None]
+
+
+def recording(edit_imu: Edit | None = None, edit_truth: Edit | None = None, seconds: int = 10) -> list[Sample]:
+    """Two IMUs at 100 Hz and a pose at 50 Hz, 2 ms from stamp to log; an edit changes or drops messages."""
+    samples: list[Sample | None] = []
+    for step in range(100 * seconds):
+        stamp = START_NS + step * 10 * MS
+        values = (0.1, 0.2, 0.3), (0.0, 0.0, 9.81)
+        one = Sample(IMU_1, IMU, stamp + 2 * MS, imu(stamp, *values, "imu_1"))
+        samples.append(edit_imu(step, one) if edit_imu else one)
+        samples.append(Sample(IMU_2, IMU, stamp + 2 * MS + 1, imu(stamp, *values, "imu_2")))
+        if step % 2 == 0:
+            two = Sample(TRUTH, POSE, stamp + 2 * MS + 2, pose(stamp, (step * 1e-4, 0, 0)))
+            samples.append(edit_truth(step // 2, two) if edit_truth else two)
+    return sorted((sample for sample in samples if sample), key=lambda sample: sample.log_time_ns)
+
+
+def with_stamp(sample: Sample, stamp_ns: int) -> Sample:
+    sample.message.header.stamp = type_of("builtin_interfaces/msg/Time")(*divmod(stamp_ns, 10**9))
+    return sample
+
+
+def inspect(tmp_path: Path, samples: Sequence[Sample], robots: dict[str, list[Channel]] | None = None) -> Inspection:
+    inspection = inspect_bag(write_rosbag2(tmp_path / "bag", samples), robots)
+    json.dumps(inspection.to_mapping(), allow_nan=False)
+    return inspection
+
+
+def topic(inspection: Inspection, name: str) -> TopicReport:
+    return next(report for report in inspection.topics if report.name == name)
+
+
+def texts(inspection: Inspection) -> list[str]:
+    return [f"{finding.severity}: {finding.text}" for finding in inspection.findings]
+
+
+def printed(inspection: Inspection, width: int = 100) -> list[str]:
+    console = Console(width=width, force_terminal=False, color_system=None)
+    with console.capture() as capture:
+        console.print(render(inspection))
+    return capture.get().splitlines()
+
+
+def test_a_sound_recording_has_no_findings(tmp_path: Path) -> None:
+    inspection = inspect(tmp_path, recording())
+    assert texts(inspection) == []
+    assert (inspection.format, inspection.message_count, inspection.namespace) == ("mcap", 2500, "/salp")
+    assert inspection.start_ns == START_NS + 2 * MS
+    assert inspection.duration_s == pytest.approx(9.99, abs=1e-6)
+    report = topic(inspection, IMU_1)
+    assert (report.message_type, report.count, report.has_header, report.frames) == (IMU, 1000, True, ("imu_1",))
+    assert report.timing.rate_hz == pytest.approx(100.0)
+    assert report.timing.duration_s == pytest.approx(9.99)
+    assert report.timing.regular
+    assert (report.timing.gaps, report.timing.duplicates, report.timing.backward_jumps) == (0, 0, 0)
+    assert report.delay_median_s == pytest.approx(0.002)
+    assert (report.not_finite, report.undecodable) == (0, 0)
+    (body,) = inspection.truth
+    assert body.coverage == pytest.approx(1.0)
+    assert body.largest_step_m == pytest.approx(2e-4)
+    assert (body.jumps, body.unusable, body.largest_turn_rad) == (0, 0, 0.0)
+    assert any("Nothing wrong was found" in line for line in printed(inspection))
+
+
+def test_gaps(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample | None:
+        return None if 200 <= step < 220 or 500 <= step < 624 else sample
+
+    inspection = inspect(tmp_path, recording(edit))
+    report = topic(inspection, IMU_1).timing
+    assert report.gaps == 2
+    assert report.longest_gap_s == pytest.approx(1.25)
+    assert report.longest_gap_at_s == pytest.approx(4.99, abs=1e-6)
+    assert texts(inspection) == [
+        "warning: Gaps of more than 5 periods: imu/link_1/data_raw has 2, the longest 1.25 s at 4.99 s."
+    ]
+
+
+def test_repeated_stamps_and_jumps_back(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample:
+        if step in (300, 301, 302):
+            return with_stamp(sample, START_NS + 299 * 10 * MS)
+        return with_stamp(sample, START_NS + 100 * 10 * MS) if step == 700 else sample
+
+    inspection = inspect(tmp_path, recording(edit))
+    report = topic(inspection, IMU_1).timing
+    assert (report.duplicates, report.backward_jumps) == (3, 1)
+    assert report.largest_backward_s == pytest.approx(5.99)
+    found = texts(inspection)
+    assert found[0] == "error: Times jump backwards: imu/link_1/data_raw once, by up to 5.99 s."
+    assert "warning: Messages repeat the stamp before them: imu/link_1/data_raw 3 of 1,000." in found
+
+
+def test_numbers_that_are_none(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample:
+        if step in (5, 6):
+            sample.message.angular_velocity.x = np.nan
+        if step in (6, 7):
+            sample.message.linear_acceleration.z = -np.inf
+        sample.message.orientation.x = np.nan  # orientation is not measured, so it may be NaN
+        return sample
+
+    inspection = inspect(tmp_path, recording(edit))
+    assert topic(inspection, IMU_1).not_finite == 3
+    assert texts(inspection) == ["error: Numbers are NaN or infinite: imu/link_1/data_raw in 3 of 1,000 messages."]
+
+
+def test_joint_states_are_looked_at_in_all_arrays(tmp_path: Path) -> None:
+    samples = recording()
+    for step in range(100):
+        position = [np.nan if step == 3 else 1.0, 2.0]
+        velocity = [1.0, np.inf if step in (3, 9) else 2.0]
+        message = joints(START_NS + step * 10 * MS, ["a", "b"], position, velocity)
+        samples.append(Sample("/salp/actuators/state", JOINTS, START_NS + step * 10 * MS, message))
+    report = topic(inspect(tmp_path, samples), "/salp/actuators/state")
+    assert (report.not_finite, report.undecodable) == (2, 0)
+
+
+def test_stamps_of_another_clock(tmp_path: Path) -> None:
+    one = inspect(tmp_path / "a", recording(lambda step, s: with_stamp(s, step * 10 * MS)))
+    assert texts(one)[0].startswith("error: Header stamps are not set, or count from the device's start: imu/link_1")
+    two = inspect(tmp_path / "b", recording(lambda step, s: with_stamp(s, START_NS + (step * 10 - 7_200_000) * MS)))
+    assert texts(two)[0] == (
+        "error: Header stamps are of another clock than the recorder's: "
+        "imu/link_1/data_raw is 7,200.00 s behind the log."
+    )
+    assert two.truth[0].coverage == pytest.approx(1.0)
+
+
+def test_messages_that_came_late(tmp_path: Path) -> None:
+    late = recording(lambda step, s: s._replace(log_time_ns=s.log_time_ns + 700 * MS) if step == 400 else s)
+    found = texts(inspect(tmp_path, late))
+    assert "warning: Messages reached the recorder late: imu/link_1/data_raw by up to 700 ms more than usual." in found
+
+
+def test_ground_truth_on_another_clock_than_the_sensors(tmp_path: Path) -> None:
+    shifted = recording(edit_truth=lambda step, s: with_stamp(s, START_NS + (step * 20 - 150) * MS))
+    found = texts(inspect(tmp_path / "a", shifted))
+    assert any("may differ by 150 ms" in text for text in found)
+    far = recording(edit_truth=lambda step, s: with_stamp(s, START_NS + (step * 20 - 50_000) * MS))
+    inspection = inspect(tmp_path / "b", far)
+    assert inspection.truth[0].coverage == 0.0
+    assert "error: ground_truth/link_1/pose has no pose within the sensors' time." in texts(inspection)
+
+
+def test_holes_in_the_ground_truth(tmp_path: Path) -> None:
+    inspection = inspect(tmp_path, recording(edit_truth=lambda step, s: None if 100 <= step < 250 or step > 450 else s))
+    (body,) = inspection.truth
+    # From 1.98 s to 5.00 s, and from 9.00 s to 9.99 s.
+    assert body.coverage == pytest.approx(1.0 - (3.02 + 0.99) / 9.99, abs=2e-3)
+    assert body.longest_hole_s == pytest.approx(3.02)
+    assert body.longest_hole_at_s == pytest.approx(1.98)
+    assert texts(inspection) == [
+        "warning: ground_truth/link_1/pose covers 59.9% of the sensors' time; the longest hole is 3.02 s at 1.98 s."
+    ]
+
+
+def test_markers_that_swap(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample:
+        if step in (100, 101):
+            sample.message.pose.position.y += 0.5
+        if step == 300:
+            sample.message.pose.orientation = type_of("geometry_msgs/msg/Quaternion")(0.0, 0.0, 1.0, 0.0)
+        if step == 400:
+            sample.message.pose.orientation = type_of("geometry_msgs/msg/Quaternion")(0.0, 0.0, 0.0, -1.0)
+        return sample
+
+    inspection = inspect(tmp_path, recording(edit_truth=edit))
+    (body,) = inspection.truth
+    assert body.jumps == 4
+    assert body.first_jump_at_s == pytest.approx(1.98, abs=0.01)
+    assert body.largest_step_m == pytest.approx(0.5, abs=1e-3)
+    assert body.largest_turn_rad == pytest.approx(np.pi)
+    assert any("jumps 4 times in a way no body moves (markers swapped?)" in text for text in texts(inspection))
+
+
+def test_poses_that_are_none(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample:
+        if step < 10:
+            sample.message.pose.position.x = np.nan
+        if 10 <= step < 15:
+            sample.message.pose.orientation.w = 0.0
+        return sample
+
+    inspection = inspect(tmp_path, recording(edit_truth=edit))
+    (body,) = inspection.truth
+    assert body.unusable == 15
+    assert body.longest_hole_s == pytest.approx(0.3)
+    assert "warning: ground_truth/link_1/pose has 15 poses that are none." in texts(inspection)
+
+
+def test_positions_are_ground_truth_too(tmp_path: Path) -> None:
+    samples = [sample for sample in recording() if sample.topic != TRUTH]
+    for step in range(500):
+        stamp = START_NS + step * 20 * MS
+        samples.append(Sample("/salp/ground_truth/foot/position", POINT, stamp, point(stamp, (step * 0.3, 0, 0))))
+    (body,) = inspect(tmp_path, samples).truth
+    assert body.coverage == pytest.approx(1.0)
+    assert body.jumps == 499
+
+
+def test_messages_that_do_not_decode_and_topics_without_messages(tmp_path: Path) -> None:
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/imu", IMU, typestore=JAZZY)
+        writer.add_connection("/silent", POSE, typestore=JAZZY)
+        for step in range(30):
+            data = bytes(JAZZY.serialize_cdr(imu(START_NS + step * MS, (0, 0, 0), (0, 0, 0)), IMU))
+            writer.write(connection, START_NS + step * MS, data[: -9 if step == 4 else None])
+    inspection = inspect_bag(tmp_path / "bag")
+    assert topic(inspection, "/imu").undecodable == 1
+    assert texts(inspection) == [
+        "error: Messages are not what their type says: /imu 1 of 30 (sensor_msgs/msg/Imu).",
+        "note: Topics without any message: /silent.",
+    ]
+    printed(inspection)
+
+
+def test_frames_and_rates_that_differ(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample | None:
+        sample.message.header.frame_id = "imu_1" if step < 600 else "other"
+        return sample if step % 2 else None
+
+    found = texts(inspect(tmp_path, recording(edit)))
+    assert found == [
+        "note: More than one frame on a topic: imu/link_1/data_raw 'imu_1', 'other'.",
+        "note: The IMUs run at different rates: imu/link_1/data_raw at 50.0 Hz, imu/link_2/data_raw at 100.0 Hz.",
+    ]
+
+
+def test_damage_comes_first(tmp_path: Path) -> None:
+    path = write_rosbag2(tmp_path / "bag", recording(lambda step, s: None if 200 <= step < 220 else s))
+    file = path / "bag.mcap"
+    file.write_bytes(file.read_bytes()[:-400_000])
+    inspection = inspect_bag(path)
+    assert inspection.damage is not None
+    first, *rest = texts(inspection)
+    assert first.startswith(
+        "error: The bag is damaged or incomplete: bag.mcap ends in the middle of a record; readable"
+    )
+    assert all(not text.startswith("error") for text in rest)
+
+
+def test_known_robots(tmp_path: Path) -> None:
+    imus = [Channel(f"imu/link_{link}/data_raw", IMU, f"imu/link_{link}") for link in (1, 2, 3)]
+    optional = Channel("actuators/command", JOINTS, "command", required=False)
+    wrong_type = Channel("ground_truth/link_1/pose", POINT, "link_1")
+    other = [Channel("motors/command", JOINTS, "command")]
+    path = write_rosbag2(tmp_path / "bag", recording(seconds=1))
+    inspection = inspect_bag(path, {"salp": [*imus[:2], optional], "hopper": other})
+    salp, hopper = inspection.robots
+    assert salp.present == ("imu/link_1/data_raw", "imu/link_2/data_raw")
+    assert (salp.missing, salp.missing_required) == (("actuators/command",), ())
+    assert (hopper.present, hopper.missing_required) == ((), ("motors/command",))
+    assert texts(inspection) == []
+    assert any("salp" in line and "2 of 3" in line and "(optional)" in line for line in printed(inspection))
+    assert texts(inspect_bag(path, {"salp": [*imus, wrong_type]})) == [
+        "warning: Robot salp cannot be evaluated: imu/link_3/data_raw, ground_truth/link_1/pose missing."
+    ]
+    assert texts(inspect_bag(path, {"hopper": other})) == ["note: No topic of a known robot is here (hopper)."]
+
+
+def test_many_topics_with_a_fault_are_one_sentence(tmp_path: Path) -> None:
+    samples = []
+    for link in range(1, 8):
+        for step in range(100):
+            stamp = START_NS + (step + (link if step > 50 else 0) * 20) * 10 * MS
+            samples.append(Sample(f"/imu/link_{link}/data_raw", IMU, stamp, imu(stamp, (0, 0, 0), (0, 0, 0))))
+    (found,) = texts(inspect(tmp_path, sorted(samples, key=lambda sample: sample.log_time_ns)))
+    assert found.startswith("warning: Gaps of more than 5 periods: /imu/link_7/data_raw has 1, of 1.41 s at 0.50 s;")
+    assert found.endswith("; and 4 more topics.")
+
+
+def test_ros1_bags_are_inspected_alike(tmp_path: Path) -> None:
+    samples = walk(300)
+    one = inspect_bag(write_rosbag2(tmp_path / "bag", samples))
+    two = inspect_bag(write_ros1(tmp_path / "bag.bag", samples))
+    assert two.format == "ros1"
+    assert two.topics == one.topics
+    assert [replace(report, largest_step_m=0.0) for report in two.truth] == [
+        replace(report, largest_step_m=0.0) for report in one.truth
+    ]
+    assert two.findings == one.findings
+
+
+def test_topics_without_header_are_timed_by_the_log(tmp_path: Path) -> None:
+    text = "std_msgs/msg/String"
+    samples = [Sample("/phase", text, START_NS + step * 500 * MS, type_of(text)("stance")) for step in range(20)]
+    report = topic(inspect(tmp_path, samples), "/phase")
+    assert not report.has_header
+    assert report.timing.rate_hz == pytest.approx(2.0)
+    assert (report.delay_median_s, report.not_finite, report.frames) == (None, None, ())
+
+
+@pytest.mark.parametrize("width", [100, 60])
+def test_it_fits_the_terminal(width: int, tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample | None:
+        if step == 77:
+            sample.message.angular_velocity.x = np.nan
+        stamps = {30: 29, 40: 20}
+        sample = with_stamp(sample, START_NS + stamps.get(step, step) * 10 * MS)
+        return None if 500 <= step < 624 else sample
+
+    inspection = inspect(tmp_path, recording(edit, lambda step, s: None if 100 <= step < 250 else s))
+    lines = printed(inspection, width)
+    assert max(len(line) for line in lines) <= width
+    if width == 100:
+        # One line for each topic: nothing is broken.
+        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 4
+        assert any(line.split()[:4] == ["imu/link_1/data_raw", "Imu", "876", "100.0"] for line in lines)
+    assert not any("[" in line for line in lines)
+
+
+def test_names_in_brackets_are_no_markup(tmp_path: Path) -> None:
+    samples = [Sample("/[red]x", IMU, START_NS + n, imu(START_NS, (0, 0, 0), (0, 0, 0), "[/bold]")) for n in range(3)]
+    text = "\n".join(printed(inspect(tmp_path, samples)))
+    assert "[red]x" in text
+    assert "[/bold]" in text
+
+
+@pytest.mark.parametrize(
+    ("topics", "namespace"),
+    [
+        (["/salp/imu/link_1/data_raw", "/salp/ground_truth/link_1/pose", "/tf"], "/salp"),
+        (["/imu/link_1/data_raw", "/imu/link_2/data_raw"], ""),
+        (["/lab/salp/imu/a/data_raw", "/lab/salp/imu/b/data_raw"], "/lab/salp"),
+        (["/a/x", "/b/x"], ""),
+        (["x", "/a/x"], ""),
+        ([], ""),
+        (["/tf"], ""),
+    ],
+)
+def test_the_common_namespace(topics: list[str], namespace: str) -> None:
+    assert common_namespace(topics) == namespace
+
+
+# The numbers alone
+
+
+@given(st.lists(st.integers(-(2**31) * 10**9, 2**31 * 10**9), max_size=30), st.integers(-(2**65), 2**65))
+def test_any_times_have_a_report(times: list[int], zero_ns: int) -> None:
+    report = timing(np.array(times, dtype=np.int64), zero_ns)
+    steps = [after - before for before, after in pairwise(times)]
+    assert report.duplicates == sum(step == 0 for step in steps)
+    assert report.backward_jumps == sum(step < 0 for step in steps)
+    assert report.largest_backward_s == pytest.approx(-min([0, *steps]) / 1e9)
+    if forward := [step for step in steps if step > 0]:
+        assert report.rate_hz == pytest.approx(1e9 / np.median(forward))
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**10), st.lists(numbers, min_size=7, max_size=7)), max_size=12),
+    st.integers(0, 10**10),
+    st.integers(0, 10**10),
+)
+def test_any_poses_have_a_report(poses: list[tuple[int, list[float]]], start: int, length: int) -> None:
+    stamps = np.array([stamp for stamp, _ in poses], dtype=np.int64)
+    values = np.array([value for _, value in poses]).reshape(-1, 7)
+    report = truth("x", stamps, values, (start, start + length), 0)
+    assert isinstance(report, TruthReport)
+    assert 0.0 <= report.coverage <= 1.0
+    assert 0 <= report.unusable <= len(poses)
+    assert 0.0 <= report.longest_hole_s <= length / 1e9 + 1e-9
+
+
+def test_coverage_against_a_clock_that_ticks() -> None:
+    """Share of the instants of a fine clock that lie in no hole."""
+    rng = np.random.default_rng(5)
+    stamps = np.cumsum(np.where(rng.random(400) < 0.03, 900 * MS, 10 * MS)).astype(np.int64)
+    span = int(stamps[50]) - 3_000 * MS, int(stamps[-1]) + 2_000 * MS
+    values = np.zeros((400, 3))
+    ticks = np.arange(span[0], span[1], MS)
+    after = np.clip(np.searchsorted(stamps, ticks, side="right"), 1, 399)
+    hole = (stamps[after] - stamps[after - 1] > 50 * MS) | (ticks > stamps[-1])
+    assert truth("x", stamps, values, span, 0).coverage == pytest.approx(1.0 - hole.mean(), abs=5e-3)
