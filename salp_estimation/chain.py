@@ -24,7 +24,7 @@ from salp_estimation import chain_kernels as kernels
 
 @dataclass(frozen=True)
 class Chain:
-    """A chain of N links.
+    """A chain of N links. Its methods raise ValueError for arrays of other sizes than they say.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Chain:
         Raises
         ------
         ValueError
-            Shapes that do not fit together, or drag that is not positive definite.
+            Shapes that do not fit together, or drag that is not symmetric and positive definite.
         """
         lengths = np.atleast_1d(np.asarray(lengths_m, dtype=np.float64))
         n = len(lengths)
@@ -72,7 +72,9 @@ class Chain:
             drag = np.einsum("ni,ij->nij", drag, np.eye(3))
         if n < 2 or drag.shape != (n, 3, 3):
             raise ValueError(f"a chain needs two links or more and their drag, got {n} lengths and drag {drag.shape}")
-        smallest = np.linalg.eigvalsh(0.5 * (drag + drag.transpose(0, 2, 1)))[:, 0]
+        if not np.allclose(drag, drag.transpose(0, 2, 1), rtol=1e-9, atol=0.0):
+            raise ValueError("the drag matrix of a wheel must be symmetric, eq. (3)")
+        smallest = np.linalg.eigvalsh(drag)[:, 0]
         if not (smallest > 0.0).all():
             worst = int(np.argmin(smallest))
             raise ValueError(f"drag of link {worst + 1} is not positive definite: eigenvalue {smallest[worst]:.3g}")
@@ -111,31 +113,40 @@ class Chain:
         -------
         (N + 2,) or (k, N + 2): forward, left (m/s), turning, joint rates (rad/s).
         """
-        r = np.asarray(joint_angles, dtype=np.float64)
-        out = kernels.velocities(self.links, np.atleast_2d(r), np.asarray(controls, dtype=np.float64))
+        r, u = self._rows(joint_angles, self.link_count - 1), self._rows(controls, self.link_count)
+        out = kernels.velocities(self.links, np.atleast_2d(r), u)
         return out[0] if r.ndim == 1 else out
 
     def control_matrix(self, joint_angles: ArrayLike) -> Matrix:
         """B(r), (N + 2, N), eq. (5)."""
-        return kernels.control_matrix(self.links, np.asarray(joint_angles, dtype=np.float64))
+        return kernels.control_matrix(self.links, self._rows(joint_angles, self.link_count - 1))
 
     def gyro_rates(self, joint_angles: ArrayLike, controls: ArrayLike) -> NDArray[np.float64]:
         """Turning rates of all links, eq. (6): (N,) or (k, N), rad/s."""
-        r = np.asarray(joint_angles, dtype=np.float64)
+        r, u = self._rows(joint_angles, self.link_count - 1), self._rows(controls, self.link_count)
         points = np.zeros((len(np.atleast_2d(r)), self.link_count + 2))
         points[:, 3:] = r
-        out = kernels.gyro_rates(self.links, points, np.asarray(controls, dtype=np.float64))
+        out = kernels.gyro_rates(self.links, points, u)
         return out[0] if r.ndim == 1 else out
 
     def propagate(
         self, states: Matrix, controls: Vector, duration_s: float, longest_step_s: float = 0.05
     ) -> NDArray[np.float64]:
         """States (k, N + 2) after `duration_s` under constant rim speeds (N,)."""
-        return kernels.propagate(self.links, states, controls, duration_s, longest_step_s)
+        x, u = self._rows(states, self.link_count + 2), self._rows(controls, self.link_count)
+        return kernels.propagate(self.links, x, u, duration_s, longest_step_s)
+
+    @staticmethod
+    def _rows(values: ArrayLike, size: int) -> NDArray[np.float64]:
+        """As contiguous rows of that many numbers, which kernels do not check; ValueError for others."""
+        rows = np.ascontiguousarray(values, dtype=np.float64)
+        if rows.shape[-1:] != (size,):
+            raise ValueError(f"expected rows of {size} numbers, got shape {rows.shape}")
+        return rows
 
     def link_poses(self, states: ArrayLike) -> NDArray[np.float64]:
         """Poses (k, N, 3) of the links in the world from states (k, N + 2)."""
-        states = np.atleast_2d(np.asarray(states, dtype=np.float64))
+        states = np.atleast_2d(self._rows(states, self.link_count + 2))
         local = np.array([self._local_links(r) for r in states[:, 3:]])  # in the base frame
         cosine, sine = np.cos(states[:, 2, None]), np.sin(states[:, 2, None])
         out = np.empty_like(local)

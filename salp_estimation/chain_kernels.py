@@ -79,8 +79,12 @@ def _solve_balance(
     controls: Array,
     locked: NDArray[np.bool_],
     rates: Array,
+    drives: Array,
 ) -> tuple[float, float, float]:
-    """Twist of link 1 (returned) and joint rates (written) at which thrust and drag balance; locked joints stand."""
+    """Twist of link 1 (returned) and joint rates (written) at which thrust and drag balance; locked joints stand.
+
+    Into `drives` the torque (N m) that would turn each joint if it were free to: of a locked one, what its stop bears.
+    """
     n = links.shape[0]
     drag, total = np.empty((3, 3)), np.zeros((3, 3))
     bias = np.zeros(3)
@@ -93,14 +97,16 @@ def _solve_balance(
         bias[0] += fx * controls[i]
         bias[1] += fy * controls[i]
         bias[2] += ft * controls[i]
-        if i == 0 or locked[i - 1]:
-            continue
+        if i == 0:
+            break
         # The joint's unit twist about the origin is (y, -x, 1).
         sx, sy = joints[i - 1, 1], -joints[i - 1, 0]
         for a in range(3):
             resisted[i, a] = total[a, 0] * sx + total[a, 1] * sy + total[a, 2]
         stiffness[i] = sx * resisted[i, 0] + sy * resisted[i, 1] + resisted[i, 2] + links[i - 1, JOINT_DRAG]
         pushed[i] = sx * bias[0] + sy * bias[1] + bias[2]
+        if locked[i - 1]:
+            continue
         for a in range(3):
             bias[a] -= resisted[i, a] * pushed[i] / stiffness[i]
             for b in range(3):
@@ -108,10 +114,9 @@ def _solve_balance(
     vx, vy, turn = _solve3(total, bias)
     x, y, w = vx, vy, turn
     for i in range(1, n):
-        if locked[i - 1]:
-            rates[i - 1] = 0.0
-            continue
-        rate = (pushed[i] - resisted[i, 0] * x - resisted[i, 1] * y - resisted[i, 2] * w) / stiffness[i]
+        drive = pushed[i] - resisted[i, 0] * x - resisted[i, 1] * y - resisted[i, 2] * w
+        drives[i - 1] = drive
+        rate = 0.0 if locked[i - 1] else drive / stiffness[i]
         rates[i - 1] = rate
         x += rate * joints[i - 1, 1]
         y -= rate * joints[i - 1, 0]
@@ -139,24 +144,30 @@ def _solve3(a: Array, b: Array) -> tuple[float, float, float]:
 def velocity_into(links: Array, joint_angles: Array, controls: Array, out: Array) -> float:
     """Into `out` (N + 2,) the base frame's body velocity and the joint rates; returned, link 1's turning rate.
 
-    The base frame is the mean of the wheel positions and of the link headings. A joint at its limit that would be
-    driven further stands, and the links on both sides move as one.
+    The base frame is the mean of the wheel positions and of the link headings. A joint at its limit that is driven
+    further stands, and the links on both sides move as one. Which joints stand is a linear complementarity problem, for
+    one that stands may free another; it is solved by Murty's least-index pivoting, one joint at a time.
     """
     n = links.shape[0]
     headings, joints, wheels = geometry(links, joint_angles)
-    locked = np.zeros(n, dtype=np.bool_)
+    locked, drives = np.zeros(n, dtype=np.bool_), np.empty(n)
     rates = out[3:]
     vx = vy = turn = 0.0
-    for _ in range(n):
-        vx, vy, turn = _solve_balance(links, headings, joints, wheels, controls, locked, rates)
-        again = False
+    for _ in range(8 * n):  # rounding could make it go round for ever
+        vx, vy, turn = _solve_balance(links, headings, joints, wheels, controls, locked, rates, drives)
+        wrong = -1
         for j in range(n - 1):
-            below = joint_angles[j] <= links[j, LOWER] and rates[j] < 0.0
-            above = joint_angles[j] >= links[j, UPPER] and rates[j] > 0.0
-            if (below or above) and not locked[j]:
-                locked[j] = again = True
-        if not again:
+            outward = 0.0
+            if joint_angles[j] <= links[j, LOWER]:
+                outward = -drives[j]
+            elif joint_angles[j] >= links[j, UPPER]:
+                outward = drives[j]
+            if (outward > 0.0 and not locked[j]) or (outward < 0.0 and locked[j]):
+                wrong = j
+                break
+        if wrong < 0:
             break
+        locked[wrong] = not locked[wrong]
     x, y, w = vx, vy, turn
     mean_x = mean_y = mean_w = mean_heading = 0.0
     for i in range(n):
