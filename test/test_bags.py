@@ -281,6 +281,19 @@ def test_messages_that_are_not_what_their_type_says(tmp_path: Path) -> None:
                 bag.deserialize(raw)
 
 
+def test_names_from_a_bag_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    path = tmp_path / "bag"
+    with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/a\n\x1b[2Jb", "c\x07\x85d", msgdef="float64 x", rihs01="RIHS01_0")
+        writer.write(connection, START_NS, b"")
+    with open_bag(path) as bag:
+        assert list(bag.topics) == ["/a??[2Jb"]
+        assert bag.topics["/a??[2Jb"].message_type == "c??d"
+        with pytest.raises(UserError) as error:
+            list(bag.messages(["/x"]))
+    assert_one_line(error, "/a??[2Jb")
+
+
 # No bags
 
 
@@ -421,6 +434,19 @@ def test_nothing_is_overwritten_unasked_and_nothing_but_bags_when_asked(tmp_path
         BagWriter(path, overwrite=True)
     assert (path / "thesis.tex").read_text() == "three years of work"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["bag"]
+
+
+def test_what_appeared_at_the_path_while_we_wrote_is_not_overwritten(tmp_path: Path) -> None:
+    def record() -> None:
+        with BagWriter(tmp_path / "bag") as writer:
+            writer.write("/x", IMU, START_NS, imu(START_NS, (0, 0, 0), (0, 0, 0)))
+            (tmp_path / "bag").mkdir()
+            (tmp_path / "bag" / "mine").write_text("mine")
+
+    with pytest.raises(UserError, match="exists already"):
+        record()
+    assert (tmp_path / "bag" / "mine").read_text() == "mine"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["bag"]
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path: Path) -> None:

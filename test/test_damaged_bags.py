@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import random
 import re
 import shutil
 import sqlite3
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import lz4.frame  # type: ignore[import-untyped]
 import pytest
 import zstandard
 from bag_samples import (
@@ -321,6 +324,20 @@ def test_lengths_that_lie_cost_no_memory(tail: bytes, tmp_path: Path) -> None:
     found: list[object] = []
     assert peak_bytes(lambda: found.extend(read(path)[0])) < 20e6
     assert found == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("name", "compress"), [("zstd", zstandard.compress), ("lz4", lz4.frame.compress), ("bz2", bz2.compress)]
+)
+def test_no_more_is_decompressed_than_allowed(name: str, compress: Callable[[bytes], bytes]) -> None:
+    raw = bytes(range(256)) * 4000
+    data = compress(raw)
+    assert bag_blocks.decompress(data, name, len(raw)) == raw
+    with pytest.raises(bag_blocks.BlockError, match=r"more than the 1,023,999 bytes"):
+        bag_blocks.decompress(data, name, len(raw) - 1)
+    beginning = bag_blocks.decompress(compress(random.Random(1).randbytes(2_000_000))[:1_500_000], name, 2**24)
+    assert beginning == random.Random(1).randbytes(2_000_000)[: len(beginning)]
+    assert len(beginning) > 500_000
 
 
 def test_a_message_that_claims_more_than_it_has_costs_no_memory(tmp_path: Path) -> None:

@@ -408,6 +408,14 @@ def test_any_poses_have_a_report(poses: list[tuple[int, list[float]]], start: in
     assert 0.0 <= report.longest_hole_s <= length / 1e9 + 1e-9
 
 
+def test_a_body_may_go_anywhere_while_nobody_sees_it() -> None:
+    stamps = np.array([*range(100), *range(200, 300)], dtype=np.int64) * 10 * MS
+    values = np.zeros((200, 3))
+    values[100:] = 1000.0
+    report = truth("x", stamps, values, (0, 3000 * MS), 0)
+    assert (report.jumps, report.largest_step_m) == (0, 0.0)
+
+
 def test_coverage_against_a_clock_that_ticks() -> None:
     """Share of the instants of a fine clock that lie in no hole."""
     rng = np.random.default_rng(5)

@@ -42,7 +42,7 @@ class BlockError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One publisher's stream in a file, as the file describes it.
+    """One publisher's stream in a file, as the file describes it; names are made printable.
 
     Attributes
     ----------
@@ -59,6 +59,10 @@ class Connection:
     encoding: str
     definition: str = ""
     definition_format: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("topic", "message_type", "encoding"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,11 @@ class Storage:
     def full(self) -> bool:
         """The cap on messages is reached."""
         return self.message_count >= MAX_MESSAGES
+
+
+def printable(text: str, most: int = 256) -> str:
+    """Text from a file, for a line in a terminal: no control characters, no end of line, not too long."""
+    return "".join(character if character.isprintable() else "?" for character in text[:most])
 
 
 def ros2_type_name(name: str) -> str:

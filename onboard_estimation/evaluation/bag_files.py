@@ -16,7 +16,7 @@ import zstandard
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
-from onboard_estimation.evaluation.bag_blocks import BlockError, Storage
+from onboard_estimation.evaluation.bag_blocks import BlockError, Storage, printable
 from onboard_estimation.evaluation.bag_mcap import McapStorage
 from onboard_estimation.evaluation.bag_ros1 import Ros1Storage
 from onboard_estimation.evaluation.bag_sqlite import SqliteStorage
@@ -197,7 +197,7 @@ def _read_metadata(folder: Path) -> tuple[_Metadata, list[str]]:
         return (
             _Metadata(
                 tuple(name for name in names if name),
-                str(distribution) if distribution and distribution != "rosbags" else None,
+                printable(str(distribution)) if distribution and distribution != "rosbags" else None,
                 count if isinstance(count, int) and count >= 0 else None,
                 str(information.get("compression_mode") or "").lower() == "message",
                 {str(key): str(value) for key, value in (information.get("custom_data") or {}).items()},

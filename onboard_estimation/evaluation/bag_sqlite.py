@@ -24,6 +24,7 @@ from onboard_estimation.evaluation.bag_blocks import (
     BlockIndex,
     Connection,
     Storage,
+    printable,
     ros2_type_name,
 )
 from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages
@@ -129,7 +130,7 @@ class SqliteStorage(Storage):
                     _text(row.get("serialization_format")),
                     *definitions.get(name, ("", "")),
                 )
-        found = [_text(row.get("ros_distro")) for row in self._optional("schema", names)]
+        found = [printable(_text(row.get("ros_distro"))) for row in self._optional("schema", names)]
         self.distribution = next((name for name in found if name and name != "rosbags"), None)
 
     def _optional(self, table: str, names: set[str]) -> list[dict[str, Any]]:

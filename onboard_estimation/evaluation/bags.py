@@ -27,12 +27,10 @@ from onboard_estimation.evaluation.bag_blocks import (
     MAX_BLOCK_BYTES,
     MAX_TIME_NS,
     BlockError,
-    BlockIndex,
-    Connection,
-    Storage,
     decompress,
 )
 from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
+from onboard_estimation.evaluation.bag_topics import assign_topics, choose_connections
 from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
@@ -82,16 +80,6 @@ class Block:
     order: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class _Messages:
-    """The index of one block, and the topic of each message (its place in `Bag.topics`)."""
-
-    storage: Storage
-    number: int
-    topics: NDArray[np.int64]
-    index: BlockIndex
-
-
 def open_bag(path: str | Path) -> Bag:
     """Open a bag: a folder, a lone .mcap or .db3 file, or a ROS 1 .bag file.
 
@@ -139,8 +127,8 @@ class Bag:
             self._compressed_messages = files.compressed_messages
             self.custom_data = files.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
-            self._connections, faults = _choose_connections(files.storages)
-            self._blocks = list(_assign_topics(files.storages, self._connections))
+            self._connections, faults = choose_connections(files.storages)
+            self._blocks = list(assign_topics(files.storages, self._connections))
             self._summarise(files, faults)
         except BaseException:
             self._stack.close()
@@ -388,49 +376,6 @@ def _decompress_message(data: bytes, limit: int) -> bytes:
     except (BlockError, zstandard.ZstdError):
         return b""
     return message if size in {-1, len(message)} else b""
-
-
-def _choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
-    """The connection that stands for each topic, by name, and what speaks against it.
-
-    Several publishers are one topic. Where they disagree on the type, the one with the most messages is right.
-    """
-    found: dict[str, dict[tuple[str, str], list[tuple[Storage, int, Connection]]]] = {}
-    for storage in storages:
-        for number, connection in storage.connections.items():
-            kind = (connection.message_type, connection.encoding)
-            found.setdefault(connection.topic, {}).setdefault(kind, []).append((storage, number, connection))
-    chosen, faults = {}, []
-    for topic, kinds in sorted(found.items()):
-        best = next(iter(kinds))
-        if len(kinds) > 1:
-            best = max(kinds, key=lambda kind: sum(_count(storage, number) for storage, number, _ in kinds[kind]))
-            others = ", ".join(kind[0][:100] or "unknown" for kind in kinds if kind != best)
-            faults.append(f"topic {topic} carries {best[0]} and also {others}, which is left out")
-        connections = [connection for _, _, connection in kinds[best]]
-        chosen[topic] = next((connection for connection in connections if connection.definition), connections[0])
-    return chosen, faults
-
-
-def _count(storage: Storage, connection: int) -> int:
-    return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
-
-
-def _assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[_Messages]:
-    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
-    places = {name: place for place, name in enumerate(chosen)}
-    for storage in storages:
-        numbers = np.array(sorted(storage.connections), dtype=np.int64)
-        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
-        for row, number in enumerate(numbers.tolist()):
-            connection = storage.connections[number]
-            right = chosen[connection.topic]
-            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
-                topics[row] = places[connection.topic]
-        for number, block in enumerate(storage.blocks):
-            rows = np.searchsorted(numbers, block.connections)
-            known = np.append(numbers, -1)[rows] == block.connections
-            yield _Messages(storage, number, np.where(known, topics[rows], -1), block)
 
 
 def _expected_messages(files: BagFiles) -> int | None:

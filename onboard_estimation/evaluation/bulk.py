@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_blocks import printable
 from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
 from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, gather, layout_of, stamps_at
 from onboard_estimation.measurement import Channel, Matrix, Vector
@@ -276,7 +277,7 @@ def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np
         same = np.flatnonzero((heads[left, 12:16] == heads[first, 12:16]).all(axis=1) & (lengths[left] >= 16 + length))
         names = gather(block.buffer, starts[left[same]] + 16, length)
         same = same[(names == np.frombuffer(name, dtype=np.uint8)).all(axis=1)]
-        frames[name.rstrip(b"\0").decode("utf-8", "replace")] += len(same)
+        frames[printable(name.rstrip(b"\0").decode("utf-8", "replace"))] += len(same)
         left = np.delete(left, same)
     return frames
 
