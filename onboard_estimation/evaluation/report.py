@@ -48,7 +48,7 @@ from onboard_estimation.filtering.consistency import chi_square_band
 _INSTANTS = 2000
 # About ten characters each: keeps the page below 3 MB however many joints the robot has.
 _NUMBERS = 240_000
-_OPEN_ROWS = 14
+_OPEN_ROWS = 24
 _LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 _SENSOR_COLUMNS = {
     "received": "received",
@@ -176,7 +176,10 @@ def _metric_table(metrics: Mapping[str, Any]) -> str:
 def _sensors(sensors: Mapping[str, Mapping[str, float]]) -> str:
     if not sensors:
         return "<p>No sensor statistics.</p>"
-    others = dict.fromkeys(key for counts in sensors.values() for key in counts if key not in _SENSOR_COLUMNS)
+    # Rare counts take a column only where there is something to tell.
+    others = dict.fromkeys(
+        key for counts in sensors.values() for key, value in counts.items() if key not in _SENSOR_COLUMNS and value
+    )
     columns = _SENSOR_COLUMNS | {key: words(key) for key in others}
     rows = []
     for name, counts in sensors.items():
