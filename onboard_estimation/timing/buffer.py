@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 
 
@@ -110,7 +111,7 @@ class MeasurementBuffer:
     lag_s
         How late a measurement may arrive and still be filtered in its place, seconds.
     clock_jump_s
-        A step of the stamps beyond this must be confirmed, seconds.
+        A step of the stamps beyond this must be confirmed, seconds; UserError unless it is longer than the lag.
     longest_gap_s
         A confirmed step ahead up to this is bridged by prediction, seconds.
     jump_confirmations
@@ -141,7 +142,10 @@ class MeasurementBuffer:
         self._jump_ns = round(self.clock_jump_s * NANOSECONDS_PER_SECOND)
         self._fallback_ns = max(self._lag_ns, round(self.fallback_s * NANOSECONDS_PER_SECOND))
         if not 0 <= self._lag_ns < self._jump_ns:
-            raise ValueError(f"need 0 <= lag < clock jump, got {self.lag_s} s and {self.clock_jump_s} s")
+            raise UserError(
+                f"a lag of {self.lag_s:g} s is not allowed: it has to be 0 s or more and less than a clock jump, "
+                f"{self.clock_jump_s:g} s"
+            )
 
     def add(self, measurement: Measurement) -> Estimate | None:
         """Take a measurement as it arrives.
