@@ -311,9 +311,10 @@ def test_headers_are_read_whatever_follows_them(kind: str, tmp_path: Path) -> No
     for place in range(0, len(samples), 7):
         samples[place].message.header.frame_id = f"frame_{place % 3}"
     with open_bag(WRITERS[kind](tmp_path, samples)) as bag:
+        read = read_headers(bag, bag.topics)
         for topic in bag.topics:
             headers = [sample.message.header for sample in samples if sample.topic == topic]
-            found = read_headers(bag, topic)
+            found = read[topic]
             assert found.stamps_ns.tolist() == [h.stamp.sec * 10**9 + h.stamp.nanosec for h in headers]
             frames = [h.frame_id for h in headers]
             assert found.frames == {frame: frames.count(frame) for frame in frames}

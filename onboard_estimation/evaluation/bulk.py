@@ -6,7 +6,7 @@ Both ways give the same numbers. The first takes less than a microsecond a messa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ Integers = NDArray[np.int64]
 
 _MAX_LAYOUTS = 8
 _MAX_REASONS = 20
+_HEADER_BYTES = 16  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
 _DIMENSIONS = {
     "sensor_msgs/msg/Imu": 6,
     "geometry_msgs/msg/PoseStamped": 7,
@@ -243,25 +244,45 @@ class Headers:
     too_short: int
 
 
-def read_headers(bag: Bag, topic: str) -> Headers:
-    """Read only the headers of a topic whose type starts with one (`Bag.has_header`)."""
-    cdr = bag.encoding(topic) == "cdr"
-    smallest = 4 + 8 + 4  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
-    stamps, times, order, frames, too_short = [], [], [], Counter[str](), 0
-    for block in bag.blocks([topic]):
-        whole = block.lengths >= smallest
-        too_short += int(np.count_nonzero(~whole))
+def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
+    """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""
+    names = list(topics)
+    readers = [_HeaderReader(bag.encoding(name) == "cdr") for name in names]
+    for block in bag.blocks(names):
+        for number, reader in enumerate(readers):
+            rows = np.flatnonzero(block.topics == number)
+            if len(rows):
+                reader.read(block, rows)
+    return {name: reader.headers() for name, reader in zip(names, readers, strict=True)}
+
+
+class _HeaderReader:
+    """Collects the headers of one topic, block by block."""
+
+    def __init__(self, cdr: bool) -> None:
+        self._cdr = cdr
+        self._stamps: list[Integers] = []
+        self._times: list[Integers] = []
+        self._order: list[Integers] = []
+        self._frames: Counter[str] = Counter()
+        self._too_short = 0
+
+    def headers(self) -> Headers:
+        sorting = np.argsort(_joined(self._order))
+        return Headers(_joined(self._stamps)[sorting], _joined(self._times)[sorting], self._frames, self._too_short)
+
+    def read(self, block: Block, rows: Integers) -> None:
+        whole = rows[block.lengths[rows] >= _HEADER_BYTES]
+        self._too_short += len(rows) - len(whole)
         starts, lengths = block.starts[whole], block.lengths[whole]
-        heads = gather(block.buffer, starts, smallest)
-        block_stamps = stamps_at(heads, 4)
-        if cdr and not heads[:, 1].all():  # big-endian
-            block_stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), block_stamps)
-        stamps.append(block_stamps)
-        times.append(block.log_times_ns[whole])
-        order.append(block.order[whole])
-        frames.update(_frames(block, starts, lengths, heads, cdr))
-    sorting = np.argsort(_joined(order))
-    return Headers(_joined(stamps)[sorting], _joined(times)[sorting], frames, too_short)
+        heads = gather(block.buffer, starts, _HEADER_BYTES)
+        stamps = stamps_at(heads, 4)
+        if self._cdr and not heads[:, 1].all():  # big-endian
+            stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), stamps)
+        self._stamps.append(stamps)
+        self._times.append(block.log_times_ns[whole])
+        self._order.append(block.order[whole])
+        self._frames.update(_frames(block, starts, lengths, heads, self._cdr))
 
 
 def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np.uint8], cdr: bool) -> Counter[str]:

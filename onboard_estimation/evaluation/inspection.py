@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.ros.measurements import value_types
 
 __all__ = ["Inspection", "inspect_bag", "render"]
+
+Field = Literal["position", "velocity", "effort"]
 
 JOINTS = "sensor_msgs/msg/JointState"
 TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
@@ -46,7 +49,7 @@ def inspect_bag(
     robots
         Channels of the known robots, by name: the inspection says whose topics are there.
     progress
-        Called with each topic's name before it is read.
+        Called with what is being read, for a progress display.
 
     Raises
     ------
@@ -54,22 +57,19 @@ def inspect_bag(
         As `open_bag`.
     """
     with open_bag(path) as bag:
-        headers: dict[str, Headers] = {}
-        columns: dict[str, list[Column]] = {}
-        for name, topic in bag.topics.items():
-            if progress:
-                progress(name)
-            if bag.has_header(name):
-                headers[name] = read_headers(bag, name)
-            columns[name] = _read_numbers(bag, topic)
+        if progress:
+            progress("header stamps")
+        headers = read_headers(bag, [name for name in bag.topics if bag.has_header(name)])
+        columns = _read_numbers(bag, progress)
         topics = tuple(
-            _topic_report(bag, topic, headers.get(topic.name), columns[topic.name]) for topic in bag.topics.values()
+            _topic_report(bag, topic, headers.get(topic.name), columns.get(topic.name, []))
+            for topic in bag.topics.values()
         )
         span = _sensor_span(bag, headers)
         truth = tuple(
             _truth_report(bag, name, columns[name][0], headers[name], span)
             for name, topic in bag.topics.items()
-            if is_truth(topic) and topic.count and columns[name] and name in headers
+            if is_truth(topic) and topic.count and name in columns and name in headers
         )
         known = tuple(_robot_report(name, channels, bag.topics) for name, channels in (robots or {}).items())
         namespace = common_namespace(bag.topics)
@@ -106,13 +106,19 @@ def common_namespace(topics: Iterable[str]) -> str:
     return "/".join(names[: ends[0]] if ends else names).rstrip("/")
 
 
-def _read_numbers(bag: Bag, topic: TopicInfo) -> list[Column]:
-    """The topic's numbers where an estimator could read them; of joint states, every array that is used."""
-    if topic.message_type not in value_types() or not topic.count:
-        return []
-    fields = ("position", "velocity", "effort") if topic.message_type == JOINTS else ("velocity",)
-    channels = [Channel(topic.name, topic.message_type, topic.name, field) for field in fields]  # type: ignore[arg-type]
-    return [read_channels(bag, {topic.name: channel})[topic.name] for channel in channels]
+def _read_numbers(bag: Bag, progress: Callable[[str], None] | None) -> dict[str, list[Column]]:
+    """The numbers of the topics that an estimator could read; of joint states, all three arrays."""
+    topics = [topic for topic in bag.topics.values() if topic.message_type in value_types() and topic.count]
+    columns: dict[str, list[Column]] = {}
+    fields: tuple[Field, ...] = ("velocity", "position", "effort")
+    for place, field in enumerate(fields):
+        chosen = [topic for topic in topics if place == 0 or topic.message_type == JOINTS]
+        if progress and chosen:
+            progress(f"numbers ({field} of joints)" if place else "numbers")
+        channels = {topic.name: Channel(topic.name, topic.message_type, topic.name, field) for topic in chosen}
+        for name, column in read_channels(bag, channels).items():
+            columns.setdefault(name, []).append(column)
+    return columns
 
 
 def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: list[Column]) -> TopicReport:
