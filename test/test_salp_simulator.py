@@ -1,0 +1,308 @@
+"""Simulated LandSalp: stamps, noise and truth as stated; the estimator on what it records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.stats import kstest
+
+from onboard_estimation.configuration import load
+from onboard_estimation.filtering.consistency import judge_consistency, nees
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Recording, Series
+from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.estimator import COMMAND, SalpEstimator
+from salp_estimation.gaits import FORWARD, GAITS
+from salp_estimation.robot import ROBOT
+from salp_estimation.simulator import IdealScenario, simulate
+
+QUIET = IdealScenario(
+    gyro_noise_stddev_rad_s=0.0,
+    wheel_speed_noise_stddev_m_s=0.0,
+    truth_position_stddev_m=0.0,
+    truth_heading_stddev_rad=0.0,
+)
+CHAIN = ChainConfiguration()
+
+
+def record(seed: int = 0, duration_s: float = 6.0, scenario: IdealScenario | None = None, **options) -> Recording:
+    gait = GAITS[options.pop("gait", "forward")]
+    return simulate(replace(CHAIN, **options), gait, duration_s, np.random.default_rng(seed), scenario)
+
+
+def series(recording: Recording) -> dict[str, Series]:
+    return {each.channel.sensor: each for each in (*recording.sensors, *recording.truth)}
+
+
+def measurements(recording: Recording) -> list[Measurement]:
+    """In the order of stamps, gyros before commands: the pipeline has to put equal stamps in order."""
+    out = [
+        Measurement(int(stamp), each.channel.sensor, value)
+        for each in reversed(recording.sensors)
+        for stamp, value in zip(each.stamps_ns, each.values, strict=True)
+    ]
+    return sorted(out, key=lambda measurement: measurement.stamp_ns)
+
+
+def states_of(recording: Recording) -> np.ndarray:
+    """States (K, 5) from the motion capture."""
+    bodies = {each.channel.sensor.removeprefix("ground_truth/"): each.values for each in recording.truth}
+    parts = ROBOT.true_parts(SalpConfiguration(), bodies)
+    return np.hstack([parts["pose"], parts["joint_angles"]])
+
+
+def test_same_seed_same_recording_other_seed_another() -> None:
+    first, again, other = series(record(3)), series(record(3)), series(record(4))
+    assert list(first) == [
+        "actuators/command", "imu/link_1", "imu/link_2", "imu/link_3",
+        "ground_truth/link_1", "ground_truth/link_2", "ground_truth/link_3",
+    ]  # fmt: skip
+    for name in first:
+        np.testing.assert_array_equal(first[name].stamps_ns, again[name].stamps_ns)
+        np.testing.assert_array_equal(first[name].values, again[name].values)
+        if name != "actuators/command":
+            assert not np.array_equal(first[name].values, other[name].values)
+
+
+def test_stamps_are_exact() -> None:
+    """The k-th sample at k / rate, rounded to the nanosecond; the last at the end of the recording."""
+    by_name = series(record(duration_s=6.0))
+    for name, rate in (("actuators/command", 20), ("imu/link_2", 20), ("ground_truth/link_1", 120)):
+        expected = [round(Fraction(k * NANOSECONDS_PER_SECOND, rate)) for k in range(6 * rate + 1)]
+        assert by_name[name].stamps_ns.dtype == np.int64
+        np.testing.assert_array_equal(by_name[name].stamps_ns, expected)
+
+
+def test_noise_is_white_and_as_large_as_stated() -> None:
+    """Against the same recording without noise, which nothing else tells apart while the wheels have none."""
+    scenario = replace(QUIET, gyro_noise_stddev_rad_s=5e-3, truth_position_stddev_m=1e-4, truth_heading_stddev_rad=3e-4)
+    noisy, clean = series(record(5, 60.0, scenario)), series(record(5, 60.0, QUIET))
+    for link in ("link_1", "link_2", "link_3"):
+        gyro = noisy[f"imu/{link}"].values - clean[f"imu/{link}"].values
+        assert np.std(gyro[:, 2]) == pytest.approx(5e-3, rel=0.06)
+        assert kstest(gyro[:, 2] / 5e-3, "norm").pvalue > 0.01
+        assert abs(np.corrcoef(gyro[1:, 2], gyro[:-1, 2])[0, 1]) < 0.09
+        np.testing.assert_array_equal(np.delete(gyro, 2, axis=1), 0.0)
+        pose = noisy[f"ground_truth/{link}"].values - clean[f"ground_truth/{link}"].values
+        np.testing.assert_allclose(pose[:, :2].std(axis=0), 1e-4, rtol=0.04)
+        assert abs(np.corrcoef(pose[1:, 0], pose[:-1, 0])[0, 1]) < 0.04
+        heading = 2.0 * np.arctan2(
+            noisy[f"ground_truth/{link}"].values[:, 5], noisy[f"ground_truth/{link}"].values[:, 6]
+        )
+        heading -= 2.0 * np.arctan2(
+            clean[f"ground_truth/{link}"].values[:, 5], clean[f"ground_truth/{link}"].values[:, 6]
+        )
+        assert np.std(heading) == pytest.approx(3e-4, rel=0.04)
+    one, two = (noisy[f"imu/{link}"].values[:, 2] - clean[f"imu/{link}"].values[:, 2] for link in ("link_1", "link_2"))
+    assert abs(np.corrcoef(one, two)[0, 1]) < 0.09
+    default = IdealScenario()
+    assert (default.gyro_noise_stddev_rad_s, default.truth_position_stddev_m) == (5e-3, 1e-4)
+    assert np.rad2deg(default.truth_heading_stddev_rad) == pytest.approx(0.02)
+
+
+def test_wheels_have_the_stated_noise_and_the_gyros_see_it() -> None:
+    """Without gyro noise the rates tell the rim speeds that were in force, by the model's linear map."""
+    scenario = replace(QUIET, wheel_speed_noise_stddev_m_s=5e-5)
+    noisy = record(6, 60.0, scenario)
+    chain, by_name = CHAIN.build(), series(noisy)
+    states = states_of(noisy)[::6]  # at the gyros' stamps
+    rates = np.column_stack([by_name[f"imu/{link}"].values[:, 2] for link in CHAIN.link_names])
+    controls = by_name["actuators/command"].values * CHAIN.wheel_radius_m
+    np.testing.assert_allclose(controls, FORWARD.controls(0.05 * np.arange(len(controls))), atol=1e-15)
+    deviations = []
+    for state, rate, control in zip(states, rates, controls, strict=True):
+        linear = np.column_stack([chain.gyro_rates(state[3:], unit) for unit in np.eye(3)])
+        deviations.append(np.linalg.solve(linear, rate - linear @ control))
+    np.testing.assert_allclose(np.std(deviations, axis=0), 5e-5, rtol=0.06)
+    assert np.abs(states_of(record(6, 60.0, QUIET))[::6] - states).max() > 1e-5
+
+
+def test_truth_is_the_integrated_motion() -> None:
+    """SciPy under the commands as they were held; poses with noise scatter about it as stated."""
+    chain, gait, duration_s = CHAIN.build(), FORWARD, 3.0
+    state, times = np.zeros(5), np.arange(0.0, duration_s + 1e-9, 0.05)
+    expected = [state]
+    for time in times[:-1]:
+        u = gait.controls(time)
+
+        def rate(_, q, u=u):
+            v = chain.velocity(q[3:], u)
+            c, s = np.cos(q[2]), np.sin(q[2])
+            return np.array([c * v[0] - s * v[1], s * v[0] + c * v[1], *v[2:]])
+
+        state = solve_ivp(rate, (0.0, 0.05), state, rtol=1e-10, atol=1e-12).y[:, -1]
+        expected.append(state)
+    clean = record(0, duration_s, QUIET)
+    np.testing.assert_allclose(states_of(clean)[::6], expected, atol=1e-8)
+    by_name = series(clean)
+    rates = np.array([chain.gyro_rates(q[3:], gait.controls(t)) for q, t in zip(expected, times, strict=True)])
+    for i, link in enumerate(CHAIN.link_names):
+        np.testing.assert_allclose(by_name[f"imu/{link}"].values[:, 2], rates[:, i], atol=1e-8)
+        np.testing.assert_array_equal(by_name[f"imu/{link}"].values[:, [0, 1, 3, 4]], 0.0)
+        np.testing.assert_allclose(by_name[f"imu/{link}"].values[:, 5], 9.80665)
+
+    scenario = replace(QUIET, truth_position_stddev_m=1e-4, truth_heading_stddev_rad=np.deg2rad(0.02))
+    errors = states_of(record(1, 60.0, scenario)) - states_of(record(1, 60.0, QUIET))
+    stated = ROBOT.truth_specification(SalpConfiguration()).covariances
+    joints = np.cov(errors[:, 3:].T)
+    np.testing.assert_allclose(joints, stated["joint_angles"], atol=0.05 * joints[0, 0])
+    np.testing.assert_allclose(errors[:, :3].std(axis=0), np.sqrt(np.diag(stated["pose"])), rtol=0.25)
+
+
+@pytest.mark.parametrize(("gait", "distance_m"), [("forward", 0.0300), ("backward", -0.0300)])
+def test_gait_moves_three_centimetres_a_cycle(gait: str, distance_m: float) -> None:
+    recording = ROBOT.simulate(SalpConfiguration(), "ideal", gait, 6.0, np.random.default_rng(0))
+    end = states_of(recording)[-1]
+    assert end[0] == pytest.approx(distance_m, abs=5e-4)
+    assert abs(end[1]) < 5e-4
+    assert abs(end[2]) < np.deg2rad(0.2)
+
+
+def estimate(recording: Recording, configuration: SalpConfiguration | None = None, initial: Estimate | None = None):
+    pipeline = Pipeline(SalpEstimator(configuration or SalpConfiguration(), initial))
+    return pipeline.run(measurements(recording)), pipeline
+
+
+def test_estimates_are_close_and_consistent() -> None:
+    """Eight drawn initial errors of 5 degrees, 20 s each: joint angles to a fraction of a degree, NEES in its band."""
+    configuration = SalpConfiguration()
+    all_errors, all_covariances = [], []
+    for seed in range(8):
+        recording = record(seed, 20.0, gait="backward" if seed % 2 else "forward")
+        covariance = configuration.initial_covariance()
+        space = configuration.chain.build().space()
+        rng = np.random.default_rng(100 + seed)
+        start = Estimate(0, space.plus(np.zeros(5), rng.multivariate_normal(np.zeros(5), covariance)), covariance)
+        estimates, pipeline = estimate(recording, initial=start)
+        at_end = [each for each in estimates if each.stamp_ns % 50_000_000 == 0][2::3]  # after all three gyros
+        truth = states_of(recording)[::6]
+        all_errors.append(space.minus([each.mean for each in at_end], truth)[:, 3:])
+        all_covariances.append([each.covariance[3:, 3:] for each in at_end])
+        assert pipeline.breakdowns == 0
+        for row in pipeline.statistics().values():
+            assert row["rate_hz"] == pytest.approx(20.0)
+            assert row["used"] + row["gated"] == row["received"] == 401
+    errors = np.array(all_errors)
+    covariances = np.array(all_covariances) + ROBOT.truth_specification(configuration).covariances["joint_angles"]
+    settled = errors[:, 120:]
+    assert np.rad2deg(np.sqrt(np.mean(settled**2))) < 0.3
+    stddevs = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
+    verdict = judge_consistency(nees(errors, covariances), errors, stddevs)
+    assert 0.7 < verdict.mean_nees < 1.3
+    assert verdict.share_in_band > 0.75
+    assert verdict.coverage_3_sigma > 0.98
+
+
+def assert_same_estimates(first: list[Estimate], second: list[Estimate]) -> None:
+    assert len(first) == len(second) > 0
+    for one, two in zip(first, second, strict=True):
+        assert one.stamp_ns == two.stamp_ns
+        np.testing.assert_array_equal(one.mean, two.mean)
+        np.testing.assert_array_equal(one.covariance, two.covariance)
+
+
+def test_reversed_wheels_give_the_same_estimates() -> None:
+    signs = (-1.0, 1.0, -1.0)
+    normal, reversed_ = record(7), record(7, wheel_signs=signs)
+    sent = series(normal)["actuators/command"].values
+    np.testing.assert_array_equal(series(reversed_)["actuators/command"].values, sent * signs)
+    configuration = replace(SalpConfiguration(), chain=replace(CHAIN, wheel_signs=signs))
+    assert_same_estimates(estimate(normal)[0], estimate(reversed_, configuration)[0])
+    wrong = estimate(reversed_)[0][-1]
+    assert np.abs(wrong.mean - estimate(normal)[0][-1].mean).max() > 0.01
+
+
+@pytest.mark.parametrize(("axis", "column", "sign"), [("-z", 2, -1.0), ("x", 0, 1.0), ("-y", 1, -1.0)])
+def test_gyros_mounted_another_way_give_the_same_estimates(axis: str, column: int, sign: float) -> None:
+    normal = record(8)
+    turned = []
+    for each in normal.sensors:
+        values = each.values
+        if each.channel.sensor != COMMAND:
+            values = np.full_like(each.values, 9.0)
+            values[:, column] = sign * each.values[:, 2]
+        turned.append(Series(each.channel, each.stamps_ns, values))
+    configuration = load(SalpConfiguration, None, {"gyro.axis": axis})
+    assert_same_estimates(estimate(normal)[0], estimate(Recording(tuple(turned), ()), configuration)[0])
+
+
+def test_filter_goes_on_without_a_gyro_and_is_less_sure() -> None:
+    """Switched off and missing are the same, but that what is switched off is counted as left out."""
+    recording = record(9, 12.0)
+    pipeline = Pipeline(SalpEstimator(SalpConfiguration()))
+    pipeline.estimator.set_enabled("imu/link_2", False)
+    without = pipeline.run(measurements(recording))
+    row = pipeline.statistics()["imu/link_2"]
+    assert (row["received"], row["used"], row["left_out"]) == (241, 0, 241)
+    assert np.isnan(row["mean_nis"])
+    missing = Recording(tuple(each for each in recording.sensors if each.channel.sensor != "imu/link_2"), ())
+    assert_same_estimates(without, estimate(missing)[0])
+
+    everything = estimate(recording)[0]
+    sure, unsure = everything[-1].covariance, without[-1].covariance
+    assert np.linalg.eigvalsh(unsure - sure)[0] > -1e-12
+    assert unsure[3, 3] > 1.1 * sure[3, 3]
+    error = without[-1].mean[3:] - states_of(recording)[-1, 3:]
+    assert np.abs(error / np.sqrt(np.diag(unsure)[3:])).max() < 4.0
+
+    pipeline.estimator.set_enabled("imu/link_2", True)
+    pipeline.process(Measurement(12_050_000_000, "imu/link_2", np.zeros(6)))
+    row = pipeline.statistics()["imu/link_2"]
+    assert row["used"] + row["gated"] == 1
+    with pytest.raises(ValueError, match="no sensor 'imu/link_9'; there are imu/link_1, imu/link_2, imu/link_3"):
+        pipeline.estimator.set_enabled("imu/link_9", False)
+
+
+def test_measurements_before_the_initial_state_are_left_out_but_commands_remembered() -> None:
+    recording = record(10)
+    start_ns = 2_000_000_000
+    state = states_of(recording)[240]
+    initial = Estimate(start_ns, state, SalpConfiguration().initial_covariance())
+    estimates, pipeline = estimate(recording, initial=initial)
+    assert estimates[0].stamp_ns == start_ns
+    statistics = pipeline.statistics()
+    assert statistics["imu/link_1"]["left_out"] == 40
+    assert statistics["imu/link_1"]["used"] + statistics["imu/link_1"]["gated"] == 81
+    assert statistics[COMMAND]["used"] == 121
+
+    # Between two commands: the one before the start acts at the start.
+    shifted = replace(initial, stamp_ns=start_ns + 20_000_000)
+    after = [m for m in measurements(recording) if m.stamp_ns > shifted.stamp_ns]
+    before = max((m for m in measurements(recording) if m.sensor == COMMAND and m.stamp_ns <= shifted.stamp_ns),
+                 key=lambda m: m.stamp_ns)  # fmt: skip
+    at_start = replace(before, stamp_ns=shifted.stamp_ns)
+    expected = Pipeline(SalpEstimator(SalpConfiguration(), shifted)).run([at_start, *after])
+    assert_same_estimates(estimate(recording, initial=shifted)[0], expected)
+    silent = Pipeline(SalpEstimator(SalpConfiguration(), shifted)).run(after)
+    assert np.abs(silent[0].mean - expected[0].mean).max() > 1e-4
+
+
+def test_clock_that_jumps_starts_the_initial_state_anew() -> None:
+    """The initial state's stamp belongs to the old clock: neither is everything before it left out, nor the way to the
+    new one integrated."""
+    recording = record(11, 3.0)
+    initial = Estimate(0, np.zeros(5), SalpConfiguration().initial_covariance())
+    later = [replace(m, stamp_ns=m.stamp_ns + 10**18) for m in measurements(recording)]
+    pipeline = Pipeline(SalpEstimator(SalpConfiguration(), replace(initial, stamp_ns=10**18)))
+    estimates = pipeline.run([*later, *measurements(recording), *later])
+    assert pipeline.clock_jumps == 2
+    assert len(estimates) == 3 * 183
+    for one, two in zip(estimates[:183], estimates[183:366], strict=True):
+        np.testing.assert_array_equal(one.mean, two.mean)
+    assert_same_estimates(estimates[:183], estimates[366:])
+
+
+def test_robot_that_stands_still_is_believed_to() -> None:
+    """Before the first command nothing drives it; gyros that read zero tell nothing of the shape."""
+    estimator = SalpEstimator(SalpConfiguration())
+    pipeline = Pipeline(estimator)
+    for k in range(40):
+        for link in CHAIN.link_names:
+            last = pipeline.process(Measurement(50_000_000 * k, f"imu/{link}", np.zeros(6)))
+    np.testing.assert_allclose(last.mean, 0.0, atol=1e-12)
+    assert last.covariance[3, 3] == pytest.approx(np.deg2rad(5.0) ** 2, rel=1e-3)
