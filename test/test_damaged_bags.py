@@ -203,7 +203,7 @@ def test_messages_in_the_log_of_a_killed_recorder_are_read_and_the_bag_is_left_a
 
 @pytest.mark.parametrize("compression", ["none", "bz2", "lz4"])
 def test_a_cut_ros1_bag_gives_what_is_before_the_cut(compression: str, tmp_path: Path) -> None:
-    samples = walk(2500)
+    samples = walk(4000 if compression == "bz2" else 1500)
     whole = write_ros1(tmp_path / "whole.bag", samples, compression)
     expected, _ = read(whole)
     size = len(whole.read_bytes())
