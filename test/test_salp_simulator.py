@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
+from scipy.spatial.transform import Rotation
 from scipy.stats import kstest
 
 from onboard_estimation.configuration import load
@@ -91,13 +92,9 @@ def test_noise_is_white_and_as_large_as_stated() -> None:
         pose = noisy[f"ground_truth/{link}"].values - clean[f"ground_truth/{link}"].values
         np.testing.assert_allclose(pose[:, :2].std(axis=0), 1e-4, rtol=0.04)
         assert abs(np.corrcoef(pose[1:, 0], pose[:-1, 0])[0, 1]) < 0.04
-        heading = 2.0 * np.arctan2(
-            noisy[f"ground_truth/{link}"].values[:, 5], noisy[f"ground_truth/{link}"].values[:, 6]
-        )
-        heading -= 2.0 * np.arctan2(
-            clean[f"ground_truth/{link}"].values[:, 5], clean[f"ground_truth/{link}"].values[:, 6]
-        )
-        assert np.std(heading) == pytest.approx(3e-4, rel=0.04)
+        turn = Rotation.from_quat(clean[f"ground_truth/{link}"].values[:, 3:]).inv()
+        turn = turn * Rotation.from_quat(noisy[f"ground_truth/{link}"].values[:, 3:])
+        assert np.std(turn.as_rotvec()[:, 2]) == pytest.approx(3e-4, rel=0.04)
     one, two = (noisy[f"imu/{link}"].values[:, 2] - clean[f"imu/{link}"].values[:, 2] for link in ("link_1", "link_2"))
     assert abs(np.corrcoef(one, two)[0, 1]) < 0.09
     default = IdealScenario()
@@ -193,8 +190,8 @@ def test_estimates_are_close_and_consistent() -> None:
     assert np.rad2deg(np.sqrt(np.mean(settled**2))) < 0.3
     stddevs = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
     verdict = judge_consistency(nees(errors, covariances), errors, stddevs)
-    assert 0.7 < verdict.mean_nees < 1.3
-    assert verdict.share_in_band > 0.75
+    assert 0.6 < verdict.mean_nees < 1.5  # errors of a run are correlated: about eight samples
+    assert verdict.share_in_band > 0.8
     assert verdict.coverage_3_sigma > 0.98
 
 
@@ -245,8 +242,8 @@ def test_filter_goes_on_without_a_gyro_and_is_less_sure() -> None:
 
     everything = estimate(recording)[0]
     sure, unsure = everything[-1].covariance, without[-1].covariance
-    assert np.linalg.eigvalsh(unsure - sure)[0] > -1e-12
-    assert unsure[3, 3] > 1.1 * sure[3, 3]
+    assert (np.diag(unsure) > 0.999 * np.diag(sure)).all()
+    assert (np.diag(unsure)[3:] > 1.1 * np.diag(sure)[3:]).all()
     error = without[-1].mean[3:] - states_of(recording)[-1, 3:]
     assert np.abs(error / np.sqrt(np.diag(unsure)[3:])).max() < 4.0
 
