@@ -16,9 +16,10 @@ def inspect(
 ) -> None:
     """Show what is in a bag and what is wrong with it: rates, gaps, repeated and jumping stamps, holes in the truth."""
     from onboard_estimation.evaluation import inspection
+    from onboard_estimation.evaluation.evaluate import known_channels
 
-    with output.steps(f"inspecting {bag}", quiet=json):
-        found = inspection.inspect_bag(bag)
+    with output.steps(f"inspecting {bag}", quiet=json) as progress:
+        found = inspection.inspect_bag(bag, known_channels(), progress)
     if json:
         output.print_json(found.to_mapping())
     else:

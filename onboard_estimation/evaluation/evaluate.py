@@ -17,6 +17,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import free_folder, write_run
 from onboard_estimation.evaluation.topics import TopicMatch, guess_robot, match_topics
 from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.measurement import Channel
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import Robot, all_robots, find_robot
 
@@ -119,6 +120,17 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
     matches = {name: match for name, (_, _, match) in candidates.items()}
     dropped = {name: _without_dropped(match, options.what_if) for name, match in matches.items()}
     return candidates[guess_robot(dropped, kinds)]
+
+
+def known_channels() -> dict[str, tuple[Channel, ...]]:
+    """Channels of all installed robots in their default configuration, by robot."""
+    known: dict[str, tuple[Channel, ...]] = {}
+    for robot in all_robots():
+        try:
+            known[robot.name] = robot.channels(load_configuration(robot, EvaluateOptions()))
+        except UserError:
+            continue
+    return known
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
