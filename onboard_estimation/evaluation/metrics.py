@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from evo.core.metrics import APE, RPE, MetricsException, PoseRelation, Unit
+from evo.core.metrics import APE, RPE, PoseRelation, Unit
 from evo.core.trajectory import PosePath3D
 from numpy.typing import NDArray
 
@@ -74,16 +74,28 @@ def path_metrics(part: PartResult, used: NDArray[np.bool_], time_s: Vector, posi
         metrics["position_vertical_rmse_m"] = float(np.sqrt(np.mean(offsets[:, 2] ** 2)))
     if length_m > 0.0:
         metrics["final_position_error_percent_of_path"] = 100.0 * final_m / length_m
-    times = time_s[used]
-    if len(times) > 2:
-        frames = max(1, round(1.0 / float(np.median(np.diff(times)))))
-        relative = RPE(PoseRelation.translation_part, delta=frames, delta_unit=Unit.frames, all_pairs=True)
-        try:
-            relative.process_data((truth, estimate))
-        except MetricsException:  # shorter than a second
-            return metrics
-        metrics["position_rpe_1s_rmse_m"] = float(np.sqrt(np.mean(np.square(relative.error))))
+    relative = _relative_errors(truth, estimate, time_s[used])
+    if len(relative):
+        metrics["position_rpe_1s_rmse_m"] = float(np.sqrt(np.mean(np.square(relative))))
     return metrics
+
+
+def _relative_errors(truth: PosePath3D, estimate: PosePath3D, times: Vector) -> Vector:
+    """Errors of the displacement over one second, from all pairs within stretches without a gap."""
+    steps = np.diff(times)
+    if not len(steps):
+        return np.empty(0)
+    step_s = float(np.median(steps))
+    frames = max(1, round(1.0 / step_s))
+    errors = []
+    for stretch in np.split(np.arange(len(times)), np.flatnonzero(steps > 1.5 * step_s) + 1):
+        if len(stretch) <= frames:
+            continue
+        pair = [PosePath3D(poses_se3=[path.poses_se3[i] for i in stretch]) for path in (truth, estimate)]
+        relative = RPE(PoseRelation.translation_part, delta=frames, delta_unit=Unit.frames, all_pairs=True)
+        relative.process_data((pair[0], pair[1]))
+        errors.append(np.asarray(relative.error))
+    return np.concatenate(errors) if errors else np.empty(0)
 
 
 def _path(values: Rows, dimensions: int) -> PosePath3D:
