@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,12 @@ _COMPONENTS = {
     "sensor_msgs/msg/Imu": _IMU,
     "geometry_msgs/msg/PoseStamped": ("x", "y", "z", "qx", "qy", "qz", "qw"),
     "geometry_msgs/msg/PointStamped": ("x", "y", "z"),
+    "geometry_msgs/msg/WrenchStamped": ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z"),
+    "sensor_msgs/msg/FluidPressure": ("pressure",),
 }
-_DURATION = re.compile(r"^([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)\s*(s|ms|us)?$")
+_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(s|ms|us)?")
 _SECONDS = {"s": 1.0, None: 1.0, "ms": 1e-3, "us": 1e-6}
+_LONGEST_DELAY_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,8 @@ class WhatIf:
             out = [one for one in out if one not in dropped]
         for text in self.delay:
             sensor, value = _split(text, "--delay")
+            shift = _delay_ns(text, value)
             for one in _matching(out, sensor, "--delay"):
-                shift = round(parse_duration(value) * NANOSECONDS_PER_SECOND)
                 out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
         for text in self.bias:
             for place, columns, offset in _components(out, text, "--bias"):
@@ -72,15 +76,21 @@ class WhatIf:
                 out[place] = replace(out[place], values=values)
         rng = np.random.default_rng(self.seed)
         for text in self.noise:
-            for place, columns, stddev in _components(out, text, "--noise"):
+            for place, columns, stddev in _components(out, text, "--noise", least=0.0):
                 values = out[place].values.copy()
-                values[:, columns] += rng.normal(0.0, abs(stddev), (len(values), len(columns)))
+                values[:, columns] += rng.normal(0.0, stddev, (len(values), len(columns)))
                 out[place] = replace(out[place], values=values)
         return out
 
     def drops(self, sensor: str) -> bool:
         """Whether that sensor is left out."""
         return any(_is_part(sensor, name) for name in self.drop)
+
+    def check_drops(self, sensors: Sequence[str]) -> None:
+        """Raise UserError where a name to be left out is none of these sensors."""
+        for name in self.drop:
+            if not any(_is_part(sensor, name) for sensor in sensors):
+                raise UserError(f"--drop {name}: no such sensor; there are {', '.join(sensors)}")
 
     def sentences(self) -> list[str]:
         """One sentence a change, for the report."""
@@ -90,10 +100,20 @@ class WhatIf:
 
 def parse_duration(text: str) -> float:
     """Seconds from `20ms`, `0.02`, `0.02s`, `500us`."""
-    found = _DURATION.match(text.strip())
+    found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
     return float(found[1]) * _SECONDS[found[2]]
+
+
+def _delay_ns(text: str, value: str) -> int:
+    try:
+        seconds = parse_duration(value)
+    except UserError as error:
+        raise UserError(f"--delay {text}: {error}") from None
+    if abs(seconds) > _LONGEST_DELAY_S:
+        raise UserError(f"--delay {text}: must be at most {_LONGEST_DELAY_S:g} s either way")
+    return round(seconds * NANOSECONDS_PER_SECOND)
 
 
 def component_names(channel: Channel) -> tuple[str, ...]:
@@ -120,12 +140,18 @@ def _split(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _components(series: Sequence[Series], text: str, option: str) -> list[tuple[int, list[int], float]]:
+def _components(
+    series: Sequence[Series], text: str, option: str, least: float = -math.inf
+) -> list[tuple[int, list[int], float]]:
     name, value = _split(text, option)
     try:
         number = float(value)
     except ValueError:
-        raise UserError(f"{option} {text}: {value!r} is no number") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f"{option} {text}: {value!r} is no number")
+    if number < least:
+        raise UserError(f"{option} {text}: a standard deviation must be {least:g} or more")
     sensor, _, component = name.partition(".")
     out = []
     for one in _matching(series, sensor, option):
