@@ -6,7 +6,9 @@ Everything but the times in `run.json` is the same when the same bag is evaluate
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
+import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -36,6 +38,17 @@ def free_folder(path: Path) -> Path:
     return candidate
 
 
+def check_free(folder: Path) -> None:
+    """Raise UserError where a run cannot be written to that folder: it holds something, or its place is no folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} exists and is not empty; name another --output")
+    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise UserError(f"cannot write the run to {folder}: {existing} is no folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write the run to {folder}: no permission to write in {existing}")
+
+
 def write_run(
     result: EvaluationResult,
     space: StateSpace,
@@ -58,20 +71,26 @@ def write_run(
     ------
     UserError
         The folder exists and is not empty, or cannot be written.
+
+    The folder appears when it is complete: it is written beside its place and moved there at the end.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} exists and is not empty; name another --output")
+    check_free(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(to_parameter_file(configuration))
-        (folder / "metrics.json").write_text(to_json(result.metrics))
-        progress("estimates")
-        write_estimates(result, space, folder / "estimates")
-        progress("plots")
-        write_plots(result, folder)
-        progress("report")
-        write_report(result, folder)
-        (folder / "run.json").write_text(to_json(_run(result, inputs, settings)))
+        parent = folder.absolute().parent
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".run-", dir=parent, ignore_cleanup_errors=True) as workshop:
+            run = Path(workshop) / "run"  # the workshop itself is closed to other users
+            run.mkdir()
+            (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
+            (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
+            progress("estimates")
+            write_estimates(result, space, run / "estimates")
+            progress("plots")
+            write_plots(result, run)
+            progress("report")
+            write_report(result, run)
+            (run / "run.json").write_text(to_json(_run(result, inputs, settings)), encoding="utf-8")
+            run.replace(folder)
     except OSError as error:
         raise UserError(f"cannot write the run to {folder}: {error.strerror or error}") from error
 
