@@ -71,7 +71,7 @@ def align_at_rest(
         return slice(first, first + 3), slice(second, second + 3)
 
     # The true attitude R Exp(e) makes m - b vertical: e x m = b across the vertical, hence e = (up x b) / |m|.
-    tilt_by_bias = skew(up_in_imu) / size
+    tilt_by_bias = skew(*up_in_imu) / size
     heading = _EXACT_RAD**2 * vertical
     averaged_force = accelerometer.var(axis=0).mean() / len(accelerometer) / size**2
     covariance[block(POSITION, POSITION)] = _EXACT_M**2 * np.eye(3)

@@ -76,7 +76,7 @@ def window_energy(window: NDArray[np.float64], at_rest: NDArray[np.float64]) -> 
             bias = mean[i] if np.isnan(at_rest[i]) else at_rest[i]
             rate += (window[k, i] - bias) ** 2
             force += window[k, 3 + i] ** 2
-    size = np.sqrt(np.sum(mean[3:] ** 2))
+    size = np.sqrt(mean[3] ** 2 + mean[4] ** 2 + mean[5] ** 2)
     reference = size if np.isnan(at_rest[3]) else at_rest[3]
     # mean |f - g u|^2 = mean |f|^2 - 2 g |mean f| + g^2
     deviation = force / count - 2.0 * reference * size + reference**2

@@ -10,6 +10,7 @@ The position is left-handed against a frame with z up: mirrored in y it fits the
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -100,9 +101,11 @@ def read_pyshoe(path: Path, truth_as_recorded: bool = False) -> PyshoeRecording:
 def _load(path: Path) -> dict[str, NDArray[np.float64]]:
     """The arrays `ts` (n,), `imu` (n, 6) and `gt` (n, 3)."""
     try:
-        content: dict[str, Any] = loadmat(path, appendmat=False, variable_names=["ts", *_COLUMNS])
+        file = io.BytesIO(path.read_bytes())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        content: dict[str, Any] = loadmat(file, variable_names=["ts", *_COLUMNS])
     except NotImplementedError as error:
         raise UserError(f"{path} is a MATLAB file of version 7.3 (HDF5); save it with -v7") from error
     except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to

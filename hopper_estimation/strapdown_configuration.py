@@ -123,7 +123,7 @@ class Contact:
         0.1, "refused for so long at rest, the velocity is doubted instead of the contact", unit="s", minimum=0.0
     )
     recover_moving_s: float = parameter(
-        0.2, "likewise, in contacts without rest, summed up since the last one believed", unit="s", minimum=0.0
+        0.4, "likewise, in contacts without rest, summed up since the last one believed", unit="s", minimum=0.0
     )
     release_s: float = parameter(
         0.1, "without contact for so long, the foot has left the ground", unit="s", minimum=0.0
@@ -136,7 +136,7 @@ class Ground:
 
     enabled: bool = parameter(True, "use zero-height updates")
     settled_speed_m_s: float = parameter(
-        0.02,
+        0.03,
         "the height counts once contact has brought the vertical speed's standard deviation below it",
         unit="m/s",
         exclusive_minimum=0.0,
@@ -148,7 +148,11 @@ class Ground:
         0.02, "added per rad/s of rotation, for a foot that is not flat", unit="m s", minimum=0.0
     )
     gate_probability: float = parameter(
-        0.997, "a contact further from every level is on new ground", exclusive_minimum=0.0, exclusive_maximum=1.0
+        0.95,
+        "a contact further from every level is on new ground; low, since a level missed costs little, and a stair "
+        "taken for the floor is not mended",
+        exclusive_minimum=0.0,
+        exclusive_maximum=1.0,
     )
     largest_count: int = parameter(32, "levels to remember, the one not used for longest goes first", minimum=1)
 

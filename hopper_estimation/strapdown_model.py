@@ -63,53 +63,105 @@ C_VELOCITY, C_ACCELEROMETER_BIAS, C_GYRO_BIAS, C_LEVER_ARM = (
 _SMALL_ANGLE = 1e-4
 
 
-@njit(cache=True)
-def skew(v: Array) -> Array:
-    """(3, 3) matrix of the cross product: skew(v) @ u = v x u."""
-    return np.array([[0.0, -v[2], v[1]], [v[2], 0.0, -v[0]], [-v[1], v[0], 0.0]])
+# Loops over scalars: numba compiles and runs them several times faster than slices and `@` on matrices this small.
 
 
 @njit(cache=True)
-def rotation_matrix(q: Array) -> Array:
-    """(3, 3) rotation of a unit quaternion x, y, z, w."""
-    x, y, z, w = q[0], q[1], q[2], q[3]
-    return np.array(
-        [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-        ]
+def product(a: Array, b: Array) -> Array:
+    """Product of two (3, 3) matrices."""
+    out = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = a[i, 0] * b[0, j] + a[i, 1] * b[1, j] + a[i, 2] * b[2, j]
+    return out
+
+
+@njit(cache=True)
+def transposed_product(a: Array, b: Array) -> Array:
+    """a^T b of two (3, 3) matrices."""
+    out = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = a[0, i] * b[0, j] + a[1, i] * b[1, j] + a[2, i] * b[2, j]
+    return out
+
+
+@njit(cache=True)
+def skew(x: float, y: float, z: float) -> Array:
+    """(3, 3) matrix of the cross product with the vector (x, y, z) from the left."""
+    out = np.zeros((3, 3))
+    out[0, 1], out[0, 2] = -z, y
+    out[1, 0], out[1, 2] = z, -x
+    out[2, 0], out[2, 1] = -y, x
+    return out
+
+
+@njit(cache=True)
+def rotation_matrix(x: float, y: float, z: float, w: float) -> Array:
+    """(3, 3) rotation of a unit quaternion."""
+    out = np.empty((3, 3))
+    out[0, 0], out[1, 1], out[2, 2] = (
+        1.0 - 2.0 * (y * y + z * z),
+        1.0 - 2.0 * (x * x + z * z),
+        1.0 - 2.0 * (x * x + y * y),
     )
+    out[0, 1], out[1, 0] = 2.0 * (x * y - z * w), 2.0 * (x * y + z * w)
+    out[0, 2], out[2, 0] = 2.0 * (x * z + y * w), 2.0 * (x * z - y * w)
+    out[1, 2], out[2, 1] = 2.0 * (y * z - x * w), 2.0 * (y * z + x * w)
+    return out
 
 
 @njit(cache=True)
-def rotated_quaternion(q: Array, turn: Array) -> Array:
-    """Unit quaternion of R Exp(turn), turn (3,) a rotation vector in the IMU frame, rad."""
-    angle = np.sqrt(np.sum(turn * turn))
+def turn_quaternion(state: Array, tx: float, ty: float, tz: float) -> None:
+    """In place, attitude R of a state (19,) to R Exp(t), t a rotation vector in the IMU frame, rad."""
+    angle = np.sqrt(tx * tx + ty * ty + tz * tz)
     scale = 0.5 - angle * angle / 48.0 if angle < _SMALL_ANGLE else np.sin(0.5 * angle) / angle
-    x, y, z, w = turn[0] * scale, turn[1] * scale, turn[2] * scale, np.cos(0.5 * angle)
-    product = np.array(
-        [
-            q[3] * x + q[0] * w + q[1] * z - q[2] * y,
-            q[3] * y - q[0] * z + q[1] * w + q[2] * x,
-            q[3] * z + q[0] * y - q[1] * x + q[2] * w,
-            q[3] * w - q[0] * x - q[1] * y - q[2] * z,
-        ]
-    )
-    return product / np.sqrt(np.sum(product * product))
+    x, y, z, w = tx * scale, ty * scale, tz * scale, np.cos(0.5 * angle)
+    qx, qy, qz, qw = state[QUATERNION], state[QUATERNION + 1], state[QUATERNION + 2], state[QUATERNION + 3]
+    px = qw * x + qx * w + qy * z - qz * y
+    py = qw * y - qx * z + qy * w + qz * x
+    pz = qw * z + qx * y - qy * x + qz * w
+    pw = qw * w - qx * x - qy * y - qz * z
+    norm = 1.0 / np.sqrt(px * px + py * py + pz * pz + pw * pw)
+    state[QUATERNION], state[QUATERNION + 1] = px * norm, py * norm
+    state[QUATERNION + 2], state[QUATERNION + 3] = pz * norm, pw * norm
 
 
 @njit(cache=True)
-def right_jacobian(turn: Array) -> Array:
-    """(3, 3) J with Exp(turn + e) = Exp(turn) Exp(J e) to first order in e."""
-    square = np.sum(turn * turn)
+def right_jacobian(tx: float, ty: float, tz: float) -> Array:
+    """(3, 3) J with Exp(t + e) = Exp(t) Exp(J e) to first order in e."""
+    square = tx * tx + ty * ty + tz * tz
     angle = np.sqrt(square)
     if angle < _SMALL_ANGLE:
         a, b = 0.5, 1.0 / 6.0
     else:
         a, b = (1.0 - np.cos(angle)) / square, (angle - np.sin(angle)) / (square * angle)
-    cross = skew(turn)
-    return np.eye(3) - a * cross + b * (cross @ cross)
+    cross = skew(tx, ty, tz)
+    crossed = product(cross, cross)
+    out = np.empty((3, 3))
+    for i in range(3):
+        for j in range(3):
+            out[i, j] = b * crossed[i, j] - a * cross[i, j]
+        out[i, i] += 1.0
+    return out
+
+
+@njit(cache=True)
+def attitude(state: Array) -> Array:
+    """(3, 3) rotation from the IMU frame to the world of a state (19,)."""
+    return rotation_matrix(state[QUATERNION], state[QUATERNION + 1], state[QUATERNION + 2], state[QUATERNION + 3])
+
+
+@njit(cache=True)
+def force_derivative(rotation: Array, reading: Array, mean: Array) -> tuple[Array, Array]:
+    """World-frame specific force (3,), m/s^2, and its derivative (3, 3) by the attitude's error."""
+    x = reading[3] - mean[C_ACCELEROMETER_BIAS]
+    y = reading[4] - mean[C_ACCELEROMETER_BIAS + 1]
+    z = reading[5] - mean[C_ACCELEROMETER_BIAS + 2]
+    force = np.empty(3)
+    for i in range(3):
+        force[i] = rotation[i, 0] * x + rotation[i, 1] * y + rotation[i, 2] * z
+    return force, product(rotation, skew(-x, -y, -z))
 
 
 @njit(cache=True)
@@ -129,46 +181,42 @@ def move(mean: Array, before: Array, after: Array, dt: float, gravity: float) ->
     -------
     (19,) state and (18, 18) transition F of the error.
     """
-    rate = 0.5 * (before[:3] + after[:3]) - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]
-    turn = rate * dt
-    force_before = before[3:] - mean[C_ACCELEROMETER_BIAS : C_ACCELEROMETER_BIAS + 3]
-    force_after = after[3:] - mean[C_ACCELEROMETER_BIAS : C_ACCELEROMETER_BIAS + 3]
-    quaternion_after = rotated_quaternion(mean[QUATERNION : QUATERNION + 4], turn)
-    rotation_before = rotation_matrix(mean[QUATERNION : QUATERNION + 4])
-    rotation_after = rotation_matrix(quaternion_after)
-    acceleration_before = rotation_before @ force_before
-    acceleration_after = rotation_after @ force_after
-    acceleration_before[2] -= gravity
-    acceleration_after[2] -= gravity
-
+    tx = (0.5 * (before[0] + after[0]) - mean[C_GYRO_BIAS]) * dt
+    ty = (0.5 * (before[1] + after[1]) - mean[C_GYRO_BIAS + 1]) * dt
+    tz = (0.5 * (before[2] + after[2]) - mean[C_GYRO_BIAS + 2]) * dt
     moved = mean.copy()
-    velocity = mean[C_VELOCITY : C_VELOCITY + 3]
-    # Exact where the acceleration is linear in time.
-    moved[:3] += velocity * dt + (2.0 * acceleration_before + acceleration_after) * (dt * dt / 6.0)
-    moved[C_VELOCITY : C_VELOCITY + 3] += 0.5 * (acceleration_before + acceleration_after) * dt
-    moved[QUATERNION : QUATERNION + 4] = quaternion_after
-
-    turned_back = rotation_after.T @ rotation_before  # Exp(-turn)
-    turn_by_bias = -right_jacobian(turn) * dt
-    tilt_before = -rotation_before @ skew(force_before)
-    tilt_after = -rotation_after @ skew(force_after)
-    after_by_attitude = tilt_after @ turned_back
-    after_by_bias = tilt_after @ turn_by_bias
-
-    transition = np.eye(DIMENSION)
-    p, v, a, b, g = POSITION, VELOCITY, ATTITUDE, ACCELEROMETER_BIAS, GYRO_BIAS
+    turn_quaternion(moved, tx, ty, tz)
+    rotation_before, rotation_after = attitude(mean), attitude(moved)
+    force_before, tilt_before = force_derivative(rotation_before, before, mean)
+    force_after, tilt_after = force_derivative(rotation_after, after, mean)
+    force_before[2] -= gravity
+    force_after[2] -= gravity
     sixth, half = dt * dt / 6.0, 0.5 * dt
+    for i in range(3):
+        # Exact where the acceleration is linear in time.
+        moved[i] += mean[C_VELOCITY + i] * dt + sixth * (2.0 * force_before[i] + force_after[i])
+        moved[C_VELOCITY + i] += half * (force_before[i] + force_after[i])
+
+    turned_back = transposed_product(rotation_after, rotation_before)  # Exp(-t)
+    turn_by_bias = right_jacobian(tx, ty, tz)
+    after_by_attitude = product(tilt_after, turned_back)
+    after_by_bias = product(tilt_after, turn_by_bias)
+
+    transition = np.zeros((DIMENSION, DIMENSION))
+    for i in range(DIMENSION):
+        transition[i, i] = 1.0
+    p, v, a, b, g = POSITION, VELOCITY, ATTITUDE, ACCELEROMETER_BIAS, GYRO_BIAS
     for i in range(3):
         transition[p + i, v + i] = dt
         for j in range(3):
             transition[p + i, a + j] = sixth * (2.0 * tilt_before[i, j] + after_by_attitude[i, j])
             transition[p + i, b + j] = -sixth * (2.0 * rotation_before[i, j] + rotation_after[i, j])
-            transition[p + i, g + j] = sixth * after_by_bias[i, j]
+            transition[p + i, g + j] = -sixth * dt * after_by_bias[i, j]
             transition[v + i, a + j] = half * (tilt_before[i, j] + after_by_attitude[i, j])
             transition[v + i, b + j] = -half * (rotation_before[i, j] + rotation_after[i, j])
-            transition[v + i, g + j] = half * after_by_bias[i, j]
+            transition[v + i, g + j] = -half * dt * after_by_bias[i, j]
             transition[a + i, a + j] = turned_back[i, j]
-            transition[a + i, g + j] = turn_by_bias[i, j]
+            transition[a + i, g + j] = -dt * turn_by_bias[i, j]
     return moved, transition
 
 
@@ -234,16 +282,23 @@ def contact_velocity(mean: Array, reading: Array) -> tuple[Array, Array]:
     -------
     (3,) velocity R^T v - w x r in the IMU frame, m/s, and (3, 18) derivative by the error.
     """
-    rotation = rotation_matrix(mean[QUATERNION : QUATERNION + 4])
-    velocity = rotation.T @ mean[C_VELOCITY : C_VELOCITY + 3]
-    rate = reading[:3] - mean[C_GYRO_BIAS : C_GYRO_BIAS + 3]
-    arm = mean[C_LEVER_ARM : C_LEVER_ARM + 3]
+    rotation = attitude(mean)
+    velocity = np.zeros(3)
+    for i in range(3):
+        for j in range(3):
+            velocity[i] += rotation[j, i] * mean[C_VELOCITY + j]
+    rx, ry, rz = reading[0] - mean[C_GYRO_BIAS], reading[1] - mean[C_GYRO_BIAS + 1], reading[2] - mean[C_GYRO_BIAS + 2]
+    ax, ay, az = mean[C_LEVER_ARM], mean[C_LEVER_ARM + 1], mean[C_LEVER_ARM + 2]
+    by_attitude = skew(velocity[0], velocity[1], velocity[2])
+    by_gyro_bias, by_arm = skew(-ax, -ay, -az), skew(-rx, -ry, -rz)
     jacobian = np.zeros((3, DIMENSION))
-    by_attitude, by_gyro_bias, by_arm = skew(velocity), -skew(arm), -skew(rate)
     for i in range(3):
         for j in range(3):
             jacobian[i, VELOCITY + j] = rotation[j, i]
             jacobian[i, ATTITUDE + j] = by_attitude[i, j]
             jacobian[i, GYRO_BIAS + j] = by_gyro_bias[i, j]
             jacobian[i, LEVER_ARM + j] = by_arm[i, j]
-    return velocity - skew(rate) @ arm, jacobian
+    velocity[0] -= ry * az - rz * ay
+    velocity[1] -= rz * ax - rx * az
+    velocity[2] -= rx * ay - ry * ax
+    return velocity, jacobian
