@@ -127,7 +127,10 @@ class Robot(ABC):
 
     @abstractmethod
     def estimator(self, configuration: Any, name: str, initial: Estimate | None) -> Estimator:
-        """A new estimator, started from `initial` where given, else as its configuration says."""
+        """A new estimator, started from `initial` where given, else as its configuration says.
+
+        Measurements from before the stamp of `initial` come too, where the truth starts late: they are to be left out.
+        """
 
     @abstractmethod
     def truth_specification(self, configuration: Any) -> TruthSpecification:
@@ -143,10 +146,13 @@ class Robot(ABC):
         """(n, n) covariance of an initial state taken from the truth; None where the robot finds its own."""
         return None
 
-    def outline(self, configuration: Any, space: StateSpace, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Polyline (K, P, 2) in metres that draws the robot from above at the states (K, a)."""
+    def outline(self, configuration: Any, space: StateSpace, means: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Polyline (K, P, 2) in metres that draws the robot from above at the states (K, a).
+
+        By default a point at the position; None, and no drawing, where the state has none.
+        """
         position = planar_position(space)
-        return means[:, None, position]
+        return None if position is None else means[:, None, position]
 
     def simulate(
         self, configuration: Any, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
@@ -155,13 +161,13 @@ class Robot(ABC):
         raise UserError(f"robot {self.name!r} has no simulator")
 
 
-def planar_position(space: StateSpace) -> slice:
-    """Where x and y stand in a state's coordinates: in a block `pose` or `position`, else the first two."""
-    for name in ("pose", "position"):
-        if any(block.name == name for block in space.blocks):
-            start = space.coordinates(name).start
+def planar_position(space: StateSpace) -> slice | None:
+    """Where x and y stand in a state's coordinates: in a block `pose` or `position`; None where there is neither."""
+    for block in space.blocks:
+        if block.name in ("pose", "position") and block.units[:2] == ("m", "m"):
+            start = space.coordinates(block.name).start
             return slice(start, start + 2)
-    return slice(0, 2)
+    return None
 
 
 @cache

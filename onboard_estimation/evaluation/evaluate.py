@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
@@ -14,8 +17,8 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import free_folder, write_run
-from onboard_estimation.evaluation.topics import TopicMatch, guess_robot, match_topics
+from onboard_estimation.evaluation.run_folder import check_free, free_folder, write_run
+from onboard_estimation.evaluation.topics import TopicMatch, fitting_robots, guess_robot, match_topics
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import Channel
 from onboard_estimation.resources import resource
@@ -36,8 +39,10 @@ class EvaluateOptions:
         Parameters by dotted name.
     topics
         Relative topic name to topic of the bag, where names differ.
+    namespace
+        Of the robot's topics; None: the one that holds most of them.
     mirror_truth
-        Axis of the ground truth to turn round: x, y or z.
+        Axes of the ground truth to turn round: one or more of x, y, z.
     """
 
     robot: str | None = None
@@ -45,6 +50,7 @@ class EvaluateOptions:
     config: Path | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
     topics: Mapping[str, str] = field(default_factory=dict)
+    namespace: str | None = None
     mirror_truth: str | None = None
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
@@ -77,23 +83,26 @@ def evaluate_bag(
     UserError
         Whatever the user can mend; the message says how.
     """
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise UserError(f"{output} exists and is not empty; name another --output")
+    if write and output is not None:
+        check_free(output)
     progress("reading the bag")
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds)
+        if match.rivals and options.namespace is None:
+            spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
+            raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
-    recording = recording.changed(options.what_if)
     estimator = options.estimator or robot.estimators[0]
     if estimator not in robot.estimators:
         raise UserError(f"{robot.name} has no estimator {estimator!r}; it has {', '.join(robot.estimators)}")
     command = command_line(bag_path, robot.name, estimator, match, options)
     progress("filtering")
-    result = judge(robot, configuration, estimator, recording, options.settings, bag=bag_path.name, command=command)
+    name = bag_path.resolve().name
+    result = judge(robot, configuration, estimator, recording, options.settings, bag=name, command=command)
     if not write:
         return Evaluation(result, None)
-    folder = output or free_folder(Path("runs") / f"{bag_path.name}-{robot.name}")
+    folder = output or free_folder(Path("runs") / f"{name}-{robot.name}")
     space = robot.estimator(configuration, estimator, None).space
     inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
     write_run(result, space, configuration, inputs, folder, _settings(options), progress)
@@ -105,21 +114,46 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
     if options.robot is not None:
         robot = find_robot(options.robot)
         configuration = load_configuration(robot, options)
-        return robot, configuration, match_topics(robot, configuration, kinds, options.topics)
-    candidates: dict[str, tuple[Robot, Any, TopicMatch]] = {}
-    faults = []
+        return robot, configuration, match_topics(robot, configuration, kinds, options.topics, options.namespace)
+    candidates: dict[str, _Candidate] = {}
+    reasons = []
     for robot in all_robots():
-        # A file, an override or a topic that a robot does not know tells that it is not this one.
         try:
-            configuration = load_configuration(robot, options)
-            candidates[robot.name] = robot, configuration, match_topics(robot, configuration, kinds, options.topics)
+            candidates[robot.name] = _candidate(robot, options, kinds)
         except UserError as error:
-            faults.append(f"{robot.name}: {error}")
+            reasons.append(f"{robot.name}: {error}")
     if not candidates:
-        raise UserError(f"no installed robot can be tried; name one with --robot ({'; '.join(faults) or 'none found'})")
-    matches = {name: match for name, (_, _, match) in candidates.items()}
-    dropped = {name: _without_dropped(match, options.what_if) for name, match in matches.items()}
-    return candidates[guess_robot(dropped, kinds)]
+        raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
+    matches = {name: _without_dropped(one.match, options.what_if) for name, one in candidates.items()}
+    name = guess_robot(matches, kinds)
+    chosen = candidates[name]
+    if chosen.fault is not None:
+        raise chosen.fault
+    others = [f"--robot {other}" for other in fitting_robots(matches) if other != name]
+    notes = (f"The bag also holds another robot's topics: {', '.join(others)}.",) if others else ()
+    return chosen.robot, chosen.configuration, replace(chosen.match, notes=notes)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A robot that the bag may be of; `fault` where its configuration is not as it was asked for."""
+
+    robot: Robot
+    configuration: Any
+    match: TopicMatch
+    fault: UserError | None
+
+
+def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str]) -> _Candidate:
+    fault = None
+    try:
+        configuration = load_configuration(robot, options)
+    except UserError as error:
+        # Which robot it is does not depend on a fault in a file that was meant for it, or for another one.
+        fault = error
+        configuration = load_configuration(robot, EvaluateOptions())
+    match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+    return _Candidate(robot, configuration, match, fault)
 
 
 def known_channels() -> dict[str, tuple[Channel, ...]]:
@@ -134,8 +168,7 @@ def known_channels() -> dict[str, tuple[Channel, ...]]:
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
-    missing = tuple(channel for channel in match.missing if not what_if.drops(channel.sensor))
-    return TopicMatch(match.namespace, match.channels, match.truth, missing, match.missing_bodies)
+    return replace(match, missing=tuple(channel for channel in match.missing if not what_if.drops(channel.sensor)))
 
 
 def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
@@ -152,9 +185,11 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
     if options.config is not None:
         words += ["--config", str(options.config)]
     for name, value in options.overrides.items():
-        words += ["--set", f"{name}={value}"]
+        words += ["--set", f"{name}={_as_yaml(value)}"]
     for relative, topic in options.topics.items():
         words += ["--topic", f"{relative}={topic}"]
+    if options.namespace is not None:
+        words += ["--namespace", options.namespace]
     if options.mirror_truth:
         words += ["--mirror-truth", options.mirror_truth]
     what_if, settings, default = options.what_if, options.settings, JudgeSettings()
@@ -174,6 +209,12 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
     return shlex.join(words)
 
 
+def _as_yaml(value: Any) -> str:
+    """The value as `--set` reads it: plain where that reads back as it is."""
+    plain = str(value)
+    return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
+
+
 def _settings(options: EvaluateOptions) -> dict[str, Any]:
     settings, what_if = options.settings, options.what_if
     return {
@@ -183,6 +224,7 @@ def _settings(options: EvaluateOptions) -> dict[str, Any]:
         "settle_s": settings.settle_s,
         "lag_s": settings.lag_s,
         "mirror_truth": options.mirror_truth,
+        "namespace": options.namespace,
         "overrides": dict(options.overrides),
         "topics": dict(options.topics),
         "drop": list(what_if.drop),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
+from onboard_estimation.evaluation.handedness import refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.filtering.consistency import nees
@@ -61,16 +62,13 @@ class Record:
     @classmethod
     def of(cls, estimates: list[Estimate]) -> Record:
         """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
-        last = [e for e, following in zip(estimates, [*estimates[1:], None], strict=True) if _ends(e, following)]
+        following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
+        last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
         return cls(
             np.array([estimate.stamp_ns for estimate in last], dtype=np.int64),
             np.array([estimate.mean for estimate in last]),
             np.array([estimate.covariance for estimate in last]),
         )
-
-
-def _ends(estimate: Estimate, following: Estimate | None) -> bool:
-    return following is None or following.stamp_ns != estimate.stamp_ns
 
 
 def judge(
@@ -87,7 +85,7 @@ def judge(
     Raises
     ------
     UserError
-        The filter gave no estimate, or the ground truth is left-handed.
+        The filter gave no estimate, or only a mirror image of the ground truth fits it.
     """
     settings = settings or JudgeSettings()
     specification = robot.truth_specification(configuration)
@@ -100,22 +98,31 @@ def judge(
         raise UserError(f"{robot.name} gave no estimate from this recording (messages: {received})")
     space = pipeline.space
     time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    true_parts, matched_ratio = _true_parts(robot, configuration, recording, record, settings)
+    true_parts, known = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
+    matched_ratio = float(np.mean(known))
+
+    def mirrored(axes: str) -> dict[str, Rows]:
+        tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in recording.tracks.items()}
+        image = replace(recording, tracks=tracks)
+        return _truth_at(robot, configuration, image, record.stamps_ns, settings)[0]
+
+    refuse_mirrored(space, record.stamps_ns, record.means, true_parts, mirrored)
     record, alignment_note = _align(specification, space, record, true_parts)
+    # Without any truth all parts are shown, with what the filter says of itself.
+    shown = true_parts or {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
     parts = {
-        name: _part(space, name, record, values, specification.covariances.get(name))
-        for name, values in true_parts.items()
+        name: _part(space, name, record, values, specification.covariances.get(name)) for name, values in shown.items()
     }
-    settle_s = robot.settle_s if settings.settle_s is None else settings.settle_s
-    if time_s[-1] <= settle_s:
-        settle_s = 0.0
+    settle_s, settle_note = _settling(robot, settings, time_s, known)
     sensors = pipeline.statistics()
     notes = [
         *recording.notes,
         initial_note,
         alignment_note,
         *_pipeline_notes(pipeline),
-        _truth_note(matched_ratio, settings),
+        _gap_note(time_s),
+        *_truth_notes(recording, record, matched_ratio, settings),
+        settle_note,
     ]
     return EvaluationResult(
         robot=robot.name,
@@ -152,20 +159,28 @@ def _initial(
     stamps = np.unique(np.concatenate([one.stamps_ns for one in recording.series]))
     parts, valid = _truth_at(robot, configuration, recording, stamps, settings)
     if not valid.any():
-        return None, "No ground truth at the start: the filter started from its configured initial state."
+        return None, "Without ground truth the filter started from its configured initial state."
     first = int(np.argmax(valid))
     space = robot.estimator(configuration, estimator_name, None).space
     start = initial_state(
         space, {name: values[first] for name, values in parts.items()}, covariance, int(stamps[first])
     )
+    late = _late_start(recording, int(stamps[first]))
     if settings.initial == "exact":
-        return start, "Initial state from the ground truth, without an error."
+        return start, f"Initial state from the ground truth, without an error.{late}"
     error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
     drawn = replace(start, mean=space.plus(start.mean, error))
-    return (
-        drawn,
-        f"Initial state from the ground truth, with an error drawn from the initial covariance (seed {settings.seed}).",
-    )
+    how = f"with an error drawn from the initial covariance (seed {settings.seed})"
+    return drawn, f"Initial state from the ground truth, {how}.{late}"
+
+
+def _late_start(recording: LoadedRecording, start_ns: int) -> str:
+    """Sentence on the measurements from before the initial state."""
+    # The median, because one sensor may have a clock of its own.
+    first_ns = int(np.median([one.stamps_ns.min() for one in recording.series if len(one.stamps_ns)]))
+    early = sum(np.count_nonzero((first_ns <= one.stamps_ns) & (one.stamps_ns < start_ns)) for one in recording.series)
+    waited_s = (start_ns - first_ns) / NANOSECONDS_PER_SECOND
+    return f" The truth starts after {waited_s:.1f} s: {early} messages before it are left out." if early else ""
 
 
 def _truth_at(
@@ -175,52 +190,63 @@ def _truth_at(
     stamps_ns: NDArray[np.int64],
     settings: JudgeSettings,
 ) -> tuple[dict[str, Rows], NDArray[np.bool_]]:
-    """Parts of the state that the truth tells at the stamps, and where all of its bodies are valid."""
+    """Parts of the state that the truth tells at the stamps, none if it tells nothing, and where it is valid."""
     bodies = robot.truth_specification(configuration).bodies
+    valid = np.zeros(len(stamps_ns), dtype=np.bool_)
     if not bodies or any(body not in recording.tracks for body in bodies):
-        return {}, np.zeros(len(stamps_ns), dtype=np.bool_)
+        return {}, valid
     found = {body: recording.tracks[body].at(stamps_ns, settings.longest_truth_gap_s) for body in bodies}
     valid = np.all([good for _, good in found.values()], axis=0)
-    parts = robot.true_parts(configuration, {body: values for body, (values, _) in found.items()})
-    return {name: np.where(valid[:, None], values, np.nan) for name, values in parts.items()}, valid
+    if not valid.any():
+        return {}, valid
+    parts = {}
+    for name, values in robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()}).items():
+        parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
+        parts[name][valid] = values
+    return parts, valid
 
 
-def _true_parts(
-    robot: Robot, configuration: Any, recording: LoadedRecording, record: Record, settings: JudgeSettings
-) -> tuple[dict[str, Rows], float]:
-    parts, valid = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
-    return parts, float(np.mean(valid))
+def _settling(robot: Robot, settings: JudgeSettings, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
+    """How much at the start is left out of the figures, and a sentence where that is less than it should be."""
+    settle_s = robot.settle_s if settings.settle_s is None else settings.settle_s
+    if settle_s == 0.0 or known[time_s >= settle_s].any():
+        return settle_s, ""
+    if not known.any():
+        return settle_s, ""
+    what = "run" if known[-1] else "ground truth"
+    end_s = float(time_s[known][-1])
+    settling = f"within the {settle_s:g} s in which the filter settles"
+    return 0.0, f"The {what} ends after {end_s:.1f} s, {settling}: no start is left out."
 
 
 def _align(
     specification: TruthSpecification, space: StateSpace, record: Record, true_parts: Mapping[str, Rows]
 ) -> tuple[Record, str]:
-    """The record in the truth's frame, and a sentence on how it got there.
-
-    Raises UserError where only a mirror image of the truth fits.
-    """
+    """The record in the truth's frame, and a sentence on how it got there."""
     position = next((name for name in ("position", "pose") if name in true_parts), None)
-    if position is None or not np.isfinite(true_parts[position]).any():
+    if specification.alignment == "none" or position is None or not np.isfinite(true_parts[position]).any():
         return record, ""
-    where = planar_position(space)
-    truth.refuse_left_handed(record.means[:, where], true_parts[position][:, :2])
-    if specification.alignment == "none" or position != "position":
-        return record, ""
-    coordinates = space.coordinates("position")
-    found = truth.align_heading(record.means[:, coordinates], true_parts["position"])
+    # Of a planar pose, x and y; its heading turns along.
+    dimensions = 2 if space.block(position).kind == SE2 else space.block(position).dimension
+    start = space.coordinates(position).start
+    place = slice(start, start + dimensions)
+    found = truth.align_heading(record.means[:, place], true_parts[position][:, :dimensions])
     means, covariances = record.means.copy(), record.covariances.copy()
-    means[:, coordinates] = found.positions(means[:, coordinates])
+    means[:, place] = found.positions(means[:, place])
     turn = np.eye(space.dimension)
     for block in space.blocks:
+        coordinates, tangent = space.coordinates(block.name), space.tangent(block.name)
         # Vectors of the world turn with it; body-frame quantities and rotations' body-frame errors do not.
         if block.name in ("position", "velocity") and block.kind == VECTOR:
-            turn[space.tangent(block.name), space.tangent(block.name)] = found.rotation
+            rotation = found.rotation[: block.dimension, : block.dimension]
+            turn[tangent, tangent] = rotation
             if block.name == "velocity":
-                means[:, space.coordinates("velocity")] = means[:, space.coordinates("velocity")] @ found.rotation.T
+                means[:, coordinates] = means[:, coordinates] @ rotation.T
         elif block.kind == SO3:
-            means[:, space.coordinates(block.name)] = _turned(
-                means[:, space.coordinates(block.name)], found.heading_rad
-            )
+            means[:, coordinates] = _turned(means[:, coordinates], found.heading_rad)
+        elif block.kind == SE2:
+            heading = means[:, coordinates.stop - 1] + found.heading_rad
+            means[:, coordinates.stop - 1] = np.arctan2(np.sin(heading), np.cos(heading))
     covariances = turn @ covariances @ turn.T
     note = (
         f"Estimate turned by {np.rad2deg(found.heading_rad):.2f} deg about the vertical (least squares over the run) "
@@ -269,14 +295,13 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
 
 def _drawing(
     robot: Robot, configuration: Any, space: StateSpace, record: Record, true_parts: Mapping[str, Rows]
-) -> Drawing:
+) -> Drawing | None:
     """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
     true_means = record.means.copy()
     known = np.zeros(len(true_means), dtype=np.bool_)
     for name, values in true_parts.items():
         true_means[:, space.coordinates(name)] = values
         known |= np.isfinite(values).all(axis=1)
-    where = planar_position(space)
     if "position" in (block.name for block in space.blocks):
         extent = np.ptp(record.means[:, space.coordinates("position")], axis=0)
         if len(extent) == 3 and extent[2] > 1.5 * max(extent[:2]):
@@ -287,11 +312,16 @@ def _drawing(
             true = np.where(known[:, None], true_means[:, columns], np.nan)
             estimate = record.means[:, columns]
             return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
-    estimate = robot.outline(configuration, space, record.means)
-    true = np.full_like(estimate, np.nan)
+    outline = robot.outline(configuration, space, record.means)
+    if outline is None:
+        return None
+    true = np.full_like(outline, np.nan)
     if known.any():
         true[known] = robot.outline(configuration, space, true_means[known])
-    return Drawing(estimate, true, _planar_covariance(space, record, where), record.means[:, where])
+    where = planar_position(space)
+    if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
+        return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])
+    return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
 
 
 def _planar_covariance(space: StateSpace, record: Record, where: slice) -> Rows:
@@ -307,22 +337,61 @@ def _planar_covariance(space: StateSpace, record: Record, where: slice) -> Rows:
     return out
 
 
+_LONG_GAP_S = 1.0
+_LOSSES = {
+    "invalid": "not finite",
+    "duplicates": "repeated stamps",
+    "too_late": "too late",
+    "stray": "stray stamps",
+    "breakdowns": "on which the filter broke down",
+}
+
+
 def _pipeline_notes(pipeline: Pipeline) -> list[str]:
     notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in pipeline.messages[:5]))
     if len(pipeline.messages) > 5:
         notes.append(f"{len(pipeline.messages) - 5} further messages of the filter are left out here.")
-    words = {"invalid": "not finite", "duplicates": "repeated stamps", "too_late": "too late", "stray": "stray stamps"}
     for sensor, row in pipeline.statistics().items():
-        lost = [f"{row[key]:.0f} {meaning}" for key, meaning in words.items() if row[key]]
+        lost = [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
         if lost:
             notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
     return notes
 
 
-def _truth_note(matched_ratio: float, settings: JudgeSettings) -> str:
-    if matched_ratio == 0.0:
-        return "No estimate has a ground truth: nothing is judged."
-    return (
+def _gap_note(time_s: Rows) -> str:
+    """Sentence on the longest time without measurements, where it is long."""
+    if len(time_s) < 2:
+        return ""
+    steps = np.diff(time_s)
+    longest = int(np.argmax(steps))
+    if steps[longest] < max(_LONG_GAP_S, 10.0 * float(np.median(steps))):
+        return ""
+    return f"No measurements for {steps[longest]:.1f} s after {time_s[longest]:.1f} s: bridged by prediction."
+
+
+def _truth_notes(
+    recording: LoadedRecording, record: Record, matched_ratio: float, settings: JudgeSettings
+) -> list[str]:
+    """How much of the run has a truth; where it lies in time, if that is not most of it."""
+    notes = [
         f"Truth matched by interpolation at {100.0 * matched_ratio:.1f} % of the estimates "
         f"(gaps up to {settings.longest_truth_gap_s:g} s)."
-    )
+        if matched_ratio > 0.0
+        else "No estimate has a ground truth: nothing is judged."
+    ]
+    if matched_ratio > 0.5:
+        return notes
+    end_s = (record.stamps_ns[-1] - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    bodies: dict[str, list[str]] = {}
+    for body, track in recording.tracks.items():
+        span = "has no message that can be used"
+        if len(track.stamps_ns):
+            first_s, last_s = (track.stamps_ns[[0, -1]] - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+            gap_s = np.diff(track.stamps_ns).max(initial=0) / NANOSECONDS_PER_SECOND
+            span = f"runs from {first_s:.1f} to {last_s:.1f} s with gaps up to {gap_s:.2g} s"
+        bodies.setdefault(span, []).append(body)
+    for span, names in bodies.items():
+        notes.append(
+            f"By the stamps, the estimates run from 0 to {end_s:.1f} s; the truth of {', '.join(names)} {span}."
+        )
+    return notes

@@ -12,10 +12,19 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
-from onboard_estimation.evaluation.topics import TopicMatch, missing_topics
+from onboard_estimation.evaluation.clock_parts import clock_parts
+from onboard_estimation.evaluation.presentation import printable
+from onboard_estimation.evaluation.topics import (
+    TRUTH,
+    TopicMatch,
+    missing_topics,
+    nearest_name,
+    truth_channels,
+    wrong_types,
+)
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.evaluation.what_if import WhatIf
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.robots import Recording, Robot, Series
 
 
@@ -87,46 +96,144 @@ def from_simulator(recording: Recording, bodies: Sequence[str]) -> LoadedRecordi
 def load_recording(
     bag: Bag, robot: Robot, match: TopicMatch, what_if: WhatIf, mirror_truth: str | None = None
 ) -> LoadedRecording:
-    """Read a robot's sensors and ground truth from a bag.
+    """Read a robot's sensors and ground truth from a bag, with the changes of a what-if.
+
+    What is dropped is not read at all: it may be missing, or be of another type.
 
     Raises
     ------
     UserError
-        A required topic is missing and not dropped, or has another type; nothing usable is left.
+        A required topic is missing, has another type or holds nothing usable, and is not dropped; no stamps are set.
     """
-    missing = tuple(channel for channel in match.missing if channel.required and not what_if.drops(channel.sensor))
-    if missing or not match.channels:
-        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        raise missing_topics(robot.name, replace(match, missing=missing), kinds)
+    kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+    match, dropped = _without_dropped(match, what_if)
+    if any(channel.required for channel in match.missing) or not match.channels:
+        raise missing_topics(robot.name, match, kinds)
+    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
+        raise wrong
     columns = read_channels(bag, {**match.channels, **match.truth})
-    notes = [bag.damage] if bag.damage else []
+    notes = [*match.notes, *([bag.damage] if bag.damage else [])]
     notes += [f"{topic}: {reason}." for topic, column in columns.items() for reason in _losses(column)]
+    _refuse_useless(bag, match, columns)
+    columns, jumps = _longest_part(columns, match)
+    notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    if not any(len(one.stamps_ns) for one in series):
-        raise UserError(f"{bag.path}: none of the messages on {', '.join(match.channels)} can be used")
     order = np.concatenate([column.order for column in sensors.values()])
     numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
-    tracks: dict[str, BodyTrack] = {}
-    for topic, channel in match.truth.items():
-        values = columns[topic].values
-        track = BodyTrack.clean(
-            channel.sensor, columns[topic].stamps_ns, mirror(values, mirror_truth) if mirror_truth else values
-        )
-        tracks[channel.sensor] = track
+    tracks = {
+        channel.sensor: _track(channel.sensor, columns[topic], mirror_truth) for topic, channel in match.truth.items()
+    }
+    for body, track in tracks.items():
         if track.left_out:
+            count = track.left_out + len(track.stamps_ns)
             notes.append(
-                f"Ground truth of {channel.sensor}: {track.left_out} of {len(values)} messages left out "
-                "(not finite, no rotation, or a repeated stamp)."
+                f"Ground truth of {body}: {track.left_out} of {count} messages left out "
+                "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
             )
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
     if match.missing_bodies:
-        notes.append(f"No ground truth of {', '.join(match.missing_bodies)} in the bag.")
-    dropped = [channel.sensor for channel in match.missing if what_if.drops(channel.sensor)]
+        notes.append(_missing_truth(match, kinds))
     if dropped:
-        notes.append(f"Not in the bag, and left out as asked: {', '.join(dropped)}.")
-    return LoadedRecording(series, numbers[np.argsort(order, kind="stable")], tracks, _is_simulated(bag), tuple(notes))
+        notes.append(f"What if: left out {', '.join(dropped)}.")
+    loaded = LoadedRecording(
+        series, numbers[np.argsort(order, kind="stable")], tracks, _is_simulated(bag), tuple(notes)
+    )
+    return loaded.changed(replace(what_if, drop=()))
+
+
+def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:
+    """The match without the sensors and bodies that are left out, and their names."""
+    sensors = [channel.sensor for channel in (*match.channels.values(), *match.missing)]
+    bodies = [f"{TRUTH}/{body}" for body in (*(one.sensor for one in match.truth.values()), *match.missing_bodies)]
+    what_if.check_drops([*sensors, *bodies])
+    kept = replace(
+        match,
+        channels={topic: one for topic, one in match.channels.items() if not what_if.drops(one.sensor)},
+        truth={topic: one for topic, one in match.truth.items() if not what_if.drops(f"{TRUTH}/{one.sensor}")},
+        missing=tuple(one for one in match.missing if not what_if.drops(one.sensor)),
+        missing_bodies=tuple(one for one in match.missing_bodies if not what_if.drops(f"{TRUTH}/{one}")),
+    )
+    if not kept.channels and not kept.missing:
+        raise UserError("--drop leaves no sensor")
+    return kept, [name for name in (*sensors, *bodies) if what_if.drops(name)]
+
+
+def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) -> None:
+    """Raise UserError where a required topic holds nothing to go on with."""
+    for topic, channel in match.channels.items():
+        column = columns[topic]
+        usable: NDArray[np.bool_] = np.asarray(np.isfinite(column.values).all(axis=1), dtype=np.bool_)
+        if not usable.any() and channel.required:
+            reasons = [f"{count} {reason}" for reason, count in column.faults.items()]
+            reasons += [f"{len(usable)} not finite"] if len(usable) else []
+            raise UserError(
+                f"none of the {bag.topics[topic].count} messages on {printable(topic)} can be used"
+                f"{': ' if reasons else ''}{', '.join(reasons)} (--drop {channel.sensor} does without)"
+            )
+        if len(column.stamps_ns) > 1 and np.ptp(column.stamps_ns) == 0:
+            raise UserError(
+                f"all {len(column.stamps_ns)} messages on {printable(topic)} have the same header.stamp, "
+                f"{column.stamps_ns[0] / NANOSECONDS_PER_SECOND:.9f} s: estimates need to know when each was measured "
+                f"(--drop {channel.sensor} does without)"
+            )
+        if len(column.stamps_ns) and column.stamps_ns.max() < 0:
+            raise UserError(f"{printable(topic)} has stamps before 1970, up to {column.stamps_ns.max()} ns")
+    if not any(len(columns[topic].values) for topic in match.channels):
+        raise UserError(f"{bag.path}: none of the messages on {', '.join(match.channels)} can be used")
+
+
+def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
+    """The columns between two jumps of the sensors' clock, where there are any, and what is lost by that."""
+    sensors = [columns[topic] for topic in match.channels]
+    order = np.concatenate([column.order for column in sensors])
+    sorting = np.argsort(order, kind="stable")
+    stamps = np.concatenate([column.stamps_ns for column in sensors])[sorting]
+    sources = np.repeat(np.arange(len(sensors)), [len(column.order) for column in sensors])[sorting]
+    parts = clock_parts(stamps, sources)
+    if not parts.jumps:
+        return dict(columns), []
+    start, stop = parts.longest()
+    first = int(order[sorting[start]]) if start else 0
+    last = int(order[sorting[stop]]) if stop < parts.count else np.iinfo(np.int64).max
+    kept = {}
+    for topic, column in columns.items():
+        inside = (column.order >= first) & (column.order < last)
+        kept[topic] = Column(
+            column.stamps_ns[inside],
+            column.log_times_ns[inside],
+            column.values[inside],
+            column.order[inside],
+            column.faults,
+        )
+    sentence = "; ".join(jump.partition(":")[0] for jump in parts.jumps[:3]) + ("; ..." if len(parts.jumps) > 3 else "")
+    note = (
+        f"{sentence[:1].upper()}{sentence[1:]}. Only the longest of {len(parts.starts)} parts is evaluated: "
+        f"{stop - start} of {parts.count} measurements."
+    )
+    return kept, [note]
+
+
+def _track(body: str, column: Column, mirror_truth: str | None) -> BodyTrack:
+    values = mirror(column.values, mirror_truth) if mirror_truth else column.values
+    return BodyTrack.clean(body, column.stamps_ns, values)
+
+
+def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
+    """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
+    taken = {*match.channels, *match.truth}
+    options = []
+    for body in match.missing_bodies:
+        for channel in truth_channels(body):
+            free = [name for name, kind in kinds.items() if kind == channel.message_type and name not in taken]
+            if nearest := nearest_name(f"{match.namespace}/{channel.topic}", free):
+                options.append(f"--topic {channel.topic}={printable(nearest)}")
+                taken.add(nearest)
+                break
+    hint = f" ({' '.join(options)}?)" if options else ""
+    all_needed = ", and all bodies are needed" if match.truth else ""
+    return f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
 
 
 def _losses(column: Column) -> list[str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.presentation import printable
 from onboard_estimation.measurement import Channel
 from onboard_estimation.robots import Robot
 
 POSE = "geometry_msgs/msg/PoseStamped"
 POINT = "geometry_msgs/msg/PointStamped"
+TRUTH = "ground_truth"
+
+_NAMES_SHOWN = 30
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,10 @@ class TopicMatch:
         Channels that were not found, required or not.
     missing_bodies
         Bodies without ground truth.
+    rivals
+        Other namespaces under which all required channels are there too: another robot of the kind.
+    notes
+        What the reader must know of the choice, one sentence each.
     """
 
     namespace: str
@@ -37,6 +46,8 @@ class TopicMatch:
     truth: Mapping[str, Channel]
     missing: tuple[Channel, ...]
     missing_bodies: tuple[str, ...]
+    rivals: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -47,26 +58,35 @@ class TopicMatch:
 def truth_channels(body: str) -> tuple[Channel, Channel]:
     """Topics that may hold a body's ground truth: with orientation or without."""
     return (
-        Channel(f"ground_truth/{body}/pose", POSE, body, required=False),
-        Channel(f"ground_truth/{body}/position", POINT, body, required=False),
+        Channel(f"{TRUTH}/{body}/pose", POSE, body, required=False),
+        Channel(f"{TRUTH}/{body}/position", POINT, body, required=False),
     )
 
 
 def match_topics(
-    robot: Robot, configuration: Any, topics: Iterable[str], renamed: Mapping[str, str] | None = None
+    robot: Robot,
+    configuration: Any,
+    topics: Iterable[str],
+    renamed: Mapping[str, str] | None = None,
+    namespace: str | None = None,
 ) -> TopicMatch:
-    """The namespace in which most of the robot's topics are found, and what is found there.
+    """What is found of a robot in a namespace; by default in the one that holds most of its topics.
 
     Parameters
     ----------
     renamed
         Relative name to a topic of the bag, where names differ.
+
+    Raises
+    ------
+    UserError
+        A renamed topic or the namespace is not in the bag, or the robot has no such topic.
     """
     topics = list(topics)
     renamed = dict(renamed or {})
     for relative, topic in renamed.items():
         if topic not in topics:
-            raise UserError(f"--topic {relative}={topic}: the bag has no {topic}; it has {', '.join(topics)}")
+            raise UserError(f"--topic {relative}={topic}: the bag has no {topic}; it has {listed(topics)}")
     bodies = robot.truth_specification(configuration).bodies
     channels = robot.channels(configuration)
     wanted = [channel.topic for channel in channels]
@@ -74,28 +94,42 @@ def match_topics(
     unknown = [relative for relative in renamed if relative not in wanted]
     if unknown:
         raise UserError(f"--topic {unknown[0]}=...: {robot.name} has no such topic; it listens to {', '.join(wanted)}")
-    namespaces = {topic[: -len(name) - 1] for topic in topics for name in wanted if topic.endswith("/" + name)} | {""}
-    score = {space: sum(f"{space}/{name}" in topics for name in wanted) for space in namespaces}
-    namespace = max(sorted(namespaces), key=lambda space: score[space])
+    spaces = sorted({topic[: -len(name) - 1] for topic in topics for name in wanted if topic.endswith("/" + name)})
+    if namespace is None:
+        chosen = max(["", *spaces], key=lambda space: sum(f"{space}/{name}" in topics for name in wanted))
+    else:
+        asked = [space for space in spaces if space.strip("/") == namespace.strip("/")]
+        if not asked:
+            there = f"there are some in {listed([space or '/' for space in spaces])}" if spaces else "nor anywhere else"
+            raise UserError(f"--namespace {namespace}: no topic of {robot.name} is there, {there}")
+        chosen = asked[0]
 
     def place(relative: str) -> str | None:
-        name = renamed.get(relative, f"{namespace}/{relative}")
-        return name if name in topics else None
+        # Recorders other than ROS leave out the slash at the beginning.
+        names = [f"{chosen}/{relative}", f"{chosen}/{relative}".lstrip("/")]
+        if relative in renamed:
+            names = [renamed[relative]]
+        return next((name for name in names if name in topics), None)
 
-    found = {there: channel for channel in channels if (there := place(channel.topic)) is not None}
+    found = {place_in_bag: channel for channel in channels if (place_in_bag := place(channel.topic)) is not None}
     truth: dict[str, Channel] = {}
     for body in bodies:
-        for channel in truth_channels(body):
-            if (there := place(channel.topic)) is not None:
-                truth[there] = channel
-                break
+        options = [channel for channel in truth_channels(body) if place(channel.topic) is not None]
+        # What the user names goes before what is found.
+        options.sort(key=lambda channel: channel.topic not in renamed)
+        if options:
+            truth[str(place(options[0].topic))] = options[0]
     with_truth = {channel.sensor for channel in truth.values()}
+    required = [channel.topic for channel in channels if channel.required and channel.topic not in renamed]
+    others = [space for space in spaces if space != chosen]
+    rivals = [space for space in others if required and all(f"{space}/{name}" in topics for name in required)]
     return TopicMatch(
-        namespace,
+        chosen,
         found,
         truth,
         tuple(channel for channel in channels if channel not in found.values()),
         tuple(body for body in bodies if body not in with_truth),
+        tuple(rivals),
     )
 
 
@@ -107,34 +141,76 @@ def guess_robot(candidates: Mapping[str, TopicMatch], topics: Mapping[str, str])
     UserError
         None fits (says what the nearest lacks), or several fit equally well.
     """
-    fitting = {name: match for name, match in candidates.items() if match.complete and match.channels}
+    fitting = fitting_robots(candidates)
     if not fitting:
         nearest = max(candidates, key=lambda name: len(candidates[name].channels), default=None)
         if nearest is None or not candidates[nearest].channels:
-            listed = ", ".join(f"{topic} ({kind})" for topic, kind in topics.items())
-            raise UserError(f"no installed robot ({', '.join(candidates)}) knows a topic of this bag: {listed}")
+            there = listed([f"{topic} ({kind})" for topic, kind in topics.items()])
+            raise UserError(f"no installed robot ({', '.join(candidates)}) knows a topic of this bag: {there}")
         raise missing_topics(nearest, candidates[nearest], topics)
-    most = max(len(match.channels) + len(match.truth) for match in fitting.values())
-    best = [name for name, match in fitting.items() if len(match.channels) + len(match.truth) == most]
+    most = max(_found(candidates[name]) for name in fitting)
+    best = [name for name in fitting if _found(candidates[name]) == most]
     if len(best) > 1:
         raise UserError(f"this bag fits several robots; choose: {' or '.join(f'--robot {name}' for name in best)}")
     return best[0]
 
 
+def fitting_robots(candidates: Mapping[str, TopicMatch]) -> list[str]:
+    """Names of the robots all of whose required topics are in the bag."""
+    return [name for name, match in candidates.items() if match.complete and match.channels]
+
+
+def _found(match: TopicMatch) -> int:
+    return len(match.channels) + len(match.truth)
+
+
 def missing_topics(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError:
     """Error that names what is missing, what is there instead, and the options to paste."""
+    taken: set[str] = {*match.channels, *match.truth}
     parts = []
     for channel in match.missing:
         if not channel.required:
             continue
-        same_type = [
-            topic for topic, kind in topics.items() if kind == channel.message_type and topic not in match.channels
-        ]
-        there = f"of that type there are {', '.join(same_type)}" if same_type else "no other topic has that type"
-        options = [f"--topic {channel.topic}={same_type[0]}"] if same_type else []
-        options.append(f"--drop {channel.sensor}")
+        same_type = [topic for topic, kind in topics.items() if kind == channel.message_type and topic not in taken]
+        there = f"of that type there are {listed(same_type)}" if same_type else "no other topic has that type"
+        options = [f"--drop {channel.sensor}"]
+        if nearest := nearest_name(f"{match.namespace}/{channel.topic}", same_type):
+            options.insert(0, f"--topic {_quoted(f'{channel.topic}={nearest}')}")
+            taken.add(nearest)
         parts.append(
             f"{match.namespace}/{channel.topic} ({channel.message_type}) is missing; {there} ({' or '.join(options)})"
         )
-    listed = ", ".join(topics)
-    return UserError(f"{robot}: {'; '.join(parts)}. Topics in the bag: {listed}")
+    return UserError(f"{robot}: {'; '.join(parts)}. Topics in the bag: {listed(list(topics))}")
+
+
+def wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError | None:
+    """Error that names all topics of another type than needed, with the options to paste; None where there are none."""
+    taken = {*match.channels, *match.truth}
+    parts = []
+    for topic, channel in {**match.channels, **match.truth}.items():
+        if topics[topic] == channel.message_type:
+            continue
+        same_type = [name for name, kind in topics.items() if kind == channel.message_type and name not in taken]
+        options = [f"--drop {f'{TRUTH}/{channel.sensor}' if topic in match.truth else channel.sensor}"]
+        if nearest := nearest_name(topic, same_type):
+            options.insert(0, f"--topic {_quoted(f'{channel.topic}={nearest}')}")
+            taken.add(nearest)
+        parts.append(f"{printable(topic)} is {topics[topic]}, not {channel.message_type} ({' or '.join(options)})")
+    return UserError(f"{robot}: {'; '.join(parts)}") if parts else None
+
+
+def nearest_name(wanted: str, names: Sequence[str]) -> str | None:
+    """Of the names the one most like the wanted one."""
+    return max(names, key=lambda name: difflib.SequenceMatcher(None, wanted, name).ratio(), default=None)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first of many."""
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(printable(name) for name in names[:_NAMES_SHOWN]) + more
+
+
+def _quoted(text: str) -> str:
+    """As a shell takes it; letters of other alphabets need no quotes."""
+    plain = all(character.isalnum() or character in "/_=.-~:@" for character in text)
+    return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"

@@ -1,14 +1,15 @@
-"""Ground truth at the instants of the estimates: interpolation, matching, alignment, handedness."""
+"""Ground truth at the instants of the estimates: interpolation, matching, alignment, mirror images."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation, Slerp
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 
 Rows = NDArray[np.float64]
@@ -25,7 +26,7 @@ class BodyTrack:
     values
         (M, 7) position and unit quaternion x, y, z, w, or (M, 3) position alone.
     left_out
-        Messages left out: not finite, no rotation, or a stamp that repeats.
+        Messages left out: not finite, no rotation, a stamp that repeats, or before or after the clock jumped back.
     """
 
     body: str
@@ -35,12 +36,18 @@ class BodyTrack:
 
     @classmethod
     def clean(cls, body: str, stamps_ns: NDArray[np.int64], values: Rows) -> BodyTrack:
-        """Track from messages in any order."""
+        """Track from messages in the order of their arrival, which may differ a little from that of their stamps.
+
+        Where the clock jumps back, the longest part is kept.
+        """
         usable = np.isfinite(values).all(axis=1)
         if values.shape[1] == 7:
             usable &= np.abs(np.linalg.norm(np.where(np.isfinite(values), values, 0.0)[:, 3:], axis=1) - 1.0) < 1e-2
-        stamps, first = np.unique(stamps_ns[usable], return_index=True)
-        return cls(body, stamps, values[usable][first], len(stamps_ns) - len(stamps))
+        good_ns, good = stamps_ns[usable], values[usable]
+        # Parts of a clock that jumps back overlap in time: mixed, they would be no motion at all.
+        start, stop = clock_parts(good_ns, np.zeros(len(good_ns), dtype=np.int64), longest_gap_s=math.inf).longest()
+        stamps, first = np.unique(good_ns[start:stop], return_index=True)
+        return cls(body, stamps, good[start:stop][first], len(stamps_ns) - len(stamps))
 
     def at(self, stamps_ns: NDArray[np.int64], longest_gap_s: float) -> tuple[Rows, NDArray[np.bool_]]:
         """Values (K, 7) or (K, 3) at the stamps, and where they are valid (K,).
@@ -82,80 +89,40 @@ class HeadingAlignment:
         return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
 
     def positions(self, positions: Rows) -> Rows:
-        """Positions (K, 3) in the truth's frame."""
-        return positions @ self.rotation.T + self.shift
+        """Positions (K, 3), or (K, 2) in the plane, in the truth's frame."""
+        dimensions = positions.shape[1]
+        return positions @ self.rotation[:dimensions, :dimensions].T + self.shift
 
 
 def align_heading(estimate: Rows, truth: Rows) -> HeadingAlignment:
-    """Heading by least squares over all matched positions (K, 3); shift such that the first ones coincide.
+    """Heading by least squares over all matched positions (K, 2) or (K, 3); shift such that the first ones coincide.
 
     The drift of a dead-reckoning filter is counted from its start, so the shift must not absorb it.
     """
     matched = np.flatnonzero(np.isfinite(estimate).all(axis=1) & np.isfinite(truth).all(axis=1))
     if len(matched) == 0:
-        return HeadingAlignment(0.0, np.zeros(3))
+        return HeadingAlignment(0.0, np.zeros(estimate.shape[1]))
     first = matched[0]
     a = estimate[matched] - estimate[first]
     b = truth[matched] - truth[first]
     heading = float(
         np.arctan2(np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]), np.sum(a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]))
     )
-    turned = HeadingAlignment(heading, np.zeros(3))
+    turned = HeadingAlignment(heading, np.zeros(estimate.shape[1]))
     return HeadingAlignment(heading, truth[first] - turned.positions(estimate[first : first + 1])[0])
 
 
-def mirror(values: Rows, axis: str) -> Rows:
-    """Positions or poses with one axis turned round: a left-handed recording made right-handed."""
-    index = "xyz".index(axis)
+def mirror(values: Rows, axes: str) -> Rows:
+    """Positions (K, 3) or poses (K, 7) with axes turned round: one, and a left-handed recording is right-handed.
+
+    Two of them are a half turn about the third: `yz` takes z down (NED) to z up.
+    """
     out = values.copy()
-    out[:, index] *= -1.0
-    if out.shape[1] == 7:
-        # Mirrored in a plane, a rotation keeps the axis component normal to it and turns the others round.
-        others = [3 + i for i in range(3) if i != index]
-        out[:, others] *= -1.0
+    for axis in axes:
+        index = "xyz".index(axis)
+        out[:, index] *= -1.0
+        if out.shape[1] == 7:
+            # Mirrored in a plane, a rotation keeps the axis component normal to it and turns the others round.
+            others = [3 + i for i in range(3) if i != index]
+            out[:, others] *= -1.0
     return out
-
-
-@dataclass(frozen=True)
-class Handedness:
-    """Horizontal misfit of two paths after the best rigid motion, as recorded and with the truth mirrored, m RMS."""
-
-    as_recorded_m: float
-    mirrored_m: float
-    extent_m: float
-
-    @property
-    def left_handed(self) -> bool:
-        """The mirrored truth fits the estimate, the recorded one does not."""
-        return self.as_recorded_m > 0.1 * self.extent_m and self.mirrored_m < self.as_recorded_m / 3.0
-
-
-def judge_handedness(estimate: Rows, truth: Rows) -> Handedness | None:
-    """Compare horizontal paths (K, 2); None where they are too short or too straight to tell."""
-    matched = np.isfinite(estimate).all(axis=1) & np.isfinite(truth).all(axis=1)
-    if matched.sum() < 10:
-        return None
-    a = estimate[matched] - estimate[matched].mean(axis=0)
-    b = truth[matched] - truth[matched].mean(axis=0)
-    spread = np.linalg.svd(b, compute_uv=False) / np.sqrt(len(b))
-    if spread[1] < 0.1 * spread[0] or spread[0] < 0.05:
-        return None
-    return Handedness(_misfit(a, b), _misfit(a, b * np.array([1.0, -1.0])), float(spread[0]))
-
-
-def _misfit(a: Rows, b: Rows) -> float:
-    dot, cross = np.sum(a * b), np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
-    angle = np.arctan2(cross, dot)
-    turned = a @ np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
-    return float(np.sqrt(np.mean(np.sum((turned - b) ** 2, axis=1))))
-
-
-def refuse_left_handed(estimate: Rows, truth: Rows) -> None:
-    """Raise UserError with both misfits where the truth is a mirror image of the estimate (paths (K, 2))."""
-    judged = judge_handedness(estimate, truth)
-    if judged is not None and judged.left_handed:
-        raise UserError(
-            f"the ground truth is left-handed: its path misses the estimate by {judged.as_recorded_m:.2f} m RMS "
-            f"as recorded and by {judged.mirrored_m:.2f} m mirrored; evaluate with --mirror-truth y, "
-            "or convert the recording"
-        )

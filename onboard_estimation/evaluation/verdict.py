@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onboard_estimation.evaluation.presentation import format_number
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.filtering.consistency import effective_sample_size, overconfidence_p_value
 from onboard_estimation.measurement import Vector
@@ -47,7 +48,7 @@ def verdict(
     worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
     if worst.factor > OVERCONFIDENT_FACTOR and worst.p_value < SIGNIFICANCE:
         since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
-        opinion = f"overconfident in {worst.name} by {worst.factor:.1f}{since}"
+        opinion = f"overconfident in {worst.name} by {format_number(worst.factor, 2)}{since}"
         return f"{opinion}{_suspect(sensors, '; suspect ')}: {accuracy}{covered}"
     factors = [_factor(part, time_s, settle_s) for part in judged.values()]
     if max(factors) < CONSERVATIVE_FACTOR:
