@@ -8,40 +8,74 @@ from collections.abc import Sequence
 
 import typer
 
-from onboard_estimation.commands import campaign, compare, configuration, convert, demo, evaluate, inspect, simulate
+from onboard_estimation.commands import (
+    campaign,
+    compare,
+    configuration,
+    convert,
+    demo,
+    evaluate,
+    inspect,
+    robots,
+    simulate,
+)
 from onboard_estimation.errors import UserError
 
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+"""As a shell reports a program that the signal SIGPIPE ended."""
 
 app = typer.Typer(
     name="onboard-estimation",
-    no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    add_completion=False,
     help="Where a soft, hopping or multi-link robot is and what shape it has, from its cheapest sensors; "
     "and whether to believe it.\n\n"
-    "Try `onboard-estimation demo`; then `onboard-estimation inspect BAG` and `onboard-estimation evaluate BAG` "
-    "on a bag of yours.",
+    "Start with `onboard-estimation demo`. With a bag of yours: `onboard-estimation inspect BAG`, then "
+    "`onboard-estimation evaluate BAG`. Each command has its own `--help` with examples.",
 )
 
-app.command("demo")(demo.demo)
-app.command("simulate")(simulate.simulate)
-app.command("evaluate")(evaluate.evaluate)
-app.command("campaign")(campaign.campaign)
-app.command("inspect")(inspect.inspect)
-app.command("compare")(compare.compare)
-app.command("convert")(convert.convert)
-app.command("config")(configuration.configuration)
+app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
+app.command("robots", epilog=robots.EXAMPLES)(robots.robots)
+app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
+app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
+app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
+app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
+app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
+app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
+app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; exits with 0 on success and 2 on wrong usage or bad input."""
+    """Run the command line; exits with 0 on success and 2 on wrong usage or bad input, with one line."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=None if arguments is None else list(arguments))
+        code = app(args=words or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(str(error))
         sys.exit(EXIT_BAD_INPUT)
     except BrokenPipeError:
         # The reader of a pipe (`| head`) has gone; writing more at exit would only raise again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        sys.exit(EXIT_BROKEN_PIPE)
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    except Exception as error:
+        # What typer raises for wrong usage comes from click or from a copy of it, as its version has it.
+        sentence, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
+        if sentence is None:
+            raise
+        command = getattr(context, "command_path", app.info.name)
+        _complain(f"{str(sentence()).rstrip('.')}; see {command} --help")
+        sys.exit(EXIT_BAD_INPUT)
+    if code == EXIT_INTERRUPTED:
+        print("interrupted", file=sys.stderr)
+    if code or not words:
+        sys.exit(code or EXIT_BAD_INPUT)
+
+
+def _complain(sentence: str) -> None:
+    print(f"error: {sentence}", file=sys.stderr)

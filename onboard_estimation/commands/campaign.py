@@ -12,22 +12,31 @@ from onboard_estimation.commands.evaluate import (
     ConfigOption,
     DelayOption,
     DropOption,
+    EstimatorOption,
     NoiseOption,
     SetOption,
 )
-from onboard_estimation.commands.simulate import ScenarioOption, choose
+from onboard_estimation.commands.simulate import RobotArgument, ScenarioOption, choose
+
+EXAMPLES = output.examples(
+    "campaign salp --seeds 20 --duration 60",
+    "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
+)
 
 
 def campaign(
-    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
+    robot: RobotArgument,
     scenario: ScenarioOption = None,
     variant: Annotated[
-        list[str], typer.Option("--gait", "--variant", help="What it does; may be repeated; all of them otherwise.")
+        list[str],
+        typer.Option(
+            "--gait", "--variant", metavar="NAME", help="What it does; may be repeated; all variants otherwise."
+        ),
     ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 20,
-    first_seed: Annotated[int, typer.Option(help="First seed.")] = 0,
-    duration: Annotated[float, typer.Option(help="Length of each run, s.")] = 60.0,
-    estimator: Annotated[str | None, typer.Option(help="Estimator; the robot's first otherwise.")] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 20,
+    first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.")] = 0,
+    duration: Annotated[float, typer.Option(metavar="S", help="Length of each run, s.")] = 60.0,
+    estimator: EstimatorOption = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006
     drop: DropOption = [],  # noqa: B006
@@ -72,11 +81,8 @@ def campaign(
 
 
 def _table(judged: dict[str, Any], title: str) -> Any:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
-    for heading in ("variant", "part", "RMSE median", "worst", "NEES / dof", "in 95 % band", "1 sigma", "3 sigma"):
-        table.add_column(heading, justify="left" if heading in ("variant", "part") else "right")
+    numbers = ("RMS median", "worst", "NEES / dof", "in 95 % band", "in 1 sigma", "3 sigma")
+    table = output.table(title, "variant", "part", *numbers, right=numbers)
     for variant, parts in judged.items():
         for name, part in parts.items():
             mapping = part.to_mapping()

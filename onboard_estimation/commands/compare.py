@@ -9,9 +9,11 @@ import typer
 
 from onboard_estimation.commands import output
 
+EXAMPLES = output.examples("compare runs/walk-strapdown runs/walk-strapdown-2", "compare RUN RUN --json")
+
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders that `evaluate` wrote, two or more.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders that `evaluate` wrote, two or more.")],
     json: output.JsonOption = False,
 ) -> None:
     """Show the figures of several runs side by side."""
@@ -21,7 +23,6 @@ def compare(
     if json:
         output.print_json(compared.mapping())
         return
-    console = output.console()
-    console.print(compared.table())
+    output.console().print(compared.table())
     for note in compared.notes:
-        console.print(f"- {note}", markup=False)
+        output.say(f"- {note}")

@@ -9,14 +9,19 @@ import typer
 
 from onboard_estimation.commands import output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.simulate import RobotArgument
+
+EXAMPLES = output.examples(
+    "config salp --output my_salp.yaml", "config salp --config my_salp.yaml --set gyro.noise_stddev_rad_s=0.01"
+)
 
 
 def configuration(
-    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
+    robot: RobotArgument,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
     file: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write it there instead of to the screen.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of to the screen.")
     ] = None,
 ) -> None:
     """Print a robot's parameters as a ROS 2 parameter file, each with its meaning and unit: to be edited and used.
@@ -35,5 +40,8 @@ def configuration(
         return
     if file.exists():
         raise UserError(f"{file} exists already; name another file")
-    file.write_text(text)
-    typer.echo(f"{file}: {text.count(chr(10))} lines; next: onboard-estimation evaluate BAG --config {file}")
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.commands.simulate import StorageOption
+
+EXAMPLES = output.examples("convert pyshoe 2017-11-22-11-27-30.mat --output walk")
 
 
 def convert(
     form: Annotated[str, typer.Argument(metavar="FORMAT", help="Format of the file: `pyshoe`.")],
-    file: Annotated[Path, typer.Argument(help="File to convert.")],
-    bag: Annotated[Path, typer.Option("--output", "-o", help="Bag to write.")],
-    storage: Annotated[str, typer.Option(help="`mcap` or `sqlite3`.")] = "mcap",
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert.")],
+    bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
+    storage: StorageOption = "mcap",
     truth_as_recorded: Annotated[
         bool, typer.Option("--truth-as-recorded", help="Leave the ground truth's axes as they are, left-handed or not.")
     ] = False,
@@ -37,8 +41,7 @@ def convert(
     if json:
         output.print_json(written)
         return
-    console = output.console()
-    console.print(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, recorded", markup=False)
+    output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, recorded")
     for note in written.get("notes", ()):
-        console.print(f"- {note}", markup=False)
-    console.print(f"next: onboard-estimation evaluate {bag}", markup=False)
+        output.say(f"- {note}")
+    output.say(f"next: {output.program()} evaluate {shlex.quote(str(bag))}")

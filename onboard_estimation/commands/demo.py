@@ -11,14 +11,20 @@ import typer
 from onboard_estimation.commands import output
 
 _SECONDS = 60.0
+EXAMPLES = output.examples("demo", "demo salp --output my_demo")
 
 
 def demo(
     robots: Annotated[
-        list[str], typer.Argument(metavar="[ROBOT]...", help="Robots; all that simulate otherwise.")
+        list[str], typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.", show_default=False)
     ] = [],  # noqa: B006
-    folder: Annotated[Path, typer.Option("--output", "-o", help="Where bags and reports go.")] = Path("demo_output"),
-    seed: Annotated[int, typer.Option(help="Of the simulation.")] = 1,
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Where bags and reports go; an earlier demo there is replaced."
+        ),
+    ] = Path("demo_output"),
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the simulation.")] = 1,
 ) -> None:
     """Simulate each robot, run its estimator on the bag, judge it, and write a report to open in a browser."""
     from onboard_estimation.errors import UserError
@@ -31,13 +37,11 @@ def demo(
     folder.mkdir(parents=True)
     (folder / _MARK).touch()
     reports = [_show(robot, folder, seed) for robot in chosen]
-    console = output.console()
-    console.print("\nOpen in a browser:", markup=False)
+    output.say("\nOpen in a browser:")
     for report in reports:
-        console.print(f"  {report}", markup=False)
-    console.print(
-        "Then with a bag of yours: onboard-estimation inspect BAG, onboard-estimation evaluate BAG", markup=False
-    )
+        output.say(f"  {report}")
+    program = output.program()
+    output.say(f"Then with a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
 
 _MARK = ".onboard_estimation_demo"

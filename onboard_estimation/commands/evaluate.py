@@ -9,73 +9,138 @@ import typer
 
 from onboard_estimation.commands import output
 
-RobotOption = Annotated[str | None, typer.Option("--robot", help="Robot; guessed from the bag's topics otherwise.")]
+EXAMPLES = output.examples(
+    "evaluate BAG",
+    "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
+    "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
+)
+_WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
+_JUDGED = "How it is judged"
+
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="ROS 2 parameter file; see `onboard-estimation config ROBOT`.")
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it."
+    ),
 ]
 SetOption = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Set one parameter, e.g. `--set gyro.axis=-z`.")
+    list[str],
+    typer.Option("--set", metavar="NAME=VALUE", help="Set one parameter; may be repeated. E.g. `gyro.axis=-z`."),
 ]
 DropOption = Annotated[
-    list[str], typer.Option("--drop", metavar="SENSOR", help="What if: leave a sensor out, e.g. `--drop imu/link_2`.")
+    list[str],
+    typer.Option(
+        "--drop",
+        metavar="SENSOR",
+        rich_help_panel=_WHAT_IF,
+        help="Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.",
+    ),
 ]
 DelayOption = Annotated[
     list[str],
-    typer.Option("--delay", metavar="SENSOR=TIME", help="What if: its stamps were late, e.g. `--delay imu=20ms`."),
+    typer.Option(
+        "--delay",
+        metavar="SENSOR=TIME",
+        rich_help_panel=_WHAT_IF,
+        help="Stamps that much too late, e.g. `imu=20ms`; s, ms or us.",
+    ),
 ]
 BiasOption = Annotated[
     list[str],
     typer.Option(
         "--bias",
         metavar="SENSOR.COMPONENT=VALUE",
-        help="What if: a bias, e.g. `--bias imu/link_1.gyro_z=0.01` (rad/s).",
+        rich_help_panel=_WHAT_IF,
+        help="A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).",
     ),
 ]
 NoiseOption = Annotated[
     list[str],
     typer.Option(
-        "--noise", metavar="SENSOR.COMPONENT=STDDEV", help="What if: more noise, e.g. `--noise imu.gyro=0.01` (rad/s)."
+        "--noise",
+        metavar="SENSOR.COMPONENT=STDDEV",
+        rich_help_panel=_WHAT_IF,
+        help="White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).",
     ),
 ]
 
 
+EstimatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
+]
+
+
 def evaluate(
-    bag: Annotated[Path, typer.Argument(help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")],
-    robot: RobotOption = None,
-    estimator: Annotated[str | None, typer.Option(help="Estimator; the robot's first otherwise.")] = None,
+    bag: Annotated[
+        Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
+    ],
+    robot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed from the topics."
+        ),
+    ] = None,
+    estimator: EstimatorOption = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
     topic: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME=TOPIC", help="Where a topic is called otherwise: `--topic imu/link_1/data_raw=/my/imu`."
+            metavar="NAME=TOPIC",
+            help="Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.",
         ),
     ] = [],  # noqa: B006
+    namespace: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Namespace of the robot's topics, where several robots are in the bag."),
+    ] = None,
     run: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Run folder; `runs/<bag>-<robot>` otherwise.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Run folder to write; `runs/<bag>-<robot>` otherwise."),
     ] = None,
     drop: DropOption = [],  # noqa: B006
     delay: DelayOption = [],  # noqa: B006
     bias: BiasOption = [],  # noqa: B006
     noise: NoiseOption = [],  # noqa: B006
     mirror_truth: Annotated[
-        str | None, typer.Option(metavar="AXIS", help="Turn round one axis of a left-handed truth: x, y or z.")
+        str | None,
+        typer.Option(
+            metavar="AXES",
+            rich_help_panel=_JUDGED,
+            help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
+        ),
     ] = None,
-    truth_gap: Annotated[float, typer.Option(help="Interpolate the truth over gaps up to this, s.")] = 0.1,
+    truth_gap: Annotated[
+        float, typer.Option(metavar="S", rich_help_panel=_JUDGED, help="Interpolate the truth over gaps up to this, s.")
+    ] = 0.1,
     initial: Annotated[
         str,
         typer.Option(
+            metavar="drawn|exact",
+            rich_help_panel=_JUDGED,
             help="Where the initial state comes from the truth: `drawn` adds an error as large as the filter "
-            "believes, `exact` does not."
+            "believes, `exact` does not.",
         ),
     ] = "drawn",
-    seed: Annotated[int, typer.Option(help="Of that error, and of `--noise`.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, rich_help_panel=_JUDGED, help="Of that error, and of `--noise`.")
+    ] = 0,
     settle: Annotated[
         float | None,
-        typer.Option(help="Leave this much at the start out of the metrics, s; the robot's own otherwise."),
+        typer.Option(
+            metavar="S",
+            rich_help_panel=_JUDGED,
+            help="Leave this much at the start out of the figures, s; the robot's own otherwise.",
+        ),
     ] = None,
     lag: Annotated[
-        float | None, typer.Option(help="How late a message may come, s; the configuration's otherwise.")
+        float | None,
+        typer.Option(
+            metavar="S",
+            rich_help_panel=_JUDGED,
+            help="How late a message may come and still be used, s, below 10; the configuration's otherwise.",
+        ),
     ] = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -91,8 +156,10 @@ def evaluate(
 
     if initial not in ("drawn", "exact"):
         raise UserError(f"--initial {initial}: must be drawn or exact")
-    if mirror_truth not in (None, "x", "y", "z"):
-        raise UserError(f"--mirror-truth {mirror_truth}: must be x, y or z")
+    if mirror_truth is not None and not (
+        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
+    ):
+        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
     for name, value in (("--truth-gap", truth_gap), ("--settle", settle), ("--lag", lag)):
         if value is not None and not 0.0 <= value < float("inf"):
             raise UserError(f"{name} {value}: must be a time of 0 s or more")
@@ -102,6 +169,7 @@ def evaluate(
         config=config,
         overrides=output.parse_overrides(set_),
         topics=output.parse_pairs(topic, "--topic"),
+        namespace=namespace,
         mirror_truth=mirror_truth,
         what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),
         settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag),
@@ -133,13 +201,11 @@ def summary(evaluation: Any) -> dict[str, Any]:
 def show(evaluation: Any) -> None:
     """Print a judged run for people."""
     result = evaluation.result
-    console = output.console()
-    console.print(
-        f"[bold]{result.robot}[/bold] ({result.estimator}) on {result.bag}, {result.source} data", markup=True
-    )
-    console.print(output.metrics_table(result.metrics, ""))
+    title = f"{result.robot} ({result.estimator}) on {result.bag}, {result.source} data"
+    output.say(title, style="bold")
+    output.console().print(output.metrics_table(result.metrics, ""))
     for note in result.notes:
-        console.print(f"- {note}", markup=False)
-    console.print(f"\n{result.verdict}", style="bold", markup=False)
-    console.print(f"\nreport: {evaluation.folder}/report.html", markup=False)
-    console.print(f"again:  {result.command}", markup=False, soft_wrap=True)
+        output.say(f"- {note}")
+    output.say(f"\n{result.verdict[:1].upper()}{result.verdict[1:]}.", style="bold")
+    output.say(f"\nreport: {evaluation.folder}/report.html")
+    output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")

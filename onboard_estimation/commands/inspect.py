@@ -9,9 +9,13 @@ import typer
 
 from onboard_estimation.commands import output
 
+EXAMPLES = output.examples("inspect BAG", "inspect BAG --json")
+
 
 def inspect(
-    bag: Annotated[Path, typer.Argument(help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")],
+    bag: Annotated[
+        Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
+    ],
     json: output.JsonOption = False,
 ) -> None:
     """Show what is in a bag and what is wrong with it: rates, gaps, repeated and jumping stamps, holes in the truth."""

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
+
+PROGRAM = "onboard-estimation"
+_COLUMNS = 100
+
+
+def examples(*lines: str) -> str:
+    """Epilog of a command's help: its arguments, one example a line."""
+    return "**Examples**\n\n" + "\n\n".join(f"`{PROGRAM} {line}`" for line in lines)
+
+
+def program() -> str:
+    """What the user types for this program, for commands to be pasted."""
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        found = shutil.which(Path(sys.executable).name)
+        python = Path(sys.executable).name if found == sys.executable else sys.executable
+        return f"{python} -m onboard_estimation"
+    if script.stem != PROGRAM:
+        return PROGRAM
+    found = shutil.which(PROGRAM)
+    return PROGRAM if found and Path(found).resolve() == script.resolve() else sys.argv[0]
 
 
 def print_json(value: Any) -> None:
@@ -23,20 +46,26 @@ def console() -> Any:
     """Console for people; as wide as the terminal, 100 columns where there is none."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 100, highlight=False, soft_wrap=False)
+    return Console(width=None if sys.stdout.isatty() else _COLUMNS, highlight=False, soft_wrap=False)
+
+
+def say(sentence: str, style: str | None = None) -> None:
+    """Print a sentence; wrapped between words on a terminal, in one line elsewhere."""
+    console().print(sentence, style=style, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
 @contextmanager
 def steps(what: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     """Show on standard error which step is under way; nothing where that is no terminal."""
     from rich.console import Console
+    from rich.markup import escape
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
         yield lambda step: None
         return
-    with shown.status(what) as status:
-        yield lambda step: status.update(f"{what}: {step}")
+    with shown.status(escape(what)) as status:
+        yield lambda step: status.update(f"{escape(what)}: {escape(step)}")
 
 
 @contextmanager
@@ -56,41 +85,56 @@ def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], Non
     if quiet or not shown.is_terminal:
         yield lambda: None
         return
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=shown) as progress:
         task = progress.add_task(what, total=total)
         yield lambda: progress.advance(task)
 
 
-def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
-    """Table of nested metrics with readable labels."""
+def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
+    """Empty table in this program's style; the headings in `right` stand over numbers."""
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
+    out = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        out.add_column(heading, justify="right" if heading in right else "left")
+    return out
+
+
+def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
+    """Table of nested metrics with readable labels."""
     from onboard_estimation.evaluation.presentation import flatten, format_value, metric_label, words
 
-    table = Table(title=title, title_justify="left", title_style="bold", show_edge=False, pad_edge=False)
-    table.add_column("part")
-    table.add_column("figure")
-    table.add_column("value", justify="right")
-    table.add_column("unit")
+    out = table(title, "part", "figure", "value", "unit", right=("value",))
     last = ""
     for path, value in flatten(metrics):
         part = " ".join(words(name) for name in path[:-1])
         label, unit = metric_label(path[-1])
-        table.add_row("" if part == last else part, label, format_value(value), unit, end_section=False)
+        if last and part != last:
+            out.add_row()
+        out.add_row("" if part == last else part, label, format_value(value), unit)
         last = part
-    return table
+    return out
 
 
 def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
-    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign."""
+    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
     from onboard_estimation.errors import UserError
 
-    pairs = {}
+    pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise UserError(f"{option} {text}: write {option} NAME=VALUE")
+        if name in pairs:
+            raise UserError(f"{option} {name} is given twice: {pairs[name]} and {value}")
         pairs[name] = value
     return pairs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,20 +11,37 @@ import typer
 from onboard_estimation.commands import output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 
-ScenarioOption = Annotated[str | None, typer.Option(help="Scenario; the robot's first otherwise.")]
-VariantOption = Annotated[
-    str | None, typer.Option("--gait", "--variant", help="What it does, e.g. its gait; the first otherwise.")
+EXAMPLES = output.examples(
+    "simulate salp --gait backward --duration 30 --seed 3 --output bag",
+    "simulate salp --output bag --storage sqlite3 --set chain.joint_drag=[0.02,0.02]",
+)
+
+RobotArgument = Annotated[
+    str, typer.Argument(metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.")
 ]
+ScenarioOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Scenario, see `onboard-estimation robots`; the robot's first otherwise."),
+]
+VariantOption = Annotated[
+    str | None,
+    typer.Option(
+        "--gait", "--variant", metavar="NAME", help="What it does, e.g. its gait; the scenario's first otherwise."
+    ),
+]
+StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format of the bag.")]
 
 
 def simulate(
-    robot: Annotated[str, typer.Argument(help="Robot, e.g. `salp`.")],
-    bag: Annotated[Path, typer.Option("--output", "-o", help="Bag to write.")],
+    robot: RobotArgument,
+    bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
     scenario: ScenarioOption = None,
     variant: VariantOption = None,
-    duration: Annotated[float, typer.Option(help="Length, s.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Of all noise and disturbances; the same seed gives the same bag.")] = 0,
-    storage: Annotated[str, typer.Option(help="`mcap` or `sqlite3`.")] = "mcap",
+    duration: Annotated[float, typer.Option(metavar="S", help="Length, s.")] = 60.0,
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Of all noise and disturbances; the same seed gives the same bag.")
+    ] = 0,
+    storage: StorageOption = "mcap",
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
     json: output.JsonOption = False,
@@ -40,13 +58,10 @@ def simulate(
     if json:
         output.print_json(written)
         return
-    console = output.console()
-    console.print(
-        f"{bag}: {written['messages']} messages on {written['topics']} topics, {duration:g} s of {robot} "
-        f"({scenario}{', ' + variant if variant else ''}, seed {seed}), simulated",
-        markup=False,
-    )
-    console.print(f"next: onboard-estimation evaluate {bag}", markup=False)
+    what = ", ".join(word for word in (scenario, variant, f"seed {seed}") if word)
+    size = f"{written['messages']} messages on {written['topics']} topics"
+    output.say(f"{bag}: {size}, {duration:g} s of {robot} ({what}), simulated")
+    output.say(f"next: {output.program()} evaluate {shlex.quote(str(bag))}")
 
 
 def choose(
