@@ -27,7 +27,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation.strapdown_configuration import Contact
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 
 class ContactState(NamedTuple):
@@ -104,9 +104,9 @@ class ContactDetector:
 
     def reset(self) -> None:
         """Forget all readings and what the IMU reads at rest."""
-        self._at_rest = np.full(4, np.nan)
+        self._at_rest: Vector = np.full(4, np.nan)
         self._stamps_ns: tuple[int, ...] = ()
-        self._readings = np.empty((0, 6))
+        self._readings: Matrix = np.empty((0, 6))
         self._peak = 0.0
         self._still_since_ns: int | None = None
 

@@ -115,7 +115,8 @@ def merge(columns: Mapping[str, Column]) -> Order:
     sorting = np.argsort(order, kind="stable")
     lengths = [len(part.order) for part in parts]
     numbers = np.repeat(np.arange(len(parts), dtype=np.int64), lengths)
-    rows = np.concatenate([np.arange(length, dtype=np.int64) for length in lengths] or [order])
+    counted: list[Integers] = [np.arange(length, dtype=np.int64) for length in lengths]
+    rows = np.concatenate(counted or [order])
     return Order(numbers[sorting], rows[sorting])
 
 

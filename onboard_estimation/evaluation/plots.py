@@ -157,7 +157,7 @@ def _coverage_figure(result: EvaluationResult) -> Figure:
     """Share of the errors within k standard deviations for each part with truth, against that of a Gaussian."""
     figure = Figure()
     parts, left_out = _judged(result)
-    sigmas = np.linspace(0.0, 4.0, 161)
+    sigmas: NDArray[np.float64] = np.linspace(0.0, 4.0, 161, dtype=np.float64)
     caption = [
         "Above the dashed line (a Gaussian) the filter is underconfident, below it overconfident.",
         "The whole record, its start included. " + SIGMA_CAPTION,

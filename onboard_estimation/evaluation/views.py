@@ -65,7 +65,7 @@ def traces(part: PartResult, time_s: Vector) -> tuple[list[Trace], str]:
     Of a part with more than `MAX_TRACES` dimensions those with the largest RMS normalised error are taken.
     """
     count = part.error.shape[1]
-    chosen = np.arange(count)
+    chosen: NDArray[np.intp] = np.arange(count)
     left_out = ""
     if count > MAX_TRACES:
         square = np.nan_to_num(_ratio(part.error, part.stddev) ** 2, nan=0.0, posinf=0.0).sum(axis=0)
@@ -121,7 +121,7 @@ def coverage(part: PartResult, sigmas: Vector) -> Matrix:
     ratio = np.abs(_ratio(part.error, part.stddev))
     known = np.isfinite(ratio)
     inside = (ratio[None] <= sigmas[:, None, None]) & known[None]
-    return _ratio(inside.sum(axis=1), known.sum(axis=0))
+    return _ratio(inside.sum(axis=1).astype(np.float64), known.sum(axis=0).astype(np.float64))
 
 
 def normalised_square(part: PartResult) -> Vector:

@@ -228,7 +228,7 @@ class UnscentedFilter:
     def __init__(self, space: StateSpace, mean: Vector, covariance: Matrix, weights: Weights | None = None) -> None:
         self.space = space
         self._weights = (weights or Weights.scaled(space.dimension)).packed()
-        self.cross_covariance = np.zeros((space.dimension, space.dimension))
+        self.cross_covariance: Matrix = np.zeros((space.dimension, space.dimension))
         self.set_state(mean, covariance)
 
     def set_state(self, mean: Vector, covariance: Matrix) -> None:
