@@ -52,9 +52,12 @@ def smooth(space: StateSpace, steps: Sequence[FilterStep]) -> tuple[NDArray[np.f
     for k in range(len(steps) - 2, -1, -1):
         following = steps[k + 1]
         gain = _gain(following)
-        step = gain @ space.minus(means[k + 1], following.predicted_mean)
+        correction = space.minus(means[k + 1], following.predicted_mean)
+        step = gain @ correction
         means[k] = space.plus(steps[k].mean, step)
-        change = covariances[k + 1] - following.predicted_covariance
+        # Covariances are compared in one tangent space, at the predicted mean, and end in that of the smoothed one.
+        back = np.linalg.inv(space.right_jacobian(correction))
+        change = back @ covariances[k + 1] @ back.T - following.predicted_covariance
         covariance = steps[k].covariance + gain @ change @ gain.T
         jacobian = space.right_jacobian(step)
         covariance = jacobian @ covariance @ jacobian.T
