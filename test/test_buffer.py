@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -132,6 +133,31 @@ def test_commands_act_from_their_stamp_on_whatever_arrives_first() -> None:
             buffer.add(arriving[i])
         # Speed 0 was seen, then two metres per second squared for a tenth of a second.
         assert tracker.filter.mean[1] == pytest.approx(0.2, abs=1e-12)
+
+
+def test_equal_stamps_are_put_in_order_commands_first() -> None:
+    class Listening(Tracker):
+        """Remembers what it was given, and forgets it when rolled back."""
+
+        heard: tuple[str, ...] = ()
+
+        def snapshot(self):
+            return (*super().snapshot(), self.heard)
+
+        def restore(self, snapshot) -> None:
+            *rest, self.heard = snapshot
+            super().restore(rest)
+
+        def apply(self, measurement: Measurement):
+            self.heard = (*self.heard, measurement.sensor)
+            return super().apply(measurement)
+
+    for arriving in permutations(["range", "speed", COMMAND, "sonar"]):
+        listening = Listening()
+        buffer = MeasurementBuffer(listening)
+        for sensor in arriving:
+            buffer.add(reading(1.0, sensor))
+        assert listening.heard == (COMMAND, "range", "sonar", "speed")
 
 
 def test_newest_estimate_is_handed_out_at_once_and_a_late_one_mends_the_state_silently() -> None:

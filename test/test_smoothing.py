@@ -7,7 +7,7 @@ import pytest
 
 from onboard_estimation.filtering.kalman import ErrorStateFilter
 from onboard_estimation.filtering.smoothing import FilterStep, smooth
-from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
+from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.filtering.unscented import UnscentedFilter, Weights
 
 STEPS = 15
@@ -171,6 +171,25 @@ def test_smoother_does_not_see_how_the_world_is_turned_and_gains_on_the_filter()
     assert np.sqrt(np.mean(errors**2)) < 0.7 * np.sqrt(np.mean(filtered**2))
     nees = np.einsum("ki,kij,kj->k", errors, np.linalg.inv(covariances), errors)
     assert 1.0 < nees.mean() < 6.0  # three dimensions, few independent stretches
+
+
+def test_state_that_does_not_move_is_smoothed_to_the_last_estimate() -> None:
+    """All is known of it at the end, also its covariance, in the tangent space there: far from the first estimate."""
+    space = StateSpace(se2("pose"), so3("attitude"))
+    start = space.plus(space.origin(), [1.0, -2.0, 3.0, 0.4, -0.2, 0.9])
+    offset = np.array([0.8, -0.5, 0.9, 0.7, -0.6, 0.5])
+    filter_ = ErrorStateFilter(space, start, np.eye(6))
+    record = [FilterStep(start, filter_.covariance, filter_.cross_covariance, start, filter_.covariance)]
+    for scale in (1.0, 0.5):
+        filter_.predict(filter_.mean, np.eye(6), np.zeros((6, 6)))
+        predicted = filter_.mean, filter_.covariance
+        filter_.update(scale * offset, np.eye(6), np.diag([0.01, 0.04, 0.02, 0.05, 0.01, 0.03]))
+        record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
+    assert np.linalg.norm(space.minus(filter_.mean, start)) > 1.5
+    means, covariances = smooth(space, record)
+    for mean, covariance in zip(means, covariances, strict=True):
+        np.testing.assert_allclose(space.minus(mean, filter_.mean), 0.0, atol=1e-12)
+        np.testing.assert_allclose(covariance, filter_.covariance, atol=1e-12)
 
 
 def test_single_step_is_left_as_it_is_and_none_is_an_error() -> None:
