@@ -194,6 +194,14 @@ def test_mean_of_symmetric_points_is_their_centre(centre: np.ndarray, spread: li
     assert_same_state(SPACE.mean(points), centre, tolerance=1e-11)
 
 
+@pytest.mark.parametrize("space", [POSE, ATTITUDE])
+def test_mean_of_one_curved_block_takes_more_than_one_step(space: StateSpace) -> None:
+    rng = np.random.default_rng(0)
+    points = space.plus(space.origin(), rng.normal(scale=0.7, size=(6, 3)))
+    weights = np.array([0.05, 0.15, 0.2, 0.3, 0.2, 0.1])
+    np.testing.assert_allclose(weights @ space.minus(points, space.mean(points, weights)), 0.0, atol=1e-12)
+
+
 def test_weighted_tangent_vectors_vanish_at_the_mean_also_with_a_negative_weight() -> None:
     rng = np.random.default_rng(1)
     centre = SPACE.plus(SPACE.origin(), rng.normal(size=10))

@@ -325,8 +325,14 @@ def test_negative_centre_weight_that_leaves_no_variance_is_left_out() -> None:
     """y = |x|^2 with kappa -2: outer points give 3, the centre 0, so that the weighted sum is
     10 / 6 * (3 - 5)^2 - 2 / 3 * (0 - 5)^2 < 0. The filter takes the outer points' share alone and goes on."""
     filter_ = UnscentedFilter(VEHICLE, np.zeros(5), np.eye(5), Weights.scaled(5, 1.0, 0.0, -2.0))
-    seen = filter_.update(lambda points: np.sum(points**2, axis=1)[:, None], np.array([5.0]), np.array([[0.5]]))
-    assert seen.covariance[0, 0] == pytest.approx(10.0 / 6.0 * 4.0 + 0.25)
+
+    def squares(points: np.ndarray) -> np.ndarray:
+        total = np.sum(points**2, axis=1)
+        return np.column_stack([points[:, 0] + 0.1 * total, total])
+
+    seen = filter_.update(squares, np.array([0.5, 5.0]), 0.5 * np.eye(2))
+    outer = 10.0 / 6.0 * 4.0
+    np.testing.assert_allclose(seen.covariance, [[1.0 + 0.01 * outer + 0.25, 0.1 * outer], [0.1 * outer, outer + 0.25]])
     assert np.linalg.eigvalsh(filter_.covariance)[0] > 0.0
     filter_.predict(lambda points: points**2, 0.1 * np.eye(5))
     assert np.linalg.eigvalsh(filter_.covariance)[0] > 0.0
