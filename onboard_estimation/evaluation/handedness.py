@@ -78,30 +78,26 @@ def _turn_of(part: StateSpace, kind: int) -> Callable[[Rows, Rows], Rows]:
     return lambda a, b: part.minus(a, b)[:, columns]
 
 
-def refuse_mirrored(
-    space: StateSpace,
-    stamps_ns: NDArray[np.int64],
-    means: Rows,
-    recorded: Mapping[str, Rows],
-    mirrored: Callable[[str], Mapping[str, Rows]],
-) -> None:
+class Compared(NamedTuple):
+    """Estimates (K, a) at the stamps (K,), and true parts of the state, (K, .) each, NaN where there is no truth."""
+
+    stamps_ns: NDArray[np.int64]
+    means: Rows
+    true_parts: Mapping[str, Rows]
+
+
+def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[str], Compared]) -> None:
     """Raise UserError with both misfits where only a mirror image of the truth fits the estimate.
 
-    Parameters
-    ----------
-    means
-        (K, a) estimates at the stamps (K,).
-    recorded
-        True parts of the state, (K, .) each, NaN where there is no truth.
-    mirrored
-        Gives the same with axes of the truth turned round, see `MIRRORS`.
+    `mirrored` evaluates anew with axes of the truth turned round, see `MIRRORS`: a filter that was started from a
+    mirror image may be too far off to tell by itself. It is asked only where the truth as recorded does not fit.
     """
-    found = evidence(space, stamps_ns, means, recorded)
+    found = evidence(space, recorded)
     if not any(one.suspicious for one in found.values()):
         return
     best: tuple[float, str, str] | None = None
     for axes in MIRRORS:
-        other = evidence(space, stamps_ns, means, mirrored(axes))
+        other = evidence(space, mirrored(axes))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
         better = [(one, image) for one, image in pairs if one.suspicious and image.misfit < one.misfit / _BETTER]
         if not better or any(image.suspicious and image.misfit > _BETTER * one.misfit for one, image in pairs):
@@ -126,10 +122,9 @@ def _sentence(recorded: Evidence, mirrored: Evidence) -> str:
     )
 
 
-def evidence(
-    space: StateSpace, stamps_ns: NDArray[np.int64], means: Rows, true_parts: Mapping[str, Rows]
-) -> dict[str, Evidence]:
+def evidence(space: StateSpace, compared: Compared) -> dict[str, Evidence]:
     """What can be compared, by name; what moves too little is left out."""
+    stamps_ns, means, true_parts = compared
     found: dict[str, Evidence] = {}
     turns: list[_Motion] = []
     for name, true in true_parts.items():

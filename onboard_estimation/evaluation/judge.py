@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
-from onboard_estimation.evaluation.handedness import refuse_mirrored
+from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.filtering.consistency import nees
@@ -89,10 +89,8 @@ def judge(
     """
     settings = settings or JudgeSettings()
     specification = robot.truth_specification(configuration)
-    initial, initial_note = _initial(robot, configuration, estimator_name, recording, specification, settings)
-    lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
-    pipeline = Pipeline(robot.estimator(configuration, estimator_name, initial), lag_s=lag_s)
-    record = Record.of(pipeline.run(recording.measurements()))
+    initial, initial_note = _initial(robot, configuration, estimator_name, recording, settings)
+    pipeline, record = _replay(robot, configuration, estimator_name, recording, initial, settings)
     if len(record.stamps_ns) == 0:
         received = ", ".join(f"{name} {row['received']:.0f}" for name, row in pipeline.statistics().items())
         raise UserError(f"{robot.name} gave no estimate from this recording (messages: {received})")
@@ -101,12 +99,15 @@ def judge(
     true_parts, known = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
     matched_ratio = float(np.mean(known))
 
-    def mirrored(axes: str) -> dict[str, Rows]:
+    def mirrored(axes: str) -> Compared:
         tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in recording.tracks.items()}
-        image = replace(recording, tracks=tracks)
-        return _truth_at(robot, configuration, image, record.stamps_ns, settings)[0]
+        image, seen = replace(recording, tracks=tracks), record
+        if initial is not None:
+            start, _ = _initial(robot, configuration, estimator_name, image, settings)
+            seen = _replay(robot, configuration, estimator_name, image, start, settings)[1]
+        return Compared(seen.stamps_ns, seen.means, _truth_at(robot, configuration, image, seen.stamps_ns, settings)[0])
 
-    refuse_mirrored(space, record.stamps_ns, record.means, true_parts, mirrored)
+    refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), mirrored)
     record, alignment_note = _align(specification, space, record, true_parts)
     # Without any truth all parts are shown, with what the filter says of itself.
     shown = true_parts or {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
@@ -144,13 +145,22 @@ def judge(
     )
 
 
-def _initial(
+def _replay(
     robot: Robot,
     configuration: Any,
     estimator_name: str,
     recording: LoadedRecording,
-    specification: TruthSpecification,
+    initial: Estimate | None,
     settings: JudgeSettings,
+) -> tuple[Pipeline, Record]:
+    """The pipeline after the whole recording, and its record."""
+    lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
+    pipeline = Pipeline(robot.estimator(configuration, estimator_name, initial), lag_s=lag_s)
+    return pipeline, Record.of(pipeline.run(recording.measurements()))
+
+
+def _initial(
+    robot: Robot, configuration: Any, estimator_name: str, recording: LoadedRecording, settings: JudgeSettings
 ) -> tuple[Estimate | None, str]:
     """Initial state from the truth at the first measurement that has one, and a sentence on it."""
     covariance = robot.initial_covariance(configuration)

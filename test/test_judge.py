@@ -1,0 +1,398 @@
+"""From a recording to a judged result: what is matched, aligned, started, left out, and what is said of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from evaluation_samples import CONFIGURATION, LINKS, salp_recording
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import JudgeSettings, Record, judge
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
+from onboard_estimation.measurement import Channel, Estimate, Measurement
+from onboard_estimation.pipeline import Estimator
+from onboard_estimation.robots import Robot, Series, TruthSpecification
+from salp_estimation.robot import ROBOT as SALP
+
+Rows = NDArray[np.float64]
+SECOND = 1_000_000_000
+RECORDING = from_simulator(salp_recording(10.0), LINKS)
+
+
+def judged(recording: LoadedRecording = RECORDING, **settings: Any) -> EvaluationResult:
+    return judge(SALP, CONFIGURATION, "ukf", recording, JudgeSettings(**settings))
+
+
+def with_truth_between(start_s: float, end_s: float) -> LoadedRecording:
+    def cut(track: BodyTrack) -> BodyTrack:
+        inside = (track.stamps_ns >= start_s * SECOND) & (track.stamps_ns <= end_s * SECOND)
+        return replace(track, stamps_ns=track.stamps_ns[inside], values=track.values[inside])
+
+    return replace(RECORDING, tracks={body: cut(track) for body, track in RECORDING.tracks.items()})
+
+
+def note(result: EvaluationResult, start: str) -> str:
+    found = [one for one in result.notes if one.startswith(start)]
+    assert len(found) == 1, result.notes
+    return found[0]
+
+
+def test_everything_matched() -> None:
+    result = judged()
+    assert result.matched_ratio == 1.0
+    assert note(result, "Truth matched") == (
+        "Truth matched by interpolation at 100.0 % of the estimates (gaps up to 0.1 s)."
+    )
+    assert result.source == "simulated"
+    assert result.time_s[0] == 0.0
+    assert len(result.time_s) == 201  # one estimate an instant, though three gyros share it
+    assert set(result.parts) == {"pose", "joint_angles"}
+    assert result.metrics["joint_angles"]["rmse_deg"] < 0.3
+
+
+def test_errors_nees_and_bounds_are_those_of_the_definition() -> None:
+    """Body-frame error, covariance of the filter plus that of the truth."""
+    result = judged()
+    noise = SALP.truth_specification(CONFIGURATION).covariances
+    pose, joints = result.parts["pose"], result.parts["joint_angles"]
+    for k in (0, 50, 200):
+        covariance = result.covariance[k][3:, 3:] + noise["joint_angles"]
+        error = joints.estimate[k] - joints.truth[k]
+        np.testing.assert_allclose(joints.error[k], error, atol=1e-12)
+        np.testing.assert_allclose(joints.stddev[k], np.sqrt(np.diag(covariance)))
+        assert joints.nees[k] == pytest.approx(error @ np.linalg.inv(covariance) @ error, rel=1e-9)
+        covariance = result.covariance[k][:3, :3] + noise["pose"]
+        # The truth seen from the estimate is exp(-error).
+        seen = np.linalg.inv(matrix(pose.estimate[k])) @ matrix(pose.truth[k])
+        np.testing.assert_allclose(matrix_of_twist(-pose.error[k]), seen, atol=1e-9)
+        assert pose.nees[k] == pytest.approx(pose.error[k] @ np.linalg.inv(covariance) @ pose.error[k], rel=1e-9)
+
+
+def matrix(pose: Rows) -> Rows:
+    x, y, h = pose
+    return np.array([[np.cos(h), -np.sin(h), x], [np.sin(h), np.cos(h), y], [0.0, 0.0, 1.0]])
+
+
+def matrix_of_twist(twist: Rows) -> Rows:
+    from scipy.linalg import expm
+
+    x, y, h = twist
+    out: Rows = expm(np.array([[0.0, -h, x], [h, 0.0, y], [0.0, 0.0, 0.0]]))
+    return out
+
+
+def test_the_initial_error_is_drawn_from_the_initial_covariance() -> None:
+    """Over seeds, the first error has the covariance that the filter starts with; with `exact` there is none."""
+    short = from_simulator(salp_recording(0.5), LINKS)
+    first = []
+    for seed in range(150):
+        result = judged(short, seed=seed)
+        first.append(np.concatenate([result.parts["pose"].error[0], result.parts["joint_angles"].error[0]]))
+    # The first gyro readings tell nothing of the heading and the position.
+    stddev = np.std(first, axis=0)
+    np.testing.assert_allclose(stddev[:3], [0.01, 0.01, np.deg2rad(5.0)], rtol=0.2)
+    assert np.abs(np.mean(first, axis=0)[:3] / stddev[:3]).max() < 4.0 / np.sqrt(150)
+    exact = judged(short, initial="exact")
+    assert np.abs(exact.parts["pose"].error[0]).max() < 1e-3
+    assert note(exact, "Initial state") == "Initial state from the ground truth, without an error."
+    assert "(seed 4)" in note(judged(short, seed=4), "Initial state")
+
+
+def test_the_same_seed_gives_the_same_result() -> None:
+    one, two = judged(seed=3), judged(seed=3)
+    np.testing.assert_array_equal(one.mean, two.mean)
+    assert one.metrics == two.metrics
+    assert not np.array_equal(one.mean, judged(seed=4).mean)
+
+
+def test_without_truth() -> None:
+    result = judged(replace(RECORDING, tracks={}))
+    assert result.matched_ratio == 0.0
+    assert set(result.metrics) == {"run"}
+    assert result.verdict.startswith("not judged")
+    assert "Without ground truth the filter started from its configured initial state." in result.notes
+    # What the filter says of itself is there.
+    assert set(result.parts) == {"pose", "joint_angles"}
+    for part in result.parts.values():
+        assert not part.matched.any()
+        assert np.isnan(part.truth).all()
+        assert np.isfinite(part.stddev).all()
+    assert result.drawing is not None
+    assert np.isfinite(result.drawing.estimate).all()
+    assert np.isnan(result.drawing.truth).all()
+
+
+def test_truth_of_one_body_too_few() -> None:
+    tracks = {body: track for body, track in RECORDING.tracks.items() if body != "link_2"}
+    assert judged(replace(RECORDING, tracks=tracks)).matched_ratio == 0.0
+
+
+def test_truth_that_ends_early() -> None:
+    result = judged(with_truth_between(0.0, 8.0))
+    assert result.matched_ratio == pytest.approx(161 / 201)
+    assert note(result, "Truth matched").startswith("Truth matched by interpolation at 80.1 % of the estimates")
+    assert "(truth covers 80 % of the run)" in result.verdict
+    joints = result.parts["joint_angles"]
+    assert joints.matched.tolist() == (result.time_s <= 8.0).tolist()
+    settled = joints.matched & (result.time_s >= 6.0)
+    rmse = np.rad2deg(np.sqrt(np.mean(joints.error[settled] ** 2)))
+    assert result.metrics["joint_angles"]["rmse_deg"] == pytest.approx(rmse)
+
+
+def test_truth_that_ends_before_the_filter_has_settled() -> None:
+    result = judged(with_truth_between(0.0, 4.0))
+    assert note(result, "The ground truth ends") == (
+        "The ground truth ends after 4.0 s, within the 6 s in which the filter settles: no start is left out."
+    )
+    assert result.metrics["run"]["left_out_at_start_s"] == 0.0
+    assert "rmse_deg" in result.metrics["joint_angles"]
+    assert "run from 0 to 10.0 s; the truth of link_1, link_2, link_3 runs from 0.0 to 4.0 s" in " ".join(result.notes)
+
+
+def test_a_run_shorter_than_the_settling_time() -> None:
+    result = judged(from_simulator(salp_recording(3.0), LINKS))
+    assert note(result, "The run ends").startswith("The run ends after 3.0 s, within the 6 s")
+    assert judged(settle_s=0.0).metrics["run"]["left_out_at_start_s"] == 0.0
+
+
+def test_truth_that_starts_late() -> None:
+    result = judged(with_truth_between(3.0, 10.0))
+    assert result.time_s[-1] == pytest.approx(7.0)
+    said = note(result, "Initial state")
+    assert said.endswith("The truth starts after 3.0 s: 240 messages before it are left out.")
+
+
+def test_truth_with_holes_is_not_bridged_over_more_than_allowed() -> None:
+    whole = with_truth_between(0.0, 10.0)
+    holes = {
+        body: replace(track, stamps_ns=track.stamps_ns[keep], values=track.values[keep])
+        for body, track in whole.tracks.items()
+        for keep in [np.abs(track.stamps_ns / SECOND - 7.0) > 0.26]
+    }
+    holed = replace(whole, tracks=holes)
+    result = judged(holed)
+    assert result.matched_ratio == pytest.approx(190 / 201)
+    assert judged(holed, longest_truth_gap_s=0.6).matched_ratio == 1.0
+
+
+def test_truth_of_another_clock_is_no_truth() -> None:
+    moved = {body: replace(track, stamps_ns=track.stamps_ns - 100 * SECOND) for body, track in RECORDING.tracks.items()}
+    result = judged(replace(RECORDING, tracks=moved))
+    assert result.matched_ratio == 0.0
+    assert "the truth of link_1, link_2, link_3 runs from -100.0 to -90.0 s" in " ".join(result.notes)
+
+
+def test_a_long_gap_is_said() -> None:
+    kept = tuple(
+        replace(one, stamps_ns=one.stamps_ns[keep], values=one.values[keep])
+        for one in RECORDING.series
+        for keep in [np.abs(one.stamps_ns / SECOND - 5.0) > 0.8]
+    )
+    arrival = np.argsort(np.concatenate([one.stamps_ns for one in kept]), kind="stable")
+    numbers = np.repeat(np.arange(len(kept)), [len(one.stamps_ns) for one in kept])[arrival]
+    result = judged(replace(RECORDING, series=kept, arrival=numbers))
+    assert note(result, "No measurements").startswith("No measurements for 1.7 s after 4.2 s: bridged by prediction")
+
+
+def test_a_mirrored_truth_of_the_chain_is_refused() -> None:
+    """Its path is straight; its turns are not. Also where the recording begins in the middle of a gait."""
+    for start_s in (0.0, 2.5, 3.5):
+        whole = with_truth_between(start_s, 10.0)
+        tracks = {body: replace(track, values=mirror(track.values, "y")) for body, track in whole.tracks.items()}
+        with pytest.raises(UserError, match=r"left-handed: its turns miss .* deg mirrored; .* --mirror-truth y,"):
+            judged(replace(RECORDING, tracks=tracks))
+
+
+def test_no_estimate_is_an_error_with_the_counts() -> None:
+    empty = tuple(
+        one
+        if one.channel.sensor == "actuators/command"
+        else replace(one, stamps_ns=one.stamps_ns[:0], values=one.values[:0])
+        for one in RECORDING.series
+    )
+    arrival = RECORDING.arrival[RECORDING.arrival == 0]
+    with pytest.raises(
+        UserError, match=r"salp gave no estimate from this recording \(messages: actuators/command 201\)"
+    ):
+        judged(replace(RECORDING, series=empty, arrival=arrival))
+
+
+def test_of_several_estimates_of_an_instant_the_last_counts() -> None:
+    def estimate(stamp: int, value: float) -> Estimate:
+        return Estimate(stamp, np.array([value]), np.eye(1))
+
+    record = Record.of([estimate(1, 1.0), estimate(1, 2.0), estimate(2, 3.0), estimate(3, 4.0), estimate(3, 5.0)])
+    assert record.stamps_ns.tolist() == [1, 2, 3]
+    assert record.means[:, 0].tolist() == [2.0, 3.0, 5.0]
+    assert len(Record.of([]).stamps_ns) == 0
+
+
+# A robot that gives back what it is told, so that alignment and drawing are seen alone.
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No parameters."""
+
+
+class Echo(Estimator):
+    def __init__(self, space: StateSpace, covariance: Rows) -> None:
+        super().__init__()
+        self.space = space
+        self._covariance = covariance
+
+    def apply(self, measurement: Measurement) -> Estimate:
+        return Estimate(measurement.stamp_ns, measurement.value, self._covariance)
+
+    def snapshot(self) -> None:
+        return None
+
+    def restore(self, snapshot: None) -> None:
+        pass
+
+    def reset(self) -> None:
+        pass
+
+
+class EchoRobot(Robot):
+    name = "echo"
+    summary = "gives back what it is told"
+    configuration_type = Nothing
+
+    def __init__(self, space: StateSpace, covariance: Rows, truth: str, alignment: Literal["none", "heading"]) -> None:
+        self.space, self.covariance, self.truth, self.alignment = space, covariance, truth, alignment
+
+    def channels(self, configuration: Nothing) -> tuple[Channel, ...]:
+        return (Channel("told", "sensor_msgs/msg/JointState", "told"),)
+
+    def estimator(self, configuration: Nothing, name: str, initial: Estimate | None) -> Echo:
+        return Echo(self.space, self.covariance)
+
+    def truth_specification(self, configuration: Nothing) -> TruthSpecification:
+        return TruthSpecification(("body",), self.alignment)
+
+    def true_parts(self, configuration: Nothing, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
+        poses = bodies["body"]
+        assert np.isfinite(poses).all()  # a robot need not know of instants without truth
+        if self.truth == "pose":
+            heading = Rotation.from_quat(poses[:, 3:]).as_euler("ZYX")[:, 0]
+            return {"pose": np.column_stack([poses[:, :2], heading])}
+        return {self.truth: poses[:, : self.space.block(self.truth).dimension]}
+
+
+TIMES = np.arange(0.0, 20.0, 0.1)
+
+
+def curve(dimensions: int = 3) -> Rows:
+    heading = 0.2 * TIMES
+    path = 0.1 * np.cumsum(np.column_stack([np.cos(heading), np.sin(heading), 0.2 * np.sin(TIMES)]), axis=0)
+    return path[:, :dimensions]
+
+
+def echo(
+    space: StateSpace, told: Rows, positions: Rows, alignment: Literal["none", "heading"], truth: str, covariance: Rows
+) -> EvaluationResult:
+    stamps = np.round(TIMES * SECOND).astype(np.int64) + 5 * SECOND
+    poses = np.zeros((len(TIMES), 7))
+    poses[:, : positions.shape[1]] = positions
+    poses[:, 3:] = Rotation.from_rotvec(np.outer(0.2 * TIMES, [0.0, 0.0, 1.0])).as_quat()
+    channel = Channel("told", "sensor_msgs/msg/JointState", "told")
+    recording = LoadedRecording(
+        (Series(channel, stamps, told),),
+        np.zeros(len(stamps), dtype=np.int64),
+        {"body": BodyTrack("body", stamps, poses)},
+        simulated=False,
+    )
+    return judge(EchoRobot(space, covariance, truth, alignment), Nothing(), "default", recording)
+
+
+def test_alignment_turns_positions_velocities_attitudes_and_their_covariances() -> None:
+    space = StateSpace(
+        vector("position", ("x", "y", "z"), "m"), vector("velocity", ("x", "y", "z"), "m/s"), so3("attitude")
+    )
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(9, 9))
+    covariance = root @ root.T
+    truth = curve()
+    turn = Rotation.from_rotvec([0.0, 0.0, 2.3])
+    velocity = np.gradient(truth, 0.1, axis=0)
+    attitude = Rotation.from_rotvec(np.outer(0.2 * TIMES, [0.0, 0.1, 1.0]))
+    back = turn.inv()
+    told = np.hstack([back.apply(truth) + np.array([4.0, 5.0, 6.0]), back.apply(velocity), (back * attitude).as_quat()])
+    result = echo(space, told, truth, "heading", "position", covariance)
+    assert result.source == "recorded"
+    np.testing.assert_allclose(result.mean[:, :3], truth, atol=1e-9)
+    np.testing.assert_allclose(result.mean[:, 3:6], velocity, atol=1e-9)
+    found = Rotation.from_quat(result.mean[:, 6:])
+    assert (found.inv() * attitude).magnitude().max() < 1e-9
+    whole = np.eye(9)
+    whole[:3, :3] = whole[3:6, 3:6] = turn.as_matrix()  # the attitude's error is the body's
+    np.testing.assert_allclose(result.covariance[7], whole @ covariance @ whole.T, atol=1e-9)
+    assert result.metrics["position"]["position_ate_rmse_m"] < 1e-9
+    assert "Estimate turned by 131.78 deg about the vertical" in note(result, "Estimate turned")
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_alignment_of_a_position_alone(dimensions: int) -> None:
+    space = StateSpace(vector("position", ("x", "y", "z")[:dimensions], "m"))
+    truth = curve(dimensions)
+    told = Rotation.from_rotvec([0.0, 0.0, -1.0]).apply(curve())[:, :dimensions] + 1.0
+    result = echo(space, told, truth, "heading", "position", np.eye(dimensions))
+    np.testing.assert_allclose(result.mean, truth, atol=1e-9)
+
+
+def test_alignment_of_a_planar_pose() -> None:
+    space = StateSpace(se2("pose"))
+    covariance = np.diag([1e-4, 4e-4, 1e-3])
+    turned = Rotation.from_rotvec([0.0, 0.0, -3.0]).apply(curve())
+    told = np.column_stack([turned[:, :2] + 1.0, 0.2 * TIMES - 3.0])
+    result = echo(space, told, curve(2), "heading", "pose", covariance)
+    pose = result.parts["pose"]
+    assert np.abs(pose.error).max() < 1e-9
+    assert np.abs(pose.estimate[:, 2]).max() <= np.pi
+    np.testing.assert_allclose(result.covariance[3], covariance)  # it is the body's
+
+
+def test_without_alignment_nothing_moves() -> None:
+    space = StateSpace(vector("position", ("x", "y", "z"), "m"))
+    told = curve() + np.array([1.0, 0.0, 0.0])
+    result = echo(space, told, curve(), "none", "position", np.eye(3))
+    np.testing.assert_array_equal(result.mean, told)
+    assert result.metrics["position"]["position_ate_rmse_m"] == pytest.approx(1.0)
+
+
+def test_the_drawn_ellipse_is_the_covariance_along_the_worlds_axes() -> None:
+    """Sampled: poses x exp(d) with d from the covariance scatter as the ellipse says."""
+    space = StateSpace(se2("pose"))
+    covariance = np.diag([0.01**2, 0.05**2, 1e-9])
+    told = np.column_stack([curve(2), np.full(len(TIMES), 0.7)])
+    result = echo(space, told, curve(2), "none", "pose", covariance)
+    assert result.drawing is not None
+    rng = np.random.default_rng(2)
+    samples = space.plus(told[5], rng.multivariate_normal(np.zeros(3), covariance, 40_000))
+    np.testing.assert_allclose(result.drawing.ellipse[5], np.cov(samples[:, :2].T), atol=4e-5)
+    np.testing.assert_array_equal(result.drawing.centre, told[:, :2])
+
+
+def test_a_hop_is_drawn_from_the_side() -> None:
+    space = StateSpace(vector("position", ("x", "y", "z"), "m"))
+    hop = np.column_stack([0.01 * TIMES, np.zeros(len(TIMES)), np.abs(np.sin(TIMES))])
+    result = echo(space, hop, hop, "none", "position", np.diag([1.0, 2.0, 3.0]))
+    assert result.drawing is not None
+    assert result.drawing.axes == ("x (m)", "z (m)")
+    np.testing.assert_array_equal(result.drawing.ellipse[0], np.diag([1.0, 3.0]))
+
+
+def test_what_has_no_position_is_not_drawn() -> None:
+    space = StateSpace(vector("height", ("z",), "m"))
+    told = curve()[:, 2:]
+    assert echo(space, told, curve(), "none", "height", np.eye(1)).drawing is None
