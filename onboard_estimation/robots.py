@@ -209,6 +209,14 @@ def all_robots() -> Iterator[Robot]:
             continue
 
 
+def estimator_name(robot: Robot, asked: str | None) -> str:
+    """The estimator asked for, else the robot's first; UserError where it has no such estimator."""
+    name = asked or robot.estimators[0]
+    if name not in robot.estimators:
+        raise UserError(f"{robot.name} has no estimator {name!r}; it has {', '.join(robot.estimators)}")
+    return name
+
+
 def initial_state(space: StateSpace, parts: Mapping[str, Vector], covariance: Matrix, stamp_ns: int) -> Estimate:
     """Estimate whose named blocks are `parts` and all others zero."""
     mean = space.origin()

@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.topics import TopicMatch, fitting_robots, gue
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import Channel
 from onboard_estimation.resources import resource
-from onboard_estimation.robots import Robot, all_robots, find_robot
+from onboard_estimation.robots import Robot, all_robots, estimator_name, find_robot
 
 
 @dataclass(frozen=True)
@@ -92,10 +92,8 @@ def evaluate_bag(
         if match.rivals and options.namespace is None:
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        estimator = estimator_name(robot, options.estimator)
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
-    estimator = options.estimator or robot.estimators[0]
-    if estimator not in robot.estimators:
-        raise UserError(f"{robot.name} has no estimator {estimator!r}; it has {', '.join(robot.estimators)}")
     command = command_line(bag_path, robot.name, estimator, match, options)
     progress("filtering")
     name = bag_path.resolve().name
