@@ -71,7 +71,7 @@ def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
     if angles:
         words.append(f"{np.rad2deg(np.sqrt(np.mean(error[:, angles] ** 2))):.2f} deg")
     if not words:
-        words.append(f"{np.sqrt(np.mean(error**2)):.3g} {part.units[0]}")
+        words.append(f"{np.sqrt(np.mean(error**2)):.3g} {part.units[0]}".rstrip())
     return f"{part.name.replace('_', ' ')} within {' and '.join(words)} RMS"
 
 

@@ -1,0 +1,200 @@
+"""Estimates as messages: what is published is what the filter says, with covariances as the messages define them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_samples import CONFIGURATION, LINKS, salp_recording
+from numpy.typing import NDArray
+from rosbags.highlevel import AnyReader
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.run_folder import write_estimates
+from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
+from onboard_estimation.measurement import Estimate
+from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages
+from salp_estimation.robot import ROBOT as SALP
+
+Rows = NDArray[np.float64]
+STAMP_NS = 1_700_000_000_123_456_789
+SAMPLES = 200_000
+
+
+def published(space: StateSpace, mean: Rows, covariance: Rows, **options: Any) -> dict[str, Any]:
+    outputs = list(EstimateMessages(space, new, **options)(Estimate(STAMP_NS, mean, covariance)))
+    assert len({output.topic for output in outputs}) == len(outputs)
+    for output in outputs:
+        stamp = output.message.header.stamp
+        assert stamp.sec * 1_000_000_000 + stamp.nanosec == STAMP_NS
+        assert output.message.__msgtype__ == output.message_type
+    return {output.topic: output.message for output in outputs}
+
+
+def covariance_of(rng: np.random.Generator, dimension: int, size: float) -> Rows:
+    root = rng.normal(size=(dimension, dimension))
+    return size**2 * (root @ root.T + np.eye(dimension)) / dimension
+
+
+def xyz(message: Any) -> Rows:
+    return np.array([message.x, message.y, message.z])
+
+
+def quaternion(message: Any) -> Rows:
+    return np.array([message.x, message.y, message.z, message.w])
+
+
+def fixed_axis_errors(poses: tuple[Rows, Rotation], true: tuple[Rows, Rotation]) -> Rows:
+    """Errors (K, 6) as Odometry's covariance means them: position and rotation vector along the fixed axes."""
+    return np.hstack([poses[0] - true[0], (poses[1] * true[1].inv()).as_rotvec()])
+
+
+@pytest.mark.parametrize("heading", [0.0, 0.8, -2.5])
+def test_a_planar_poses_covariance_lies_along_the_fixed_axes(heading: float) -> None:
+    """Sampled: poses x exp(d), d drawn from the filter's covariance, scatter as the message says."""
+    rng = np.random.default_rng(1)
+    space = StateSpace(se2("pose"))
+    mean, covariance = np.array([2.0, -1.0, heading]), covariance_of(rng, 3, 0.02)
+    odometry = published(space, mean, covariance)["odometry"]
+    drawn = space.plus(mean, rng.multivariate_normal(np.zeros(3), covariance, SAMPLES))
+    scatter = np.cov((drawn - mean).T)
+    stated = odometry.pose.covariance.reshape(6, 6)
+    np.testing.assert_allclose(stated[np.ix_([0, 1, 5], [0, 1, 5])], scatter, atol=0.02 * np.abs(scatter).max())
+    # z, roll and pitch cannot move, and go with nothing.
+    np.testing.assert_array_equal(stated[2:5], np.diag([0.0, 0.0, *[CONSTRAINED_VARIANCE] * 3, 0.0])[2:5])
+    np.testing.assert_allclose(xyz(odometry.pose.pose.position), [2.0, -1.0, 0.0])
+    turn = Rotation.from_quat(quaternion(odometry.pose.pose.orientation))
+    np.testing.assert_allclose(turn.as_rotvec(), [0.0, 0.0, heading], atol=1e-12)
+    assert odometry.header.frame_id == "odom"
+    assert odometry.child_frame_id == "base_link"
+    np.testing.assert_array_equal(odometry.twist.covariance.reshape(6, 6), UNKNOWN_VARIANCE * np.eye(6))
+
+
+def test_a_bodys_covariances_are_turned_into_their_frames() -> None:
+    rng = np.random.default_rng(2)
+    space = StateSpace(
+        vector("position", ("x", "y", "z"), "m"), vector("velocity", ("x", "y", "z"), "m/s"), so3("attitude")
+    )
+    attitude = Rotation.from_rotvec([0.5, -1.2, 2.0])
+    velocity = np.array([1.0, 2.0, -0.5])
+    mean = np.concatenate([[1.0, 2.0, 3.0], velocity, attitude.as_quat()])
+    covariance = covariance_of(rng, 9, 0.01)
+    odometry = published(space, mean, covariance, frame_id="map", child_frame_id="imu")["odometry"]
+    assert (odometry.header.frame_id, odometry.child_frame_id) == ("map", "imu")
+    drawn = space.plus(mean, rng.multivariate_normal(np.zeros(9), covariance, SAMPLES))
+    poses = drawn[:, :3], Rotation.from_quat(drawn[:, 6:])
+    scatter = np.cov(fixed_axis_errors(poses, (mean[:3], attitude)).T)
+    stated = odometry.pose.covariance.reshape(6, 6)
+    np.testing.assert_allclose(stated, scatter, atol=0.02 * np.abs(scatter).max())
+    assert np.abs(stated[:3, 3:]).max() > 0.05 * stated.max()  # it is not only blocks on the diagonal
+    # Twist in the child frame.
+    to_body = attitude.inv()
+    np.testing.assert_allclose(xyz(odometry.twist.twist.linear), to_body.apply(velocity), atol=1e-12)
+    scatter = np.cov(to_body.apply(drawn[:, 3:6]).T)
+    twist = odometry.twist.covariance.reshape(6, 6)
+    np.testing.assert_allclose(twist[:3, :3], scatter, atol=0.02 * np.abs(scatter).max())
+    np.testing.assert_array_equal(twist[3:, 3:], UNKNOWN_VARIANCE * np.eye(3))
+
+
+def rebuilt(message: Any, names: tuple[str, ...]) -> Rows:
+    """Covariance from its upper triangle, found by the names alone."""
+    entries = dict(zip(message.name, message.position, strict=True))
+    out = np.full((len(names), len(names)), np.nan)
+    for i, a in enumerate(names):
+        for j, b in enumerate(names):
+            key = f"{a}:{b}"
+            out[i, j] = entries[key] if key in entries else entries[f"{b}:{a}"]
+    return out
+
+
+def test_joint_states_and_the_whole_state_by_name() -> None:
+    rng = np.random.default_rng(3)
+    space = StateSpace(se2("pose"), angles("joint_angles", ("alpha_1", "alpha_2")))
+    mean, covariance = np.array([1.0, 2.0, 0.3, 0.1, -0.2]), covariance_of(rng, 5, 0.1)
+    messages = published(space, mean, covariance)
+    assert set(messages) == {"odometry", "joint_states", "joint_states_stddev", "state", "state_covariance"}
+    assert messages["joint_states"].name == ["alpha_1", "alpha_2"]
+    np.testing.assert_array_equal(messages["joint_states"].position, mean[3:])
+    np.testing.assert_allclose(messages["joint_states_stddev"].position, np.sqrt(np.diag(covariance)[3:]))
+    state = dict(zip(messages["state"].name, messages["state"].position, strict=True))
+    assert state == {
+        "pose.x": 1.0,
+        "pose.y": 2.0,
+        "pose.heading": 0.3,
+        "joint_angles.alpha_1": 0.1,
+        "joint_angles.alpha_2": -0.2,
+    }
+    assert len(messages["state_covariance"].name) == 15
+    np.testing.assert_array_equal(rebuilt(messages["state_covariance"], space.names), covariance)
+    named = published(space, mean, covariance, joint_names=("front", "rear"))
+    assert named["joint_states"].name == named["joint_states_stddev"].name == ["front", "rear"]
+
+
+def test_a_state_without_a_pose() -> None:
+    space = StateSpace(vector("height", ("z",), "m"), so3("attitude"))
+    messages = published(space, np.array([1.0, 0.0, 0.0, 0.0, 1.0]), np.eye(4))
+    assert set(messages) == {"state", "state_covariance"}
+    assert messages["state"].name == ["height.z", "attitude.x", "attitude.y", "attitude.z", "attitude.w"]
+    assert messages["state_covariance"].name[:4] == [
+        "height.z:height.z",
+        "height.z:attitude.roll",
+        "height.z:attitude.pitch",
+        "height.z:attitude.yaw",
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[EvaluationResult, StateSpace, Path]:
+    """A judged run and its estimates as a bag."""
+    result = judge(SALP, CONFIGURATION, "ukf", from_simulator(salp_recording(10.0), LINKS))
+    space = SALP.estimator(CONFIGURATION, "ukf", None).space
+    path = tmp_path_factory.mktemp("run") / "estimates"
+    write_estimates(result, space, path)
+    return result, space, path
+
+
+def read(path: Path) -> dict[str, list[tuple[int, Any]]]:
+    """Messages by topic, read by `rosbags`."""
+    found: dict[str, list[tuple[int, Any]]] = {}
+    with AnyReader([path]) as reader:
+        for connection, time_ns, data in reader.messages():
+            found.setdefault(connection.topic, []).append((time_ns, reader.deserialize(data, connection.msgtype)))
+    return found
+
+
+def test_the_bag_reads_back_to_the_same_numbers(run: tuple[EvaluationResult, StateSpace, Path]) -> None:
+    result, space, path = run
+    found = read(path)
+    assert set(found) == {
+        f"/salp/{name}" for name in ("odometry", "joint_states", "joint_states_stddev", "state", "state_covariance")
+    }
+    for messages in found.values():
+        stamps = [message.header.stamp.sec * 10**9 + message.header.stamp.nanosec for _, message in messages]
+        assert stamps == result.stamps_ns.tolist() == [time_ns for time_ns, _ in messages]
+    np.testing.assert_array_equal([message.position for _, message in found["/salp/state"]], result.mean)
+    covariances = np.array([rebuilt(message, space.names) for _, message in found["/salp/state_covariance"]])
+    np.testing.assert_allclose(covariances, result.covariance, rtol=1e-12, atol=1e-18)
+    np.testing.assert_array_equal(
+        [xyz(m.pose.pose.position)[:2] for _, m in found["/salp/odometry"]], result.mean[:, :2]
+    )
+
+
+def test_nees_from_the_bag_is_that_of_the_run(run: tuple[EvaluationResult, StateSpace, Path]) -> None:
+    """What a stranger computes from the estimates' bag and the truth, without any of our code."""
+    result, space, path = run
+    found = read(path)
+    truth = result.parts["joint_angles"].truth
+    noise = np.deg2rad(CONFIGURATION.truth.heading_stddev_deg) ** 2 * np.array([[2.0, -1.0], [-1.0, 2.0]])
+    nees = []
+    for (_, angles_of), (_, covariance), true in zip(
+        found["/salp/joint_states"], found["/salp/state_covariance"], truth, strict=True
+    ):
+        error = angles_of.position - true
+        nees.append(error @ np.linalg.solve(rebuilt(covariance, space.names)[3:, 3:] + noise, error))
+    np.testing.assert_allclose(nees, result.parts["joint_angles"].nees, rtol=1e-8)

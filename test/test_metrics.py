@@ -1,0 +1,213 @@
+"""Figures against direct formulas and against evo's own commands; units in the keys; the settling time left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from evo import main_ape, main_rpe
+from evo.core.metrics import PoseRelation, Unit
+from evo.core.trajectory import PoseTrajectory3D
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+from scipy.stats import chi2
+
+from onboard_estimation.evaluation.metrics import all_metrics, part_metrics
+from onboard_estimation.evaluation.result import PartResult
+
+Rows = NDArray[np.float64]
+TIMES = np.arange(0.0, 30.0, 0.05)
+
+
+def part(
+    name: str,
+    names: tuple[str, ...],
+    units: tuple[str, ...],
+    truth: Rows,
+    error: Rows,
+    stddev: Rows | float = 0.1,
+    estimate: Rows | None = None,
+) -> PartResult:
+    stddev = np.broadcast_to(stddev, error.shape)
+    return PartResult(
+        name,
+        names,
+        units,
+        truth + error if estimate is None else estimate,
+        truth,
+        error,
+        np.array(stddev),
+        np.sum((error / stddev) ** 2, axis=1),
+        np.isfinite(error).all(axis=1),
+    )
+
+
+def position(rng: np.random.Generator, times: Rows = TIMES) -> PartResult:
+    truth = np.column_stack([np.cos(0.3 * times), np.sin(0.4 * times), 0.1 * np.sin(times)])
+    error = np.cumsum(rng.normal(0.0, 0.005, truth.shape), axis=0)
+    return part("position", ("x", "y", "z"), ("m",) * 3, truth, error)
+
+
+def trajectory(positions: Rows, times: Rows, heading: Rows | None = None) -> PoseTrajectory3D:
+    xyz = np.zeros((len(positions), 3))
+    xyz[:, : positions.shape[1]] = positions
+    turn = np.zeros((len(positions), 3))
+    turn[:, 2] = 0.0 if heading is None else heading
+    rotation = Rotation.from_rotvec(turn).as_quat()
+    return PoseTrajectory3D(xyz, np.roll(rotation, 1, axis=1), times)
+
+
+def by_evo(part: PartResult, times: Rows, frames: int, heading: bool = False) -> tuple[Any, Any]:
+    """ATE and RPE as the commands `evo_ape` and `evo_rpe` compute them."""
+    d = 2 if heading else 3
+    reference, estimate = (
+        trajectory(values[:, :d], times, values[:, 2] if heading else None) for values in (part.truth, part.estimate)
+    )
+    absolute = main_ape.ape(reference, estimate, PoseRelation.translation_part).stats
+    relative = main_rpe.rpe(
+        reference, estimate, PoseRelation.translation_part, delta=frames, delta_unit=Unit.frames, all_pairs=True
+    ).stats
+    return absolute, relative
+
+
+def test_path_figures_are_those_of_evo() -> None:
+    one = position(np.random.default_rng(1))
+    found = part_metrics(one, TIMES, 0.0)
+    absolute, relative = by_evo(one, TIMES, 20)
+    assert found["position_ate_rmse_m"] == pytest.approx(absolute["rmse"], rel=1e-12)
+    assert found["position_ate_max_m"] == pytest.approx(absolute["max"], rel=1e-12)
+    assert found["position_rpe_1s_rmse_m"] == pytest.approx(relative["rmse"], rel=1e-9)
+
+
+def test_path_figures_of_a_planar_pose() -> None:
+    """Displacements are seen from the body, so that a wrong heading is an error of the displacement too."""
+    rng = np.random.default_rng(2)
+    truth = np.column_stack([np.cos(0.3 * TIMES), np.sin(0.4 * TIMES), 0.5 * TIMES])
+    estimate = truth + np.cumsum(rng.normal(0.0, 0.01, truth.shape), axis=0)
+    one = part("pose", ("x", "y", "heading"), ("m", "m", "rad"), truth, estimate - truth, 0.1, estimate)
+    found = part_metrics(one, TIMES, 0.0)
+    absolute, relative = by_evo(one, TIMES, 20, heading=True)
+    assert found["position_ate_rmse_m"] == pytest.approx(absolute["rmse"], rel=1e-12)
+    assert found["position_rpe_1s_rmse_m"] == pytest.approx(relative["rmse"], rel=1e-9)
+    assert "position_vertical_rmse_m" not in found
+
+
+def test_path_figures_are_those_of_the_formulas() -> None:
+    one = position(np.random.default_rng(3))
+    found = part_metrics(one, TIMES, 0.0)
+    e, truth = one.error, one.truth
+    length = np.linalg.norm(np.diff(truth, axis=0), axis=1).sum()
+    displaced = (one.estimate[20:] - one.estimate[:-20]) - (truth[20:] - truth[:-20])
+    expected = {
+        "position_ate_rmse_m": np.sqrt(np.mean(np.sum(e**2, axis=1))),
+        "position_ate_max_m": np.linalg.norm(e, axis=1).max(),
+        "position_horizontal_rmse_m": np.sqrt(np.mean(e[:, 0] ** 2 + e[:, 1] ** 2)),
+        "position_vertical_rmse_m": np.sqrt(np.mean(e[:, 2] ** 2)),
+        "final_position_error_m": np.linalg.norm(e[-1]),
+        "final_position_error_percent_of_path": 100.0 * np.linalg.norm(e[-1]) / length,
+        "true_path_length_m": length,
+        "position_rpe_1s_rmse_m": np.sqrt(np.mean(np.sum(displaced**2, axis=1))),
+        "x_rmse_m": np.sqrt(np.mean(e[:, 0] ** 2)),
+        "y_rmse_m": np.sqrt(np.mean(e[:, 1] ** 2)),
+        "z_rmse_m": np.sqrt(np.mean(e[:, 2] ** 2)),
+    }
+    assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-9)
+
+
+def test_angles_are_in_degrees_together_and_one_by_one() -> None:
+    rng = np.random.default_rng(4)
+    error = rng.normal(0.0, 0.02, (len(TIMES), 2)) * [1.0, 3.0]
+    one = part("joint_angles", ("alpha_1", "alpha_2"), ("rad", "rad"), np.zeros_like(error), error)
+    found = part_metrics(one, TIMES, 0.0)
+    degrees = np.rad2deg(error)
+    assert found["rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees**2)))
+    assert found["max_abs_deg"] == pytest.approx(np.abs(degrees).max())
+    assert found["alpha_1_rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees[:, 0] ** 2)))
+    assert found["alpha_2_rmse_deg"] == pytest.approx(np.sqrt(np.mean(degrees[:, 1] ** 2)))
+
+
+@pytest.mark.parametrize(
+    ("names", "unit", "key"),
+    [
+        (("x",), "m/s", "x_rmse_m_per_s"),
+        (("x",), "m/s^2", "x_rmse_m_per_s2"),
+        (("x",), "rad/s", "x_rmse_rad_per_s"),
+        (("mass",), "kg", "mass_rmse_kg"),
+        (("share",), "", "share_rmse"),
+        (("bias",), "rad", "bias_rmse_deg"),
+    ],
+)
+def test_units_stand_in_the_keys(names: tuple[str, ...], unit: str, key: str) -> None:
+    error = np.full((len(TIMES), 1), 0.5)
+    found = part_metrics(part("part", names, (unit,), np.zeros_like(error), error), TIMES, 0.0)
+    assert found[key] == pytest.approx(np.rad2deg(0.5) if unit == "rad" else 0.5)
+
+
+def test_consistency_of_one_run() -> None:
+    rng = np.random.default_rng(5)
+    error = rng.normal(size=(200_000, 2)) * [0.1, 0.2]
+    times = np.arange(len(error)) * 0.01
+    one = part("joint_angles", ("a", "b"), ("rad", "rad"), np.zeros_like(error), error, np.array([0.1, 0.2]))
+    found = part_metrics(one, times, 0.0)
+    assert found["mean_nees_per_degree_of_freedom"] == pytest.approx(1.0, abs=0.01)
+    assert found["coverage_1_sigma"] == pytest.approx(0.6827, abs=0.003)
+    assert found["coverage_3_sigma"] == pytest.approx(0.9973, abs=0.0005)
+    assert found["nees_in_band_ratio"] == pytest.approx(0.95, abs=0.002)
+    low, high = chi2.ppf([0.025, 0.975], 2)
+    assert found["nees_in_band_ratio"] == np.mean((one.nees >= low) & (one.nees <= high))
+
+
+def test_the_settling_time_is_left_out() -> None:
+    error = np.where(TIMES[:, None] < 6.0, 10.0, 0.01) * np.ones((len(TIMES), 2))
+    one = part("joint_angles", ("a", "b"), ("rad", "rad"), np.zeros_like(error), error)
+    late = TIMES + 100.0  # the settling time counts from the first estimate
+    assert part_metrics(one, late, 6.0)["rmse_deg"] == pytest.approx(np.rad2deg(0.01))
+    assert part_metrics(one, late, 5.9)["rmse_deg"] > 10.0
+    assert part_metrics(one, TIMES, 0.0)["max_abs_deg"] == pytest.approx(np.rad2deg(10.0))
+    assert part_metrics(one, TIMES, 100.0) == {}
+
+
+def test_what_is_not_matched_does_not_count() -> None:
+    error = np.where(TIMES[:, None] < 10.0, 0.01, np.nan) * np.ones((len(TIMES), 3))
+    one = part("position", ("x", "y", "z"), ("m",) * 3, np.zeros_like(error), error)
+    found = part_metrics(one, TIMES, 0.0)
+    assert found["position_ate_rmse_m"] == pytest.approx(0.01 * np.sqrt(3.0))
+    assert np.isfinite([value for value in found.values() if isinstance(value, float)]).all()
+    nothing = part("position", ("x", "y", "z"), ("m",) * 3, error, np.full_like(error, np.nan))
+    assert part_metrics(nothing, TIMES, 0.0) == {}
+
+
+def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
+    rng = np.random.default_rng(6)
+    times = np.concatenate([np.arange(0.0, 5.0, 0.05), np.arange(50.0, 50.5, 0.05), np.arange(80.0, 84.0, 0.05)])
+    one = position(rng, times)
+    jump = np.where(times < 20.0, 0.0, np.where(times < 70.0, 5.0, -7.0))[:, None]
+    one = part("position", one.names, one.units, one.truth, one.error + jump)
+    pieces = [values[20:] - values[:-20] for values in (one.error[:100], one.error[110:])]
+    expected = np.sqrt(np.mean(np.sum(np.vstack(pieces) ** 2, axis=1)))
+    assert part_metrics(one, times, 0.0)["position_rpe_1s_rmse_m"] == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20, 21])
+def test_runs_too_short_for_a_displacement(count: int) -> None:
+    one = position(np.random.default_rng(7), TIMES[:count])
+    found = part_metrics(one, TIMES[:count], 0.0)
+    assert ("position_rpe_1s_rmse_m" in found) == (count > 20)
+    assert ("final_position_error_percent_of_path" in found) == (count > 1)
+
+
+def test_the_run_as_a_whole() -> None:
+    one = position(np.random.default_rng(8))
+    found = all_metrics({"position": one}, TIMES, 6.0, 0.75)
+    assert found["run"] == {
+        "duration_s": pytest.approx(29.95),
+        "estimates": 600,
+        "matched_ratio": 0.75,
+        "left_out_at_start_s": 6.0,
+    }
+    assert found["position"] == part_metrics(one, TIMES, 6.0)
+    without = all_metrics(
+        {"position": part("position", ("x",), ("m",), one.truth, one.error * np.nan)}, TIMES, 0.0, 0.0
+    )
+    assert set(without) == {"run"}

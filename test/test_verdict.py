@@ -1,0 +1,203 @@
+"""The verdict on constructed results, and on simulated runs with a known fault."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from evaluation_samples import CONFIGURATION, salp_recording
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.result import PartResult
+from onboard_estimation.evaluation.verdict import verdict
+from onboard_estimation.evaluation.what_if import WhatIf
+from salp_estimation.robot import ROBOT as SALP
+
+Rows = NDArray[np.float64]
+TIMES = np.arange(0.0, 60.0, 0.05)
+GOOD = {"used": 1200.0, "gated": 3.0, "mean_nis": 1.0, "mean_innovation_sigma": 0.01}
+
+
+def correlated(rng: np.random.Generator, count: int, dimensions: int, memory_s: float) -> Rows:
+    """Standard normal errors, correlated over that time (first-order Gauss-Markov), stationary from the start."""
+    decay = np.exp(-0.05 / memory_s)
+    white = rng.normal(size=(count, dimensions))
+    white[1:] *= np.sqrt(1.0 - decay**2)
+    out: Rows = lfilter([1.0], [1.0, -decay], white, axis=0)
+    return out
+
+
+def part(normalised: Rows, name: str = "joint_angles", stddev: float = 0.01) -> PartResult:
+    d = normalised.shape[1]
+    names = {3: ("x", "y", "heading"), 2: ("alpha_1", "alpha_2"), 1: ("scale",)}[d]
+    units = {3: ("m", "m", "rad"), 2: ("rad", "rad"), 1: ("",)}[d]
+    error = stddev * normalised
+    return PartResult(
+        name,
+        names,
+        units,
+        error,
+        np.zeros_like(error),
+        error,
+        np.full_like(error, stddev),
+        np.sum(normalised**2, axis=1),
+        np.isfinite(error).all(axis=1),
+    )
+
+
+def say(
+    *parts: PartResult,
+    sensors: Mapping[str, Mapping[str, float]] | None = None,
+    settle_s: float = 6.0,
+    matched_ratio: float = 1.0,
+    times: Rows = TIMES,
+) -> str:
+    named = {one.name: one for one in parts}
+    return verdict(named, times, settle_s, sensors or {"imu/link_1": GOOD}, matched_ratio)
+
+
+def test_a_consistent_filter() -> None:
+    rng = np.random.default_rng(1)
+    said = say(part(correlated(rng, len(TIMES), 3, 0.5), "pose"), part(correlated(rng, len(TIMES), 2, 0.5)))
+    # Stated are 1 cm in x and y, 0.01 rad = 0.57 deg for each angle.
+    found = re.fullmatch(
+        r"consistent: pose within ([\d.]+) cm and ([\d.]+) deg RMS, joint angles within ([\d.]+) deg RMS", said
+    )
+    assert found is not None, said
+    assert [float(number) for number in found.groups()] == pytest.approx([np.sqrt(2.0), 0.57, 0.57], rel=0.25)
+
+
+@pytest.mark.parametrize("memory_s", [0.05, 1.0, 5.0, 20.0])
+def test_an_exactly_consistent_filter_is_hardly_ever_accused(memory_s: float) -> None:
+    """Twenty seeds, errors correlated over up to a third of the run: at most two are called overconfident."""
+    accused = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        parts = (part(correlated(rng, len(TIMES), 3, memory_s), "pose"), part(correlated(rng, len(TIMES), 2, memory_s)))
+        accused += say(*parts).startswith("overconfident")
+    assert accused <= 2
+
+
+@pytest.mark.parametrize("memory_s", [0.05, 1.0, 5.0])
+@pytest.mark.parametrize("count", [20, 60, 200])
+def test_few_samples_are_not_accused(memory_s: float, count: int) -> None:
+    """One to ten seconds of an exactly consistent filter."""
+    accused = 0
+    for seed in range(20):
+        one = part(correlated(np.random.default_rng(100 + seed), count, 2, memory_s))
+        accused += say(one, times=TIMES[:count], settle_s=0.0).startswith("overconfident")
+    assert accused <= 2
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_errors_three_times_as_large_as_stated_are_found(seed: int) -> None:
+    normalised = correlated(np.random.default_rng(seed), len(TIMES), 2, 0.5) * [1.0, 3.0]
+    said = say(part(normalised))
+    found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+)", said)
+    assert found is not None, said
+    assert 2.3 < float(found[1]) < 3.7
+
+
+@pytest.mark.parametrize("start_s", [20.0, 31.0, 45.0])
+def test_since_when_it_is_overconfident(start_s: float) -> None:
+    normalised = correlated(np.random.default_rng(3), len(TIMES), 2, 0.2)
+    normalised[:, 1] += np.where(np.greater_equal(TIMES, start_s), 8.0, 0.0)
+    said = say(part(normalised))
+    found = re.match(r"overconfident in alpha_2 \(joint angles\) by ([\d.]+) after (\d+) s", said)
+    assert found is not None, said
+    assert float(found[2]) == pytest.approx(start_s, abs=1.0)
+
+
+def test_an_excess_from_the_start_has_no_time() -> None:
+    normalised = 5.0 * np.ones((len(TIMES), 2)) * np.sign(np.sin(7.0 * TIMES))[:, None]
+    assert say(part(normalised)).startswith("overconfident in alpha_1 (joint angles) by 5:")
+
+
+def test_what_lies_within_the_settling_time_does_not_count() -> None:
+    normalised = correlated(np.random.default_rng(4), len(TIMES), 2, 0.5)
+    normalised[TIMES < 6.0] = 50.0
+    assert say(part(normalised)).startswith("consistent:")
+    assert say(part(normalised), settle_s=0.0).startswith(("overconfident", "not shown"))
+
+
+def test_a_conservative_filter() -> None:
+    normalised = 0.1 * correlated(np.random.default_rng(5), len(TIMES), 2, 0.5)
+    assert say(part(normalised)).startswith("conservative, errors are 0.10 of the stated ones: joint angles within 0.0")
+
+
+def test_one_part_too_unsure_and_one_as_it_should_be_is_not_conservative() -> None:
+    rng = np.random.default_rng(6)
+    unsure = part(0.1 * correlated(rng, len(TIMES), 3, 0.5), "pose")
+    assert say(unsure, part(correlated(rng, len(TIMES), 2, 0.5))).startswith("consistent:")
+
+
+def test_without_truth() -> None:
+    nothing = part(np.full((len(TIMES), 2), np.nan))
+    assert say(nothing, matched_ratio=0.0) == "not judged: no estimate has a ground truth"
+    assert say(matched_ratio=0.0) == "not judged: no estimate has a ground truth"
+    loud = {"imu/link_2": {**GOOD, "mean_nis": 7.0}}
+    assert say(nothing, sensors=loud).endswith("ground truth; imu/link_2 (mean NIS 7.0, expected 1)")
+
+
+def test_a_truth_that_covers_a_part_is_said() -> None:
+    normalised = correlated(np.random.default_rng(7), len(TIMES), 2, 0.5)
+    normalised[TIMES > 24.0] = np.nan
+    said = say(part(normalised), matched_ratio=0.4)
+    assert said.startswith("consistent:")
+    assert said.endswith("(truth covers 40 % of the run)")
+    normalised[TIMES > 3.0] = np.nan  # all of it within the settling time
+    assert say(part(normalised), matched_ratio=0.05).startswith("consistent:")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"mean_nis": 4.2}, "imu/link_2 (mean NIS 4.2, expected 1)"),
+        ({"used": 900.0, "gated": 300.0}, "imu/link_2 (300 of 1200 refused)"),
+        ({"mean_innovation_sigma": -0.8}, "the bias of imu/link_2 (mean innovation -0.80 sigma)"),
+    ],
+)
+def test_the_conspicuous_sensor_is_the_suspect(row: dict[str, float], words: str) -> None:
+    sensors = {"actuators/command": {"used": 1200.0, "gated": 0.0}, "imu/link_1": GOOD, "imu/link_2": {**GOOD, **row}}
+    rng = np.random.default_rng(8)
+    bad, good = part(4.0 * correlated(rng, len(TIMES), 2, 0.5)), part(correlated(rng, len(TIMES), 2, 0.5))
+    assert f"; suspect {words}: joint angles within" in say(bad, sensors=sensors)
+    assert say(good, sensors=sensors).startswith(f"consistent, but look at {words}:")
+    assert "suspect" not in say(bad, sensors={"imu/link_1": GOOD})
+
+
+def test_a_bias_of_few_messages_is_no_bias() -> None:
+    few = {"imu/link_2": {**GOOD, "used": 50.0, "gated": 0.0, "mean_innovation_sigma": 0.4}}
+    assert "look at" not in say(part(correlated(np.random.default_rng(9), len(TIMES), 2, 0.5)), sensors=few)
+
+
+def test_quantities_without_length_or_angle() -> None:
+    said = say(part(correlated(np.random.default_rng(10), len(TIMES), 1, 0.5), "drag_ratio"))
+    assert re.search(r"drag ratio within 0\.0\d+ RMS$", said), said
+
+
+def simulated(gait: str, *biases: str) -> str:
+    recording = from_simulator(salp_recording(20.0, gait, seed=5), CONFIGURATION.chain.link_names)
+    return judge(SALP, CONFIGURATION, "ukf", recording.changed(WhatIf(bias=biases))).verdict
+
+
+@pytest.mark.parametrize("gait", ["forward", "backward"])
+def test_a_biased_gyro_that_misleads_the_filter_is_the_suspect(gait: str) -> None:
+    """LandSalp, one gyro 0.03 rad/s (1.7 deg/s, six standard deviations of a sample) off."""
+    said = simulated(gait, "imu/link_3.gyro_z=0.03")
+    assert re.match(r"overconfident in alpha_\d \(joint angles\) by .*; suspect .*imu/link_3 ", said), said
+
+
+@pytest.mark.parametrize("link", ["link_1", "link_2"])
+def test_a_biased_gyro_that_the_gate_keeps_out_is_named_all_the_same(link: str) -> None:
+    said = simulated("forward", f"imu/{link}.gyro_z=0.03")
+    assert re.search(rf"(suspect|look at) (the bias of )?imu/{link} ", said), said
+
+
+def test_without_a_fault_there_is_no_suspect() -> None:
+    assert not re.search(r"suspect|look at|overconfident", simulated("forward"))

@@ -1,0 +1,192 @@
+"""What-if options change exactly what they say, and what they cannot do is one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from evaluation_samples import salp_recording
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.what_if import WhatIf, parse_duration
+from onboard_estimation.measurement import Channel
+from onboard_estimation.robots import Series
+
+RECORDING = salp_recording(5.0)
+LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))
+SERIES = RECORDING.sensors
+NAMES = [one.channel.sensor for one in SERIES]
+
+
+def changed(**options: tuple[str, ...]) -> dict[str, Series]:
+    return {one.channel.sensor: one for one in WhatIf(**options, seed=7).apply(SERIES)}  # type: ignore[arg-type]
+
+
+def original(name: str) -> Series:
+    return SERIES[NAMES.index(name)]
+
+
+def test_nothing_asked_nothing_changed() -> None:
+    assert LOADED.changed(WhatIf(seed=3)) is LOADED
+    assert WhatIf().apply(SERIES) == list(SERIES)
+
+
+@pytest.mark.parametrize(
+    ("drop", "left"),
+    [
+        ("imu/link_2", ["actuators/command", "imu/link_1", "imu/link_3"]),
+        ("imu", ["actuators/command"]),
+        ("imu/link", ["actuators/command"]),
+        ("actuators", ["imu/link_1", "imu/link_2", "imu/link_3"]),
+    ],
+)
+def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str]) -> None:
+    assert list(changed(drop=(drop,))) == left
+    loaded = LOADED.changed(WhatIf(drop=(drop,)))
+    assert {measurement.sensor for measurement in loaded.measurements()} == set(left)
+    # The others arrive in the order in which they did before.
+    kept = [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in LOADED.measurements() if m.sensor in left]
+    assert [(m.stamp_ns, m.sensor, m.value.tobytes()) for m in loaded.measurements()] == kept
+    assert f"What if: left out {drop}." in loaded.notes
+
+
+def test_a_prefix_ends_at_a_boundary_of_the_name() -> None:
+    ten = Series(Channel("imu/link_10/data_raw", "sensor_msgs/msg/Imu", "imu/link_10"), *_rows(original("imu/link_1")))
+    out = WhatIf(drop=("imu/link_1",)).apply([original("imu/link_1"), ten])
+    assert [one.channel.sensor for one in out] == ["imu/link_10"]
+
+
+def _rows(series: Series) -> tuple[np.ndarray, np.ndarray]:
+    return series.stamps_ns, series.values
+
+
+def test_delay_moves_stamps_later_and_nothing_else() -> None:
+    out = changed(delay=("imu=20ms", "actuators/command=-0.5s"))
+    for name in NAMES:
+        shift = -500_000_000 if name == "actuators/command" else 20_000_000
+        np.testing.assert_array_equal(out[name].stamps_ns - original(name).stamps_ns, shift)
+        np.testing.assert_array_equal(out[name].values, original(name).values)
+    # What arrives first still does: nobody knows of the delay.
+    loaded = LOADED.changed(WhatIf(delay=("imu=20ms",)))
+    assert [m.sensor for m in loaded.measurements()] == [m.sensor for m in LOADED.measurements()]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("20ms", 0.02),
+        ("0.02", 0.02),
+        ("0.02s", 0.02),
+        ("500us", 5e-4),
+        ("-3ms", -3e-3),
+        ("1e-3", 1e-3),
+        (" 2 s", 2.0),
+        (".5", 0.5),
+    ],
+)
+def test_times(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("text", ["", "ms", "1.2.3", "20m", "nan", "inf", "1e", "20 ms x", "--2"])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(UserError, match="is no time; write 20ms"):
+        parse_duration(text)
+
+
+def test_bias_adds_a_constant_to_one_component() -> None:
+    out = changed(bias=("imu/link_3.gyro_z=0.03", "actuators/command.link_2=-1.5"))
+    difference = out["imu/link_3"].values - original("imu/link_3").values
+    np.testing.assert_allclose(difference, np.tile([0.0, 0.0, 0.03, 0.0, 0.0, 0.0], (len(difference), 1)), atol=1e-15)
+    difference = out["actuators/command"].values - original("actuators/command").values
+    np.testing.assert_allclose(difference, np.tile([0.0, -1.5, 0.0], (len(difference), 1)), atol=1e-15)
+    np.testing.assert_array_equal(out["imu/link_1"].values, original("imu/link_1").values)
+
+
+def test_prefixes_of_sensors_and_components() -> None:
+    out = changed(bias=("imu.gyro=0.1", "imu.accelerometer_y=2.0"))
+    for name in NAMES[1:]:
+        np.testing.assert_allclose(
+            out[name].values - original(name).values,
+            np.tile([0.1, 0.1, 0.1, 0.0, 2.0, 0.0], (len(original(name).values), 1)),
+            atol=1e-14,
+        )
+
+
+def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
+    long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
+    what_if = WhatIf(noise=("imu.gyro=0.02", "imu/link_1.accelerometer=1.0"), seed=3)
+    out, again = what_if.apply(long), what_if.apply(long)
+    noise = out[1].values - long[1].values
+    assert np.std(noise[:, :3]) == pytest.approx(0.02, rel=0.05)
+    assert np.std(noise[:, 3:]) == pytest.approx(1.0, rel=0.05)
+    assert abs(np.mean(noise[:, :3])) < 4.0 * 0.02 / np.sqrt(noise[:, :3].size)
+    assert abs(np.corrcoef(noise[1:, 0], noise[:-1, 0])[0, 1]) < 0.1
+    assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
+    for one, same in zip(out, again, strict=True):
+        np.testing.assert_array_equal(one.values, same.values)
+    other = replace(what_if, seed=4).apply(long)
+    assert not np.array_equal(out[1].values, other[1].values)
+
+
+def test_changes_come_one_after_the_other() -> None:
+    out = changed(drop=("imu/link_1",), delay=("imu=1ms", "imu=2ms"), bias=("imu.gyro_z=1", "imu.gyro_z=2"))
+    assert "imu/link_1" not in out
+    np.testing.assert_array_equal(out["imu/link_2"].stamps_ns - original("imu/link_2").stamps_ns, 3_000_000)
+    np.testing.assert_allclose(out["imu/link_2"].values[:, 2] - original("imu/link_2").values[:, 2], 3.0)
+
+
+def test_the_recording_itself_stays_as_it_is() -> None:
+    before = [(one.stamps_ns.copy(), one.values.copy()) for one in SERIES]
+    changed(delay=("imu=1s",), bias=("imu.gyro=1",), noise=("imu.gyro=1",))
+    for one, (stamps_ns, values) in zip(SERIES, before, strict=True):
+        np.testing.assert_array_equal(one.stamps_ns, stamps_ns)
+        np.testing.assert_array_equal(one.values, values)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"drop": ("imu/link_9",)}, "--drop imu/link_9: no such sensor; there are actuators/command, imu/link_1"),
+        ({"drop": ("im",)}, "--drop im: no such sensor"),
+        ({"delay": ("imu",)}, "--delay imu: write --delay SENSOR=VALUE"),
+        ({"delay": ("imu=",)}, "--delay imu=: write --delay SENSOR=VALUE"),
+        ({"delay": ("imu=fast",)}, "--delay imu=fast: 'fast' is no time; write 20ms"),
+        ({"delay": ("imu=1.2.3",)}, "'1.2.3' is no time"),
+        ({"delay": ("imu=1e300",)}, "must be at most 3600 s"),
+        ({"delay": ("gps=1s",)}, "--delay gps: no such sensor"),
+        ({"bias": ("imu=1",)}, "say which component of imu/link_1: gyro_x, gyro_y"),
+        ({"bias": ("imu.gyr=1",)}, "say which component"),
+        ({"bias": ("imu.gyro_z=a",)}, "'a' is no number"),
+        ({"bias": ("imu.gyro_z=nan",)}, "'nan' is no number"),
+        ({"bias": ("imu.gyro_z=inf",)}, "'inf' is no number"),
+        ({"bias": ("actuators.gyro_z=1",)}, "say which component of actuators/command: link_1, link_2, link_3"),
+        ({"noise": ("imu.gyro_z=-0.1",)}, "a standard deviation must be 0 or more"),
+        ({"noise": (".gyro_z=1",)}, "no such sensor"),
+    ],
+)
+def test_what_cannot_be_done(options: dict[str, tuple[str, ...]], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        changed(**options)
+    assert words in str(caught.value)
+
+
+def test_all_dropped() -> None:
+    with pytest.raises(UserError, match="--drop leaves no sensor"):
+        LOADED.changed(WhatIf(drop=("imu", "actuators")))
+
+
+def test_components_of_every_kind_of_message() -> None:
+    stamps = np.arange(3)
+    kinds = {
+        "geometry_msgs/msg/PointStamped": (3, "z", 2),
+        "geometry_msgs/msg/PoseStamped": (7, "qw", 6),
+        "geometry_msgs/msg/WrenchStamped": (6, "torque_x", 3),
+        "sensor_msgs/msg/FluidPressure": (1, "pressure", 0),
+    }
+    for kind, (width, component, column) in kinds.items():
+        series = Series(Channel("a/b", kind, "a/b"), stamps, np.zeros((3, width)))
+        (out,) = WhatIf(bias=(f"a/b.{component}=2",)).apply([series])
+        assert np.flatnonzero(out.values[0]).tolist() == [column]
