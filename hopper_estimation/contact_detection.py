@@ -8,11 +8,12 @@ which is the statistic of the likelihood-ratio detector of Skog, Handel, Nilsson
 detection - an algorithm evaluation", 2010, eq. (13), as an angular rate in rad/s. There, contact is E below a threshold
 that has to suit the gait. Here, the threshold follows the motion,
 
-    contact:  E < max(rest energy, share * recent peak of E)
+    contact:  E < max(rest energy, share * (recent peak of E - what is slow))
 
 since a foot that stands still rolls, and does so in proportion to the gait: in recorded walks E in stance is 2 to 10 %
 of its peak in swing, slow or fast. Something that is lifted by hand moves slowly, without peaks, and any fixed
-threshold that finds the stance of a fast walk takes half of such a lift for standing.
+threshold that finds the stance of a fast walk takes half of such a lift for standing. A motion that has no peak above
+what is slow has no swing, and what is not at rest then is no stance.
 
 `at rest` is the stricter claim: below the rest energy without a break for some tenths of a second.
 """
@@ -135,7 +136,7 @@ class ContactDetector:
         energy = math.hypot(rate_rms, p.acceleration_weight_rad_s_m * deviation_rms)
 
         self._peak = max(energy, self._peak * math.exp(-elapsed / p.peak_decay_s))
-        threshold = max(p.rest_energy_rad_s, p.relative_energy * self._peak)
+        threshold = max(p.rest_energy_rad_s, p.relative_energy * (self._peak - p.slow_energy_rad_s))
         # One or two readings say nothing of a motion.
         known = len(self._stamps_ns) > 2
         if energy >= p.rest_energy_rad_s:

@@ -58,7 +58,7 @@ class Imu:
         exclusive_minimum=0.0,
     )
     hidden_acceleration_stddev_m_s2: float = parameter(
-        30.0, "what a gap or a saturated reading may hide", unit="m/s^2", minimum=0.0
+        20.0, "what a gap or a saturated reading may hide", unit="m/s^2", minimum=0.0
     )
     hidden_rate_stddev_rad_s: float = parameter(
         5.0, "what a gap or a saturated reading may hide", unit="rad/s", minimum=0.0
@@ -69,7 +69,7 @@ class Imu:
 class Start:
     """Alignment at rest: gravity gives the tilt, the gyro its bias; heading is zero by definition."""
 
-    duration_s: float = parameter(0.3, "the IMU has to lie still for so long", unit="s", exclusive_minimum=0.0)
+    duration_s: float = parameter(0.2, "the IMU has to lie still for so long", unit="s", exclusive_minimum=0.0)
     gravity_m_s2: float = parameter(9.80665, "magnitude of gravity here", unit="m/s^2", minimum=9.7, maximum=9.9)
     gravity_stddev_m_s2: float = parameter(
         0.02, "how well it is known (9.780 at the equator, 9.832 at the poles)", unit="m/s^2", exclusive_minimum=0.0
@@ -87,8 +87,14 @@ class Contact:
     rest_energy_rad_s: float = parameter(
         0.08, "contact below it, whatever went before", unit="rad/s", exclusive_minimum=0.0
     )
+    slow_energy_rad_s: float = parameter(
+        0.5, "a recent peak counts by what it is above this: slower motions have no swing", unit="rad/s", minimum=0.0
+    )
     relative_energy: float = parameter(
-        0.2, "contact below this share of the recent peak", exclusive_minimum=0.0, exclusive_maximum=1.0
+        0.25,
+        "contact below this share of what the recent peak is above the slow",
+        exclusive_minimum=0.0,
+        exclusive_maximum=1.0,
     )
     peak_decay_s: float = parameter(1.0, "time constant in which a peak is forgotten", unit="s", exclusive_minimum=0.0)
     rest_duration_s: float = parameter(
@@ -168,6 +174,9 @@ class Strapdown:
     truth_body: str = parameter("foot", "topics ground_truth/<body>/position or ground_truth/<body>/pose")
     truth_stddev_m: float = parameter(
         0.01, "noise of the truth, with the marker's distance from the IMU", unit="m", minimum=0.0
+    )
+    lag_s: float = parameter(
+        0.2, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0
     )
 
     def faults(self) -> Iterator[str]:

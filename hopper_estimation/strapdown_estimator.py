@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hopper_estimation.alignment import align_at_rest
 from hopper_estimation.contact_detection import ContactDetector, ContactState
@@ -29,6 +30,7 @@ from hopper_estimation.strapdown_model import (
     POSITION,
     SPACE,
     VELOCITY,
+    attitude,
     contact_velocity,
     move_with_noise,
 )
@@ -111,6 +113,7 @@ class StrapdownEstimator(Estimator):
         self._stamp_ns = 0
         self._reading: Vector = np.zeros(6)
         self._typical_step_s = math.inf
+        self._beyond: NDArray[np.int64] = np.zeros(6, dtype=np.int64)
         self._levels = GroundLevels(largest_count=self.configuration.ground.largest_count)
         self._standing: _Standing | None = None
         self._believed_ns = 0
@@ -127,6 +130,7 @@ class StrapdownEstimator(Estimator):
             self._stamp_ns,
             self._reading,
             self._typical_step_s,
+            self._beyond,
             self._levels,
             self._standing,
             self._believed_ns,
@@ -148,6 +152,7 @@ class StrapdownEstimator(Estimator):
             self._stamp_ns,
             self._reading,
             self._typical_step_s,
+            self._beyond,
             self._levels,
             self._standing,
             self._believed_ns,
@@ -198,28 +203,31 @@ class StrapdownEstimator(Estimator):
             kalman.predict(*move_with_noise(kalman.mean, begin, end, step / pieces, gravity, self._noise))
             begin = end
         beyond = (np.abs(reading) >= self._range) | (np.abs(self._reading) >= self._range)
+        if beyond.any() or self._beyond.any():
+            self._beyond = np.where(beyond, self._beyond + 1, 0)
         lost = step - self._typical_step_s if step > 1.5 * self._typical_step_s else 0.0
         if lost > 0.0 or beyond.any():
-            kalman.covariance = kalman.covariance + self._hidden_motion(reading, step, lost, beyond)
+            kalman.covariance = kalman.covariance + self._hidden_motion(kalman, reading, step, lost)
         self._typical_step_s += 0.02 * (min(step, 2.0 * self._typical_step_s) - self._typical_step_s)
 
-    def _hidden_motion(self, reading: Vector, step: float, lost: float, beyond: np.ndarray) -> Matrix:
-        """(18, 18) covariance of motion that was not measured: `lost` seconds of a step, readings beyond their range.
+    def _hidden_motion(self, kalman: ErrorStateFilter, reading: Vector, step: float, lost: float) -> Matrix:
+        """(18, 18) covariance of motion that was not measured: `lost` seconds of a step, axes beyond their range.
 
-        Of a lost reading one knows that it lay about between its neighbours; of a longer gap, nothing.
+        Of a lost reading one knows that it lay about between its neighbours; of a longer gap, nothing. What a saturated
+        axis hides has one sign while it lasts: after n steps its variance is n^2 times that of one.
         """
         imu = self.configuration.imu
         change = np.abs(reading - self._reading)
         angle, speed = 0.5 * lost * float(change[:3].max()), 0.5 * lost * float(change[3:].max())
         if lost > imu.largest_step_s:
             angle, speed = lost * imu.hidden_rate_stddev_rad_s, lost * imu.hidden_acceleration_stddev_m_s2
-        if beyond[:3].any():
-            angle = max(angle, step * imu.hidden_rate_stddev_rad_s)
-        if beyond[3:].any():
-            speed = max(speed, step * imu.hidden_acceleration_stddev_m_s2)
-        noise = _steady(speed, step)
+        growth = np.maximum(2 * self._beyond - 1, 0)
+        angles = angle**2 + growth[:3] * (step * imu.hidden_rate_stddev_rad_s) ** 2
+        speeds = speed**2 + growth[3:] * (step * imu.hidden_acceleration_stddev_m_s2) ** 2
+        rotation = attitude(kalman.mean)
+        noise = _steady((rotation * speeds) @ rotation.T, step)
         turn = slice(ATTITUDE, ATTITUDE + 3)
-        noise[turn, turn] = min(angle, _UNKNOWN_ANGLE_RAD) ** 2 * _IDENTITY
+        noise[turn, turn] = np.diag(np.minimum(angles, _UNKNOWN_ANGLE_RAD**2))
         return noise
 
     def _correct(
@@ -261,7 +269,7 @@ class StrapdownEstimator(Estimator):
             if self._refused_s < (p.recover_at_rest_s if contact.at_rest else p.recover_moving_s):
                 return innovation
             since = (stamp - self._believed_ns) / NANOSECONDS_PER_SECOND
-            kalman.covariance = kalman.covariance + _steady(math.sqrt(velocity @ velocity), since)
+            kalman.covariance = kalman.covariance + _steady((velocity @ velocity) * _IDENTITY, since)
             inflation = innovation.nis / self._gate
             again = self._judge(kalman, -velocity, jacobian, variance)
             innovation = replace(again, accepted=True, inflation=inflation)
@@ -310,12 +318,14 @@ def _samples_as_one(correlation_s: float, step: float) -> float:
     return max(1.0, 2.0 * correlation_s / step)
 
 
-def _steady(speed: float, duration: float) -> Matrix:
-    """(18, 18) covariance of an unknown steady acceleration that gives `speed` m/s per axis after `duration` s."""
+def _steady(speeds: Matrix, duration: float) -> Matrix:
+    """(18, 18) covariance of an unknown steady acceleration.
+
+    `speeds` (3, 3) is the covariance of the velocity that it adds in `duration` seconds, along the world's axes.
+    """
     noise = np.zeros((DIMENSION, DIMENSION))
-    for i in range(3):
-        p, v = POSITION + i, VELOCITY + i
-        noise[v, v] = speed**2
-        noise[p, v] = noise[v, p] = 0.5 * duration * speed**2
-        noise[p, p] = (0.5 * duration * speed) ** 2
+    p, v = slice(POSITION, POSITION + 3), slice(VELOCITY, VELOCITY + 3)
+    noise[v, v] = speeds
+    noise[p, v] = noise[v, p] = 0.5 * duration * speeds
+    noise[p, p] = (0.5 * duration) ** 2 * speeds
     return noise
