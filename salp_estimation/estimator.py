@@ -14,11 +14,13 @@ import numpy as np
 from onboard_estimation.filtering.gating import Gate
 from onboard_estimation.filtering.unscented import UnscentedFilter
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
-from onboard_estimation.pipeline import Estimator
+from onboard_estimation.pipeline import Estimator, FilterBreakdown
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
+# The buffer resets the filter after longer gaps; this one stands between the initial state and the first measurement.
+_LONGEST_GAP_S = 100.0
 _GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 
@@ -112,6 +114,10 @@ class SalpEstimator(Estimator):
         self._stamp_ns = stamp_ns
         if duration_s <= 0.0:
             return
+        if duration_s > _LONGEST_GAP_S:
+            raise FilterBreakdown(
+                f"{duration_s:.0f} s without a measurement, more than {_LONGEST_GAP_S:.0f} s are not bridged"
+            )
         links, controls = self._links, self._controls
         longest = self.configuration.process.longest_step_s
         steps = max(1, int(np.ceil(duration_s / longest - 1e-9)))

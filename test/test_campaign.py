@@ -104,7 +104,8 @@ def test_the_command(tmp_path: Path) -> None:
         campaign = judge_campaign(runs(gait, range(5, 7), 10.0))
         joints = found["variants"][gait]["joint_angles"]
         assert joints["rmse_by_seed_deg"] == pytest.approx(campaign["joint_angles"].rmse)
-        assert joints["consistency"]["mean_nees"] == pytest.approx(campaign["joint_angles"].consistency.mean_nees)
+        nees = campaign["joint_angles"].consistency.nees_per_degree_of_freedom
+        assert joints["consistency"]["nees_per_degree_of_freedom"] == pytest.approx(nees)
         assert "rmse_by_seed_deg" not in found["variants"][gait]["pose"]  # metres and degrees have no common RMS
     table = command("campaign", "salp", "--seeds", "1", "--duration", "8", "--gait", "backward").out
     assert "backward" in table

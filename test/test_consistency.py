@@ -72,7 +72,7 @@ def test_consistent_filter_is_found_consistent(drawn) -> None:
     result = judged(*drawn)
     assert (result.runs, result.degrees_of_freedom) == (RUNS, DIMENSION)
     assert result.band == chi_square_band(DIMENSION, 0.95, RUNS)
-    assert result.mean_nees == pytest.approx(1.0, abs=0.02)
+    assert result.nees_per_degree_of_freedom == pytest.approx(1.0, abs=0.02)
     assert result.share_in_band == pytest.approx(0.95, abs=0.03)
     assert result.coverage_1_sigma == pytest.approx(0.6827, abs=0.01)
     assert result.coverage_3_sigma == pytest.approx(0.9973, abs=0.001)
@@ -81,11 +81,11 @@ def test_consistent_filter_is_found_consistent(drawn) -> None:
 def test_overconfident_and_timid_filters_are_found_out(drawn) -> None:
     errors, covariances = drawn
     overconfident = judged(errors, covariances / 2.0**2)
-    assert overconfident.mean_nees == pytest.approx(4.0, abs=0.1)
+    assert overconfident.nees_per_degree_of_freedom == pytest.approx(4.0, abs=0.1)
     assert overconfident.share_in_band == 0.0
     assert overconfident.coverage_3_sigma == pytest.approx(0.8664, abs=0.01)  # 1.5 sigma
     timid = judged(errors, covariances * 2.0**2)
-    assert timid.mean_nees == pytest.approx(0.25, abs=0.01)
+    assert timid.nees_per_degree_of_freedom == pytest.approx(0.25, abs=0.01)
     assert timid.share_in_band == 0.0
     assert timid.coverage_1_sigma == pytest.approx(0.9545, abs=0.01)  # 2 sigma
 
@@ -100,10 +100,10 @@ def test_instants_without_truth_count_with_the_runs_that_have_it(drawn) -> None:
     errors[5:, INSTANTS // 2 :] = np.nan
     errors[:, -10:] = np.nan
     result = judged(errors, covariances)
-    assert result.mean_nees == pytest.approx(1.0, abs=0.02)
+    assert result.nees_per_degree_of_freedom == pytest.approx(1.0, abs=0.02)
     assert result.share_in_band == pytest.approx(0.95, abs=0.03)
     nothing = judged(np.full_like(errors, np.nan), covariances)
-    assert np.isnan([nothing.mean_nees, nothing.share_in_band, nothing.coverage_3_sigma]).all()
+    assert np.isnan([nothing.nees_per_degree_of_freedom, nothing.share_in_band, nothing.coverage_3_sigma]).all()
 
 
 def test_coverage_leaves_out_what_is_unknown() -> None:

@@ -190,7 +190,7 @@ def test_estimates_are_close_and_consistent() -> None:
     assert np.rad2deg(np.sqrt(np.mean(settled**2))) < 0.3
     stddevs = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
     verdict = judge_consistency(nees(errors, covariances), errors, stddevs)
-    assert 0.6 < verdict.mean_nees < 1.5  # errors of a run are correlated: about eight samples
+    assert 0.6 < verdict.nees_per_degree_of_freedom < 1.5  # errors of a run are correlated: about eight samples
     assert verdict.share_in_band > 0.8
     assert verdict.coverage_3_sigma > 0.98
 

@@ -103,7 +103,7 @@ def _table(judged: dict[str, Any], title: str) -> Any:
                 variant,
                 words(name),
                 *rms,
-                f"{consistency.mean_nees:.2f}",
+                f"{consistency.nees_per_degree_of_freedom:.2f}",
                 f"{100.0 * consistency.share_in_band:.0f} %",
                 f"{consistency.coverage_1_sigma:.3f}",
                 f"{consistency.coverage_3_sigma:.3f}",

@@ -19,12 +19,16 @@ def nees(errors: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArr
     """
     errors = np.asarray(errors, dtype=np.float64)
     covariances = np.asarray(covariances, dtype=np.float64)
-    out = np.full(errors.shape[:-1], np.nan)
-    valid = np.isfinite(errors).all(axis=-1) & np.isfinite(covariances).all(axis=(-2, -1))
-    if valid.any():
-        good = errors[valid]
-        out[valid] = np.einsum("ki,ki->k", good, np.linalg.solve(covariances[valid], good[..., None])[..., 0])
-    return out
+    dimension = errors.shape[-1]
+    flat_errors, flat_covariances = errors.reshape(-1, dimension), covariances.reshape(-1, dimension, dimension)
+    out = np.full(len(flat_errors), np.nan)
+    known = np.flatnonzero(np.isfinite(flat_errors).all(axis=1) & np.isfinite(flat_covariances).all(axis=(1, 2)))
+    # A covariance without an inverse (an exactly known part) has no NEES; it must not take the others along.
+    known = known[np.linalg.matrix_rank(flat_covariances[known], tol=0.0, hermitian=True) == dimension]
+    if len(known):
+        good = flat_errors[known]
+        out[known] = np.einsum("ki,ki->k", good, np.linalg.solve(flat_covariances[known], good[..., None])[..., 0])
+    return out.reshape(errors.shape[:-1])
 
 
 def chi_square_band(degrees_of_freedom: int, probability: float = 0.95, runs: int = 1) -> tuple[float, float]:
@@ -40,7 +44,7 @@ class Consistency:
 
     Attributes
     ----------
-    mean_nees
+    nees_per_degree_of_freedom
         Mean over runs and time, divided by the degrees of freedom: 1 for a consistent filter, above: overconfident.
     share_in_band
         Share of the instants at which the NEES averaged over the runs lies in its band.
@@ -52,7 +56,7 @@ class Consistency:
 
     runs: int
     degrees_of_freedom: int
-    mean_nees: float
+    nees_per_degree_of_freedom: float
     share_in_band: float
     band: tuple[float, float]
     coverage_1_sigma: float
@@ -81,7 +85,7 @@ def judge_consistency(
     return Consistency(
         runs=runs,
         degrees_of_freedom=dimension,
-        mean_nees=float(np.mean(nees_values[known]) / dimension) if known.any() else float("nan"),
+        nees_per_degree_of_freedom=float(np.mean(nees_values[known]) / dimension) if known.any() else float("nan"),
         share_in_band=float(np.mean(inside)) if known.any() else float("nan"),
         band=chi_square_band(dimension, probability, runs),
         coverage_1_sigma=coverage(errors, stddevs, 1.0),
@@ -116,5 +120,8 @@ def effective_sample_size(normalised: NDArray[np.float64]) -> float:
 
 
 def overconfidence_p_value(mean_nees: float, degrees_of_freedom: int, samples: float) -> float:
-    """Probability that a consistent filter's mean NEES over so many independent samples is as large as this."""
+    """Probability that a consistent filter's mean NEES over so many independent samples is as large as this.
+
+    The NEES is the plain one, with the degrees of freedom as its expectation, not divided by them.
+    """
     return float(chi2.sf(mean_nees * samples, degrees_of_freedom * samples))

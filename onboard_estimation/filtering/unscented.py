@@ -54,6 +54,9 @@ class Weights:
         Weights of the first point, the centre.
     outer
         Weight of every other point.
+
+    The default points lie sqrt(n) standard deviations out. An angle whose deviation is so large that they reach pi
+    wraps round, and its covariance comes out too small: start such a filter elsewhere, or with a smaller alpha.
     """
 
     spread: float
@@ -287,7 +290,7 @@ class UnscentedFilter:
         measure
             Maps sigma points (2n + 1, a) to predicted measurements (2n + 1, m).
         noise_root
-            (m, m) any factor of the measurement noise's covariance.
+            (m, m) any factor of the measurement noise's covariance, in the tangent space at the predicted measurement.
         gate
             Refuses improbable measurements; without one all are accepted.
         space
