@@ -91,7 +91,7 @@ class Contact:
         0.5, "a recent peak counts by what it is above this: slower motions have no swing", unit="rad/s", minimum=0.0
     )
     relative_energy: float = parameter(
-        0.25,
+        0.2,
         "contact below this share of what the recent peak is above the slow",
         exclusive_minimum=0.0,
         exclusive_maximum=1.0,

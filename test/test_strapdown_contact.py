@@ -72,7 +72,7 @@ def test_threshold_follows_the_motion() -> None:
         assert not claims[39].in_contact
         assert claims[-1].in_contact is contact
         assert claims[-1].threshold == pytest.approx(
-            max(parameters.rest_energy_rad_s, 0.25 * (swing * np.exp(-30 * 0.005) - 0.5)), rel=0.03
+            max(parameters.rest_energy_rad_s, 0.2 * (swing * np.exp(-30 * 0.005) - 0.5)), rel=0.03
         )
 
 
