@@ -1,11 +1,17 @@
-"""Compiled quasi-static motion of a chain of links with omniwheels, in O(N) per state.
+"""Compiled quasi-static motion of a chain of links with omniwheels, in O(N) per state, for batches of states.
 
 The paper's equation (5), q' = D(r)^-1 D_u(r) u, assembles an (N + 2)-dimensional system and solves it. The same balance
 of drag and thrust can be solved link by link, as the articulated-body algorithm does for inertias (Featherstone, "Rigid
 body dynamics algorithms", 2008, chapter 7), with drag matrices in the place of inertias: from the last link to the
 first, how the rest of the chain resists the motion of the joint before it; then from the first to the last, the rates.
 
-All twists and wrenches are planar (x, y, rotation) and taken about the origin of link 1, along its axes.
+All twists and wrenches are planar (x, y, rotation), of a link about its rear end and along its own axes. There a link's
+drag matrix is constant and a joint's twist is (0, 0, 1).
+
+Each step is a chain of dependent sums that leaves a processor waiting, so up to LANES states are solved side by side:
+every quantity is a row with one number a state, and the innermost loops run along these rows, which the compiler turns
+into vector instructions. It does so only where it sees that rows do not overlap: hence flat scratch arrays with rows at
+fixed offsets, and slices taken outside the loops.
 
 A chain is told to the kernels as one array `links` (N, 16), see the column numbers below; a state as (x, y, heading of
 the base frame, joint angles), (N + 2,).
@@ -17,7 +23,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.manifold_kernels import wrap
+from onboard_estimation.filtering.manifold_kernels import sine_cosine, wrap
 
 Array = NDArray[np.float64]
 
@@ -26,8 +32,28 @@ DRAG = 4  # nine columns, the wheel's drag matrix row by row
 JOINT_DRAG, LOWER, UPPER = 13, 14, 15  # of the joint after the link
 COLUMNS = 16
 
+LANES = 16
+"""States side by side: two vectors of the widest processors, so that one is computed while the other waits."""
 
-@njit(cache=True)
+# Columns of `bodies` (N, 11), all about a link's rear end: its drag matrix, its wrench at unit rim speed, its wheel.
+_DRAG_XX, _DRAG_XY, _DRAG_YY, _DRAG_XT, _DRAG_YT, _DRAG_TT = range(6)
+_THRUST_X, _THRUST_Y, _THRUST_T, _PLACE_X, _PLACE_Y = range(6, 11)
+
+# Offsets of the rows of `work`. Towards the base: drag matrix and wrench of the rest of the chain. Away from it: twist
+# of a link, cosine and sine of its heading seen from link 1, sums over all wheels, whether a joint was taken wrongly.
+_XX, _XY, _YY, _XT, _YT, _TT, _FX, _FY, _FT = range(0, 9 * LANES, LANES)
+_VX, _VY, _TURN, _COSINE, _SINE, _SUM_X, _SUM_Y, _SUM_TURN, _WRONG = range(9 * LANES, 18 * LANES, LANES)
+_WORK = 18 * LANES
+
+# Offsets of the rows that `joints` has for the joint before each link: its angle, and that angle's sine and cosine; one
+# where it is free, zero where it stands at a limit. The moment that would turn it is MOMENT less COLUMN times the twist
+# of the link before; its rate is that moment times YIELD, which is zero where it stands.
+_ANGLE, _ANGLE_SINE, _ANGLE_COSINE, _FREE = range(0, 4 * LANES, LANES)
+_MOMENT, _COLUMN_X, _COLUMN_Y, _COLUMN_T, _YIELD, _RATE = range(4 * LANES, 10 * LANES, LANES)
+_JOINT = 10 * LANES
+
+
+@njit(cache=True, error_model="numpy")
 def geometry(links: Array, joint_angles: Array) -> tuple[Array, Array, Array]:
     """Headings (N,), joints (N - 1, 2) and wheel centres (N, 2) in the frame of link 1 (at its centre)."""
     n = links.shape[0]
@@ -50,227 +76,280 @@ def geometry(links: Array, joint_angles: Array) -> tuple[Array, Array, Array]:
     return headings, joints, wheels
 
 
-@njit(cache=True)
-def _resistance(links: Array, link: int, heading: float, wheel: Array, drag: Array) -> tuple[float, float, float]:
-    """Into `drag` (3, 3) the link's drag matrix X^T d X; returned, the wrench of a unit rim speed, X^T e_x d_xx."""
-    angle = heading + links[link, WHEEL_ANGLE]
-    cosine, sine = np.cos(angle), np.sin(angle)
-    px, py = wheel[link, 0], wheel[link, 1]
-    # Rows of X map the twist about the origin to the wheel's own: forward, sideways, turning.
-    forward_turn, side_turn = -cosine * py + sine * px, sine * py + cosine * px
-    x = ((cosine, sine, forward_turn), (-sine, cosine, side_turn), (0.0, 0.0, 1.0))
-    for a in range(3):
-        for b in range(3):
-            total = 0.0
-            for c in range(3):
-                for e in range(3):
-                    total += x[c][a] * links[link, DRAG + 3 * c + e] * x[e][b]
-            drag[a, b] = total
-    thrust = links[link, DRAG]
-    return thrust * cosine, thrust * sine, thrust * forward_turn
-
-
-@njit(cache=True)
-def _solve_balance(
-    links: Array,
-    headings: Array,
-    joints: Array,
-    wheels: Array,
-    controls: Array,
-    locked: NDArray[np.bool_],
-    rates: Array,
-    drives: Array,
-) -> tuple[float, float, float]:
-    """Twist of link 1 (returned) and joint rates (written) at which thrust and drag balance; locked joints stand.
-
-    Into `drives` the torque (N m) that would turn each joint if it were free to: of a locked one, what its stop bears.
-    """
-    n = links.shape[0]
-    drag, total = np.empty((3, 3)), np.zeros((3, 3))
-    bias = np.zeros(3)
-    resisted = np.empty((n, 3))  # A S of the joint before the link
-    pushed, stiffness = np.empty(n), np.empty(n)  # S^T b and S^T A S + d
-    for back in range(n):
-        i = n - 1 - back
-        fx, fy, ft = _resistance(links, i, headings[i], wheels, drag)
-        total += drag
-        bias[0] += fx * controls[i]
-        bias[1] += fy * controls[i]
-        bias[2] += ft * controls[i]
-        if i == 0:
-            break
-        # The joint's unit twist about the origin is (y, -x, 1).
-        sx, sy = joints[i - 1, 1], -joints[i - 1, 0]
-        for a in range(3):
-            resisted[i, a] = total[a, 0] * sx + total[a, 1] * sy + total[a, 2]
-        stiffness[i] = sx * resisted[i, 0] + sy * resisted[i, 1] + resisted[i, 2] + links[i - 1, JOINT_DRAG]
-        pushed[i] = sx * bias[0] + sy * bias[1] + bias[2]
-        if locked[i - 1]:
-            continue
-        for a in range(3):
-            bias[a] -= resisted[i, a] * pushed[i] / stiffness[i]
-            for b in range(3):
-                total[a, b] -= resisted[i, a] * resisted[i, b] / stiffness[i]
-    vx, vy, turn = _solve3(total, bias)
-    x, y, w = vx, vy, turn
-    for i in range(1, n):
-        drive = pushed[i] - resisted[i, 0] * x - resisted[i, 1] * y - resisted[i, 2] * w
-        drives[i - 1] = drive
-        rate = 0.0 if locked[i - 1] else drive / stiffness[i]
-        rates[i - 1] = rate
-        x += rate * joints[i - 1, 1]
-        y -= rate * joints[i - 1, 0]
-        w += rate
-    return vx, vy, turn
-
-
-@njit(cache=True)
-def _solve3(a: Array, b: Array) -> tuple[float, float, float]:
-    """Solution of a symmetric positive definite 3 x 3 system by Cholesky's factors."""
-    l00 = np.sqrt(a[0, 0])
-    l10, l20 = a[1, 0] / l00, a[2, 0] / l00
-    l11 = np.sqrt(a[1, 1] - l10 * l10)
-    l21 = (a[2, 1] - l20 * l10) / l11
-    l22 = np.sqrt(a[2, 2] - l20 * l20 - l21 * l21)
-    z0 = b[0] / l00
-    z1 = (b[1] - l10 * z0) / l11
-    z2 = (b[2] - l20 * z0 - l21 * z1) / l22
-    x2 = z2 / l22
-    x1 = (z1 - l21 * x2) / l11
-    return (z0 - l10 * x1 - l20 * x2) / l00, x1, x2
-
-
-@njit(cache=True)
-def velocity_into(links: Array, joint_angles: Array, controls: Array, out: Array) -> float:
-    """Into `out` (N + 2,) the base frame's body velocity and the joint rates; returned, link 1's turning rate.
-
-    The base frame is the mean of the wheel positions and of the link headings. A joint at its limit that is driven
-    further stands, and the links on both sides move as one. Which joints stand is a linear complementarity problem, for
-    one that stands may free another; it is solved by Murty's least-index pivoting, one joint at a time.
-    """
-    n = links.shape[0]
-    headings, joints, wheels = geometry(links, joint_angles)
-    locked, drives = np.zeros(n, dtype=np.bool_), np.empty(n)
-    rates = out[3:]
-    vx = vy = turn = 0.0
-    for _ in range(8 * n):  # rounding could make it go round for ever
-        vx, vy, turn = _solve_balance(links, headings, joints, wheels, controls, locked, rates, drives)
-        wrong = -1
-        for j in range(n - 1):
-            outward = 0.0
-            if joint_angles[j] <= links[j, LOWER]:
-                outward = -drives[j]
-            elif joint_angles[j] >= links[j, UPPER]:
-                outward = drives[j]
-            if (outward > 0.0 and not locked[j]) or (outward < 0.0 and locked[j]):
-                wrong = j
-                break
-        if wrong < 0:
-            break
-        locked[wrong] = not locked[wrong]
-    x, y, w = vx, vy, turn
-    mean_x = mean_y = mean_w = mean_heading = 0.0
-    for i in range(n):
-        if i > 0:
-            x += rates[i - 1] * joints[i - 1, 1]
-            y -= rates[i - 1] * joints[i - 1, 0]
-            w += rates[i - 1]
-        mean_x += x - w * wheels[i, 1]
-        mean_y += y + w * wheels[i, 0]
-        mean_w += w
-        mean_heading += headings[i]
-    cosine, sine = np.cos(mean_heading / n), np.sin(mean_heading / n)
-    out[0] = (cosine * mean_x + sine * mean_y) / n
-    out[1] = (cosine * mean_y - sine * mean_x) / n
-    out[2] = mean_w / n
-    return turn
-
-
-@njit(cache=True)
-def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
-    """B(r) u for a batch: (k, N + 2) from joint angles (k, N - 1) and rim speeds (N,), m/s."""
-    out = np.empty((joint_angles.shape[0], links.shape[0] + 2))
-    for row in range(out.shape[0]):
-        velocity_into(links, joint_angles[row], controls, out[row])
+@njit(cache=True, error_model="numpy")
+def _bodies(links: Array) -> Array:
+    """What the solver needs of the links, (N, 11): drag X^T d X and thrust X^T e_x d_xx of each, eqs. (2) to (4)."""
+    out = np.empty((links.shape[0], 11))
+    for i in range(links.shape[0]):
+        s, c = sine_cosine(links[i, WHEEL_ANGLE])
+        px, py = 0.5 * links[i, LENGTH] + links[i, WHEEL_X], links[i, WHEEL_Y]
+        # X maps the link's twist to the wheel's own (forward, sideways, turning): (c, s, ft), (-s, c, st), (0, 0, 1).
+        ft, st = s * px - c * py, c * px + s * py
+        d00, d01, d02 = links[i, DRAG], links[i, DRAG + 1], links[i, DRAG + 2]
+        d11, d12, d22 = links[i, DRAG + 4], links[i, DRAG + 5], links[i, DRAG + 8]
+        # The first two rows of X^T d
+        x0, x1, x2 = c * d00 - s * d01, c * d01 - s * d11, c * d02 - s * d12
+        y0, y1, y2 = s * d00 + c * d01, s * d01 + c * d11, s * d02 + c * d12
+        out[i, _DRAG_XX], out[i, _DRAG_XY], out[i, _DRAG_YY] = x0 * c - x1 * s, x0 * s + x1 * c, y0 * s + y1 * c
+        out[i, _DRAG_XT], out[i, _DRAG_YT] = x0 * ft + x1 * st + x2, y0 * ft + y1 * st + y2
+        out[i, _DRAG_TT] = ft * (d00 * ft + 2.0 * (d01 * st + d02)) + st * (d11 * st + 2.0 * d12) + d22
+        out[i, _THRUST_X], out[i, _THRUST_Y], out[i, _THRUST_T] = d00 * c, d00 * s, d00 * ft
+        out[i, _PLACE_X], out[i, _PLACE_Y] = px, py
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
+def _velocity(
+    links: Array, bodies: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array
+) -> None:
+    """Into `out` (N + 3, count) the time derivative of the states (N + 2, count), and turning rates of link 1.
+
+    The position's is along the axes that headings refer to. A joint at its limit that is driven further stands, and
+    the links on both sides move as one. Which joints stand is a linear complementarity problem, for one that stands
+    may free another; it is solved by Murty's least-index pivoting, one joint at a time.
+    """
+    n, count = links.shape[0], states.shape[1]
+    for i in range(1, n):
+        joint = joints[i * _JOINT : (i + 1) * _JOINT]
+        for k in range(count):
+            joint[_ANGLE + k] = states[2 + i, k]
+            joint[_ANGLE_SINE + k], joint[_ANGLE_COSINE + k] = sine_cosine(states[2 + i, k])
+            joint[_FREE + k] = 1.0
+    for _ in range(8 * n):  # rounding could make it go round for ever
+        _gather(links, bodies, controls, joints, count, work)
+        _solve_base(bodies, controls[0], count, work)
+        for k in range(count):
+            out[n + 2, k] = work[_TURN + k]
+        if not _spread(links, bodies, joints, count, work):
+            break
+    share = 1.0 / n
+    for k in range(count):
+        mean_heading = 0.0
+        for i in range(1, n):
+            mean_heading += share * (n - i) * states[2 + i, k]
+        # From the axes of link 1 to those of the base frame, then to the fixed ones.
+        s, c = sine_cosine(states[2, k] - mean_heading)
+        out[0, k] = share * (c * work[_SUM_X + k] - s * work[_SUM_Y + k])
+        out[1, k] = share * (s * work[_SUM_X + k] + c * work[_SUM_Y + k])
+        out[2, k] = share * work[_SUM_TURN + k]
+    for i in range(1, n):
+        joint = joints[i * _JOINT : (i + 1) * _JOINT]
+        for k in range(count):
+            out[2 + i, k] = joint[_RATE + k]
+
+
+@njit(cache=True, error_model="numpy")
+def _gather(links: Array, bodies: Array, controls: Array, joints: Array, count: int, work: Array) -> None:
+    """Into the rows `_XX` to `_FT`, drag matrix and wrench of the whole chain but link 1 at the rear end of link 1."""
+    for k in range(_FT + LANES):
+        work[k] = 0.0
+    for i in range(links.shape[0] - 1, 0, -1):
+        joint = joints[i * _JOINT : (i + 1) * _JOINT]
+        u, length, joint_drag = controls[i], links[i - 1, LENGTH], links[i - 1, JOINT_DRAG]
+        drag_xx, drag_xy, drag_yy = bodies[i, _DRAG_XX], bodies[i, _DRAG_XY], bodies[i, _DRAG_YY]
+        drag_xt, drag_yt, drag_tt = bodies[i, _DRAG_XT], bodies[i, _DRAG_YT], bodies[i, _DRAG_TT]
+        thrust_x, thrust_y, thrust_t = u * bodies[i, _THRUST_X], u * bodies[i, _THRUST_Y], u * bodies[i, _THRUST_T]
+        for k in range(count):
+            xx, xy, yy = work[_XX + k] + drag_xx, work[_XY + k] + drag_xy, work[_YY + k] + drag_yy
+            xt, yt, tt = work[_XT + k] + drag_xt, work[_YT + k] + drag_yt, work[_TT + k] + drag_tt
+            fx, fy, ft = work[_FX + k] + thrust_x, work[_FY + k] + thrust_y, work[_FT + k] + thrust_t
+            # Into the axes of the link before, still about the joint.
+            c, s = joint[_ANGLE_COSINE + k], joint[_ANGLE_SINE + k]
+            ax, ay, bx, by = c * xx - s * xy, c * xy - s * yy, s * xx + c * xy, s * xy + c * yy
+            xx, xy, yy = c * ax - s * ay, s * ax + c * ay, s * bx + c * by
+            ex, ey = c * xt - s * yt, s * xt + c * yt
+            fx, fy = c * fx - s * fy, s * fx + c * fy
+            joint[_MOMENT + k], give = ft, joint[_FREE + k] / (tt + joint_drag)
+            # From the front to the rear end of the link before. The column (ex, ey, et) is the wrench that a turn of
+            # the joint meets; a free joint turns until its own drag takes up the moment: so much is not felt before it.
+            xt, yt, et, ft = ex + length * xy, ey + length * yy, tt + length * ey, ft + length * fy
+            tt += length * (ey + yt)
+            joint[_COLUMN_X + k], joint[_COLUMN_Y + k], joint[_COLUMN_T + k], joint[_YIELD + k] = ex, ey, et, give
+            turned, gx, gy, gt = give * joint[_MOMENT + k], give * ex, give * ey, give * et
+            work[_XX + k], work[_XY + k], work[_YY + k] = xx - gx * ex, xy - gx * ey, yy - gy * ey
+            work[_XT + k], work[_YT + k], work[_TT + k] = xt - gx * et, yt - gy * et, tt - gt * et
+            work[_FX + k], work[_FY + k], work[_FT + k] = fx - turned * ex, fy - turned * ey, ft - turned * et
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_base(bodies: Array, control: float, count: int, work: Array) -> None:
+    """Twist of link 1 at its rear end, from the rows `_XX` to `_FT` (L D L^T of a 3 x 3 matrix); starts the sums."""
+    place_x, place_y = bodies[0, _PLACE_X], bodies[0, _PLACE_Y]
+    drag_xx, drag_xy, drag_yy = bodies[0, _DRAG_XX], bodies[0, _DRAG_XY], bodies[0, _DRAG_YY]
+    drag_xt, drag_yt, drag_tt = bodies[0, _DRAG_XT], bodies[0, _DRAG_YT], bodies[0, _DRAG_TT]
+    thrust_x, thrust_y, thrust_t = (
+        control * bodies[0, _THRUST_X],
+        control * bodies[0, _THRUST_Y],
+        control * bodies[0, _THRUST_T],
+    )
+    for k in range(count):
+        xx, xy, yy = work[_XX + k] + drag_xx, work[_XY + k] + drag_xy, work[_YY + k] + drag_yy
+        xt, yt, tt = work[_XT + k] + drag_xt, work[_YT + k] + drag_yt, work[_TT + k] + drag_tt
+        fx, fy, ft = work[_FX + k] + thrust_x, work[_FY + k] + thrust_y, work[_FT + k] + thrust_t
+        l10, l20 = xy / xx, xt / xx
+        yy, yt, fy = yy - l10 * xy, yt - l20 * xy, fy - l10 * fx
+        l21 = yt / yy
+        turn = (ft - l20 * fx - l21 * fy) / (tt - l20 * xt - l21 * yt)
+        vy = fy / yy - l21 * turn
+        vx = fx / xx - l10 * vy - l20 * turn
+        work[_VX + k], work[_VY + k], work[_TURN + k] = vx, vy, turn
+        work[_COSINE + k], work[_SINE + k] = 1.0, 0.0
+        work[_SUM_X + k], work[_SUM_Y + k], work[_SUM_TURN + k] = vx - turn * place_y, vy + turn * place_x, turn
+        work[_WRONG + k] = 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _spread(links: Array, bodies: Array, joints: Array, count: int, work: Array) -> bool:
+    """Into `joints` their rates, into `work` the sums over all wheels; true where another set of joints must stand."""
+    for i in range(1, links.shape[0]):
+        joint = joints[i * _JOINT : (i + 1) * _JOINT]
+        length, lower, upper = links[i - 1, LENGTH], links[i - 1, LOWER], links[i - 1, UPPER]
+        place_x, place_y = bodies[i, _PLACE_X], bodies[i, _PLACE_Y]
+        for k in range(count):
+            x, y, turn = work[_VX + k], work[_VY + k], work[_TURN + k]
+            met = joint[_COLUMN_X + k] * x + joint[_COLUMN_Y + k] * y + joint[_COLUMN_T + k] * turn
+            moment = joint[_MOMENT + k] - met
+            rate = joint[_YIELD + k] * moment
+            joint[_RATE + k] = rate
+            # Murty's pivoting: the first joint that is driven out and moves, or held and driven in, is turned over.
+            # `&` and `|`, because `and` and `or` would branch.
+            angle, free = joint[_ANGLE + k], joint[_FREE + k]
+            outward = -moment if angle <= lower else (moment if angle >= upper else 0.0)
+            wrong = ((outward > 0.0) & (free == 1.0)) | ((outward < 0.0) & (free == 0.0))
+            joint[_FREE + k] = 1.0 - free if wrong & (work[_WRONG + k] == 0.0) else free
+            work[_WRONG + k] = 1.0 if wrong else work[_WRONG + k]
+            c, s = joint[_ANGLE_COSINE + k], joint[_ANGLE_SINE + k]
+            y += length * turn
+            vx, vy, turn = c * x + s * y, c * y - s * x, turn + rate
+            work[_VX + k], work[_VY + k], work[_TURN + k] = vx, vy, turn
+            c, s = work[_COSINE + k] * c - work[_SINE + k] * s, work[_SINE + k] * c + work[_COSINE + k] * s
+            work[_COSINE + k], work[_SINE + k] = c, s
+            x, y = vx - turn * place_y, vy + turn * place_x
+            work[_SUM_X + k] += c * x - s * y
+            work[_SUM_Y + k] += s * x + c * y
+            work[_SUM_TURN + k] += turn
+    wrongs = 0.0
+    for k in range(count):
+        wrongs += work[_WRONG + k]
+    return wrongs > 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _space(links: Array, states: int) -> tuple[Array, Array, Array, Array]:
+    """States (N + 2, count), all zero, their derivatives (N + 3, count), `joints` and `work` for so many states.
+
+    One state is solved alone, more in whole vectors of eight, up to LANES at a time.
+    """
+    n, count = links.shape[0], 1 if states < 2 else min(LANES, (states + 7) // 8 * 8)
+    return np.zeros((n + 2, count)), np.empty((n + 3, count)), np.empty(n * _JOINT), np.empty(_WORK)
+
+
+@njit(cache=True, error_model="numpy")
+def _load(points: Array, first: int, states: Array, skipped: int) -> None:
+    """Rows of `points` from `first` on into the columns of `states`, below its first `skipped` rows.
+
+    Columns beyond the last row repeat it.
+    """
+    for k in range(states.shape[1]):
+        row = min(first + k, points.shape[0] - 1)
+        for j in range(points.shape[1]):
+            states[skipped + j, k] = points[row, j]
+
+
+@njit(cache=True, error_model="numpy")
+def _store(columns: Array, points: Array, first: int) -> None:
+    """The columns into the rows of `points` from `first` on."""
+    for k in range(min(columns.shape[1], points.shape[0] - first)):
+        for j in range(points.shape[1]):
+            points[first + k, j] = columns[j, k]
+
+
+@njit(cache=True, error_model="numpy")
+def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
+    """B(r) u for a batch: (k, N + 2) from joint angles (k, N - 1) and rim speeds (N,), m/s.
+
+    The base frame is the mean of the wheel positions and of the link headings; its velocity is along its own axes.
+    """
+    bodies = _bodies(links)
+    out = np.empty((joint_angles.shape[0], links.shape[0] + 2))
+    states, rates, joints, work = _space(links, out.shape[0])
+    for first in range(0, out.shape[0], states.shape[1]):
+        _load(joint_angles, first, states, 3)
+        _velocity(links, bodies, states, controls, joints, work, rates)
+        _store(rates, out, first)
+    return out
+
+
+@njit(cache=True, error_model="numpy")
 def control_matrix(links: Array, joint_angles: Array) -> Array:
     """B(r), (N + 2, N): configuration velocity for a unit rim speed of each wheel, joint limits left out."""
     n = links.shape[0]
     free = links.copy()
     free[:, LOWER], free[:, UPPER] = -np.inf, np.inf
-    columns = np.empty((n, n + 2))
+    bodies = _bodies(links)
+    states, rates, joints, work = _space(links, 1)
+    _load(joint_angles.reshape(1, -1), 0, states, 3)
+    out = np.empty((n + 2, n))
     unit = np.zeros(n)
     for i in range(n):
         unit[i] = 1.0
-        velocity_into(free, joint_angles, unit, columns[i])
+        _velocity(free, bodies, states, unit, joints, work, rates)
         unit[i] = 0.0
-    return np.ascontiguousarray(columns.T)
+        for j in range(n + 2):
+            out[j, i] = rates[j, 0]
+    return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def gyro_rates(links: Array, points: Array, controls: Array) -> Array:
     """Turning rates (k, N) of all links at the states `points` (k, N + 2), eq. (6)."""
     n = links.shape[0]
+    bodies = _bodies(links)
     out = np.empty((points.shape[0], n))
-    velocity = np.empty(n + 2)
-    for row in range(points.shape[0]):
-        out[row, 0] = velocity_into(links, points[row, 3:], controls, velocity)
-        for i in range(1, n):
-            out[row, i] = out[row, i - 1] + velocity[2 + i]
+    states, rates, joints, work = _space(links, out.shape[0])
+    for first in range(0, out.shape[0], states.shape[1]):
+        _load(points, first, states, 0)
+        _velocity(links, bodies, states, controls, joints, work, rates)
+        for i in range(n):
+            for k in range(states.shape[1]):
+                rates[i, k] = rates[n + 2, k] if i == 0 else rates[i - 1, k] + rates[2 + i, k]
+        _store(rates, out, first)
     return out
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def gyro_rate(links: Array, points: Array, controls: Array, link: int) -> Array:
     """Turning rate (k, 1) of one link (counted from zero) at the states `points` (k, N + 2)."""
-    out = np.empty((points.shape[0], 1))
-    velocity = np.empty(links.shape[0] + 2)
-    for row in range(points.shape[0]):
-        rate = velocity_into(links, points[row, 3:], controls, velocity)
-        for i in range(link):
-            rate += velocity[3 + i]
-        out[row, 0] = rate
-    return out
+    return np.ascontiguousarray(gyro_rates(links, points, controls)[:, link : link + 1])
 
 
-@njit(cache=True)
-def _derivative(links: Array, local: Array, controls: Array, velocity: Array, out: Array) -> None:
-    """Time derivative of (x, y, heading, joint angles) in fixed axes; `velocity` is scratch space."""
-    velocity_into(links, local[3:], controls, velocity)
-    cosine, sine = np.cos(local[2]), np.sin(local[2])
-    out[:] = velocity
-    out[0] = cosine * velocity[0] - sine * velocity[1]
-    out[1] = sine * velocity[0] + cosine * velocity[1]
-
-
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def propagate(links: Array, points: Array, controls: Array, duration: float, longest_step: float) -> Array:
     """States (k, N + 2) after `duration` seconds under constant controls: Runge-Kutta, joints kept in limits."""
-    n = points.shape[1]
+    n = links.shape[0]
     steps = max(1, int(np.ceil(duration / longest_step - 1e-9)))
     h = duration / steps
-    out = points.copy()
-    k1, k2, k3, k4 = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    stage, velocity = np.empty(n), np.empty(n)
-    for row in range(points.shape[0]):
-        state = out[row]
+    bodies = _bodies(links)
+    states, slopes, joints, work = _space(links, points.shape[0])
+    stages, sums = np.empty_like(states), np.empty_like(states)
+    out = np.empty_like(points)
+    count = states.shape[1]
+    for first in range(0, out.shape[0], count):
+        _load(points, first, states, 0)
         for _ in range(steps):
-            _derivative(links, state, controls, velocity, k1)
-            for i in range(n):
-                stage[i] = state[i] + 0.5 * h * k1[i]
-            _derivative(links, stage, controls, velocity, k2)
-            for i in range(n):
-                stage[i] = state[i] + 0.5 * h * k2[i]
-            _derivative(links, stage, controls, velocity, k3)
-            for i in range(n):
-                stage[i] = state[i] + h * k3[i]
-            _derivative(links, stage, controls, velocity, k4)
-            for i in range(n):
-                state[i] += h / 6.0 * (k1[i] + 2.0 * k2[i] + 2.0 * k3[i] + k4[i])
-            for j in range(n - 3):
-                state[3 + j] = min(max(state[3 + j], links[j, LOWER]), links[j, UPPER])
-        state[2] = wrap(state[2])
+            stages[:] = states
+            sums[:] = 0.0
+            for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
+                _velocity(links, bodies, stages, controls, joints, work, slopes)
+                for j in range(n + 2):
+                    for k in range(count):
+                        sums[j, k] += weight * slopes[j, k]
+                        stages[j, k] = states[j, k] + ahead * h * slopes[j, k]
+            for j in range(n + 2):
+                lower, upper = (links[j - 3, LOWER], links[j - 3, UPPER]) if j > 2 else (-np.inf, np.inf)
+                for k in range(count):
+                    states[j, k] = min(max(states[j, k] + h / 6.0 * sums[j, k], lower), upper)
+        for k in range(count):
+            states[2, k] = wrap(states[2, k])
+        _store(states, out, first)
     return out

@@ -31,6 +31,34 @@ def wrap(angle: float) -> float:
 
 
 @njit(cache=True)
+def sine_cosine(angle: float) -> tuple[float, float]:
+    """sin(a) and cos(a), to 2e-16 for |a| < 1e5, in plain arithmetic.
+
+    A loop that calls the library's functions is not turned into vector instructions; a loop of this is. Polynomials on
+    [-pi/4, pi/4] and the split of pi/2 are those of FreeBSD's msun library (k_sin.c, k_cos.c, e_rem_pio2.c).
+    """
+    quarters = np.rint(angle * 0.6366197723675814)  # 2 / pi
+    x = angle - quarters * 1.57079632673412561417 - quarters * 6.07710050650619224932e-11
+    z = x * x
+    s = 1.58969099521155010221e-10
+    s = -2.50507602534068634195e-08 + z * s
+    s = 2.75573137070700676789e-06 + z * s
+    s = -1.98412698298579493134e-04 + z * s
+    s = 8.33333333332248946124e-03 + z * s
+    s = x + x * z * (-1.66666666666666324348e-01 + z * s)
+    c = -1.13596475577881948265e-11
+    c = 2.08757232129817482790e-09 + z * c
+    c = -2.75573143513906633035e-07 + z * c
+    c = 2.48015872894767294178e-05 + z * c
+    c = -1.38888888888741095749e-03 + z * c
+    c = 1.0 - 0.5 * z + z * z * (4.16666666666666019037e-02 + z * c)
+    quadrant = quarters - 4.0 * np.floor(0.25 * quarters)
+    swapped = (quadrant == 1.0) | (quadrant == 3.0)
+    sine, cosine = (c if swapped else s), (s if swapped else c)
+    return (-sine if quadrant >= 2.0 else sine), (-cosine if (quadrant == 1.0) | (quadrant == 2.0) else cosine)
+
+
+@njit(cache=True)
 def _sin_quotient(angle: float) -> float:
     """sin(a) / a."""
     if abs(angle) < _SMALL_ANGLE:
@@ -72,82 +100,98 @@ def is_curved(layout: Layout) -> bool:
 def plus(states: Rows, tangents: Rows, layout: Layout) -> Rows:
     """(k, a) states reached from `states` (k, a) by `tangents` (k, n)."""
     out = np.empty_like(states)
-    for row in range(states.shape[0]):
-        plus_row(states, row, tangents, row, layout, out, row)
+    plus_into(states, tangents, layout, out)
     return out
 
 
 @njit(cache=True)
-def plus_row(x: Rows, i: int, d: Rows, j: int, layout: Layout, out: Rows, k: int) -> None:
-    """One state: out[k] = plus(x[i], d[j]). `x` and `out` may be the same array."""
+def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows) -> None:
+    """Into `out` (k, a) the states reached from `states` (k, a), or from a single one (1, a), by `tangents` (k, n)."""
     c = t = 0
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
-        if kind == VECTOR:
-            for e in range(size):
-                out[k, c + e] = x[i, c + e] + d[j, t + e]
-        elif kind == ANGLES:
-            for e in range(size):
-                out[k, c + e] = wrap(x[i, c + e] + d[j, t + e])
-        elif kind == SE2:
-            heading, turn = x[i, c + 2], d[j, t + 2]
+        _plus_block(states, tangents, kind, size, c, t, out)
+        c += 4 if kind == SO3 else size
+        t += size
+
+
+@njit(cache=True)
+def _plus_block(x: Rows, d: Rows, kind: int, size: int, c: int, t: int, out: Rows) -> None:
+    """One block, at coordinates c and tangent dimensions t, of all rows: out = plus(x, d), which may be x."""
+    step = 1 if x.shape[0] > 1 else 0
+    if kind == VECTOR:
+        for e in range(size):
+            for k in range(out.shape[0]):
+                out[k, c + e] = x[step * k, c + e] + d[k, t + e]
+    elif kind == ANGLES:
+        for e in range(size):
+            for k in range(out.shape[0]):
+                out[k, c + e] = wrap(x[step * k, c + e] + d[k, t + e])
+    elif kind == SE2:
+        for k in range(out.shape[0]):
+            heading, turn = x[step * k, c + 2], d[k, t + 2]
             s, v = _sin_quotient(turn), _cos_quotient(turn)
-            forward = s * d[j, t] - v * d[j, t + 1]
-            left = v * d[j, t] + s * d[j, t + 1]
+            forward = s * d[k, t] - v * d[k, t + 1]
+            left = v * d[k, t] + s * d[k, t + 1]
             cosine, sine = np.cos(heading), np.sin(heading)
-            out[k, c] = x[i, c] + cosine * forward - sine * left
-            out[k, c + 1] = x[i, c + 1] + sine * forward + cosine * left
+            out[k, c] = x[step * k, c] + cosine * forward - sine * left
+            out[k, c + 1] = x[step * k, c + 1] + sine * forward + cosine * left
             out[k, c + 2] = wrap(heading + turn)
-        else:
-            half = 0.5 * np.sqrt(d[j, t] ** 2 + d[j, t + 1] ** 2 + d[j, t + 2] ** 2)
+    else:
+        for k in range(out.shape[0]):
+            half = 0.5 * np.sqrt(d[k, t] ** 2 + d[k, t + 1] ** 2 + d[k, t + 2] ** 2)
             scale = 0.5 * _sin_quotient(half)
-            ex, ey, ez, ew = scale * d[j, t], scale * d[j, t + 1], scale * d[j, t + 2], np.cos(half)
-            qx, qy, qz, qw = x[i, c], x[i, c + 1], x[i, c + 2], x[i, c + 3]
+            ex, ey, ez, ew = scale * d[k, t], scale * d[k, t + 1], scale * d[k, t + 2], np.cos(half)
+            qx, qy, qz, qw = x[step * k, c], x[step * k, c + 1], x[step * k, c + 2], x[step * k, c + 3]
             px = qw * ex + qx * ew + qy * ez - qz * ey
             py = qw * ey - qx * ez + qy * ew + qz * ex
             pz = qw * ez + qx * ey - qy * ex + qz * ew
             pw = qw * ew - qx * ex - qy * ey - qz * ez
             norm = 1.0 / np.sqrt(px * px + py * py + pz * pz + pw * pw)
             out[k, c], out[k, c + 1], out[k, c + 2], out[k, c + 3] = px * norm, py * norm, pz * norm, pw * norm
-        c += 4 if kind == SO3 else size
-        t += size
 
 
 @njit(cache=True)
 def minus(states: Rows, bases: Rows, layout: Layout, dimension: int) -> Rows:
-    """(k, n) tangent vectors at `bases` (k, a) that lead to `states` (k, a)."""
+    """(k, n) tangent vectors at `bases` (k, a), or at a single one (1, a), that lead to `states` (k, a)."""
     out = np.empty((states.shape[0], dimension))
-    for row in range(states.shape[0]):
-        minus_row(states, row, bases, row, layout, out, row)
+    c = t = 0
+    for block in range(layout.shape[0]):
+        kind, size = layout[block, 0], layout[block, 1]
+        _minus_block(states, bases, kind, size, c, t, out)
+        c += 4 if kind == SO3 else size
+        t += size
     return out
 
 
 @njit(cache=True)
-def minus_row(a: Rows, i: int, b: Rows, j: int, layout: Layout, out: Rows, k: int) -> None:
-    """One state: out[k] = minus(a[i], b[j])."""
-    c = t = 0
-    for block in range(layout.shape[0]):
-        kind, size = layout[block, 0], layout[block, 1]
-        if kind == VECTOR:
-            for e in range(size):
-                out[k, t + e] = a[i, c + e] - b[j, c + e]
-        elif kind == ANGLES:
-            for e in range(size):
-                out[k, t + e] = wrap(a[i, c + e] - b[j, c + e])
-        elif kind == SE2:
-            cosine, sine = np.cos(b[j, c + 2]), np.sin(b[j, c + 2])
-            dx, dy = a[i, c] - b[j, c], a[i, c + 1] - b[j, c + 1]
+def _minus_block(a: Rows, b: Rows, kind: int, size: int, c: int, t: int, out: Rows) -> None:
+    """One block, at coordinates c and tangent dimensions t, of all rows: out = minus(a, b)."""
+    step = 1 if b.shape[0] > 1 else 0
+    if kind == VECTOR:
+        for e in range(size):
+            for k in range(out.shape[0]):
+                out[k, t + e] = a[k, c + e] - b[step * k, c + e]
+    elif kind == ANGLES:
+        for e in range(size):
+            for k in range(out.shape[0]):
+                out[k, t + e] = wrap(a[k, c + e] - b[step * k, c + e])
+    elif kind == SE2:
+        for k in range(out.shape[0]):
+            cosine, sine = np.cos(b[step * k, c + 2]), np.sin(b[step * k, c + 2])
+            dx, dy = a[k, c] - b[step * k, c], a[k, c + 1] - b[step * k, c + 1]
             forward, left = cosine * dx + sine * dy, -sine * dx + cosine * dy
-            turn = wrap(a[i, c + 2] - b[j, c + 2])
+            turn = wrap(a[k, c + 2] - b[step * k, c + 2])
             s, v = _sin_quotient(turn), _cos_quotient(turn)
             norm = 1.0 / (s * s + v * v)
             out[k, t] = norm * (s * forward + v * left)
             out[k, t + 1] = norm * (-v * forward + s * left)
             out[k, t + 2] = turn
-        else:
-            # Relative rotation conj(b) * a, then its rotation vector along the shorter way round.
-            ax, ay, az, aw = a[i, c], a[i, c + 1], a[i, c + 2], a[i, c + 3]
-            bx, by, bz, bw = b[j, c], b[j, c + 1], b[j, c + 2], b[j, c + 3]
+    else:
+        # Relative rotation conj(b) * a, then its rotation vector along the shorter way round.
+        for k in range(out.shape[0]):
+            ax, ay, az, aw = a[k, c], a[k, c + 1], a[k, c + 2], a[k, c + 3]
+            bx, by, bz, bw = b[step * k, c], b[step * k, c + 1], b[step * k, c + 2], b[step * k, c + 3]
             rx = bw * ax - bx * aw - by * az + bz * ay
             ry = bw * ay + bx * az - by * aw - bz * ax
             rz = bw * az - bx * ay + by * ax - bz * aw
@@ -159,35 +203,46 @@ def minus_row(a: Rows, i: int, b: Rows, j: int, layout: Layout, out: Rows, k: in
                 2.0 / rw * (1.0 - (sine / rw) ** 2 / 3.0) if sine < _SMALL_ANGLE else 2.0 * np.arctan2(sine, rw) / sine
             )
             out[k, t], out[k, t + 1], out[k, t + 2] = scale * rx, scale * ry, scale * rz
-        c += 4 if kind == SO3 else size
-        t += size
 
 
 @njit(cache=True)
 def mean(points: Rows, weights: Rows, layout: Layout, dimension: int) -> Rows:
-    """(a,) weighted mean of `points` (k, a): Gauss-Newton on the tangent vectors, started at the first point.
-
-    The first sigma point is the centre of the others, so that few steps are needed (one, on flat spaces).
-    """
-    centre = points[:1].copy()
-    difference = np.empty((1, dimension))
-    step = np.empty((1, dimension))
-    flat = True
-    for block in range(layout.shape[0]):
-        flat = flat and layout[block, 0] == VECTOR
-    for _ in range(30):
-        step[:] = 0.0
-        size = 0.0
-        for row in range(points.shape[0]):
-            minus_row(points, row, centre, 0, layout, difference, 0)
-            for i in range(dimension):
-                step[0, i] += weights[row] * difference[0, i]
-        for i in range(dimension):
-            size = max(size, abs(step[0, i]))
-        plus_row(centre, 0, step, 0, layout, centre, 0)
-        if flat or size < 1e-13:
-            break
+    """(a,) weighted mean of `points` (k, a)."""
+    centre = np.empty((1, points.shape[1]))
+    centred(points, weights, layout, centre, np.empty((points.shape[0], dimension)))
     return centre[0]
+
+
+@njit(cache=True)
+def centred(points: Rows, weights: Rows, layout: Layout, centre: Rows, deviations: Rows) -> None:
+    """Into `centre` (1, a) the weighted mean of `points` (k, a), into `deviations` (k, n) the tangents from there.
+
+    Gauss-Newton on the tangent vectors, block by block, started at the first point. The first sigma point is the centre
+    of the others, so that few steps are needed (one, on vectors).
+    """
+    step = np.empty((1, deviations.shape[1]))
+    c = t = 0
+    for block in range(layout.shape[0]):
+        kind, size = layout[block, 0], layout[block, 1]
+        width = 4 if kind == SO3 else size
+        for e in range(c, c + width):
+            centre[0, e] = points[0, e]
+        for attempt in range(31):
+            _minus_block(points, centre, kind, size, c, t, deviations)
+            if attempt == (1 if kind == VECTOR else 30):
+                break
+            largest = 0.0
+            for e in range(t, t + size):
+                total = 0.0
+                for row in range(points.shape[0]):
+                    total += weights[row] * deviations[row, e]
+                step[0, e] = total
+                largest = max(largest, abs(total))
+            if kind != VECTOR and largest < 1e-13:
+                break
+            _plus_block(centre, step, kind, size, c, t, centre)
+        c += width
+        t += size
 
 
 @njit(cache=True)
@@ -196,8 +251,14 @@ def right_jacobian(d: Rows, layout: Layout) -> Rows:
 
     Sola et al., "A micro Lie theory for state estimation in robotics", 2018, eqs. (143) and (163).
     """
-    n = d.shape[0]
-    jacobian = np.eye(n)
+    jacobian = np.eye(d.shape[0])
+    apply_right_jacobian(d, layout, jacobian)
+    return jacobian
+
+
+@njit(cache=True)
+def apply_right_jacobian(d: Rows, layout: Layout, columns: Rows) -> None:
+    """In place, the right Jacobian at the tangent vector d (n,) times `columns` (n, m)."""
     t = 0
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
@@ -205,15 +266,19 @@ def right_jacobian(d: Rows, layout: Layout) -> Rows:
             turn = d[t + 2]
             s, v = _sin_quotient(turn), _cos_quotient(turn)
             a, b = turn * _sin_remainder(turn), _cos_remainder(turn)
-            jacobian[t, t], jacobian[t, t + 1] = s, v
-            jacobian[t + 1, t], jacobian[t + 1, t + 1] = -v, s
-            jacobian[t, t + 2] = a * d[t] - b * d[t + 1]
-            jacobian[t + 1, t + 2] = b * d[t] + a * d[t + 1]
+            along, across = a * d[t] - b * d[t + 1], b * d[t] + a * d[t + 1]
+            for j in range(columns.shape[1]):
+                x, y, w = columns[t, j], columns[t + 1, j], columns[t + 2, j]
+                columns[t, j], columns[t + 1, j] = s * x + v * y + along * w, s * y - v * x + across * w
         elif kind == SO3:
             x, y, z = d[t], d[t + 1], d[t + 2]
             angle = np.sqrt(x * x + y * y + z * z)
             a, b = _cos_remainder(angle), _sin_remainder(angle)
-            skew = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-            jacobian[t : t + 3, t : t + 3] = np.eye(3) - a * skew + b * (skew @ skew)
+            for j in range(columns.shape[1]):
+                # J = I - a [d]x + b [d]x [d]x
+                p, q, r = columns[t, j], columns[t + 1, j], columns[t + 2, j]
+                u, v, w = y * r - z * q, z * p - x * r, x * q - y * p
+                columns[t, j] = p - a * u + b * (y * w - z * v)
+                columns[t + 1, j] = q - a * v + b * (z * u - x * w)
+                columns[t + 2, j] = r - a * w + b * (x * v - y * u)
         t += size
-    return jacobian

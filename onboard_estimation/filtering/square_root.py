@@ -25,40 +25,47 @@ class NotPositiveDefinite(ValueError):
 
 @njit(cache=True)
 def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m).
+    """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m)."""
+    lower = np.empty((factor.shape[0], factor.shape[0]))
+    triangularise_into(factor.copy(), lower)
+    return lower
+
+
+@njit(cache=True)
+def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64]) -> None:
+    """Into `lower` (n, n) what `triangularise` gives; `a` (n, m) is used up.
 
     Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,
     whose set-up costs more than the work.
     """
-    n, m = factor.shape
-    a = factor.copy()
-    lower = np.zeros((n, n))
-    for k in range(min(n, m)):
-        norm = 0.0
+    n, m = a.shape
+    for k in range(n):
+        square = 0.0
         for j in range(k, m):
-            norm += a[k, j] * a[k, j]
-        norm = np.sqrt(norm)
+            square += a[k, j] * a[k, j]
+        norm = np.sqrt(square)
+        for i in range(k):
+            lower[i, k] = 0.0
+        lower[k, k] = 0.0
         if norm > 0.0:
+            lower[k, k] = norm
             alpha = -norm if a[k, k] >= 0.0 else norm
             pivot = a[k, k] - alpha
+            a[k, k] = pivot
             # v = (pivot, a[k, k+1:]), H = I - 2 v v^T / |v|^2, |v|^2 = -2 alpha pivot
             scale = 1.0 / (-alpha * pivot)
+            sign = -1.0 if alpha < 0.0 else 1.0
             for i in range(k + 1, n):
-                dot = a[i, k] * pivot
-                for j in range(k + 1, m):
+                dot = 0.0
+                for j in range(k, m):
                     dot += a[i, j] * a[k, j]
                 dot *= scale
-                a[i, k] -= dot * pivot
-                for j in range(k + 1, m):
+                for j in range(k, m):
                     a[i, j] -= dot * a[k, j]
-            sign = -1.0 if alpha < 0.0 else 1.0
-            lower[k, k] = norm
-            for i in range(k + 1, n):
                 lower[i, k] = sign * a[i, k]
         else:
             for i in range(k + 1, n):
-                lower[i, k] = a[i, k]
-    return lower
+                lower[i, k] = a[i, k] if k < m else 0.0
 
 
 @njit(cache=True)

@@ -23,18 +23,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numba import njit
 
-from onboard_estimation.filtering import manifold_kernels as manifold
+from onboard_estimation.filtering import unscented_kernels as kernels
 from onboard_estimation.filtering.gating import Gate, Innovation
-from onboard_estimation.filtering.manifold_kernels import Layout, Rows
-from onboard_estimation.filtering.square_root import (
-    covariance_root,
-    downdate,
-    solve_lower,
-    solve_lower_transposed,
-    triangularise,
-)
+from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Matrix, Vector
 
@@ -73,146 +65,10 @@ class Weights:
         centre = 1.0 - dimension / scaling
         return cls(float(np.sqrt(scaling)), centre, centre + 1.0 - alpha**2 + beta, 0.5 / scaling)
 
-    def packed(self) -> Vector:
-        """(4,) the attributes in their order, for the kernels."""
-        return np.array([self.spread, self.centre_mean, self.centre_covariance, self.outer])
-
-
-@njit(cache=True)
-def sigma_points(mean: Rows, root: Rows, spread: float, layout: Layout) -> Rows:
-    """(2n + 1, a) points: the mean, then mean plus and minus spread times each column of the root."""
-    n = root.shape[0]
-    points = np.empty((2 * n + 1, mean.shape[0]))
-    points[0] = mean
-    step = np.empty((2, n))
-    for column in range(n):
-        for i in range(n):
-            step[0, i] = spread * root[i, column]
-            step[1, i] = -step[0, i]
-        manifold.plus_row(points, 0, step, 0, layout, points, 1 + column)
-        manifold.plus_row(points, 0, step, 1, layout, points, 1 + n + column)
-    return points
-
-
-@njit(cache=True)
-def _deviations(points: Rows, centre: Rows, layout: Layout, dimension: int) -> Rows:
-    """(k, n) tangent vectors from the centre (a,) to the points (k, a)."""
-    out = np.empty((points.shape[0], dimension))
-    centres = centre.reshape(1, -1)
-    for row in range(points.shape[0]):
-        manifold.minus_row(points, row, centres, 0, layout, out, row)
-    return out
-
-
-@njit(cache=True)
-def _mean(points: Rows, weights: Rows, layout: Layout, dimension: int) -> Rows:
-    """(a,) mean of the points with the packed weights."""
-    mean_weights = np.full(points.shape[0], weights[3])
-    mean_weights[0] = weights[1]
-    return manifold.mean(points, mean_weights, layout, dimension)
-
-
-@njit(cache=True)
-def _factor(deviations: Rows, weights: Rows, noise_root: Rows) -> Rows:
-    """Lower root of sum_i w_i d_i d_i^T + N N^T; a negative weight of the centre is taken off at the end.
-
-    Where that leaves no positive matrix, the centre's (negative) share is left out: a larger covariance, still safe.
-    """
-    k, n = deviations.shape
-    m = noise_root.shape[1]
-    stacked = np.empty((n, k + m))
-    outer = np.sqrt(weights[3])
-    centre = np.sqrt(max(weights[2], 0.0))
-    for i in range(n):
-        stacked[i, 0] = centre * deviations[0, i]
-        for row in range(1, k):
-            stacked[i, row] = outer * deviations[row, i]
-        for column in range(m):
-            stacked[i, k + column] = noise_root[i, column]
-    lower = triangularise(stacked)
-    if weights[2] < 0.0:
-        reduced = lower.copy()
-        if downdate(reduced, np.sqrt(-weights[2]) * deviations[0]):
-            return reduced
-    return lower
-
-
-@njit(cache=True)
-def _cross_covariance(first: Rows, second: Rows, weights: Rows) -> Rows:
-    """(n, m) weighted sum of products of the deviations (k, n) and (k, m)."""
-    n, m = first.shape[1], second.shape[1]
-    cross = np.zeros((n, m))
-    for row in range(first.shape[0]):
-        weight = weights[2] if row == 0 else weights[3]
-        for i in range(n):
-            scaled = weight * first[row, i]
-            for j in range(m):
-                cross[i, j] += scaled * second[row, j]
-    return cross
-
-
-@njit(cache=True)
-def predict_moments(
-    before: Rows, after: Rows, noise_root: Rows, weights: Rows, layout: Layout
-) -> tuple[Rows, Rows, Rows, Rows]:
-    """Sigma points before and after the motion (k, a) to the predicted state.
-
-    Returns its mean (a,), root (n, n), new sigma points (k, a), and the cross-covariance (n, n) between the state
-    before (rows) and after (columns).
-    """
-    n = noise_root.shape[0]
-    mean = _mean(after, weights, layout, n)
-    deviations = _deviations(after, mean, layout, n)
-    cross = _cross_covariance(_deviations(before, before[0], layout, n), deviations, weights)
-    root = _factor(deviations, weights, noise_root)
-    return mean, root, sigma_points(mean, root, weights[0], layout), cross
-
-
-@njit(cache=True)
-def correct_moments(
-    points: Rows,
-    predicted: Rows,
-    measured: Rows,
-    noise_root: Rows,
-    weights: Rows,
-    layout: Layout,
-    measured_layout: Layout,
-    threshold: float,
-) -> tuple[Rows, Rows, Rows, Rows, Rows, float]:
-    """Update by a measurement (m,), unless its NIS is above the threshold.
-
-    Takes the sigma points (k, a) and their predicted measurements (k, .). Returns mean (a,), root (n, n) and new sigma
-    points (k, a), which mean nothing where the measurement was refused, then the innovation (m,), its root (m, m), and
-    the NIS.
-    """
-    n, m = (points.shape[0] - 1) // 2, noise_root.shape[0]
-    centre = _mean(predicted, weights, measured_layout, m)
-    innovation = np.empty((1, m))
-    manifold.minus_row(measured.reshape(1, -1), 0, centre.reshape(1, -1), 0, measured_layout, innovation, 0)
-    measured_deviations = _deviations(predicted, centre, measured_layout, m)
-    innovation_root = _factor(measured_deviations, weights, noise_root)
-    nis = np.sum(solve_lower(innovation_root, innovation.T) ** 2)
-    if not nis <= threshold:
-        return points[0], innovation_root, points, innovation[0], innovation_root, nis
-
-    deviations = _deviations(points, points[0], layout, n)
-    cross = _cross_covariance(measured_deviations, deviations, weights)
-    gain = solve_lower_transposed(innovation_root, solve_lower(innovation_root, cross))  # (m, n): K transposed
-    step = np.zeros((1, n))
-    noise = np.zeros((n, m))
-    for j in range(n):
-        for i in range(m):
-            step[0, j] += gain[i, j] * innovation[0, i]
-            for row in range(deviations.shape[0]):
-                deviations[row, j] -= gain[i, j] * measured_deviations[row, i]
-            for column in range(m):
-                noise[j, column] += gain[i, j] * noise_root[i, column]
-    root = _factor(deviations, weights, noise)
-    mean = np.empty((1, points.shape[1]))
-    manifold.plus_row(points, 0, step, 0, layout, mean, 0)
-    if manifold.is_curved(layout):
-        root = triangularise(manifold.right_jacobian(step[0], layout) @ root)
-    return mean[0], root, sigma_points(mean[0], root, weights[0], layout), innovation[0], innovation_root, nis
+    def packed(self, dimension: int) -> Vector:
+        """(2n + 4,) the weights as the kernels take them."""
+        outer = np.full(2 * dimension, self.outer)
+        return np.concatenate([[self.spread, self.centre_covariance, self.outer, self.centre_mean], outer])
 
 
 class UnscentedFilter:
@@ -230,8 +86,8 @@ class UnscentedFilter:
 
     def __init__(self, space: StateSpace, mean: Vector, covariance: Matrix, weights: Weights | None = None) -> None:
         self.space = space
-        self._weights = (weights or Weights.scaled(space.dimension)).packed()
-        self.cross_covariance: Matrix = np.zeros((space.dimension, space.dimension))
+        self._weights = (weights or Weights.scaled(space.dimension)).packed(space.dimension)
+        self._before_and_moved: tuple[Matrix, Matrix] | None = None
         self.set_state(mean, covariance)
 
     def set_state(self, mean: Vector, covariance: Matrix) -> None:
@@ -240,40 +96,63 @@ class UnscentedFilter:
         self._restart(mean, covariance_root(covariance))
 
     def _restart(self, mean: Vector, root: Matrix) -> None:
-        self.mean = mean
-        self.root = root
-        self.points = sigma_points(mean, root, self._weights[0], self.space.layout)
+        n = self.space.dimension
+        state = np.zeros((3 * n + 1, self.space.coordinate_count))
+        state[0] = mean
+        state[2 * n + 1 :, :n] = root
+        kernels.draw(self._weights, self.space.layout, state)
+        self.restore((state, state[: 2 * n + 1]))
+
+    @property
+    def mean(self) -> Vector:
+        """(a,) mean; a copy, because the state's array is several times as large."""
+        return self.points[0].copy()
+
+    @property
+    def root(self) -> Matrix:
+        """(n, n) lower root of the covariance."""
+        return self._state[len(self.points) :, : self.space.dimension].copy()
 
     @property
     def covariance(self) -> Matrix:
         """(n, n) covariance of the error in the tangent space at the mean."""
-        covariance: Matrix = self.root @ self.root.T
+        root = self._state[len(self.points) :, : self.space.dimension]
+        covariance: Matrix = root @ root.T
         return covariance
 
-    def snapshot(self) -> tuple[Vector, Matrix, Matrix]:
-        """All of its state. Arrays are replaced, never written, by the filter: no copy is needed."""
-        return self.mean, self.root, self.points
+    @property
+    def cross_covariance(self) -> Matrix:
+        """(n, n) covariance of the errors before (rows) and after (columns) the last prediction; zero without one."""
+        if self._before_and_moved is None:
+            return np.zeros((self.space.dimension, self.space.dimension))
+        return kernels.cross_covariance(*self._before_and_moved, self._weights, self.space.layout)
 
-    def restore(self, snapshot: tuple[Vector, Matrix, Matrix]) -> None:
+    def snapshot(self) -> tuple[Matrix, Matrix]:
+        """All of its state. Arrays are replaced, never written, by the filter: no copy is needed."""
+        return self._state, self.points
+
+    def restore(self, snapshot: tuple[Matrix, Matrix]) -> None:
         """Return to a snapshot."""
-        self.mean, self.root, self.points = snapshot
+        self._state, self.points = snapshot
 
     def predict(self, propagate: BatchModel, noise_root: Matrix) -> None:
-        """Move the state by `propagate`, which maps sigma points (2n + 1, a) to their successors.
+        """Move the state by `propagate`, which maps sigma points (2n + 1, a) to their successors, a new array.
 
         Parameters
         ----------
         noise_root
             (n, q) any factor G of the process noise's covariance Q = G G^T, in the tangent space.
         """
-        moved = propagate(self.points)
-        if moved.shape != self.points.shape or len(noise_root) != self.space.dimension:
+        points = self.points
+        moved = propagate(points)
+        if moved.shape != points.shape or len(noise_root) != self.space.dimension:
             raise ValueError(
-                f"shapes do not fit: points {self.points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
+                f"shapes do not fit: points {points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
             )
-        self.mean, self.root, self.points, self.cross_covariance = predict_moments(
-            self.points, moved, noise_root, self._weights, self.space.layout
-        )
+        before, state = self._state, np.empty(self._state.shape)
+        kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, state)
+        self._before_and_moved = before, moved
+        self._state, self.points = state, state[: len(points)]
 
     def update(
         self,
@@ -324,13 +203,24 @@ class UnscentedFilter:
                 f"shapes do not fit a measurement of {coordinates} coordinates for {len(points)} sigma points: "
                 f"predicted {predicted.shape}, measured {measured.shape}, noise root {noise_root.shape}"
             )
-        mean, root, new_points, innovation, innovation_root, nis = correct_moments(
-            points, predicted, measured, noise_root, self._weights, self.space.layout, space.layout, threshold
+        state, innovation, root = np.empty(self._state.shape), np.empty(size), np.empty((size, size))
+        nis = kernels.correct_moments(
+            self._state,
+            predicted,
+            measured,
+            noise_root,
+            self._weights,
+            self.space.layout,
+            space.layout,
+            threshold,
+            state,
+            innovation,
+            root,
         )
         accepted = nis <= threshold
         if accepted:
-            self.mean, self.root, self.points = mean, root, new_points
-        return Innovation(innovation, innovation_root, nis, accepted)
+            self._state, self.points = state, state[: len(points)]
+        return Innovation(innovation, root, nis, accepted)
 
 
 @lru_cache(maxsize=64)
