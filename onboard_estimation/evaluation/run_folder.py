@@ -11,6 +11,7 @@ import platform
 import tempfile
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,12 @@ from typing import Any
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter, new
+from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
 
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
@@ -98,10 +99,15 @@ def write_run(
 def write_estimates(result: EvaluationResult, space: StateSpace, path: Path) -> None:
     """The record as a bag, with the messages that a live node publishes."""
     messages = EstimateMessages(space, new, frame_id="map" if result.parts else "odom")
+    stamps_ns = result.stamps_ns.tolist()
+    serialised = {}
+    for topic, message_type, values in messages.numbers(result.mean, result.covariance):
+        make = partial(messages.message, topic)
+        serialised[topic] = message_type, serialise_alike(message_type, make, result.stamps_ns, values)
     with BagWriter(path) as writer:
-        for stamp_ns, mean, covariance in zip(result.stamps_ns.tolist(), result.mean, result.covariance, strict=True):
-            for output in messages(Estimate(stamp_ns, mean, covariance)):
-                writer.write(f"/{result.robot}/{output.topic}", output.message_type, stamp_ns, output.message)
+        for row, stamp_ns in enumerate(stamps_ns):
+            for topic, (message_type, rows) in serialised.items():
+                writer.write_serialized(f"/{result.robot}/{topic}", message_type, stamp_ns, rows[row].data)
 
 
 def versions() -> dict[str, str]:

@@ -19,13 +19,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 
 New = Callable[..., Any]
+
+_NAMED = "sensor_msgs/msg/JointState"
 
 UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
@@ -39,6 +42,14 @@ class Output(NamedTuple):
     topic: str
     message_type: str
     message: Any
+
+
+class Numbers(NamedTuple):
+    """What varies in the messages of one topic beside the stamp: K messages of m numbers, in the message's order."""
+
+    topic: str
+    message_type: str
+    values: NDArray[np.float64]
 
 
 class EstimateMessages:
@@ -68,93 +79,115 @@ class EstimateMessages:
         self._new = new
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
-        self._blocks = {block.name: block for block in space.blocks}
-        self._joint_names = joint_names
+        self._kinds = {block.name: block.kind for block in space.blocks}
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
-        self._covariance_names = [f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)]
-        self._coordinate_names = [name for block in space.blocks for name in _coordinate_names(block.name, block)]
+        self._names = {
+            "state": [name for block in space.blocks for name in _coordinate_names(block)],
+            "state_covariance": [f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)],
+        }
+        if "joint_angles" in self._kinds:
+            names = list(joint_names or space.block("joint_angles").names)
+            self._names |= {"joint_states": names, "joint_states_stddev": names}
 
     def __call__(self, estimate: Estimate) -> Iterator[Output]:
         """All messages of one estimate, with its stamp."""
-        pose = self._pose(estimate)
-        if pose is not None:
-            yield Output("odometry", "nav_msgs/msg/Odometry", self._odometry(estimate, *pose))
-        if "joint_angles" in self._blocks:
-            names = list(self._joint_names or self._blocks["joint_angles"].names)
-            tangent = self.space.tangent("joint_angles")
-            stddev = np.sqrt(np.diag(estimate.covariance)[tangent])
-            angles = estimate.mean[self.space.coordinates("joint_angles")]
-            yield self._named("joint_states", estimate.stamp_ns, names, angles)
-            yield self._named("joint_states_stddev", estimate.stamp_ns, names, stddev)
-        yield self._named("state", estimate.stamp_ns, self._coordinate_names, estimate.mean)
-        triangle = estimate.covariance[self._triangle]
-        yield self._named("state_covariance", estimate.stamp_ns, self._covariance_names, triangle)
+        for topic, message_type, values in self.numbers(estimate.mean[None], estimate.covariance[None]):
+            yield Output(topic, message_type, self.message(topic, estimate.stamp_ns, values[0]))
 
-    def _named(self, topic: str, stamp_ns: int, names: list[str], values: Vector) -> Output:
-        message = self._new(
-            "sensor_msgs/msg/JointState", header=self._header(stamp_ns, ""), name=names, position=np.array(values)
-        )
-        return Output(topic, "sensor_msgs/msg/JointState", message)
+    def numbers(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> list[Numbers]:
+        """What the messages of K estimates hold, by topic: means (K, a), covariances (K, n, n)."""
+        out = []
+        pose = self._poses(means, covariances)
+        if pose is not None:
+            values = np.hstack([*pose, *self._velocities(means, covariances, pose[1])])
+            out.append(Numbers("odometry", "nav_msgs/msg/Odometry", values))
+        if "joint_angles" in self._kinds:
+            variances = np.diagonal(covariances, axis1=1, axis2=2)[:, self.space.tangent("joint_angles")]
+            angles = means[:, self.space.coordinates("joint_angles")]
+            out.append(Numbers("joint_states", _NAMED, angles))
+            out.append(Numbers("joint_states_stddev", _NAMED, np.sqrt(variances)))
+        out.append(Numbers("state", _NAMED, means))
+        out.append(Numbers("state_covariance", _NAMED, covariances[:, self._triangle[0], self._triangle[1]]))
+        return out
+
+    def message(self, topic: str, stamp_ns: int, values: Vector) -> Any:
+        """The message of a topic from its numbers (m,)."""
+        if topic == "odometry":
+            return self._odometry(stamp_ns, values)
+        header, names = self._header(stamp_ns, ""), self._names[topic]
+        return self._new(_NAMED, header=header, name=names, position=np.array(values))
 
     def _header(self, stamp_ns: int, frame_id: str) -> Any:
         seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS_PER_SECOND)
         stamp = self._new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
         return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
 
-    def _pose(self, estimate: Estimate) -> tuple[Vector, Vector, Matrix] | None:
-        """Position (3,), quaternion x, y, z, w and covariance (6, 6) along the fixed axes; None without a pose."""
-        if "pose" in self._blocks and self._blocks["pose"].kind == SE2:
-            x, y, heading = estimate.mean[self.space.coordinates("pose")]
-            body = estimate.covariance[self.space.tangent("pose"), self.space.tangent("pose")]
-            turn = np.eye(3)
-            turn[:2, :2] = [[np.cos(heading), -np.sin(heading)], [np.sin(heading), np.cos(heading)]]
-            covariance = np.diag([0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0])
-            covariance[np.ix_([0, 1, 5], [0, 1, 5])] = turn @ body @ turn.T
-            quaternion = np.array([0.0, 0.0, np.sin(0.5 * heading), np.cos(0.5 * heading)])
-            return np.array([x, y, 0.0]), quaternion, covariance
-        if "position" in self._blocks and "attitude" in self._blocks and self._blocks["attitude"].kind == SO3:
-            quaternion = estimate.mean[self.space.coordinates("attitude")]
-            rows = np.r_[self.space.tangent("position"), self.space.tangent("attitude")]
+    def _poses(
+        self, means: NDArray[np.float64], covariances: NDArray[np.float64]
+    ) -> tuple[Matrix, Matrix, Matrix] | None:
+        """Positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes; None without a pose."""
+        space, count = self.space, len(means)
+        if self._kinds.get("pose") == SE2:
+            x, y, heading = means[:, space.coordinates("pose")].T
+            turn = Rotation.from_rotvec(heading[:, None] * [0.0, 0.0, 1.0]).as_matrix()
+            constrained = [0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0]
+            covariance = np.tile(np.diag(constrained), (count, 1, 1))
+            planar = np.ix_(range(count), [0, 1, 5], [0, 1, 5])
+            body = covariances[:, space.tangent("pose"), space.tangent("pose")]
+            covariance[planar] = turn @ body @ turn.transpose(0, 2, 1)
+            zero = np.zeros(count)
+            quaternion = np.column_stack([zero, zero, np.sin(0.5 * heading), np.cos(0.5 * heading)])
+            return np.column_stack([x, y, zero]), quaternion, covariance.reshape(count, 36)
+        if "position" in self._kinds and self._kinds.get("attitude") == SO3:
+            quaternion = means[:, space.coordinates("attitude")]
+            rows = np.r_[space.tangent("position"), space.tangent("attitude")]
             # The attitude's error is in the body frame, the message's along the fixed axes.
-            turn = np.eye(6)
-            turn[3:, 3:] = Rotation.from_quat(quaternion).as_matrix()
-            covariance = turn @ estimate.covariance[np.ix_(rows, rows)] @ turn.T
-            return estimate.mean[self.space.coordinates("position")], quaternion, covariance
+            turn = np.tile(np.eye(6), (count, 1, 1))
+            turn[:, 3:, 3:] = Rotation.from_quat(quaternion).as_matrix()
+            covariance = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
+            return means[:, space.coordinates("position")], quaternion, covariance.reshape(count, 36)
         return None
 
-    def _odometry(self, estimate: Estimate, position: Vector, quaternion: Vector, covariance: Matrix) -> Any:
+    def _velocities(
+        self, means: NDArray[np.float64], covariances: NDArray[np.float64], quaternions: Matrix
+    ) -> tuple[Matrix, Matrix]:
+        """Twists (K, 6) in the child frame and their covariances (K, 36); what is not estimated is zero and unknown."""
+        count = len(means)
+        twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
+        if "velocity" in self._kinds:
+            to_body = Rotation.from_quat(quaternions).inv().as_matrix()
+            tangent = self.space.tangent("velocity")
+            twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])
+            covariance[:, :3, :3] = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
+        return twist, covariance.reshape(count, 36)
+
+    def _odometry(self, stamp_ns: int, values: Vector) -> Any:
         new = self._new
+        position, quaternion, covariance, twist, twist_covariance = np.split(values, [3, 7, 43, 49])
         pose = new(
             "geometry_msgs/msg/Pose",
-            position=_xyz(new, "geometry_msgs/msg/Point", position),
-            orientation=new("geometry_msgs/msg/Quaternion", **dict(zip("xyzw", map(float, quaternion), strict=True))),
+            position=_axes(new, "geometry_msgs/msg/Point", position),
+            orientation=_axes(new, "geometry_msgs/msg/Quaternion", quaternion),
         )
-        velocity, twist_covariance = self._velocity(estimate, quaternion)
-        twist = new("geometry_msgs/msg/Twist", linear=_xyz(new, "geometry_msgs/msg/Vector3", velocity))
+        velocity = new(
+            "geometry_msgs/msg/Twist",
+            linear=_axes(new, "geometry_msgs/msg/Vector3", twist[:3]),
+            angular=_axes(new, "geometry_msgs/msg/Vector3", twist[3:]),
+        )
         return new(
             "nav_msgs/msg/Odometry",
-            header=self._header(estimate.stamp_ns, self._frame_id),
+            header=self._header(stamp_ns, self._frame_id),
             child_frame_id=self._child_frame_id,
-            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=covariance.ravel()),
-            twist=new("geometry_msgs/msg/TwistWithCovariance", twist=twist, covariance=twist_covariance.ravel()),
+            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=covariance),
+            twist=new("geometry_msgs/msg/TwistWithCovariance", twist=velocity, covariance=twist_covariance),
         )
 
-    def _velocity(self, estimate: Estimate, quaternion: Vector) -> tuple[Vector, Matrix]:
-        """Velocity (3,) in the child frame and the twist's covariance (6, 6)."""
-        covariance = UNKNOWN_VARIANCE * np.eye(6)
-        if "velocity" not in self._blocks:
-            return np.zeros(3), covariance
-        to_body = Rotation.from_quat(quaternion).as_matrix().T
-        tangent = self.space.tangent("velocity")
-        covariance[:3, :3] = to_body @ estimate.covariance[tangent, tangent] @ to_body.T
-        return to_body @ estimate.mean[self.space.coordinates("velocity")], covariance
+
+def _axes(new: New, message_type: str, values: Vector) -> Any:
+    return new(message_type, **dict(zip("xyzw", values.tolist(), strict=False)))
 
 
-def _xyz(new: New, message_type: str, values: Vector) -> Any:
-    return new(message_type, **dict(zip("xyz", map(float, values), strict=True)))
-
-
-def _coordinate_names(name: str, block: Any) -> list[str]:
+def _coordinate_names(block: Block) -> list[str]:
     names = ("x", "y", "z", "w") if block.kind == SO3 else block.names
-    return [f"{name}.{element}" for element in names]
+    return [f"{block.name}.{element}" for element in names]
