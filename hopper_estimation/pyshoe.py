@@ -2,8 +2,7 @@
 
 Wagstaff, Peretroukhin and Kelly, "Robust data-driven zero-velocity detection for foot-mounted inertial navigation",
 2020. A file holds `imu` (n x 6: accelerometer m/s^2, gyro rad/s), `ts` (s) and `gt` (n x 3: position, m). Its labels of
-zero velocity are not read: they are thresholds that were fitted to a horizontal error, and in places call a foot still
-that moves at 1 m/s.
+zero velocity are not read: in places they call still what moves at 1 m/s.
 
 The position is left-handed against a frame with z up: mirrored in y it fits the inertial data.
 """

