@@ -164,7 +164,7 @@ def load(
     known = {leaf.name for leaf in _leaves(configuration_type, "", MISSING)}
     faults += _unknown(values, known, set(_section_names(configuration_type, "")))
     if faults:
-        raise ConfigurationError(source_name, faults)
+        raise ConfigurationError(f"{source_name}, with what was set besides" if overrides else source_name, faults)
     return typing.cast(C, configuration)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,9 +43,9 @@ class UseCounters(NamedTuple):
         Measurements for which the covariance was inflated after too many refusals.
     nis_sum, nis_degrees, updates
         Sums over all updates: NIS and degrees of freedom; their number.
-    whitened_sum
-        Sum over all updates of the innovation in standard deviations, the first component: far from zero for a sensor
-        with a bias that the filter does not know.
+    normalised_sums
+        Sums over all updates of each component of the innovation in its standard deviations: one is far from zero for
+        a sensor with a bias that the filter does not know.
     """
 
     used: int = 0
@@ -55,12 +56,13 @@ class UseCounters(NamedTuple):
     nis_sum: float = 0.0
     nis_degrees: int = 0
     updates: int = 0
-    whitened_sum: float = 0.0
+    normalised_sums: tuple[float, ...] = ()
 
     def counted(self, innovation: Innovation | None) -> UseCounters:
         """With one more measurement; those without an innovation (commands) are used as they are."""
         if innovation is None:
             return self._replace(used=self.used + 1)
+        normalised = innovation.value / np.sqrt(np.sum(innovation.root**2, axis=1))
         return UseCounters(
             self.used + innovation.accepted,
             self.gated + (not innovation.accepted),
@@ -70,8 +72,13 @@ class UseCounters(NamedTuple):
             self.nis_sum + innovation.nis,
             self.nis_degrees + len(innovation.value),
             self.updates + 1,
-            self.whitened_sum + float(innovation.value[0] / innovation.root[0, 0]),
+            tuple(a + b for a, b in zip_longest(self.normalised_sums, normalised.tolist(), fillvalue=0.0)),
         )
+
+    @property
+    def mean_innovation_sigma(self) -> float:
+        """Mean of the component of the innovation whose mean is farthest from zero, in its standard deviations."""
+        return max(self.normalised_sums, key=abs) / self.updates if self.updates else math.nan
 
 
 class Estimator(ABC):
@@ -271,7 +278,7 @@ class Pipeline:
                 "invalid": invalid,
                 "rate_hz": arrival.rate_hz,
                 "mean_nis": use.nis_sum / use.nis_degrees if use.nis_degrees else math.nan,
-                "mean_innovation_sigma": use.whitened_sum / use.updates if use.updates else math.nan,
+                "mean_innovation_sigma": use.mean_innovation_sigma,
             }
         return table
 

@@ -30,7 +30,10 @@ def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
     parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
     if any(topic.has_header for topic in inspection.topics):
-        parts += [_frames(inspection), Text("delay   log time minus header stamp: median, and farthest from it", "dim")]
+        parts += [
+            _frames(inspection),
+            Text("delay   log time minus header stamp: median, and farthest from it", "dim"),
+        ]
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if any(robot.present for robot in inspection.robots):
@@ -62,7 +65,7 @@ def _topic_table(inspection: Inspection) -> Table:
     }
     there = {heading: column for heading, column in faults.items() if any(column[1])}
     table = _table("topic", "type")
-    for heading in ("count", "Hz", "s", *there, "delay ms", "most"):
+    for heading in ("count", "Hz", "s", *there, "delay ms", "farthest"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row, topic in enumerate(topics):
         table.add_row(
@@ -114,7 +117,7 @@ def _truth_table(inspection: Inspection) -> Table:
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:
     table = _table("robot")
-    table.add_column("topics", justify="right", no_wrap=True)
+    table.add_column("topics found", justify="right", no_wrap=True)
     table.add_column("missing", overflow="fold")
     for report in reports:
         if not report.present:
@@ -122,7 +125,9 @@ def _robot_table(reports: Sequence[RobotReport]) -> Table:
         optional = [name for name in report.missing if name not in report.missing_required]
         missing = [*report.missing_required, *(f"{name} (optional)" for name in optional)]
         table.add_row(
-            report.name, f"{len(report.present)} of {len(report.present) + len(report.missing)}", ", ".join(missing)
+            report.name,
+            f"{len(report.present)} of {len(report.present) + len(report.missing)}",
+            ", ".join(missing) or "none",
         )
     return table
 

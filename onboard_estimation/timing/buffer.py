@@ -164,7 +164,6 @@ class MeasurementBuffer:
                 return self._suspect(measurement)
             if step < -self._lag_ns:
                 counters.too_late += 1
-                counters.see(measurement.stamp_ns)
                 return None
         self._drop_suspects()
         return self._insert(measurement)
