@@ -341,6 +341,20 @@ def test_alignment_turns_positions_velocities_attitudes_and_their_covariances() 
     assert "Estimate turned by 131.78 deg about the vertical" in note(result, "Estimate turned")
 
 
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_a_singular_covariance_has_no_nees_and_that_is_said() -> None:
+    """Exactly singular, and singular by rounding: neither may take the other instants along, nor end in an error."""
+    space = StateSpace(vector("position", ("x", "y"), "m"))
+    told = curve(2) + 0.1
+    sound = echo(space, told, curve(2), "none", "position", np.diag([0.04, 1e-12]))
+    np.testing.assert_allclose(sound.parts["position"].nees, 0.01 / 0.04 + 0.01 / 1e-12, rtol=1e-6)
+    for covariance in (np.diag([0.04, 0.0]), np.array([[1e18, 1e9], [1e9, 1.0]]), np.zeros((2, 2))):
+        result = echo(space, told, curve(2), "none", "position", covariance)
+        assert np.isnan(result.parts["position"].nees).all()
+        assert "NEES of position: left out at 200 of 200 instants, covariance singular." in result.notes
+        assert result.metrics["position"]["position_ate_rmse_m"] == pytest.approx(0.1 * np.sqrt(2.0))
+
+
 @pytest.mark.parametrize("dimensions", [2, 3])
 def test_alignment_of_a_position_alone(dimensions: int) -> None:
     space = StateSpace(vector("position", ("x", "y", "z")[:dimensions], "m"))

@@ -178,6 +178,19 @@ def test_what_is_not_matched_does_not_count() -> None:
     assert part_metrics(nothing, TIMES, 0.0) == {}
 
 
+def test_instants_without_a_nees_are_left_out() -> None:
+    error = np.full((len(TIMES), 1), 0.1)
+    one = part("height", ("z",), ("m",), np.zeros_like(error), error, 0.1)
+    one.nees[::2] = np.nan
+    found = part_metrics(one, TIMES, 0.0)
+    assert found["mean_nees_per_degree_of_freedom"] == pytest.approx(1.0)
+    assert found["nees_in_band_ratio"] == 1.0
+    one.nees[:] = np.nan
+    found = part_metrics(one, TIMES, 0.0)
+    assert "mean_nees_per_degree_of_freedom" not in found
+    assert found["z_rmse_m"] == pytest.approx(0.1)
+
+
 def test_displacements_over_one_second_are_not_taken_across_holes() -> None:
     rng = np.random.default_rng(6)
     times = np.concatenate([np.arange(0.0, 5.0, 0.05), np.arange(50.0, 50.5, 0.05), np.arange(80.0, 84.0, 0.05)])

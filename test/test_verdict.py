@@ -176,6 +176,23 @@ def test_a_bias_of_few_messages_is_no_bias() -> None:
     assert "look at" not in say(part(correlated(np.random.default_rng(9), len(TIMES), 2, 0.5)), sensors=few)
 
 
+def test_what_is_stated_to_be_exact() -> None:
+    exact = part(np.zeros((len(TIMES), 2)))
+    exact.stddev[:, 0] = 0.0
+    exact.nees[:] = np.nan  # a singular covariance has none
+    assert say(exact).startswith("conservative")
+    wrong = part(np.full((len(TIMES), 2), 0.5))
+    wrong.stddev[:, 0] = 0.0
+    wrong.nees[:] = np.nan
+    assert say(wrong).startswith("overconfident in alpha_1 (joint angles), which it states to be exact: joint angles")
+
+
+def test_instants_without_a_nees_are_left_out() -> None:
+    one = part(correlated(np.random.default_rng(11), len(TIMES), 2, 0.5))
+    one.nees[::7] = np.nan
+    assert say(one).startswith("consistent:")
+
+
 def test_quantities_without_length_or_angle() -> None:
     said = say(part(correlated(np.random.default_rng(10), len(TIMES), 1, 0.5), "drag_ratio"))
     assert re.search(r"drag ratio within 0\.0\d+ RMS$", said), said

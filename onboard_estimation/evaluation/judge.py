@@ -14,6 +14,7 @@ from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, pipeline_notes, truth_notes
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
@@ -120,9 +121,10 @@ def judge(
         *recording.notes,
         initial_note,
         alignment_note,
-        *_pipeline_notes(pipeline),
-        _gap_note(time_s),
-        *_truth_notes(recording, record, matched_ratio, settings),
+        *pipeline_notes(pipeline),
+        gap_note(time_s),
+        *truth_notes(recording.tracks, record.stamps_ns, matched_ratio, settings.longest_truth_gap_s),
+        *nees_notes(parts),
         settle_note,
     ]
     return EvaluationResult(
@@ -272,6 +274,17 @@ def _turned(quaternions: Rows, heading_rad: float) -> Rows:
     return np.column_stack([w * qx - z * qy, w * qy + z * qx, w * qz + z * qw, w * qw - z * qz])
 
 
+def _nees(error: Rows, covariance: Rows, stddev: Rows) -> Rows:
+    """NEES (K,); NaN where rounding has made the covariance singular, as after a gross inflation."""
+    with np.errstate(divide="ignore", invalid="ignore"):  # what is exactly known has no correlation
+        correlation = covariance / (stddev[:, :, None] * stddev[:, None, :])
+        normalised = error / stddev
+    usable: NDArray[np.bool_] = np.asarray(np.isfinite(correlation).all(axis=(1, 2)), dtype=np.bool_)
+    smallest = np.linalg.eigvalsh(np.where(usable[:, None, None], correlation, 0.0))[:, 0]
+    usable &= smallest > error.shape[1] * np.finfo(np.float64).eps
+    return nees(np.where(usable[:, None], normalised, np.nan), correlation)
+
+
 _CONVENTIONS = {
     SE2: "body frame of the estimate (x forward, y left)",
     SO3: "rotation vector in the body frame of the estimate",
@@ -287,6 +300,7 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
         covariance = covariance + noise
     matched = np.asarray(np.isfinite(true).all(axis=1), dtype=np.bool_)
     # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
+    stddev = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     error = np.full((len(true), block.dimension), np.nan)
     error[matched] = -part_space.minus(true[matched], estimate[matched])
     return PartResult(
@@ -296,8 +310,8 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
         estimate=estimate,
         truth=true,
         error=error,
-        stddev=np.sqrt(np.diagonal(covariance, axis1=1, axis2=2)),
-        nees=nees(error, covariance),
+        stddev=stddev,
+        nees=_nees(error, covariance, stddev),
         matched=matched,
         convention=_CONVENTIONS.get(block.kind, "world frame" if name in ("position", "velocity") else ""),
     )
@@ -345,63 +359,3 @@ def _planar_covariance(space: StateSpace, record: Record, where: slice) -> Rows:
     turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
     out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
     return out
-
-
-_LONG_GAP_S = 1.0
-_LOSSES = {
-    "invalid": "not finite",
-    "duplicates": "repeated stamps",
-    "too_late": "too late",
-    "stray": "stray stamps",
-    "breakdowns": "on which the filter broke down",
-}
-
-
-def _pipeline_notes(pipeline: Pipeline) -> list[str]:
-    notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in pipeline.messages[:5]))
-    if len(pipeline.messages) > 5:
-        notes.append(f"{len(pipeline.messages) - 5} further messages of the filter are left out here.")
-    for sensor, row in pipeline.statistics().items():
-        lost = [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
-        if lost:
-            notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
-    return notes
-
-
-def _gap_note(time_s: Rows) -> str:
-    """Sentence on the longest time without measurements, where it is long."""
-    if len(time_s) < 2:
-        return ""
-    steps = np.diff(time_s)
-    longest = int(np.argmax(steps))
-    if steps[longest] < max(_LONG_GAP_S, 10.0 * float(np.median(steps))):
-        return ""
-    return f"No measurements for {steps[longest]:.1f} s after {time_s[longest]:.1f} s: bridged by prediction."
-
-
-def _truth_notes(
-    recording: LoadedRecording, record: Record, matched_ratio: float, settings: JudgeSettings
-) -> list[str]:
-    """How much of the run has a truth; where it lies in time, if that is not most of it."""
-    notes = [
-        f"Truth matched by interpolation at {100.0 * matched_ratio:.1f} % of the estimates "
-        f"(gaps up to {settings.longest_truth_gap_s:g} s)."
-        if matched_ratio > 0.0
-        else "No estimate has a ground truth: nothing is judged."
-    ]
-    if matched_ratio > 0.5:
-        return notes
-    end_s = (record.stamps_ns[-1] - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    bodies: dict[str, list[str]] = {}
-    for body, track in recording.tracks.items():
-        span = "has no message that can be used"
-        if len(track.stamps_ns):
-            first_s, last_s = (track.stamps_ns[[0, -1]] - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-            gap_s = np.diff(track.stamps_ns).max(initial=0) / NANOSECONDS_PER_SECOND
-            span = f"runs from {first_s:.1f} to {last_s:.1f} s with gaps up to {gap_s:.2g} s"
-        bodies.setdefault(span, []).append(body)
-    for span, names in bodies.items():
-        notes.append(
-            f"By the stamps, the estimates run from 0 to {end_s:.1f} s; the truth of {', '.join(names)} {span}."
-        )
-    return notes

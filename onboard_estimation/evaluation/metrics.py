@@ -46,10 +46,11 @@ def part_metrics(part: PartResult, time_s: Vector, settle_s: float) -> dict[str,
             suffix = "_" + unit.replace("^", "").replace("/", "_per_") if unit else ""
             metrics[f"{name}_rmse{suffix}"] = float(np.sqrt(np.mean(error[:, column] ** 2)))
     degrees = len(part.names)
-    nees = part.nees[used]
-    low, high = chi_square_band(degrees)
-    metrics["mean_nees_per_degree_of_freedom"] = float(np.mean(nees) / degrees)
-    metrics["nees_in_band_ratio"] = float(np.mean((nees >= low) & (nees <= high)))
+    nees = part.nees[used & np.isfinite(part.nees)]  # a singular covariance has none
+    if len(nees):
+        low, high = chi_square_band(degrees)
+        metrics["mean_nees_per_degree_of_freedom"] = float(np.mean(nees) / degrees)
+        metrics["nees_in_band_ratio"] = float(np.mean((nees >= low) & (nees <= high)))
     metrics["coverage_1_sigma"] = coverage(error, part.stddev[used], 1.0)
     metrics["coverage_3_sigma"] = coverage(error, part.stddev[used], 3.0)
     return metrics

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.presentation import format_number
 from onboard_estimation.evaluation.result import PartResult
@@ -48,7 +49,10 @@ def verdict(
     worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
     if worst.factor > OVERCONFIDENT_FACTOR and worst.p_value < SIGNIFICANCE:
         since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
-        opinion = f"overconfident in {worst.name} by {format_number(worst.factor, 2)}{since}"
+        how = (
+            f" by {format_number(worst.factor, 2)}" if math.isfinite(worst.factor) else ", which it states to be exact"
+        )
+        opinion = f"overconfident in {worst.name}{how}{since}"
         return f"{opinion}{_suspect(sensors, '; suspect ')}: {accuracy}{covered}"
     factors = [_factor(part, time_s, settle_s) for part in judged.values()]
     if max(factors) < CONSERVATIVE_FACTOR:
@@ -78,15 +82,24 @@ def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
 def _factor(part: PartResult, time_s: Vector, settle_s: float) -> float:
     """RMS of the errors in stated standard deviations, over all dimensions together (root of the mean NEES)."""
     used = part.matched & (time_s >= time_s[0] + settle_s)
-    nees = part.nees[used if used.any() else part.matched]
-    return float(np.sqrt(np.mean(nees) / len(part.names)))
+    return float(np.sqrt(_mean_nees(part, used if used.any() else part.matched) / len(part.names)))
+
+
+def _mean_nees(part: PartResult, used: NDArray[np.bool_]) -> float:
+    """Infinite where the filter is wrong in what it states to be exact; a singular covariance has none."""
+    if np.any((part.stddev[used] == 0.0) & (part.error[used] != 0.0)):
+        return math.inf
+    nees = part.nees[used & np.isfinite(part.nees)]
+    return float(np.mean(nees)) if len(nees) else 0.0
 
 
 def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
     used = part.matched & (time_s >= time_s[0] + settle_s)
     if not used.any():
         used = part.matched
-    normalised = part.error[used] / part.stddev[used]
+    # What is stated to be exact, and is, is not in excess; and where it is not, without bound.
+    error, stddev = part.error[used], part.stddev[used]
+    normalised = np.divide(error, stddev, out=np.where(error == 0.0, 0.0, np.inf), where=stddev > 0.0)
     factors = np.sqrt(np.mean(normalised**2, axis=0))
     worst = int(np.argmax(factors))
     factor = max(float(factors[worst]), _factor(part, time_s, settle_s))
@@ -94,7 +107,7 @@ def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
     times = time_s[used]
     since = _first_lasting(outside, times)
     samples = effective_sample_size(normalised)
-    p_value = overconfidence_p_value(float(np.mean(part.nees[used])), len(part.names), samples)
+    p_value = overconfidence_p_value(_mean_nees(part, used), len(part.names), max(samples, 1.0))
     return Excess(f"{part.names[worst]} ({part.name.replace('_', ' ')})", factor, since, p_value)
 
 
