@@ -16,6 +16,7 @@ from onboard_estimation.commands import (
     demo,
     evaluate,
     inspect,
+    output,
     robots,
     simulate,
 )
@@ -51,8 +52,9 @@ app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with 0 on success and 2 on wrong usage or bad input, with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    program = output.program()
     try:
-        code = app(args=words or ["--help"], standalone_mode=False)
+        code = app(args=words or ["--help"], prog_name=program, standalone_mode=False)
         sys.stdout.flush()
     except UserError as error:
         _complain(str(error))
@@ -65,10 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = EXIT_INTERRUPTED
     except Exception as error:
         # What typer raises for wrong usage comes from click or from a copy of it, as its version has it.
+        if type(error).__name__ == "Abort":
+            print("interrupted", file=sys.stderr)
+            sys.exit(EXIT_INTERRUPTED)
         sentence, context = getattr(error, "format_message", None), getattr(error, "ctx", None)
         if sentence is None:
             raise
-        command = getattr(context, "command_path", app.info.name)
+        command = getattr(context, "command_path", program)
         _complain(f"{str(sentence()).rstrip('.')}; see {command} --help")
         sys.exit(EXIT_BAD_INPUT)
     if code == EXIT_INTERRUPTED:

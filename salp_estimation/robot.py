@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from onboard_estimation.simulation import imu_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.estimator import SalpEstimator
@@ -32,7 +34,7 @@ class SalpRobot(Robot):
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
         """Commands and one IMU per link."""
         chain = configuration.chain
-        return (simulator.command_channel(chain), *(simulator.imu_channel(name) for name in chain.link_names))
+        return (simulator.command_channel(chain), *(imu_channel(name) for name in chain.link_names))
 
     def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> SalpEstimator:
         """The plain unscented filter."""
@@ -70,7 +72,10 @@ class SalpRobot(Robot):
     def simulate(
         self, configuration: SalpConfiguration, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
     ) -> Recording:
-        """A gait in the scenario `ideal`."""
+        """A gait in the scenario `ideal`; UserError for chains that the gaits are not made for."""
+        links, wheels = len(configuration.chain.link_names), len(GAITS[variant].offset)
+        if links != wheels:
+            raise UserError(f"the gait {variant!r} is for {wheels} links, the chain has {links}")
         return simulator.simulate(configuration.chain, GAITS[variant], duration_s, rng)
 
 

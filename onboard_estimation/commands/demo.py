@@ -16,8 +16,8 @@ EXAMPLES = output.examples("demo", "demo salp --output my_demo")
 
 def demo(
     robots: Annotated[
-        list[str], typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.", show_default=False)
-    ] = [],  # noqa: B006
+        list[str] | None, typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.")
+    ] = None,
     folder: Annotated[
         Path,
         typer.Option(
@@ -30,7 +30,7 @@ def demo(
     from onboard_estimation.errors import UserError
     from onboard_estimation.robots import all_robots, find_robot
 
-    chosen = [find_robot(name) for name in robots] or [robot for robot in all_robots() if robot.scenarios]
+    chosen = [find_robot(name) for name in robots or ()] or [robot for robot in all_robots() if robot.scenarios]
     if folder.exists() and not (folder / _MARK).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and was not made by a demo; name another --output")
     shutil.rmtree(folder, ignore_errors=True)

@@ -168,7 +168,7 @@ def evaluate(
         estimator=estimator,
         config=config,
         overrides=output.parse_overrides(set_),
-        topics=output.parse_pairs(topic, "--topic"),
+        topics=output.parse_pairs(topic, "--topic", "NAME=TOPIC"),
         namespace=namespace,
         mirror_truth=mirror_truth,
         what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),

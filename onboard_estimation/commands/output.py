@@ -25,7 +25,7 @@ def examples(*lines: str) -> str:
 def program() -> str:
     """What the user types for this program, for commands to be pasted."""
     script = Path(sys.argv[0])
-    if script.name == "__main__.py":
+    if script.name == "__main__.py" and script.parent.name == "onboard_estimation":
         found = shutil.which(Path(sys.executable).name)
         python = Path(sys.executable).name if found == sys.executable else sys.executable
         return f"{python} -m onboard_estimation"
@@ -124,7 +124,7 @@ def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
     return out
 
 
-def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
+def parse_pairs(texts: list[str], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
     """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
     from onboard_estimation.errors import UserError
 
@@ -132,7 +132,7 @@ def parse_pairs(texts: list[str], option: str) -> dict[str, str]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise UserError(f"{option} {text}: write {option} NAME=VALUE")
+            raise UserError(f"{option} {text}: write {option} {form}")
         if name in pairs:
             raise UserError(f"{option} {name} is given twice: {pairs[name]} and {value}")
         pairs[name] = value

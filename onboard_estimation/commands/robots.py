@@ -12,9 +12,7 @@ EXAMPLES = output.examples("robots", "robots salp --json")
 
 
 def robots(
-    names: Annotated[
-        list[str], typer.Argument(metavar="ROBOT", help="Robots; all otherwise.", show_default=False)
-    ] = [],  # noqa: B006 (typer copies it)
+    names: Annotated[list[str] | None, typer.Argument(metavar="ROBOT", help="Robots; all otherwise.")] = None,
     json: output.JsonOption = False,
 ) -> None:
     """Show the robots that are installed: what they estimate from which topics, and what can be simulated.

@@ -80,7 +80,7 @@ def choose(
         raise UserError(f"{name} has no scenario {scenario!r}; it has {', '.join(robot.scenarios)}")
     variants = robot.scenarios[scenario].variants
     chosen = variant if variant is not None else (variants[0] if variants else "")
-    if chosen and chosen not in variants:
+    if chosen not in (variants or ("",)):
         raise UserError(
             f"{name}, scenario {scenario}: no variant {chosen!r}; there are {', '.join(variants) or 'none'}"
         )
