@@ -304,6 +304,15 @@ def test_a_straight_path_is_accused_of_nothing(seed: int) -> None:
         assert judge(POSITION, estimate, truth, lambda tried, truth=truth: flipped(truth, tried)) == ""  # type: ignore[misc]
 
 
+def test_a_slight_bend_is_no_evidence() -> None:
+    """Bent the other way by 8 % of its length: drift can do that, or a crooked calibration."""
+    along = np.linspace(-1.0, 1.0, len(TIMES))
+    bent = np.column_stack([along, 0.15 * along**2, np.zeros(len(TIMES))])
+    assert judge(POSITION, bent, flipped(bent, "y"), lambda tried: flipped(flipped(bent, "y"), tried)) == ""
+    bent[:, 1] *= 3.0
+    assert "left-handed" in judge(POSITION, bent, flipped(bent, "y"), lambda tried: flipped(flipped(bent, "y"), tried))
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_rest_and_bad_estimates_are_accused_of_nothing(seed: int) -> None:
     rng = np.random.default_rng(seed)

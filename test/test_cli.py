@@ -1,0 +1,362 @@
+"""The command line itself: help that teaches, JSON that is only JSON, progress, interruption, pipes, ways to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import resource
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from evaluation_samples import command, refusal, salp_messages, write
+
+from onboard_estimation.commands import output
+from onboard_estimation.configuration import load
+from salp_estimation.configuration import SalpConfiguration
+
+COMMANDS = ("demo", "robots", "simulate", "inspect", "evaluate", "compare", "campaign", "convert", "config")
+MODULE = [sys.executable, "-m", "onboard_estimation"]
+
+
+def run(*words: str | Path, folder: Path, columns: int = 100) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": str(columns)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def help_of(*words: str, columns: int = 100) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", str(columns))
+        patch.setenv("TERMINAL_WIDTH", str(columns))
+        outcome = command(*words, "--help")
+    assert outcome.code == 0
+    assert outcome.error == ""
+    return outcome.out
+
+
+def flat(text: str) -> str:
+    """Words alone: without frames and line breaks."""
+    return " ".join(re.sub(r"[╭╮╰╯│─]", " ", text).split())
+
+
+# Help.
+
+
+def test_help_names_all_commands_and_where_to_begin() -> None:
+    shown = flat(help_of())
+    for name in COMMANDS:
+        assert f" {name} " in shown
+    assert "Start with onboard-estimation demo" in shown
+
+
+def test_nothing_asked_is_answered_with_help(tmp_path: Path) -> None:
+    outcome = command()
+    assert outcome.code == 2
+    assert "Start with" in outcome.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_teaches(name: str) -> None:
+    """What it does, examples that can be typed, what each option means; nothing wider than the terminal."""
+    text = help_of(name)
+    assert max(map(len, text.splitlines())) <= 100
+    shown = flat(text)
+    examples = re.findall(r"onboard-estimation (\S+)", shown.partition("Examples")[2])
+    assert examples
+    assert set(examples) == {name}
+    # Every option of the table has words beside it.
+    for line in text.splitlines():
+        if found := re.match(r"│ \*?\s*(--[a-z-]+)", line):
+            option = found[1]
+            assert len(line.partition(option)[2].strip(" │").split()) >= 3, line
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("simulate", ["Length, s.", "[default: 60.0]", "mcap|sqlite3", "the same seed gives the same bag"]),
+        ("evaluate", ["e.g. imu/link_2", "imu=20ms; s, ms or us", "(rad/s)", "gaps up to this, s. [default: 0.1]"]),
+        ("evaluate", ["y for a left-handed one", "drawn|exact", "runs/<bag>-<robot> otherwise"]),
+        ("campaign", ["Number of seeds. [default: 20]", "Length of each run, s. [default: 60.0]"]),
+        ("convert", ["the truth is left-handed there and is mirrored in y"]),
+        ("config", ["all faults are listed together"]),
+        ("compare", ["two or more"]),
+    ],
+)
+def test_help_tells_units_and_defaults(name: str, words: list[str]) -> None:
+    shown = flat(help_of(name))
+    for one in words:
+        assert one in shown
+
+
+def examples() -> list[list[str]]:
+    found = []
+    for name in COMMANDS:
+        for line in re.findall(r"`onboard-estimation ([^`]*)`", __epilog(name)):
+            found.append(shlex.split(line))
+    return found
+
+
+def __epilog(name: str) -> str:
+    from onboard_estimation import cli
+
+    return next(one.epilog or "" for one in cli.app.registered_commands if one.name == name)
+
+
+@pytest.mark.parametrize("words", examples(), ids=" ".join)
+def test_examples_have_no_wrong_options(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are parsed as they stand; only the files that they name are missing, or little is done."""
+    monkeypatch.chdir(tmp_path)
+    if words[0] in ("demo", "campaign") or (words[0] == "simulate" and "--storage" in words):
+        # Too long to run here: wrong options would be told before the missing argument is.
+        assert "frob" in refusal(*words, "--frob")
+        return
+    outcome = command(*words)
+    assert outcome.code == 0 or re.match(r"error: (BAG|RUN|runs/|2017-|my_salp|cannot read)", outcome.error), outcome
+
+
+# Wrong usage.
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["evaluate"], "Missing argument 'BAG'"),
+        (["simulate", "salp"], "Missing option '--output'"),
+        (["evaluate", "b", "--sed", "3"], "No such option: --sed"),
+        (["evaluate", "b", "--seed", "three"], "Invalid value for '--seed': "),
+        (["evaluate", "b", "--seed"], "Option '--seed' requires an argument"),
+        (["evaluate", "b", "c"], "Got unexpected extra argument"),
+        (["compare"], "Missing argument 'RUN"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_leads_to_the_help(words: list[str], said: str) -> None:
+    line = refusal(*words)
+    assert line.startswith(said)
+    assert re.search(r"; see .* --help$", line)
+    if said.startswith("Missing"):
+        assert line.endswith(f"; see onboard-estimation {words[0]} --help")
+
+
+# JSON.
+
+
+def test_json_is_only_json(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    for words in (
+        ["simulate", "salp", "--duration", "2", "--output", bag],
+        ["evaluate", bag, "--output", tmp_path / "run"],
+        ["compare", tmp_path / "run", tmp_path / "run"],
+        ["inspect", bag],
+        ["campaign", "salp", "--seeds", "1", "--duration", "1", "--gait", "forward"],
+        ["robots"],
+    ):
+        outcome = command(*words, "--json")
+        assert outcome.code == 0, outcome.error
+        assert isinstance(json.loads(outcome.out), dict)
+        assert outcome.error == ""
+    assert command("evaluate", tmp_path / "none", "--json").out == ""
+
+
+def test_robots_and_what_they_can_do() -> None:
+    found = {one["name"]: one for one in json.loads(command("robots", "--json").out)["robots"]}
+    assert set(found) >= {"salp", "strapdown"}
+    assert found["salp"]["scenarios"]["ideal"]["variants"] == ["forward", "backward"]
+    assert "imu/link_2/data_raw" in found["salp"]["topics"]
+    only = command("robots", "salp").out
+    assert only.startswith("salp: planar chain")
+    assert "strapdown" not in only
+
+
+# Configuration files.
+
+
+def test_a_printed_configuration_can_be_used_and_changed(tmp_path: Path) -> None:
+    file = tmp_path / "salp.yaml"
+    written = command("config", "salp", "--output", file)
+    assert written.code == 0
+    assert f"evaluate BAG --config {file}" in written.out
+    assert load(SalpConfiguration, file, {}) == SalpConfiguration()
+    printed = command("config", "salp", "--config", file, "--set", "gyro.axis=-z", "--set", "gate_probability=0.99").out
+    (tmp_path / "changed.yaml").write_text(printed)
+    changed = load(SalpConfiguration, tmp_path / "changed.yaml", {})
+    assert (changed.gyro.axis, changed.gate_probability) == ("-z", 0.99)
+    # Each parameter's line says what it means.
+    lines = [line for line in printed.splitlines() if re.match(r"\s+\w+: \S", line)]
+    assert len(lines) > 20
+    assert all("#" in line for line in lines)
+
+
+def test_faults_of_overrides_are_listed_together() -> None:
+    outcome = command("config", "salp", "--set", "gyro.axis=up", "--set", "gate_probability=2", "--set", "frob=1")
+    assert outcome.code == 2
+    assert outcome.out == ""
+    for name in ("gyro.axis", "gate_probability", "frob"):
+        assert name in outcome.error
+
+
+# People.
+
+
+def test_tables_fit_and_sentences_are_whole_lines(tmp_path: Path) -> None:
+    bag = write(tmp_path / "a bag", salp_messages(2.0))
+    outcome = command("evaluate", bag, "--output", tmp_path / "run")
+    lines = outcome.out.splitlines()
+    table = [line for line in lines if line.startswith(" ")]
+    assert max(map(len, table)) <= 100
+    assert lines[0] == "salp (ukf) on a bag, recorded data"
+    assert "- Truth matched by interpolation at 100.0 % of the estimates (gaps up to 0.1 s)." in lines
+    assert any(re.search(r"joint angles within [\d.]+ deg RMS\.$", line) for line in lines)
+    assert f"report: {tmp_path}/run/report.html" in lines
+    again = next(line for line in lines if line.startswith("again:"))
+    words = shlex.split(again.removeprefix("again:"))
+    assert command(*words[1:], "--output", tmp_path / "second").code == 0
+
+
+def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
+    bag = write(tmp_path / "[bold]bag", salp_messages(1.0))
+    outcome = command("evaluate", bag, "--output", tmp_path / "run")
+    assert outcome.out.startswith("salp (ukf) on [bold]bag, recorded data")
+
+
+def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple[str, str]:
+    """Standard output through a pipe, standard error on a terminal."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*MODULE, *map(str, words)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": str(columns)},
+    )
+    os.close(theirs)
+    shown = b""
+    while True:
+        ready, _, _ = select.select([ours], [], [], 60.0)
+        if not ready:
+            break
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    assert process.stdout is not None
+    out = process.stdout.read()
+    assert process.wait(60.0) == 0
+    os.close(ours)
+    return out.decode(), shown.decode()
+
+
+def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
+    words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward"]
+    out, shown = on_a_terminal(*words, folder=tmp_path)
+    assert "salp, ideal" in shown
+    assert "2/2" in shown
+    assert "forward" in out
+    assert "2/2" not in out
+    silent = run(*words, folder=tmp_path)
+    assert silent.returncode == 0
+    assert silent.stderr == ""
+    assert silent.stdout == out
+
+
+def test_json_is_silent_on_a_terminal_too(tmp_path: Path) -> None:
+    out, shown = on_a_terminal("simulate", "salp", "--duration", "1", "--output", "b", "--json", folder=tmp_path)
+    assert json.loads(out)["messages"] > 0
+    assert shown == ""
+
+
+def test_interruption(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of the work: a word, the code of a shell, no traceback, no leftovers."""
+    process = subprocess.Popen(
+        [*MODULE, "simulate", "salp", "--duration", "3600", "--output", "b"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    used_s, deadline = 0.0, time.monotonic() + 60.0
+    ticks = os.sysconf("SC_CLK_TCK")
+    while used_s < 2.5 and time.monotonic() < deadline and process.poll() is None:  # well past all imports
+        used_s = sum(map(int, Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13])) / ticks
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=60.0)
+    assert process.returncode == 130
+    assert out == ""
+    assert error.strip() == "interrupted"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*MODULE, "config", "salp"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60.0) != 0
+    process.stderr.close()
+
+
+# Starting.
+
+
+def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_path: Path) -> None:
+    """From the repository's root, with its folders `launch` and `test`, too."""
+    for folder in (repository, tmp_path):
+        done = run("robots", "--json", folder=folder)
+        assert done.returncode == 0, done.stderr
+        assert "salp" in done.stdout
+    hint = run("config", "salp", "--output", "salp.yaml", folder=tmp_path).stdout
+    assert "-m onboard_estimation evaluate BAG --config salp.yaml" in hint
+
+
+def test_help_needs_no_numerics(tmp_path: Path) -> None:
+    """Quick, because nothing heavy is imported: at most half a second of processor time."""
+    code = (
+        "import sys; from onboard_estimation.cli import main\n"
+        "try: main(['evaluate', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'numba', 'scipy', 'matplotlib', 'rosbags', 'evo', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stderr.strip() == "[]"
+    print("processor time of --help:", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "s")
+
+
+@pytest.mark.parametrize(
+    ("typed", "found", "shown"),
+    [
+        ("/somewhere/onboard_estimation/__main__.py", None, f"{sys.executable} -m onboard_estimation"),
+        (".venv/bin/onboard-estimation", None, ".venv/bin/onboard-estimation"),
+        ("/usr/bin/onboard-estimation", "/usr/bin/onboard-estimation", "onboard-estimation"),
+        ("/opt/pytest", None, "onboard-estimation"),
+    ],
+)
+def test_hints_name_the_program_as_it_was_typed(
+    typed: str, found: str | None, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", [typed])
+    monkeypatch.setattr(output.shutil, "which", lambda _: found)
+    assert output.program() == shown

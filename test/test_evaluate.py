@@ -1,0 +1,264 @@
+"""From bag to run folder: complete, repeatable to the last byte, and the way that the issue shows it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from evaluation_samples import CONFIGURATION, command, salp_messages, write
+
+from onboard_estimation.configuration import load
+from onboard_estimation.evaluation import run_folder
+from onboard_estimation.evaluation.evaluate import EvaluateOptions, command_line, evaluate_bag
+from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.topics import TopicMatch
+from onboard_estimation.evaluation.what_if import WhatIf
+from salp_estimation.configuration import SalpConfiguration
+
+SIMULATE = ["simulate", "salp", "--scenario", "ideal", "--gait", "forward", "--duration", "6", "--seed", "3"]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def in_another_process(*words: str | Path, folder: Path) -> str:
+    """Standard output of the command, with other hashes of strings than here."""
+    done = subprocess.run(
+        [sys.executable, "-m", "onboard_estimation", *map(str, words)],
+        cwd=folder,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the bag `b` and the run `run`, as the issue makes them."""
+    folder = tmp_path_factory.mktemp("shown")
+    assert command(*SIMULATE, "--output", folder / "b").code == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        outcome = command("evaluate", "b", "--output", "run", "--json")
+    assert outcome.code == 0, outcome.error
+    (folder / "printed.json").write_text(outcome.out)
+    return folder
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_a_run_folder_holds_all_that_it_should(shown: Path) -> None:
+    found = set(files(shown / "run"))
+    assert {"config.yaml", "metrics.json", "run.json", "report.html", "estimates/metadata.yaml"} <= found
+    assert any(name.startswith("plots/") and name.endswith(".png") for name in found)
+    run, metrics = read_json(shown / "run" / "run.json"), read_json(shown / "run" / "metrics.json")
+    assert run["robot"] == "salp"
+    assert run["estimator"] == "ukf"
+    assert run["source"] == "simulated"
+    assert run["matched_ratio"] == metrics["run"]["matched_ratio"] == 1.0
+    assert run["command"] == "onboard-estimation evaluate b --robot salp --estimator ukf"
+    assert run["versions"].keys() >= {"python", "numpy", "numba", "rosbags", "evo", "onboard_estimation"}
+    assert run["verdict"] == read_json(shown / "printed.json")["verdict"]
+    assert load(SalpConfiguration, shown / "run" / "config.yaml", {}) == CONFIGURATION
+
+
+def test_the_printed_json_is_that_of_the_files(shown: Path) -> None:
+    printed = read_json(shown / "printed.json")
+    run, metrics = read_json(shown / "run" / "run.json"), read_json(shown / "run" / "metrics.json")
+    assert printed["metrics"] == metrics
+    for key in ("verdict", "robot", "estimator", "source", "sensors", "notes", "command"):
+        assert printed[key] == run[key]
+    assert printed["folder"] == "run"
+
+
+def test_the_hash_is_that_of_the_bag(shown: Path) -> None:
+    """Over names and contents, sorted by name: to be had with any tool."""
+    digest = hashlib.sha256()
+    for name, content in sorted(files(shown / "b").items()):
+        digest.update(name.encode() + content)
+    assert read_json(shown / "run" / "run.json")["inputs_sha256"] == {"bag": digest.hexdigest()}
+
+
+def test_evaluating_twice_gives_identical_files_but_for_the_time(shown: Path, tmp_path: Path) -> None:
+    """Once here, once in another process and to another place."""
+    out = in_another_process("evaluate", "b", "--output", tmp_path / "again", "--json", folder=shown)
+    first, second = files(shown / "run"), files(tmp_path / "again")
+    assert first.keys() == second.keys()
+    assert [name for name in first if first[name] != second[name]] in ([], ["run.json"])
+    runs = [json.loads(one.pop("run.json")) for one in (first, second)]
+    for run in runs:
+        del run["created_utc"]
+    assert runs[0] == runs[1]
+    printed = [json.loads(out), read_json(shown / "printed.json")]
+    for one in printed:
+        del one["folder"]
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_simulating_twice_gives_identical_bags(storage: str, tmp_path: Path) -> None:
+    words = [*SIMULATE[:-4], "--duration", "2", "--seed", "3", "--storage", storage, "--output"]
+    assert command(*words, tmp_path / "here" / "b").code == 0
+    (tmp_path / "there").mkdir()
+    in_another_process(*words, "b", folder=tmp_path / "there")
+    assert files(tmp_path / "here" / "b") == files(tmp_path / "there" / "b")
+    words[words.index("--seed") + 1] = "4"
+    assert command(*words, tmp_path / "other").code == 0
+    assert files(tmp_path / "other") != files(tmp_path / "here" / "b")
+
+
+def test_both_storages_hold_the_same(tmp_path: Path) -> None:
+    metrics = []
+    for storage in ("mcap", "sqlite3"):
+        assert command(*SIMULATE, "--storage", storage, "--output", tmp_path / storage).code == 0
+        result = evaluate_bag(tmp_path / storage, EvaluateOptions(), write=False).result
+        metrics.append(result.metrics)
+    assert metrics[0] == metrics[1]
+
+
+def test_a_bag_made_by_others_is_recorded_data(tmp_path: Path) -> None:
+    """Only a bag that says that it was simulated is taken for it."""
+    bag = write(tmp_path / "bag", salp_messages(2.0))
+    assert evaluate_bag(bag, EvaluateOptions(), write=False).result.source == "recorded"
+
+
+def test_runs_go_where_nothing_is(shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    bag = write(tmp_path / "bags" / "b", salp_messages(1.0))
+    folders = [evaluate_bag(path, EvaluateOptions()).folder for path in (bag, Path("bags/b/"), bag)]
+    assert folders == [Path("runs/b-salp"), Path("runs/b-salp-2"), Path("runs/b-salp-3")]
+    monkeypatch.chdir(bag)
+    assert evaluate_bag(Path(), EvaluateOptions(), tmp_path / "run").result.bag == "b"
+
+
+def test_an_interrupted_evaluation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    bag = write(tmp_path / "bag", salp_messages(1.0))
+    monkeypatch.setattr(run_folder, "write_plots", interrupt)
+    outcome = command("evaluate", bag, "--output", tmp_path / "run")
+    assert outcome.code == 130
+    assert outcome.error == "interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["bag"]
+
+
+def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    bag = write(tmp_path / "bag", salp_messages(2.0))
+    file = tmp_path / "salp.yaml"
+    assert command("config", "salp", "--set", "gyro.noise_stddev_rad_s=0.01", "--output", file).code == 0
+    words = ["--config", str(file), "--set", "gate_probability=0.99", "--set", "gyro.axis=z", "--drop", "imu/link_2"]
+    words += ["--delay", "imu=1ms", "--bias", "imu/link_1.gyro_z=0.001", "--noise", "imu.gyro=0.001", "--seed", "5"]
+    words += ["--initial", "exact", "--truth-gap", "0.2", "--settle", "0.5", "--lag", "0.3", "--namespace", "/salp"]
+    outcome = command("evaluate", bag, "--output", tmp_path / "run", "--json", *words)
+    assert outcome.code == 0, outcome.error
+    run = read_json(tmp_path / "run" / "run.json")
+    assert run["settings"] == {
+        "initial": "exact",
+        "seed": 5,
+        "longest_truth_gap_s": 0.2,
+        "settle_s": 0.5,
+        "lag_s": 0.3,
+        "mirror_truth": None,
+        "namespace": "/salp",
+        "overrides": {"gate_probability": 0.99, "gyro.axis": "z"},
+        "topics": {},
+        "drop": ["imu/link_2"],
+        "delay": ["imu=1ms"],
+        "bias": ["imu/link_1.gyro_z=0.001"],
+        "noise": ["imu.gyro=0.001"],
+    }
+    assert run["inputs_sha256"]["config"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    resolved = load(SalpConfiguration, tmp_path / "run" / "config.yaml", {})
+    assert (resolved.gyro.noise_stddev_rad_s, resolved.gate_probability) == (0.01, 0.99)
+    assert "What if: left out imu/link_2." in run["notes"]
+    assert "What if: delayed imu=1ms." in run["notes"]
+    # The line that it gives repeats it.
+    import shlex
+
+    again = command(*shlex.split(run["command"])[1:], "--output", tmp_path / "again", "--json")
+    assert again.code == 0, again.error
+    assert files(tmp_path / "again")["metrics.json"] == files(tmp_path / "run")["metrics.json"]
+    assert read_json(tmp_path / "again" / "run.json")["settings"] == run["settings"]
+
+
+@pytest.mark.parametrize("value", [True, 3, 0.001, "-z", "yes", "1.5", [1.0, 2.0], ["a", "b c"], None, "it's"])
+def test_overrides_in_the_line_read_back_as_they_were(value: Any) -> None:
+    import shlex
+
+    match = TopicMatch("", {}, {}, (), ())
+    line = command_line(Path("b"), "salp", "ukf", match, EvaluateOptions(overrides={"a.b": value}))
+    name, _, text = shlex.split(line)[-1].partition("=")
+    assert name == "a.b"
+    assert yaml.safe_load(text) == value
+    assert type(yaml.safe_load(text)) is type(value)
+
+
+def test_delay_and_noise_make_it_worse_and_a_smaller_sensor_set_unsurer(shown: Path) -> None:
+    """What-if on a whole evaluation: directions that must hold."""
+
+    def figures(what_if: WhatIf) -> tuple[float, float]:
+        result = evaluate_bag(shown / "b", EvaluateOptions(what_if=what_if), write=False).result
+        joints = result.parts["joint_angles"]
+        return float(joints.stddev[-1].mean()), result.sensors["imu/link_1"]["mean_nis"]
+
+    stddev, nis = figures(WhatIf())
+    assert figures(WhatIf(drop=("imu/link_3",)))[0] > 1.02 * stddev
+    assert figures(WhatIf(noise=("imu.gyro=0.02",)))[1] > 2.0 * nis
+    assert figures(WhatIf(delay=("imu=0.5s",)))[1] > 2.0 * nis
+
+
+def test_the_rest_of_what_the_issue_shows(shown: Path, tmp_path: Path) -> None:
+    compared = command("compare", shown / "run", shown / "run", "--json")
+    assert compared.code == 0
+    values = json.loads(compared.out)["metrics"]["joint_angles.rmse_deg"]
+    assert values[0] == values[1] == read_json(shown / "run" / "metrics.json")["joint_angles"]["rmse_deg"]
+    assert command("compare", shown / "run", shown / "run").code == 0
+    inspected = command("inspect", shown / "b", "--json")
+    assert inspected.code == 0
+    assert "/salp/imu/link_1/data_raw" in inspected.out
+    json.loads(inspected.out)
+
+
+@pytest.mark.data
+def test_a_recorded_walk(tmp_path: Path, shared_data: Path) -> None:
+    file = shared_data / "pyshoe_vicon" / "2017-11-22-11-27-30.mat"
+    converted = command("convert", "pyshoe", file, "--output", tmp_path / "w", "--json")
+    assert converted.code == 0, converted.error
+    json.loads(converted.out)
+    outcome = command("evaluate", tmp_path / "w", "--output", tmp_path / "run", "--json")
+    assert outcome.code == 0, outcome.error
+    found = json.loads(outcome.out)
+    assert found["robot"] == "strapdown"
+    assert found["source"] == "recorded"
+    assert any(note.startswith("Estimate turned by") for note in found["notes"])
+    assert found["metrics"]["position"]["position_ate_rmse_m"] < 0.04
+    assert command("inspect", tmp_path / "w").code == 0
+
+
+def test_json_has_no_numbers_that_json_does_not_have() -> None:
+    import numpy as np
+
+    text = to_json({"b": float("nan"), "a": (1, np.float64(2.5), np.array([1.0, np.inf])), 3: {"x": np.bool_(True)}})
+    assert json.loads(text, parse_constant=lambda name: pytest.fail(name)) == {
+        "3": {"x": True},
+        "a": [1, 2.5, [1.0, None]],
+        "b": None,
+    }
+    assert text.endswith("}\n")
