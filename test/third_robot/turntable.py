@@ -1,0 +1,102 @@
+"""A turntable with one gyro: its heading and the gyro's bias, which shows while the table rests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.configuration import parameter
+from onboard_estimation.filtering.kalman import ErrorStateFilter
+from onboard_estimation.filtering.state_space import StateSpace, angles, vector
+from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
+from onboard_estimation.pipeline import Estimator
+from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
+
+IMU = Channel("imu/table/data_raw", "sensor_msgs/msg/Imu", "imu/table")
+SPACE = StateSpace(angles("heading", ("heading",)), vector("gyro_bias", ("z",), "rad/s"))
+
+
+@dataclass(frozen=True)
+class Turntable:
+    """Parameters."""
+
+    gyro_noise_rad_s: float = parameter(0.002, "white noise of a gyro sample", unit="rad/s", exclusive_minimum=0.0)
+    bias_stddev_rad_s: float = parameter(0.02, "bias of the gyro at the start", unit="rad/s", exclusive_minimum=0.0)
+    heading_stddev_deg: float = parameter(2.0, "error of the initial heading", unit="deg", exclusive_minimum=0.0)
+    rest_s: float = parameter(2.0, "the table rests that long at the start", unit="s", minimum=0.0)
+
+
+class TurntableEstimator(Estimator):
+    """Turns by the gyro; while the table rests, the gyro reads its bias."""
+
+    space = SPACE
+
+    def __init__(self, configuration: Turntable, initial: Estimate | None) -> None:
+        super().__init__()
+        self._c, self._initial = configuration, initial
+        self.reset()
+
+    def reset(self) -> None:
+        start = self._initial or Estimate(0, SPACE.origin(), ROBOT.initial_covariance(self._c))
+        self._filter = ErrorStateFilter(SPACE, start.mean, start.covariance)
+        self._stamp_ns = self._start_ns = None
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        stamp, rate = measurement.stamp_ns, measurement.value[2]
+        if self._start_ns is None:
+            self._stamp_ns = self._start_ns = stamp
+        step_s, noise = (stamp - self._stamp_ns) * 1e-9, self._c.gyro_noise_rad_s**2
+        moved = SPACE.plus(self._filter.mean, [(rate - self._filter.mean[1]) * step_s, 0.0])
+        self._filter.predict(moved, np.array([[1.0, -step_s], [0.0, 1.0]]), np.diag([noise * step_s**2, 0.0]))
+        if stamp - self._start_ns < self._c.rest_s * 1e9:
+            innovation = np.array([rate - self._filter.mean[1]])
+            self.last_innovation = self._filter.update(innovation, np.array([[0.0, 1.0]]), np.array([[noise]]))
+        self._stamp_ns = stamp
+        return Estimate(stamp, self._filter.mean, self._filter.covariance)
+
+    def snapshot(self) -> object:
+        return self._filter.mean, self._filter.covariance, self._stamp_ns, self._start_ns
+
+    def restore(self, snapshot: object) -> None:
+        self._filter.mean, self._filter.covariance, self._stamp_ns, self._start_ns = snapshot
+
+
+class TurntableRobot(Robot):
+    name = "turntable"
+    summary = "a turntable with one gyro: heading and gyro bias"
+    configuration_type = Turntable
+    scenarios: Mapping[str, Scenario] = {"swing": Scenario("a rest, then to and fro", ("slow", "fast"))}
+
+    def channels(self, configuration: Turntable) -> tuple[Channel, ...]:
+        return (IMU,)
+
+    def estimator(self, configuration: Turntable, name: str, initial: Estimate | None) -> TurntableEstimator:
+        return TurntableEstimator(configuration, initial)
+
+    def initial_covariance(self, configuration: Turntable) -> Matrix:
+        return np.diag([np.deg2rad(configuration.heading_stddev_deg), configuration.bias_stddev_rad_s]) ** 2
+
+    def truth_specification(self, configuration: Turntable) -> TruthSpecification:
+        return TruthSpecification(("table",))
+
+    def true_parts(self, configuration: Turntable, bodies: Mapping[str, NDArray[np.float64]]) -> dict[str, Matrix]:
+        return {"heading": Rotation.from_quat(bodies["table"][:, 3:]).as_euler("ZYX")[:, :1]}
+
+    def simulate(
+        self, configuration: Turntable, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        stamps_ns = np.arange(0, round(duration_s * 1e9) + 1, 10_000_000)
+        swing = (0.5 if variant == "slow" else 1.5) * np.maximum(stamps_ns * 1e-9 - configuration.rest_s, 0.0)
+        imu, poses = np.zeros((len(stamps_ns), 6)), np.zeros((len(stamps_ns), 7))
+        imu[:, 2] = np.gradient(1.0 - np.cos(swing), 0.01) + rng.normal(0.0, configuration.bias_stddev_rad_s)
+        imu[:, 2] += rng.normal(0.0, configuration.gyro_noise_rad_s, len(stamps_ns))
+        poses[:, 5], poses[:, 6] = np.sin(0.5 * (1.0 - np.cos(swing))), np.cos(0.5 * (1.0 - np.cos(swing)))
+        truth = Channel("ground_truth/table/pose", "geometry_msgs/msg/PoseStamped", "ground_truth/table")
+        return Recording((Series(IMU, stamps_ns, imu),), (Series(truth, stamps_ns, poses),))
+
+
+ROBOT = TurntableRobot()
