@@ -12,6 +12,7 @@ from hopper_estimation.strapdown_configuration import Strapdown
 from hopper_estimation.strapdown_estimator import StrapdownEstimator
 from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from onboard_estimation.simulation import imu_channel
 
 
 class StrapdownRobot(Robot):
@@ -29,7 +30,7 @@ class StrapdownRobot(Robot):
 
     def channels(self, configuration: Strapdown) -> tuple[Channel, ...]:
         """The one IMU."""
-        return (simulator.imu_channel(configuration.imu.name),)
+        return (imu_channel(configuration.imu.name),)
 
     def estimator(self, configuration: Strapdown, name: str, initial: Estimate | None) -> StrapdownEstimator:
         """The error-state filter; it aligns itself at rest, whatever `initial` says."""

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.robots import Recording, Series
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
 
-GRAVITY_M_S2 = 9.80665
-_GRAVITY = np.array([0.0, 0.0, -GRAVITY_M_S2])
+_GRAVITY = np.array([0.0, 0.0, -STANDARD_GRAVITY_M_S2])
 # Half the base of the central differences: far below the quickest motion, far above the rounding of a position.
 _DIFFERENCE_S = 2e-4
 
@@ -96,14 +96,14 @@ class Conditions:
     """
 
     imu_rate_hz: float = 200.0
-    acceleration_noise_m_s2_sqrt_hz: float = 400e-6 * GRAVITY_M_S2
+    acceleration_noise_m_s2_sqrt_hz: float = 400e-6 * STANDARD_GRAVITY_M_S2
     rate_noise_rad_s_sqrt_hz: float = float(np.deg2rad(0.005))
     accelerometer_bias_stddev_m_s2: float = 0.05
     gyro_bias_stddev_rad_s: float = float(np.deg2rad(0.3))
     accelerometer_bias_walk_m_s2_sqrt_s: float = 1e-4
     gyro_bias_walk_rad_s_sqrt_s: float = 3e-5
     scale_stddev: float = 3e-3
-    accelerometer_range_m_s2: float = 8.0 * GRAVITY_M_S2
+    accelerometer_range_m_s2: float = 8.0 * STANDARD_GRAVITY_M_S2
     gyro_range_rad_s: float = float(np.deg2rad(2000.0))
     lever_arm_m: tuple[float, float, float] = (-0.04, 0.01, 0.09)
     sway_m: float = 3e-4
@@ -130,9 +130,9 @@ def simulate(
     """Recording of a walk that begins and ends at rest; `stairs`: half of the strides climb, the rest descends."""
     conditions = conditions or Conditions()
     walk = Walk(gait, duration_s, rng, conditions, stairs)
-    imu_ns = _stamps(duration_s, conditions.imu_rate_hz)
+    imu_ns = stamps_ns(duration_s, conditions.imu_rate_hz)
     readings = walk.readings(imu_ns / NANOSECONDS_PER_SECOND)
-    truth_ns = _stamps(duration_s, conditions.truth_rate_hz)
+    truth_ns = stamps_ns(duration_s, conditions.truth_rate_hz)
     positions, rotations = walk.pose(truth_ns / NANOSECONDS_PER_SECOND)
     positions = positions + rng.normal(0.0, conditions.truth_position_stddev_m, positions.shape)
     turned = rotations * Rotation.from_rotvec(rng.normal(0.0, conditions.truth_rotation_stddev_rad, positions.shape))
@@ -140,16 +140,6 @@ def simulate(
         (Series(imu_channel(name), imu_ns, _measured(readings, conditions, rng)),),
         (Series(truth_channel(name), truth_ns, np.hstack([positions, turned.as_quat()])),),
     )
-
-
-def imu_channel(name: str) -> Channel:
-    """The IMU."""
-    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}")
-
-
-def truth_channel(name: str) -> Channel:
-    """Motion capture of the IMU itself."""
-    return Channel(f"ground_truth/{name}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{name}")
 
 
 class Walk:
@@ -267,8 +257,3 @@ def _measured(true: NDArray[np.float64], c: Conditions, rng: np.random.Generator
     white = rng.normal(0.0, 1.0, (count, 6)) * density * np.sqrt(0.5 * c.imu_rate_hz)
     limit = np.repeat([c.gyro_range_rad_s, c.accelerometer_range_m_s2], 3)
     return np.clip(true * (1.0 + rng.normal(0.0, c.scale_stddev, 6)) + bias + drift + white, -limit, limit)
-
-
-def _stamps(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
-    count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
-    return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)

@@ -11,6 +11,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from onboard_estimation.simulation import imu_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.estimator import SalpEstimator
@@ -33,7 +34,7 @@ class SalpRobot(Robot):
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
         """Commands and one IMU per link."""
         chain = configuration.chain
-        return (simulator.command_channel(chain), *(simulator.imu_channel(name) for name in chain.link_names))
+        return (simulator.command_channel(chain), *(imu_channel(name) for name in chain.link_names))
 
     def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> SalpEstimator:
         """The plain unscented filter."""

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.robots import Recording, Series
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import Gait
 
-_STANDARD_GRAVITY = 9.80665
 _LONGEST_STEP_S = 0.005
 
 
@@ -59,9 +59,9 @@ def simulate(
     """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
     scenario = scenario or IdealScenario()
     chain = configuration.build()
-    command_ns = _stamps(duration_s, scenario.command_rate_hz)
-    gyro_ns = _stamps(duration_s, scenario.gyro_rate_hz)
-    truth_ns = _stamps(duration_s, scenario.truth_rate_hz)
+    command_ns = stamps_ns(duration_s, scenario.command_rate_hz)
+    gyro_ns = stamps_ns(duration_s, scenario.gyro_rate_hz)
+    truth_ns = stamps_ns(duration_s, scenario.truth_rate_hz)
 
     commands = gait.controls(command_ns / NANOSECONDS_PER_SECOND)
     actual = commands + rng.normal(0.0, scenario.wheel_speed_noise_stddev_m_s, commands.shape)
@@ -90,21 +90,6 @@ def command_channel(configuration: ChainConfiguration) -> Channel:
     )
 
 
-def imu_channel(link: str) -> Channel:
-    """IMU of a link."""
-    return Channel(f"imu/{link}/data_raw", "sensor_msgs/msg/Imu", f"imu/{link}")
-
-
-def truth_channel(link: str) -> Channel:
-    """Motion capture of a link."""
-    return Channel(f"ground_truth/{link}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{link}")
-
-
-def _stamps(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
-    count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
-    return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
-
-
 def _drive(
     chain: Chain, command_ns: NDArray[np.int64], controls: NDArray[np.float64], wanted_ns: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
@@ -122,7 +107,7 @@ def _imu_values(turning_rate: Vector) -> NDArray[np.float64]:
     """A level IMU: the rate about z, and gravity."""
     values = np.zeros((len(turning_rate), 6))
     values[:, 2] = turning_rate
-    values[:, 5] = _STANDARD_GRAVITY
+    values[:, 5] = STANDARD_GRAVITY_M_S2
     return values
 
 

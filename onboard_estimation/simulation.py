@@ -1,0 +1,26 @@
+"""What the robots' simulators share: topics of sensors and truth, stamps, gravity."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+
+STANDARD_GRAVITY_M_S2 = 9.80665
+
+
+def imu_channel(name: str) -> Channel:
+    """IMU of a link or body."""
+    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}")
+
+
+def truth_channel(body: str) -> Channel:
+    """Motion capture of a body, with its orientation."""
+    return Channel(f"ground_truth/{body}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{body}")
+
+
+def stamps_ns(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
+    """(K,) stamps from zero to the duration, both included, at a rate."""
+    count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
+    return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
