@@ -1,9 +1,8 @@
 """Compiled plus, minus, mean and right Jacobian of product state spaces.
 
-A space is told to the kernels as its `layout`: (blocks, 2) int64, kind and tangent dimension of each block.
-States are rows of (k, a) arrays, tangent vectors rows of (k, n) arrays; the innermost functions take whole arrays and
-row numbers, because making a view of a row costs numba as much as the arithmetic on it. See `state_space` for the
-conventions.
+A space is told to the kernels as its `layout`: (blocks, 2) int64, kind and tangent dimension of each block. See
+`state_space` for the conventions. States are rows of (k, a) arrays, and tangent vectors rows of (k, n) arrays; between
+kernels tangent vectors are columns, (n, k), as the filters' matrices have them.
 """
 
 from __future__ import annotations
@@ -97,101 +96,143 @@ def is_curved(layout: Layout) -> bool:
 
 
 @njit(cache=True)
+def coordinate_count(layout: Layout) -> int:
+    """Numbers that a state is stored in."""
+    count = 0
+    for block in range(layout.shape[0]):
+        count += 4 if layout[block, 0] == SO3 else layout[block, 1]
+    return count
+
+
+@njit(cache=True)
 def plus(states: Rows, tangents: Rows, layout: Layout) -> Rows:
     """(k, a) states reached from `states` (k, a) by `tangents` (k, n)."""
     out = np.empty_like(states)
-    plus_into(states, tangents, layout, out)
+    plus_into(states, tangents.T.copy(), layout, out, states.shape[0])
     return out
 
 
 @njit(cache=True)
-def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows) -> None:
-    """Into `out` (k, a) the states reached from `states` (k, a), or from a single one (1, a), by `tangents` (k, n)."""
+def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: int) -> None:
+    """Into the first `count` rows of `out` the states reached from those of `states` by the columns of `tangents`."""
     c = t = 0
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
-        _plus_block(states, tangents, kind, size, c, t, out)
+        plus_block(states, 0, 1, tangents, 0, 1.0, kind, size, c, t, out, 0, count)
         c += 4 if kind == SO3 else size
         t += size
 
 
 @njit(cache=True)
-def _plus_block(x: Rows, d: Rows, kind: int, size: int, c: int, t: int, out: Rows) -> None:
-    """One block, at coordinates c and tangent dimensions t, of all rows: out = plus(x, d), which may be x."""
-    step = 1 if x.shape[0] > 1 else 0
+def plus_block(
+    x: Rows,
+    first_x: int,
+    step: int,
+    d: Rows,
+    first_d: int,
+    scale: float,
+    kind: int,
+    size: int,
+    c: int,
+    t: int,
+    out: Rows,
+    first: int,
+    count: int,
+) -> None:
+    """One block, at coordinates c and tangent dimensions t: out[first + k] = plus(x[first_x + step k], scale d[:, k]).
+
+    For k from 0 to count - 1; the rows of `d` are those from `first_d` on. `out` may be `x`.
+    """
+    t += first_d
     if kind == VECTOR:
         for e in range(size):
-            for k in range(out.shape[0]):
-                out[k, c + e] = x[step * k, c + e] + d[k, t + e]
+            for k in range(count):
+                out[first + k, c + e] = x[first_x + step * k, c + e] + scale * d[t + e, k]
     elif kind == ANGLES:
         for e in range(size):
-            for k in range(out.shape[0]):
-                out[k, c + e] = wrap(x[step * k, c + e] + d[k, t + e])
+            for k in range(count):
+                out[first + k, c + e] = wrap(x[first_x + step * k, c + e] + scale * d[t + e, k])
     elif kind == SE2:
-        for k in range(out.shape[0]):
-            heading, turn = x[step * k, c + 2], d[k, t + 2]
+        heading = cosine = sine = 0.0
+        for k in range(count):
+            i = first_x + step * k
+            if k == 0 or step > 0:
+                heading = x[i, c + 2]
+                cosine, sine = np.cos(heading), np.sin(heading)
+            turn = scale * d[t + 2, k]
             s, v = _sin_quotient(turn), _cos_quotient(turn)
-            forward = s * d[k, t] - v * d[k, t + 1]
-            left = v * d[k, t] + s * d[k, t + 1]
-            cosine, sine = np.cos(heading), np.sin(heading)
-            out[k, c] = x[step * k, c] + cosine * forward - sine * left
-            out[k, c + 1] = x[step * k, c + 1] + sine * forward + cosine * left
-            out[k, c + 2] = wrap(heading + turn)
+            forward = scale * (s * d[t, k] - v * d[t + 1, k])
+            left = scale * (v * d[t, k] + s * d[t + 1, k])
+            out[first + k, c] = x[i, c] + cosine * forward - sine * left
+            out[first + k, c + 1] = x[i, c + 1] + sine * forward + cosine * left
+            out[first + k, c + 2] = wrap(heading + turn)
     else:
-        for k in range(out.shape[0]):
-            half = 0.5 * np.sqrt(d[k, t] ** 2 + d[k, t + 1] ** 2 + d[k, t + 2] ** 2)
-            scale = 0.5 * _sin_quotient(half)
-            ex, ey, ez, ew = scale * d[k, t], scale * d[k, t + 1], scale * d[k, t + 2], np.cos(half)
-            qx, qy, qz, qw = x[step * k, c], x[step * k, c + 1], x[step * k, c + 2], x[step * k, c + 3]
+        for k in range(count):
+            i = first_x + step * k
+            dx, dy, dz = scale * d[t, k], scale * d[t + 1, k], scale * d[t + 2, k]
+            half = 0.5 * np.sqrt(dx**2 + dy**2 + dz**2)
+            share = 0.5 * _sin_quotient(half)
+            ex, ey, ez, ew = share * dx, share * dy, share * dz, np.cos(half)
+            qx, qy, qz, qw = x[i, c], x[i, c + 1], x[i, c + 2], x[i, c + 3]
             px = qw * ex + qx * ew + qy * ez - qz * ey
             py = qw * ey - qx * ez + qy * ew + qz * ex
             pz = qw * ez + qx * ey - qy * ex + qz * ew
             pw = qw * ew - qx * ex - qy * ey - qz * ez
             norm = 1.0 / np.sqrt(px * px + py * py + pz * pz + pw * pw)
-            out[k, c], out[k, c + 1], out[k, c + 2], out[k, c + 3] = px * norm, py * norm, pz * norm, pw * norm
+            out[first + k, c], out[first + k, c + 1] = px * norm, py * norm
+            out[first + k, c + 2], out[first + k, c + 3] = pz * norm, pw * norm
 
 
 @njit(cache=True)
 def minus(states: Rows, bases: Rows, layout: Layout, dimension: int) -> Rows:
-    """(k, n) tangent vectors at `bases` (k, a), or at a single one (1, a), that lead to `states` (k, a)."""
-    out = np.empty((states.shape[0], dimension))
-    c = t = 0
-    for block in range(layout.shape[0]):
-        kind, size = layout[block, 0], layout[block, 1]
-        _minus_block(states, bases, kind, size, c, t, out)
-        c += 4 if kind == SO3 else size
-        t += size
-    return out
+    """(k, n) tangent vectors at `bases` (k, a) that lead to `states` (k, a)."""
+    out = np.empty((dimension, states.shape[0]))
+    minus_into(states, bases, layout, out)
+    return out.T.copy()
 
 
 @njit(cache=True)
-def _minus_block(a: Rows, b: Rows, kind: int, size: int, c: int, t: int, out: Rows) -> None:
-    """One block, at coordinates c and tangent dimensions t, of all rows: out = minus(a, b)."""
-    step = 1 if b.shape[0] > 1 else 0
+def minus_into(states: Rows, bases: Rows, layout: Layout, out: Rows) -> None:
+    """Into `out` (n, k) the tangent vectors at `bases` (k, a) that lead to `states` (k, a)."""
+    c = t = 0
+    for block in range(layout.shape[0]):
+        kind, size = layout[block, 0], layout[block, 1]
+        minus_block(states, bases, 1, kind, size, c, t, out)
+        c += 4 if kind == SO3 else size
+        t += size
+
+
+@njit(cache=True)
+def minus_block(a: Rows, b: Rows, step: int, kind: int, size: int, c: int, t: int, out: Rows) -> None:
+    """One block, at coordinates c and tangent dimensions t: out[:, k] = minus(a[k], b[step k]) for every row k of a."""
     if kind == VECTOR:
         for e in range(size):
-            for k in range(out.shape[0]):
-                out[k, t + e] = a[k, c + e] - b[step * k, c + e]
+            for k in range(a.shape[0]):
+                out[t + e, k] = a[k, c + e] - b[step * k, c + e]
     elif kind == ANGLES:
         for e in range(size):
-            for k in range(out.shape[0]):
-                out[k, t + e] = wrap(a[k, c + e] - b[step * k, c + e])
+            for k in range(a.shape[0]):
+                out[t + e, k] = wrap(a[k, c + e] - b[step * k, c + e])
     elif kind == SE2:
-        for k in range(out.shape[0]):
-            cosine, sine = np.cos(b[step * k, c + 2]), np.sin(b[step * k, c + 2])
-            dx, dy = a[k, c] - b[step * k, c], a[k, c + 1] - b[step * k, c + 1]
+        cosine = sine = 0.0
+        for k in range(a.shape[0]):
+            i = step * k
+            if k == 0 or step > 0:
+                cosine, sine = np.cos(b[i, c + 2]), np.sin(b[i, c + 2])
+            dx, dy = a[k, c] - b[i, c], a[k, c + 1] - b[i, c + 1]
             forward, left = cosine * dx + sine * dy, -sine * dx + cosine * dy
-            turn = wrap(a[k, c + 2] - b[step * k, c + 2])
+            turn = wrap(a[k, c + 2] - b[i, c + 2])
             s, v = _sin_quotient(turn), _cos_quotient(turn)
             norm = 1.0 / (s * s + v * v)
-            out[k, t] = norm * (s * forward + v * left)
-            out[k, t + 1] = norm * (-v * forward + s * left)
-            out[k, t + 2] = turn
+            out[t, k] = norm * (s * forward + v * left)
+            out[t + 1, k] = norm * (-v * forward + s * left)
+            out[t + 2, k] = turn
     else:
         # Relative rotation conj(b) * a, then its rotation vector along the shorter way round.
-        for k in range(out.shape[0]):
+        for k in range(a.shape[0]):
+            i = step * k
             ax, ay, az, aw = a[k, c], a[k, c + 1], a[k, c + 2], a[k, c + 3]
-            bx, by, bz, bw = b[step * k, c], b[step * k, c + 1], b[step * k, c + 2], b[step * k, c + 3]
+            bx, by, bz, bw = b[i, c], b[i, c + 1], b[i, c + 2], b[i, c + 3]
             rx = bw * ax - bx * aw - by * az + bz * ay
             ry = bw * ay + bx * az - by * aw - bz * ax
             rz = bw * az - bx * ay + by * ax - bz * aw
@@ -202,45 +243,54 @@ def _minus_block(a: Rows, b: Rows, kind: int, size: int, c: int, t: int, out: Ro
             scale = (
                 2.0 / rw * (1.0 - (sine / rw) ** 2 / 3.0) if sine < _SMALL_ANGLE else 2.0 * np.arctan2(sine, rw) / sine
             )
-            out[k, t], out[k, t + 1], out[k, t + 2] = scale * rx, scale * ry, scale * rz
+            out[t, k], out[t + 1, k], out[t + 2, k] = scale * rx, scale * ry, scale * rz
 
 
 @njit(cache=True)
 def mean(points: Rows, weights: Rows, layout: Layout, dimension: int) -> Rows:
     """(a,) weighted mean of `points` (k, a)."""
     centre = np.empty((1, points.shape[1]))
-    centred(points, weights, layout, centre, np.empty((points.shape[0], dimension)))
+    centred(points, weights, 0, layout, centre, np.empty((dimension, points.shape[0])))
     return centre[0]
 
 
 @njit(cache=True)
-def centred(points: Rows, weights: Rows, layout: Layout, centre: Rows, deviations: Rows) -> None:
-    """Into `centre` (1, a) the weighted mean of `points` (k, a), into `deviations` (k, n) the tangents from there.
+def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Rows, deviations: Rows) -> None:
+    """Into the first row of `centre` the mean of `points` (k, a), into `deviations` (n, k) the tangents from there.
 
-    Gauss-Newton on the tangent vectors, block by block, started at the first point. The first sigma point is the centre
-    of the others, so that few steps are needed (one, on vectors).
+    The weights are those from `first` on. On vectors the mean is the weighted sum; on other blocks Gauss-Newton on the
+    tangent vectors finds it in few steps, started at the first sigma point, which is the centre of the others.
     """
-    step = np.empty((1, deviations.shape[1]))
+    count = points.shape[0]
     c = t = 0
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
         width = 4 if kind == SO3 else size
-        for e in range(c, c + width):
-            centre[0, e] = points[0, e]
-        for attempt in range(31):
-            _minus_block(points, centre, kind, size, c, t, deviations)
-            if attempt == (1 if kind == VECTOR else 30):
-                break
-            largest = 0.0
-            for e in range(t, t + size):
+        if kind == VECTOR:
+            for e in range(size):
+                # Summed up from the first point, so that values far from zero keep their digits.
                 total = 0.0
-                for row in range(points.shape[0]):
-                    total += weights[row] * deviations[row, e]
-                step[0, e] = total
-                largest = max(largest, abs(total))
-            if kind != VECTOR and largest < 1e-13:
-                break
-            _plus_block(centre, step, kind, size, c, t, centre)
+                for k in range(1, count):
+                    total += weights[first + k] * (points[k, c + e] - points[0, c + e])
+                centre[0, c + e] = points[0, c + e] + total
+                for k in range(count):
+                    deviations[t + e, k] = points[k, c + e] - centre[0, c + e]
+        else:
+            step = np.empty((size, 1))
+            for e in range(c, c + width):
+                centre[0, e] = points[0, e]
+            for _ in range(30):
+                minus_block(points, centre, 0, kind, size, c, t, deviations)
+                largest = 0.0
+                for e in range(size):
+                    total = 0.0
+                    for k in range(count):
+                        total += weights[first + k] * deviations[t + e, k]
+                    step[e, 0] = total
+                    largest = max(largest, abs(total))
+                if largest < 1e-13:
+                    break
+                plus_block(centre, 0, 0, step, 0, 1.0, kind, size, c, 0, centre, 0, 1)
         c += width
         t += size
 
@@ -252,26 +302,26 @@ def right_jacobian(d: Rows, layout: Layout) -> Rows:
     Sola et al., "A micro Lie theory for state estimation in robotics", 2018, eqs. (143) and (163).
     """
     jacobian = np.eye(d.shape[0])
-    apply_right_jacobian(d, layout, jacobian)
+    apply_right_jacobian(d.reshape(-1, 1), layout, jacobian)
     return jacobian
 
 
 @njit(cache=True)
 def apply_right_jacobian(d: Rows, layout: Layout, columns: Rows) -> None:
-    """In place, the right Jacobian at the tangent vector d (n,) times `columns` (n, m)."""
+    """In place, the right Jacobian at the tangent vector d (n, 1) times `columns` (n, m)."""
     t = 0
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
         if kind == SE2:
-            turn = d[t + 2]
+            turn = d[t + 2, 0]
             s, v = _sin_quotient(turn), _cos_quotient(turn)
             a, b = turn * _sin_remainder(turn), _cos_remainder(turn)
-            along, across = a * d[t] - b * d[t + 1], b * d[t] + a * d[t + 1]
+            along, across = a * d[t, 0] - b * d[t + 1, 0], b * d[t, 0] + a * d[t + 1, 0]
             for j in range(columns.shape[1]):
                 x, y, w = columns[t, j], columns[t + 1, j], columns[t + 2, j]
                 columns[t, j], columns[t + 1, j] = s * x + v * y + along * w, s * y - v * x + across * w
         elif kind == SO3:
-            x, y, z = d[t], d[t + 1], d[t + 2]
+            x, y, z = d[t, 0], d[t + 1, 0], d[t + 2, 0]
             angle = np.sqrt(x * x + y * y + z * z)
             a, b = _cos_remainder(angle), _sin_remainder(angle)
             for j in range(columns.shape[1]):

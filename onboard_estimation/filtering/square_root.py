@@ -27,13 +27,13 @@ class NotPositiveDefinite(ValueError):
 def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
     """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m)."""
     lower = np.empty((factor.shape[0], factor.shape[0]))
-    triangularise_into(factor.copy(), lower)
+    triangularise_into(factor.copy(), lower, 0)
     return lower
 
 
 @njit(cache=True)
-def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64]) -> None:
-    """Into `lower` (n, n) what `triangularise` gives; `a` (n, m) is used up.
+def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first: int) -> None:
+    """Into the rows of `lower` from `first` on what `triangularise` gives; `a` (n, m) is used up.
 
     Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,
     whose set-up costs more than the work.
@@ -45,10 +45,10 @@ def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64]) -> No
             square += a[k, j] * a[k, j]
         norm = np.sqrt(square)
         for i in range(k):
-            lower[i, k] = 0.0
-        lower[k, k] = 0.0
+            lower[first + i, k] = 0.0
+        lower[first + k, k] = 0.0
         if norm > 0.0:
-            lower[k, k] = norm
+            lower[first + k, k] = norm
             alpha = -norm if a[k, k] >= 0.0 else norm
             pivot = a[k, k] - alpha
             a[k, k] = pivot
@@ -62,10 +62,10 @@ def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64]) -> No
                 dot *= scale
                 for j in range(k, m):
                     a[i, j] -= dot * a[k, j]
-                lower[i, k] = sign * a[i, k]
+                lower[first + i, k] = sign * a[i, k]
         else:
             for i in range(k + 1, n):
-                lower[i, k] = a[i, k] if k < m else 0.0
+                lower[first + i, k] = a[i, k] if k < m else 0.0
 
 
 @njit(cache=True)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+from numba import TypingError
 
 from onboard_estimation.filtering import unscented_kernels as kernels
 from onboard_estimation.filtering.gating import Gate, Innovation
@@ -87,6 +88,8 @@ class UnscentedFilter:
     def __init__(self, space: StateSpace, mean: Vector, covariance: Matrix, weights: Weights | None = None) -> None:
         self.space = space
         self._weights = (weights or Weights.scaled(space.dimension)).packed(space.dimension)
+        self._point_count = 2 * space.dimension + 1
+        self._shape = self._point_count + space.dimension, space.coordinate_count
         self._before_and_moved: tuple[Matrix, Matrix] | None = None
         self.set_state(mean, covariance)
 
@@ -96,12 +99,11 @@ class UnscentedFilter:
         self._restart(mean, covariance_root(covariance))
 
     def _restart(self, mean: Vector, root: Matrix) -> None:
-        n = self.space.dimension
-        state = np.zeros((3 * n + 1, self.space.coordinate_count))
+        state = np.zeros(self._shape)
         state[0] = mean
-        state[2 * n + 1 :, :n] = root
+        state[self._point_count :, : self.space.dimension] = root
         kernels.draw(self._weights, self.space.layout, state)
-        self.restore((state, state[: 2 * n + 1]))
+        self.restore((state, state[: self._point_count]))
 
     @property
     def mean(self) -> Vector:
@@ -111,12 +113,12 @@ class UnscentedFilter:
     @property
     def root(self) -> Matrix:
         """(n, n) lower root of the covariance."""
-        return self._state[len(self.points) :, : self.space.dimension].copy()
+        return self._state[self._point_count :, : self.space.dimension].copy()
 
     @property
     def covariance(self) -> Matrix:
         """(n, n) covariance of the error in the tangent space at the mean."""
-        root = self._state[len(self.points) :, : self.space.dimension]
+        root = self._state[self._point_count :, : self.space.dimension]
         covariance: Matrix = root @ root.T
         return covariance
 
@@ -143,16 +145,18 @@ class UnscentedFilter:
         noise_root
             (n, q) any factor G of the process noise's covariance Q = G G^T, in the tangent space.
         """
-        points = self.points
-        moved = propagate(points)
-        if moved.shape != points.shape or len(noise_root) != self.space.dimension:
+        before, state = self._state, np.empty(self._shape)
+        moved = propagate(self.points)
+        try:
+            fits = kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, state)
+        except TypingError:  # one of the arrays has more or fewer axes
+            fits = False
+        if not fits:
             raise ValueError(
-                f"shapes do not fit: points {points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
+                f"shapes do not fit: points {self.points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
             )
-        before, state = self._state, np.empty(self._state.shape)
-        kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, state)
         self._before_and_moved = before, moved
-        self._state, self.points = state, state[: len(points)]
+        self._state, self.points = state, state[: self._point_count]
 
     def update(
         self,
@@ -191,35 +195,33 @@ class UnscentedFilter:
     def _correct(
         self, measure: BatchModel, measured: Vector, noise_root: Matrix, space: StateSpace, threshold: float
     ) -> Innovation:
-        points = self.points
-        predicted = measure(points)
-        coordinates, size = space.coordinate_count, space.dimension
-        if (
-            predicted.shape != (len(points), coordinates)
-            or measured.shape != (coordinates,)
-            or noise_root.shape != (size, size)
-        ):
-            raise ValueError(
-                f"shapes do not fit a measurement of {coordinates} coordinates for {len(points)} sigma points: "
-                f"predicted {predicted.shape}, measured {measured.shape}, noise root {noise_root.shape}"
+        predicted = measure(self.points)
+        size = space.dimension
+        state, innovation, root = np.empty(self._shape), np.empty(size), np.empty((size, size))
+        try:
+            nis = kernels.correct_moments(
+                self._state,
+                predicted,
+                measured,
+                noise_root,
+                self._weights,
+                self.space.layout,
+                space.layout,
+                threshold,
+                state,
+                innovation,
+                root,
             )
-        state, innovation, root = np.empty(self._state.shape), np.empty(size), np.empty((size, size))
-        nis = kernels.correct_moments(
-            self._state,
-            predicted,
-            measured,
-            noise_root,
-            self._weights,
-            self.space.layout,
-            space.layout,
-            threshold,
-            state,
-            innovation,
-            root,
-        )
+        except TypingError:
+            nis = kernels.MISFIT
+        if nis < 0.0:
+            raise ValueError(
+                f"shapes do not fit a measurement of {space.coordinate_count} coordinates for {self._point_count} "
+                f"sigma points: predicted {predicted.shape}, measured {measured.shape}, noise root {noise_root.shape}"
+            )
         accepted = nis <= threshold
         if accepted:
-            self._state, self.points = state, state[: len(points)]
+            self._state, self.points = state, state[: self._point_count]
         return Innovation(innovation, root, nis, accepted)
 
 

@@ -19,75 +19,88 @@ from onboard_estimation.filtering.square_root import downdate, triangularise_int
 
 SPREAD, CENTRE, OUTER, MEAN = range(4)
 
+MISFIT = -1.0
+
 
 @njit(cache=True)
 def draw(weights: Rows, layout: Layout, state: Rows) -> None:
     """Into `state` the sigma points of its mean (row 0) and root."""
     n = (state.shape[0] - 1) // 3
-    steps = np.empty((2 * n, n))
-    for column in range(n):
-        for i in range(n):
-            step = weights[SPREAD] * state[2 * n + 1 + i, column]
-            steps[column, i] = step
-            steps[n + column, i] = -step
-    manifold.plus_into(state[:1], steps, layout, state[1 : 2 * n + 1])
+    spread, root = weights[SPREAD], 2 * n + 1
+    c = t = 0
+    for block in range(layout.shape[0]):
+        kind, size = layout[block, 0], layout[block, 1]
+        if kind == manifold.VECTOR:  # as `plus_block` does it, without the cost of calling
+            for e in range(size):
+                for k in range(n):
+                    step = spread * state[root + t + e, k]
+                    state[1 + k, c + e] = state[0, c + e] + step
+                    state[1 + n + k, c + e] = state[0, c + e] - step
+        else:
+            manifold.plus_block(state, 0, 0, state, root, spread, kind, size, c, t, state, 1, n)
+            manifold.plus_block(state, 0, 0, state, root, -spread, kind, size, c, t, state, 1 + n, n)
+        c += 4 if kind == manifold.SO3 else size
+        t += size
 
 
 @njit(cache=True)
-def _factor(columns: Rows, centre: Rows, weights: Rows, lower: Rows) -> None:
-    """Into `lower` the root of C C^T + w d d^T: columns C (n, m) are outer points and noise, d (n,) is the centre.
+def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: int) -> None:
+    """Into the rows of `lower` from `first` on the root of the weighted sum of squares of `columns` (n, .).
 
-    `columns` is used up; its first column is the centre's to fill. A negative weight w is taken off at the end; where
-    that leaves no positive matrix, the centre's share is left out: a larger covariance, still safe.
+    The columns, which are used up, are deviations: of the centre and of the outer points, to be weighted; then noise. A
+    negative weight of the centre is taken off at the end; where that leaves no positive matrix, the centre's share is
+    left out: a larger covariance, still safe.
     """
-    n = centre.shape[0]
-    share = np.sqrt(max(weights[CENTRE], 0.0))
+    n, outer = columns.shape[0], np.sqrt(weights[OUTER])
     for i in range(n):
-        columns[i, 0] = share * centre[i]
-    triangularise_into(columns, lower)
+        for k in range(1, outer_count + 1):
+            columns[i, k] *= outer
     if weights[CENTRE] < 0.0:
-        reduced = lower[:n, :n].copy()
-        if downdate(reduced, np.sqrt(-weights[CENTRE]) * centre):
-            lower[:n, :n] = reduced
+        taken = np.sqrt(-weights[CENTRE]) * columns[:, 0]
+        columns[:, 0] = 0.0
+        triangularise_into(columns, lower, first)
+        reduced = lower[first : first + n, :n].copy()
+        if downdate(reduced, taken):
+            lower[first : first + n, :n] = reduced
+    else:
+        centre = np.sqrt(weights[CENTRE])
+        for i in range(n):
+            columns[i, 0] *= centre
+        triangularise_into(columns, lower, first)
 
 
 @njit(cache=True)
-def _weighted(deviations: Rows, noise_root: Rows, weights: Rows) -> Rows:
-    """(n, k + m) columns for `_factor` of deviations (k, n) and noise (n, m)."""
-    k, n = deviations.shape
-    columns = np.empty((n, k + noise_root.shape[1]))
-    outer = np.sqrt(weights[OUTER])
+def predict_moments(moved: Rows, noise_root: Rows, weights: Rows, layout: Layout, state: Rows) -> bool:
+    """Into `state` the predicted state from the moved sigma points (2n + 1, a), with noise (n, q).
+
+    False, and nothing done, where the shapes do not fit; asking here costs a tenth of what it costs in Python.
+    """
+    n, count = (state.shape[0] - 1) // 3, moved.shape[0]
+    if moved.shape != (2 * n + 1, state.shape[1]) or noise_root.shape[0] != n:
+        return False
+    columns = np.empty((n, count + noise_root.shape[1]))
+    manifold.centred(moved, weights, MEAN, layout, state, columns)
     for i in range(n):
-        for row in range(1, k):
-            columns[i, row] = outer * deviations[row, i]
         for j in range(noise_root.shape[1]):
-            columns[i, k + j] = noise_root[i, j]
-    return columns
-
-
-@njit(cache=True)
-def predict_moments(moved: Rows, noise_root: Rows, weights: Rows, layout: Layout, state: Rows) -> None:
-    """Into `state` the predicted state from the moved sigma points (2n + 1, a), with noise (n, q)."""
-    n = noise_root.shape[0]
-    deviations = np.empty((moved.shape[0], n))
-    manifold.centred(moved, weights[MEAN:], layout, state[:1], deviations)
-    _factor(_weighted(deviations, noise_root, weights), deviations[0], weights, state[2 * n + 1 :])
+            columns[i, count + j] = noise_root[i, j]
+    _factor(columns, 2 * n, weights, state, 2 * n + 1)
     draw(weights, layout, state)
+    return True
 
 
 @njit(cache=True)
 def cross_covariance(before: Rows, moved: Rows, weights: Rows, layout: Layout) -> Rows:
     """(n, n) covariance of the errors of `state` before (rows) and of its moved sigma points (columns)."""
     n = (before.shape[0] - 1) // 3
-    deviations, cross = np.empty((2 * n + 1, n)), np.empty((n, n))
-    manifold.centred(moved, weights[MEAN:], layout, np.empty((1, moved.shape[1])), deviations)
+    deviations, cross = np.empty((n, 2 * n + 1)), np.empty((n, n))
+    manifold.centred(moved, weights, MEAN, layout, np.empty((1, moved.shape[1])), deviations)
     _cross(before, deviations, weights, cross)
     return cross.T.copy()
 
 
 @njit(cache=True)
 def _cross(state: Rows, deviations: Rows, weights: Rows, cross: Rows) -> None:
-    """Into `cross` (m, n) the covariance of what deviates (2n + 1, m), rows, and the state, columns.
+    """Into `cross` (m, n) the covariance of what deviates (m, 2n + 1), rows, and the state, columns.
 
     The state's deviations are plus and minus the spread times the columns of the root, whose upper part is zero.
     """
@@ -96,8 +109,8 @@ def _cross(state: Rows, deviations: Rows, weights: Rows, cross: Rows) -> None:
     for i in range(cross.shape[0]):
         for j in range(n):
             total = 0.0
-            for column in range(j + 1):
-                total += state[2 * n + 1 + j, column] * (deviations[1 + column, i] - deviations[1 + n + column, i])
+            for k in range(j + 1):
+                total += state[2 * n + 1 + j, k] * (deviations[i, 1 + k] - deviations[i, 1 + n + k])
             cross[i, j] = share * total
 
 
@@ -118,21 +131,34 @@ def correct_moments(
     """Into `state` the state `before` corrected by a measurement (m,), unless the NIS is above the threshold.
 
     Takes the predicted measurements (2n + 1, .) of its sigma points. Writes the innovation (m,) and its root (m, m) in
-    any case. Returns the NIS.
+    any case. Returns the NIS; MISFIT, and nothing done, where the shapes do not fit.
     """
-    n, m = (before.shape[0] - 1) // 3, noise_root.shape[0]
-    deviations, centre = np.empty((2 * n + 1, m)), np.empty((1, predicted.shape[1]))
-    manifold.centred(predicted, weights[MEAN:], measured_layout, centre, deviations)
-    seen = manifold.minus(measured.reshape(1, -1), centre, measured_layout, m)
-    _factor(_weighted(deviations, noise_root, weights), deviations[0], weights, innovation_root)
-    nis = 0.0
+    n, m, count = (before.shape[0] - 1) // 3, innovation.shape[0], predicted.shape[0]
+    coordinates = manifold.coordinate_count(measured_layout)
+    if predicted.shape != (2 * n + 1, coordinates) or measured.shape[0] != coordinates or noise_root.shape != (m, m):
+        return MISFIT
+    deviations, centre = np.empty((m, count)), np.empty((1, predicted.shape[1]))
+    manifold.centred(predicted, weights, MEAN, measured_layout, centre, deviations)
+    if measured_layout.shape[0] == 1 and measured_layout[0, 0] == manifold.VECTOR:  # most are: saves the call
+        for i in range(m):
+            innovation[i] = measured[i] - centre[0, i]
+    else:
+        manifold.minus_into(measured.reshape(1, -1), centre, measured_layout, innovation.reshape(-1, 1))
+    columns = np.empty((m, count + m))
     for i in range(m):
-        innovation[i] = seen[0, i]
-        whitened = seen[0, i]
+        for k in range(count):
+            columns[i, k] = deviations[i, k]
+        for j in range(m):
+            columns[i, count + j] = noise_root[i, j]
+    _factor(columns, 2 * n, weights, innovation_root, 0)
+    nis = 0.0
+    whitened = np.empty(m)
+    for i in range(m):
+        rest = innovation[i]
         for j in range(i):
-            whitened -= innovation_root[i, j] * seen[0, j]
-        seen[0, i] = whitened / innovation_root[i, i]
-        nis += seen[0, i] * seen[0, i]
+            rest -= innovation_root[i, j] * whitened[j]
+        whitened[i] = rest / innovation_root[i, i]
+        nis += whitened[i] * whitened[i]
     if not nis <= threshold:
         return nis
 
@@ -140,40 +166,40 @@ def correct_moments(
     gain = np.empty((m, n))
     _cross(before, deviations, weights, gain)
     for i in range(m):
+        inverse = 1.0 / innovation_root[i, i]
         for c in range(n):
+            rest = gain[i, c]
             for j in range(i):
-                gain[i, c] -= innovation_root[i, j] * gain[j, c]
-            gain[i, c] /= innovation_root[i, i]
+                rest -= innovation_root[i, j] * gain[j, c]
+            gain[i, c] = rest * inverse
     for i in range(m - 1, -1, -1):
+        inverse = 1.0 / innovation_root[i, i]
         for c in range(n):
+            rest = gain[i, c]
             for j in range(i + 1, m):
-                gain[i, c] -= innovation_root[j, i] * gain[j, c]
-            gain[i, c] /= innovation_root[i, i]
+                rest -= innovation_root[j, i] * gain[j, c]
+            gain[i, c] = rest * inverse
 
-    # Columns of the corrected root: sqrt(w) (X - K Y) of the outer points, of the centre, and K R^1/2.
-    columns = np.empty((n, 2 * n + 1 + m))
-    step, middle = np.zeros((1, n)), np.zeros(n)
-    outer = np.sqrt(weights[OUTER])
+    # Columns of the corrected root: X - K Y of the centre and of the outer points, and K R^1/2.
+    columns, step = np.empty((n, count + m)), np.empty((n, 1))
     for j in range(n):
-        for column in range(n):
-            spread = weights[SPREAD] * before[2 * n + 1 + j, column]
-            up, down = spread, -spread
-            for i in range(m):
-                up -= gain[i, j] * deviations[1 + column, i]
-                down -= gain[i, j] * deviations[1 + n + column, i]
-            columns[j, 1 + column], columns[j, 1 + n + column] = outer * up, outer * down
-        for column in range(m):
-            total = 0.0
-            for i in range(m):
-                total += gain[i, j] * noise_root[i, column]
-            columns[j, 2 * n + 1 + column] = total
+        for k in range(count + m):
+            columns[j, k] = 0.0
+        for k in range(j + 1):
+            columns[j, 1 + k] = weights[SPREAD] * before[2 * n + 1 + j, k]
+            columns[j, 1 + n + k] = -columns[j, 1 + k]
+        step[j, 0] = 0.0
         for i in range(m):
-            step[0, j] += gain[i, j] * innovation[i]
-            middle[j] -= gain[i, j] * deviations[0, i]
+            step[j, 0] += gain[i, j] * innovation[i]
+        for k in range(count):
+            for i in range(m):
+                columns[j, k] -= gain[i, j] * deviations[i, k]
+        for k in range(m):
+            for i in range(m):
+                columns[j, count + k] += gain[i, j] * noise_root[i, k]
     if manifold.is_curved(layout):
-        manifold.apply_right_jacobian(step[0], layout, columns)
-        manifold.apply_right_jacobian(step[0], layout, middle.reshape(-1, 1))
-    _factor(columns, middle, weights, state[2 * n + 1 :])
-    manifold.plus_into(before[:1], step, layout, state[:1])
+        manifold.apply_right_jacobian(step, layout, columns)
+    _factor(columns, 2 * n, weights, state, 2 * n + 1)
+    manifold.plus_into(before, step, layout, state, 1)
     draw(weights, layout, state)
     return nis
