@@ -17,6 +17,7 @@ from onboard_estimation.evaluation.judge import JudgeSettings, Record, judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Estimator
@@ -151,7 +152,7 @@ def test_truth_that_ends_early() -> None:
 def test_truth_that_ends_before_the_filter_has_settled() -> None:
     result = judged(with_truth_between(0.0, 4.0))
     assert note(result, "The ground truth ends") == (
-        "The ground truth ends after 4.0 s, within the 6 s in which the filter settles: no start is left out."
+        "The ground truth ends after 4.0 s and the filter settles for 6 s: too short to leave its start out, all of it is judged."
     )
     assert result.metrics["run"]["left_out_at_start_s"] == 0.0
     assert "rmse_deg" in result.metrics["joint_angles"]
@@ -160,8 +161,21 @@ def test_truth_that_ends_before_the_filter_has_settled() -> None:
 
 def test_a_run_shorter_than_the_settling_time() -> None:
     result = judged(from_simulator(salp_recording(3.0), LINKS))
-    assert note(result, "The run ends").startswith("The run ends after 3.0 s, within the 6 s")
+    assert note(result, "The run ends").startswith("The run ends after 3.0 s and the filter settles for 6 s")
     assert judged(settle_s=0.0).metrics["run"]["left_out_at_start_s"] == 0.0
+    barely = judged(from_simulator(salp_recording(6.2), LINKS))  # 0.2 s would be judged in the place of the run
+    assert barely.metrics["run"]["left_out_at_start_s"] == 0.0
+
+
+def test_a_run_of_a_few_estimates_is_not_called_consistent() -> None:
+    result = judged(from_simulator(salp_recording(0.5), LINKS))
+    assert result.verdict.startswith("too short to judge consistency (11 estimates)")
+
+
+def test_sensors_on_another_clock_are_told_by_their_stamps() -> None:
+    late = RECORDING.changed(WhatIf(delay=("imu=30s",)))
+    with pytest.raises(UserError, match=r"imu/link_1 201 messages from 30\.0 to 40\.0 s"):
+        judged(late)
 
 
 def test_truth_that_starts_late() -> None:
@@ -221,7 +235,7 @@ def test_no_estimate_is_an_error_with_the_counts() -> None:
     )
     arrival = RECORDING.arrival[RECORDING.arrival == 0]
     with pytest.raises(
-        UserError, match=r"salp gave no estimate from this recording \(messages: actuators/command 201\)"
+        UserError, match=r"salp gave no estimate .*: actuators/command 201 messages from 0\.0 to 10\.0 s"
     ):
         judged(replace(RECORDING, series=empty, arrival=arrival))
 

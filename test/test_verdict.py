@@ -171,6 +171,14 @@ def test_the_conspicuous_sensor_is_the_suspect(row: dict[str, float], words: str
     assert "suspect" not in say(bad, sensors={"imu/link_1": GOOD})
 
 
+def test_lost_messages_come_before_what_follows_from_them() -> None:
+    lost = {"received": 400.0, "used": 20.0, "gated": 0.0, "too_late": 380.0}
+    refused = {**GOOD, "received": 400.0, "used": 200.0, "gated": 200.0}
+    bad = part(3.0 * correlated(np.random.default_rng(9), len(TIMES), 2, 0.5))
+    said = say(bad, sensors={"actuators/command": lost, "imu/link_1": refused})
+    assert "; suspect actuators/command (380 of 400 messages lost):" in said
+
+
 def test_a_bias_of_few_messages_is_no_bias() -> None:
     few = {"imu/link_2": {**GOOD, "used": 50.0, "gated": 0.0, "mean_innovation_sigma": 0.4}}
     assert "look at" not in say(part(correlated(np.random.default_rng(9), len(TIMES), 2, 0.5)), sensors=few)

@@ -14,7 +14,7 @@ from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
-from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, pipeline_notes, truth_notes
+from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
@@ -24,6 +24,8 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, TruthSpecification, initial_state, planar_position
 
 Rows = NDArray[np.float64]
+
+_JUDGED_SHARE = 0.2
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,7 @@ def judge(
     initial, initial_note = _initial(robot, configuration, estimator_name, recording, settings)
     pipeline, record = _replay(robot, configuration, estimator_name, recording, initial, settings)
     if len(record.stamps_ns) == 0:
-        received = ", ".join(f"{name} {row['received']:.0f}" for name, row in pipeline.statistics().items())
-        raise UserError(f"{robot.name} gave no estimate from this recording (messages: {received})")
+        raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, pipeline)}")
     space = pipeline.space
     time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     true_parts, known = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
@@ -221,14 +222,18 @@ def _truth_at(
 def _settling(robot: Robot, settings: JudgeSettings, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
     """How much at the start is left out of the figures, and a sentence where that is less than it should be."""
     settle_s = robot.settle_s if settings.settle_s is None else settings.settle_s
-    if settle_s == 0.0 or known[time_s >= settle_s].any():
+    if settle_s == 0.0 or not known.any():
         return settle_s, ""
-    if not known.any():
+    end_s = float(time_s[known][-1])
+    # The few instants that would be left do not stand for the run.
+    if end_s - settle_s >= _JUDGED_SHARE * end_s:
         return settle_s, ""
     what = "run" if known[-1] else "ground truth"
-    end_s = float(time_s[known][-1])
-    settling = f"within the {settle_s:g} s in which the filter settles"
-    return 0.0, f"The {what} ends after {end_s:.1f} s, {settling}: no start is left out."
+    settling = f"the filter settles for {settle_s:g} s"
+    return (
+        0.0,
+        f"The {what} ends after {end_s:.1f} s and {settling}: too short to leave its start out, all of it is judged.",
+    )
 
 
 def _align(
@@ -262,7 +267,8 @@ def _align(
     covariances = turn @ covariances @ turn.T
     note = (
         f"Estimate turned by {np.rad2deg(found.heading_rad):.2f} deg about the vertical (least squares over the run) "
-        "and shifted so that it starts on the truth; no scaling."
+        "and shifted so that it starts on the truth; no scaling. "
+        "What the fit takes off the errors is not in the covariance."
     )
     return Record(record.stamps_ns, means, covariances), note
 

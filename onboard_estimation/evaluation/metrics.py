@@ -19,6 +19,8 @@ from onboard_estimation.measurement import Vector
 
 Rows = NDArray[np.float64]
 _POSITION_NAMES = ("x", "y", "z")
+_GRID_S = 0.1
+_LONGEST_STEP_S = 0.5
 
 
 def part_metrics(part: PartResult, time_s: Vector, settle_s: float) -> dict[str, Any]:
@@ -62,7 +64,8 @@ def path_metrics(part: PartResult, used: NDArray[np.bool_], time_s: Vector, posi
     absolute = APE(PoseRelation.translation_part)
     absolute.process_data((truth, estimate))
     offsets = estimate.positions_xyz - truth.positions_xyz
-    length_m = float(np.sum(np.linalg.norm(np.diff(truth.positions_xyz, axis=0), axis=1)))
+    stretches = _resampled(time_s[used], part.truth[used], part.estimate[used], len(position))
+    length_m = float(sum(np.linalg.norm(np.diff(true.positions_xyz, axis=0), axis=1).sum() for true, _ in stretches))
     final_m = float(np.linalg.norm(offsets[-1]))
     metrics = {
         "position_ate_rmse_m": float(np.sqrt(np.mean(np.square(absolute.error)))),
@@ -75,26 +78,45 @@ def path_metrics(part: PartResult, used: NDArray[np.bool_], time_s: Vector, posi
         metrics["position_vertical_rmse_m"] = float(np.sqrt(np.mean(offsets[:, 2] ** 2)))
     if length_m > 0.0:
         metrics["final_position_error_percent_of_path"] = 100.0 * final_m / length_m
-    relative = _relative_errors(truth, estimate, time_s[used])
+    relative = _relative_errors(stretches)
     if len(relative):
         metrics["position_rpe_1s_rmse_m"] = float(np.sqrt(np.mean(np.square(relative))))
     return metrics
 
 
-def _relative_errors(truth: PosePath3D, estimate: PosePath3D, times: Vector) -> Vector:
-    """Errors of the displacement over one second, from all pairs within stretches without a gap."""
-    steps = np.diff(times)
-    if not len(steps):
-        return np.empty(0)
-    step_s = float(np.median(steps))
-    frames = max(1, round(1.0 / step_s))
+def _resampled(times: Vector, truth: Rows, estimate: Rows, dimensions: int) -> list[tuple[PosePath3D, PosePath3D]]:
+    """Paths of truth and estimate with a pose every tenth of a second, one for each stretch without a gap.
+
+    Estimates need not be evenly spaced, and the truth's noise summed up at its full rate would lengthen the path.
+    """
+    out = []
+    for stretch in np.split(np.arange(len(times)), np.flatnonzero(np.diff(times) > _LONGEST_STEP_S) + 1):
+        first, last = times[stretch[0]], times[stretch[-1]]
+        grid = first + _GRID_S * np.arange(int((last - first) / _GRID_S + 1e-6) + 1)
+        planar = dimensions == 2 and truth.shape[1] == 3
+        resampled = (_at(grid, times[stretch], values[stretch], planar) for values in (truth, estimate))
+        true, seen = (_path(values, dimensions) for values in resampled)
+        out.append((true, seen))
+    return out
+
+
+def _at(grid: Vector, times: Vector, values: Rows, planar: bool) -> Rows:
+    """Positions, or planar poses with their heading along the shorter way, (K, d) at other times (G,)."""
+    columns = list(values.T)
+    if planar:
+        columns[2] = np.unwrap(columns[2])
+    return np.column_stack([np.interp(grid, times, column) for column in columns]).astype(np.float64)
+
+
+def _relative_errors(stretches: list[tuple[PosePath3D, PosePath3D]]) -> Vector:
+    """Errors of the displacement over one second, from all pairs within the stretches."""
+    frames = round(1.0 / _GRID_S)
     errors = []
-    for stretch in np.split(np.arange(len(times)), np.flatnonzero(steps > 1.5 * step_s) + 1):
-        if len(stretch) <= frames:
+    for truth, estimate in stretches:
+        if truth.num_poses <= frames:
             continue
-        pair = [PosePath3D(poses_se3=[path.poses_se3[i] for i in stretch]) for path in (truth, estimate)]
         relative = RPE(PoseRelation.translation_part, delta=frames, delta_unit=Unit.frames, all_pairs=True)
-        relative.process_data((pair[0], pair[1]))
+        relative.process_data((truth, estimate))
         errors.append(np.asarray(relative.error))
     return np.concatenate(errors) if errors else np.empty(0)
 

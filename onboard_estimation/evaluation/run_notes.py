@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Series
 
 _LONG_GAP_S = 1.0
 _LOSSES = {
@@ -82,3 +83,20 @@ def nees_notes(parts: Mapping[str, PartResult]) -> list[str]:
             words = name.replace("_", " ")
             notes.append(f"NEES of {words}: left out at {lost} of {part.matched.sum()} instants, covariance singular.")
     return notes
+
+
+def no_estimate(series: Sequence[Series], pipeline: Pipeline) -> str:
+    """Why there may be no estimate: of each sensor how many messages, from when to when, and what became of them."""
+    filled = [one for one in series if len(one.stamps_ns)]
+    start_ns = min(int(one.stamps_ns.min()) for one in filled)
+    statistics = pipeline.statistics()
+    words = []
+    for one in filled:
+        name, count = one.channel.sensor, len(one.stamps_ns)
+        first, last = (
+            (int(stamp) - start_ns) / NANOSECONDS_PER_SECOND for stamp in (one.stamps_ns.min(), one.stamps_ns.max())
+        )
+        row = statistics.get(name, {})
+        lost = [f", {row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
+        words.append(f"{name} {count} messages from {first:.1f} to {last:.1f} s{''.join(lost)}")
+    return f"{'; '.join(words)} (seconds after the earliest stamp; see `inspect`)"

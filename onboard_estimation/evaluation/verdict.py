@@ -20,6 +20,8 @@ CONSERVATIVE_FACTOR = 1.0 / 3.0
 # Errors of one run are correlated, often over most of the run, and then even a consistent filter's look too large in
 # many runs. It is called overconfident only where that has less than this probability.
 SIGNIFICANCE = 0.01
+FEWEST_ESTIMATES = 20
+_LOST = ("too_late", "stray", "invalid", "breakdowns")
 _WINDOW_S = 2.0
 
 
@@ -44,8 +46,12 @@ def verdict(
     judged = {name: part for name, part in parts.items() if part.matched.any()}
     if not judged:
         return "not judged: no estimate has a ground truth" + _suspect(sensors, "; ")
+    judged_count = min(int(_used(part, time_s, settle_s).sum()) for part in judged.values())
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
     covered = "" if matched_ratio > 0.995 else f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
+    if judged_count < FEWEST_ESTIMATES:
+        opinion = f"too short to judge consistency ({judged_count} estimates)"
+        return f"{opinion}{_suspect(sensors, '; look at ')}: {accuracy}{covered}"
     worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
     if worst.factor > OVERCONFIDENT_FACTOR and worst.p_value < SIGNIFICANCE:
         since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
@@ -61,10 +67,14 @@ def verdict(
     return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}{covered}"
 
 
+def _used(part: PartResult, time_s: Vector, settle_s: float) -> NDArray[np.bool_]:
+    """(K,) where the part is judged: after the start that is left out, if it has a truth there."""
+    used = np.asarray(part.matched & (time_s >= time_s[0] + settle_s), dtype=np.bool_)
+    return used if used.any() else part.matched
+
+
 def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
-    used = part.matched & (time_s >= time_s[0] + settle_s)
-    if not used.any():
-        used = part.matched
+    used = _used(part, time_s, settle_s)
     error = part.error[used]
     lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
     angles = [i for i, unit in enumerate(part.units) if unit == "rad"]
@@ -81,8 +91,7 @@ def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
 
 def _factor(part: PartResult, time_s: Vector, settle_s: float) -> float:
     """RMS of the errors in stated standard deviations, over all dimensions together (root of the mean NEES)."""
-    used = part.matched & (time_s >= time_s[0] + settle_s)
-    return float(np.sqrt(_mean_nees(part, used if used.any() else part.matched) / len(part.names)))
+    return float(np.sqrt(_mean_nees(part, _used(part, time_s, settle_s)) / len(part.names)))
 
 
 def _mean_nees(part: PartResult, used: NDArray[np.bool_]) -> float:
@@ -94,9 +103,7 @@ def _mean_nees(part: PartResult, used: NDArray[np.bool_]) -> float:
 
 
 def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
-    used = part.matched & (time_s >= time_s[0] + settle_s)
-    if not used.any():
-        used = part.matched
+    used = _used(part, time_s, settle_s)
     # What is stated to be exact, and is, is not in excess; and where it is not, without bound.
     error, stddev = part.error[used], part.stddev[used]
     normalised = np.divide(error, stddev, out=np.where(error == 0.0, 0.0, np.inf), where=stddev > 0.0)
@@ -121,17 +128,24 @@ def _first_lasting(outside: np.ndarray, times: Vector) -> float:
 
 
 def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:
-    """The sensor whose innovations are least like what the filter expects of them, if any is conspicuous."""
+    """The sensor that is least what the filter expects of it, if any is conspicuous.
+
+    Messages that never reached the filter come first: what the others show may follow from their absence.
+    """
+    lost: list[tuple[float, str]] = []
     conspicuous: list[tuple[float, str]] = []
     for name, row in sensors.items():
         nis, bias, used = row.get("mean_nis", math.nan), row.get("mean_innovation_sigma", math.nan), row.get("used", 0)
-        gated = row.get("gated", 0)
-        if gated and gated > 0.05 * (used + gated):
-            conspicuous.append(
-                (10.0 * gated / (used + gated) + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)")
-            )
+        gated, received = row.get("gated", 0), row.get("received", 0)
+        missing = sum(row.get(reason, 0) for reason in _LOST)
+        if missing > 0.05 * received:
+            lost.append((missing / received, f"{name} ({missing:.0f} of {received:.0f} messages lost)"))
+        elif gated and gated > 0.05 * (used + gated):
+            share = gated / (used + gated)
+            conspicuous.append((10.0 * share + 1.0, f"{name} ({gated:.0f} of {used + gated:.0f} refused)"))
         elif nis > 2.0:
             conspicuous.append((nis, f"{name} (mean NIS {nis:.1f}, expected 1)"))
         elif abs(bias) > 0.3 and abs(bias) * math.sqrt(max(used, 1.0)) > 5.0:
             conspicuous.append((1.0 + abs(bias), f"the bias of {name} (mean innovation {bias:+.2f} sigma)"))
-    return f"{lead}{max(conspicuous)[1]}" if conspicuous else ""
+    first = lost or conspicuous
+    return f"{lead}{max(first)[1]}" if first else ""
