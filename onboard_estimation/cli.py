@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with 0 on success and 2 on wrong usage or bad input, with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     program = output.program()
+    for stream in (sys.stdout, sys.stderr):
+        # Names of files and topics may hold letters that the terminal's encoding lacks.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(args=words or ["--help"], prog_name=program, standalone_mode=False)
         sys.stdout.flush()

@@ -26,11 +26,11 @@ COMMANDS = ("demo", "robots", "simulate", "inspect", "evaluate", "compare", "cam
 MODULE = [sys.executable, "-m", "onboard_estimation"]
 
 
-def run(*words: str | Path, folder: Path, columns: int = 100) -> subprocess.CompletedProcess[str]:
+def run(*words: str | Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*MODULE, *map(str, words)],
         cwd=folder,
-        env={**os.environ, "COLUMNS": str(columns)},
+        env={**os.environ, "COLUMNS": "100", **environment},
         capture_output=True,
         text=True,
         check=False,
@@ -232,6 +232,13 @@ def test_names_are_not_taken_for_markup(tmp_path: Path) -> None:
     bag = write(tmp_path / "[bold]bag", salp_messages(1.0))
     outcome = command("evaluate", bag, "--output", tmp_path / "run")
     assert outcome.out.startswith("salp (ukf) on [bold]bag, recorded data")
+
+
+def test_letters_that_the_output_cannot_show(tmp_path: Path) -> None:
+    done = run("config", "salp", "--output", "größe.yaml", folder=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(r"gr\xf6\xdfe.yaml: ")
+    assert (tmp_path / "größe.yaml").is_file()
 
 
 def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple[str, str]:
