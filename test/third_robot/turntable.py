@@ -15,8 +15,9 @@ from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
 from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
+from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel
 
-IMU = Channel("imu/table/data_raw", "sensor_msgs/msg/Imu", "imu/table")
+IMU = imu_channel("table")
 SPACE = StateSpace(angles("heading", ("heading",)), vector("gyro_bias", ("z",), "rad/s"))
 
 
@@ -89,14 +90,14 @@ class TurntableRobot(Robot):
     def simulate(
         self, configuration: Turntable, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
     ) -> Recording:
-        stamps_ns = np.arange(0, round(duration_s * 1e9) + 1, 10_000_000)
-        swing = (0.5 if variant == "slow" else 1.5) * np.maximum(stamps_ns * 1e-9 - configuration.rest_s, 0.0)
-        imu, poses = np.zeros((len(stamps_ns), 6)), np.zeros((len(stamps_ns), 7))
-        imu[:, 2] = np.gradient(1.0 - np.cos(swing), 0.01) + rng.normal(0.0, configuration.bias_stddev_rad_s)
-        imu[:, 2] += rng.normal(0.0, configuration.gyro_noise_rad_s, len(stamps_ns))
-        poses[:, 5], poses[:, 6] = np.sin(0.5 * (1.0 - np.cos(swing))), np.cos(0.5 * (1.0 - np.cos(swing)))
-        truth = Channel("ground_truth/table/pose", "geometry_msgs/msg/PoseStamped", "ground_truth/table")
-        return Recording((Series(IMU, stamps_ns, imu),), (Series(truth, stamps_ns, poses),))
+        stamps = stamps_ns(duration_s, 100.0)
+        swing = (0.5 if variant == "slow" else 1.5) * np.maximum(stamps * 1e-9 - configuration.rest_s, 0.0)
+        heading = 1.0 - np.cos(swing)
+        imu, poses = np.zeros((len(stamps), 6)), np.zeros((len(stamps), 7))
+        imu[:, 2] = np.gradient(heading, 0.01) + rng.normal(0.0, configuration.bias_stddev_rad_s)
+        imu[:, 2] += rng.normal(0.0, configuration.gyro_noise_rad_s, len(stamps))
+        poses[:, 5], poses[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+        return Recording((Series(IMU, stamps, imu),), (Series(truth_channel("table"), stamps, poses),))
 
 
 ROBOT = TurntableRobot()
