@@ -13,8 +13,9 @@ every quantity is a row with one number a state, and the innermost loops run alo
 into vector instructions. It does so only where it sees that rows do not overlap: hence flat scratch arrays with rows at
 fixed offsets, and slices taken outside the loops.
 
-A chain is told to the kernels as one array `links` (N, 16), see the column numbers below; a state as (x, y, heading of
-the base frame, joint angles), (N + 2,).
+A chain is told to the kernels as one array `links` (N, 27), see the column numbers below; the last eleven, which follow
+from the others, may be zero and are then computed at every call. A state is (x, y, heading of the base frame, joint
+angles), (N + 2,).
 """
 
 from __future__ import annotations
@@ -30,14 +31,13 @@ Array = NDArray[np.float64]
 LENGTH, WHEEL_X, WHEEL_Y, WHEEL_ANGLE = 0, 1, 2, 3
 DRAG = 4  # nine columns, the wheel's drag matrix row by row
 JOINT_DRAG, LOWER, UPPER = 13, 14, 15  # of the joint after the link
-COLUMNS = 16
+# What `completed` adds, all about the link's rear end: its drag matrix, its wrench at unit rim speed, its wheel.
+DRAG_XX, DRAG_XY, DRAG_YY, DRAG_XT, DRAG_YT, DRAG_TT = range(16, 22)
+THRUST_X, THRUST_Y, THRUST_T, PLACE_X, PLACE_Y = range(22, 27)
+COLUMNS = 27
 
 LANES = 16
 """States side by side: two vectors of the widest processors, so that one is computed while the other waits."""
-
-# Columns of `bodies` (N, 11), all about a link's rear end: its drag matrix, its wrench at unit rim speed, its wheel.
-_DRAG_XX, _DRAG_XY, _DRAG_YY, _DRAG_XT, _DRAG_YT, _DRAG_TT = range(6)
-_THRUST_X, _THRUST_Y, _THRUST_T, _PLACE_X, _PLACE_Y = range(6, 11)
 
 # Offsets of the rows of `work`. Towards the base: drag matrix and wrench of the rest of the chain. Away from it: twist
 # of a link, cosine and sine of its heading seen from link 1, sums over all wheels, whether a joint was taken wrongly.
@@ -77,9 +77,11 @@ def geometry(links: Array, joint_angles: Array) -> tuple[Array, Array, Array]:
 
 
 @njit(cache=True, error_model="numpy")
-def _bodies(links: Array) -> Array:
-    """What the solver needs of the links, (N, 11): drag X^T d X and thrust X^T e_x d_xx of each, eqs. (2) to (4)."""
-    out = np.empty((links.shape[0], 11))
+def completed(links: Array) -> Array:
+    """The links with drag X^T d X, eq. (3), and thrust X^T e_x d_xx, eq. (4); as they are where they have them."""
+    if links[0, DRAG_XX] > 0.0:
+        return links
+    out = links.copy()
     for i in range(links.shape[0]):
         s, c = sine_cosine(links[i, WHEEL_ANGLE])
         px, py = 0.5 * links[i, LENGTH] + links[i, WHEEL_X], links[i, WHEEL_Y]
@@ -90,18 +92,16 @@ def _bodies(links: Array) -> Array:
         # The first two rows of X^T d
         x0, x1, x2 = c * d00 - s * d01, c * d01 - s * d11, c * d02 - s * d12
         y0, y1, y2 = s * d00 + c * d01, s * d01 + c * d11, s * d02 + c * d12
-        out[i, _DRAG_XX], out[i, _DRAG_XY], out[i, _DRAG_YY] = x0 * c - x1 * s, x0 * s + x1 * c, y0 * s + y1 * c
-        out[i, _DRAG_XT], out[i, _DRAG_YT] = x0 * ft + x1 * st + x2, y0 * ft + y1 * st + y2
-        out[i, _DRAG_TT] = ft * (d00 * ft + 2.0 * (d01 * st + d02)) + st * (d11 * st + 2.0 * d12) + d22
-        out[i, _THRUST_X], out[i, _THRUST_Y], out[i, _THRUST_T] = d00 * c, d00 * s, d00 * ft
-        out[i, _PLACE_X], out[i, _PLACE_Y] = px, py
+        out[i, DRAG_XX], out[i, DRAG_XY], out[i, DRAG_YY] = x0 * c - x1 * s, x0 * s + x1 * c, y0 * s + y1 * c
+        out[i, DRAG_XT], out[i, DRAG_YT] = x0 * ft + x1 * st + x2, y0 * ft + y1 * st + y2
+        out[i, DRAG_TT] = ft * (d00 * ft + 2.0 * (d01 * st + d02)) + st * (d11 * st + 2.0 * d12) + d22
+        out[i, THRUST_X], out[i, THRUST_Y], out[i, THRUST_T] = d00 * c, d00 * s, d00 * ft
+        out[i, PLACE_X], out[i, PLACE_Y] = px, py
     return out
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity(
-    links: Array, bodies: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array
-) -> None:
+def _velocity(links: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array) -> None:
     """Into `out` (N + 3, count) the time derivative of the states (N + 2, count), and turning rates of link 1.
 
     The position's is along the axes that headings refer to. A joint at its limit that is driven further stands, and
@@ -116,11 +116,11 @@ def _velocity(
             joint[_ANGLE_SINE + k], joint[_ANGLE_COSINE + k] = sine_cosine(states[2 + i, k])
             joint[_FREE + k] = 1.0
     for _ in range(8 * n):  # rounding could make it go round for ever
-        _gather(links, bodies, controls, joints, count, work)
-        _solve_base(bodies, controls[0], count, work)
+        _gather(links, controls, joints, count, work)
+        _solve_base(links, controls[0], count, work)
         for k in range(count):
             out[n + 2, k] = work[_TURN + k]
-        if not _spread(links, bodies, joints, count, work):
+        if not _spread(links, joints, count, work):
             break
     share = 1.0 / n
     for k in range(count):
@@ -139,16 +139,16 @@ def _velocity(
 
 
 @njit(cache=True, error_model="numpy")
-def _gather(links: Array, bodies: Array, controls: Array, joints: Array, count: int, work: Array) -> None:
+def _gather(links: Array, controls: Array, joints: Array, count: int, work: Array) -> None:
     """Into the rows `_XX` to `_FT`, drag matrix and wrench of the whole chain but link 1 at the rear end of link 1."""
     for k in range(_FT + LANES):
         work[k] = 0.0
     for i in range(links.shape[0] - 1, 0, -1):
         joint = joints[i * _JOINT : (i + 1) * _JOINT]
         u, length, joint_drag = controls[i], links[i - 1, LENGTH], links[i - 1, JOINT_DRAG]
-        drag_xx, drag_xy, drag_yy = bodies[i, _DRAG_XX], bodies[i, _DRAG_XY], bodies[i, _DRAG_YY]
-        drag_xt, drag_yt, drag_tt = bodies[i, _DRAG_XT], bodies[i, _DRAG_YT], bodies[i, _DRAG_TT]
-        thrust_x, thrust_y, thrust_t = u * bodies[i, _THRUST_X], u * bodies[i, _THRUST_Y], u * bodies[i, _THRUST_T]
+        drag_xx, drag_xy, drag_yy = links[i, DRAG_XX], links[i, DRAG_XY], links[i, DRAG_YY]
+        drag_xt, drag_yt, drag_tt = links[i, DRAG_XT], links[i, DRAG_YT], links[i, DRAG_TT]
+        thrust_x, thrust_y, thrust_t = u * links[i, THRUST_X], u * links[i, THRUST_Y], u * links[i, THRUST_T]
         for k in range(count):
             xx, xy, yy = work[_XX + k] + drag_xx, work[_XY + k] + drag_xy, work[_YY + k] + drag_yy
             xt, yt, tt = work[_XT + k] + drag_xt, work[_YT + k] + drag_yt, work[_TT + k] + drag_tt
@@ -172,16 +172,13 @@ def _gather(links: Array, bodies: Array, controls: Array, joints: Array, count: 
 
 
 @njit(cache=True, error_model="numpy")
-def _solve_base(bodies: Array, control: float, count: int, work: Array) -> None:
+def _solve_base(links: Array, control: float, count: int, work: Array) -> None:
     """Twist of link 1 at its rear end, from the rows `_XX` to `_FT` (L D L^T of a 3 x 3 matrix); starts the sums."""
-    place_x, place_y = bodies[0, _PLACE_X], bodies[0, _PLACE_Y]
-    drag_xx, drag_xy, drag_yy = bodies[0, _DRAG_XX], bodies[0, _DRAG_XY], bodies[0, _DRAG_YY]
-    drag_xt, drag_yt, drag_tt = bodies[0, _DRAG_XT], bodies[0, _DRAG_YT], bodies[0, _DRAG_TT]
-    thrust_x, thrust_y, thrust_t = (
-        control * bodies[0, _THRUST_X],
-        control * bodies[0, _THRUST_Y],
-        control * bodies[0, _THRUST_T],
-    )
+    place_x, place_y = links[0, PLACE_X], links[0, PLACE_Y]
+    drag_xx, drag_xy, drag_yy = links[0, DRAG_XX], links[0, DRAG_XY], links[0, DRAG_YY]
+    drag_xt, drag_yt, drag_tt = links[0, DRAG_XT], links[0, DRAG_YT], links[0, DRAG_TT]
+    thrust_x, thrust_y = control * links[0, THRUST_X], control * links[0, THRUST_Y]
+    thrust_t = control * links[0, THRUST_T]
     for k in range(count):
         xx, xy, yy = work[_XX + k] + drag_xx, work[_XY + k] + drag_xy, work[_YY + k] + drag_yy
         xt, yt, tt = work[_XT + k] + drag_xt, work[_YT + k] + drag_yt, work[_TT + k] + drag_tt
@@ -199,12 +196,12 @@ def _solve_base(bodies: Array, control: float, count: int, work: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _spread(links: Array, bodies: Array, joints: Array, count: int, work: Array) -> bool:
+def _spread(links: Array, joints: Array, count: int, work: Array) -> bool:
     """Into `joints` their rates, into `work` the sums over all wheels; true where another set of joints must stand."""
     for i in range(1, links.shape[0]):
         joint = joints[i * _JOINT : (i + 1) * _JOINT]
         length, lower, upper = links[i - 1, LENGTH], links[i - 1, LOWER], links[i - 1, UPPER]
-        place_x, place_y = bodies[i, _PLACE_X], bodies[i, _PLACE_Y]
+        place_x, place_y = links[i, PLACE_X], links[i, PLACE_Y]
         for k in range(count):
             x, y, turn = work[_VX + k], work[_VY + k], work[_TURN + k]
             met = joint[_COLUMN_X + k] * x + joint[_COLUMN_Y + k] * y + joint[_COLUMN_T + k] * turn
@@ -236,12 +233,15 @@ def _spread(links: Array, bodies: Array, joints: Array, count: int, work: Array)
 
 @njit(cache=True, error_model="numpy")
 def _space(links: Array, states: int) -> tuple[Array, Array, Array, Array]:
-    """States (N + 2, count), all zero, their derivatives (N + 3, count), `joints` and `work` for so many states.
+    """Room for so many states (N + 2, count), heading zero, for their derivatives (N + 3, count), `joints` and `work`.
 
     One state is solved alone, more in whole vectors of eight, up to LANES at a time.
     """
     n, count = links.shape[0], 1 if states < 2 else min(LANES, (states + 7) // 8 * 8)
-    return np.zeros((n + 2, count)), np.empty((n + 3, count)), np.empty(n * _JOINT), np.empty(_WORK)
+    space = np.empty((n + 2, count))
+    for k in range(count):
+        space[2, k] = 0.0
+    return space, np.empty((n + 3, count)), np.empty(n * _JOINT), np.empty(_WORK)
 
 
 @njit(cache=True, error_model="numpy")
@@ -270,12 +270,12 @@ def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
 
     The base frame is the mean of the wheel positions and of the link headings; its velocity is along its own axes.
     """
-    bodies = _bodies(links)
+    links = completed(links)
     out = np.empty((joint_angles.shape[0], links.shape[0] + 2))
     states, rates, joints, work = _space(links, out.shape[0])
     for first in range(0, out.shape[0], states.shape[1]):
         _load(joint_angles, first, states, 3)
-        _velocity(links, bodies, states, controls, joints, work, rates)
+        _velocity(links, states, controls, joints, work, rates)
         _store(rates, out, first)
     return out
 
@@ -284,16 +284,15 @@ def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
 def control_matrix(links: Array, joint_angles: Array) -> Array:
     """B(r), (N + 2, N): configuration velocity for a unit rim speed of each wheel, joint limits left out."""
     n = links.shape[0]
-    free = links.copy()
+    free = completed(links).copy()
     free[:, LOWER], free[:, UPPER] = -np.inf, np.inf
-    bodies = _bodies(links)
     states, rates, joints, work = _space(links, 1)
     _load(joint_angles.reshape(1, -1), 0, states, 3)
     out = np.empty((n + 2, n))
     unit = np.zeros(n)
     for i in range(n):
         unit[i] = 1.0
-        _velocity(free, bodies, states, unit, joints, work, rates)
+        _velocity(free, states, unit, joints, work, rates)
         unit[i] = 0.0
         for j in range(n + 2):
             out[j, i] = rates[j, 0]
@@ -304,12 +303,12 @@ def control_matrix(links: Array, joint_angles: Array) -> Array:
 def gyro_rates(links: Array, points: Array, controls: Array) -> Array:
     """Turning rates (k, N) of all links at the states `points` (k, N + 2), eq. (6)."""
     n = links.shape[0]
-    bodies = _bodies(links)
+    links = completed(links)
     out = np.empty((points.shape[0], n))
     states, rates, joints, work = _space(links, out.shape[0])
     for first in range(0, out.shape[0], states.shape[1]):
         _load(points, first, states, 0)
-        _velocity(links, bodies, states, controls, joints, work, rates)
+        _velocity(links, states, controls, joints, work, rates)
         for i in range(n):
             for k in range(states.shape[1]):
                 rates[i, k] = rates[n + 2, k] if i == 0 else rates[i - 1, k] + rates[2 + i, k]
@@ -329,7 +328,7 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
     n = links.shape[0]
     steps = max(1, int(np.ceil(duration / longest_step - 1e-9)))
     h = duration / steps
-    bodies = _bodies(links)
+    links = completed(links)
     states, slopes, joints, work = _space(links, points.shape[0])
     stages, sums = np.empty_like(states), np.empty_like(states)
     out = np.empty_like(points)
@@ -340,7 +339,7 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
             stages[:] = states
             sums[:] = 0.0
             for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
-                _velocity(links, bodies, stages, controls, joints, work, slopes)
+                _velocity(links, stages, controls, joints, work, slopes)
                 for j in range(n + 2):
                     for k in range(count):
                         sums[j, k] += weight * slopes[j, k]
