@@ -152,7 +152,8 @@ def test_truth_that_ends_early() -> None:
 def test_truth_that_ends_before_the_filter_has_settled() -> None:
     result = judged(with_truth_between(0.0, 4.0))
     assert note(result, "The ground truth ends") == (
-        "The ground truth ends after 4.0 s and the filter settles for 6 s: too short to leave its start out, all of it is judged."
+        "The ground truth ends after 4.0 s and the filter settles for 6 s: "
+        "too short to leave its start out, all of it is judged."
     )
     assert result.metrics["run"]["left_out_at_start_s"] == 0.0
     assert "rmse_deg" in result.metrics["joint_angles"]

@@ -1,0 +1,149 @@
+"""The chain's B(r) u in NumPy, as peers of the compiled kernels: eqs. (1) to (5) as printed, and the O(N) recursion.
+
+Both take one state or a batch and are written as one would who wants NumPy to be fast: no Python loop over links in the
+first (sums over links are one matrix product), none over the batch in either; what depends on the chain alone is
+computed beforehand. Joint limits are left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from salp_estimation import chain_kernels as kernels
+from salp_estimation.chain import Chain
+
+Array = NDArray[np.float64]
+
+
+class PrintedEquations:
+    """q' = D^-1 D_u u with D and D_u summed up from the Jacobians of all links, eqs. (1) to (5)."""
+
+    def __init__(self, chain: Chain) -> None:
+        links = chain.links
+        n = len(links)
+        self._count = n
+        self._half = 0.5 * links[:, kernels.LENGTH]
+        self._wheel_x, self._wheel_y = links[:, kernels.WHEEL_X], links[:, kernels.WHEEL_Y]
+        self._wheel_angle = links[:, kernels.WHEEL_ANGLE]
+        self._drag = links[:, kernels.DRAG : kernels.DRAG + 9].reshape(n, 3, 3)
+        self._joint_drag = links[:-1, kernels.JOINT_DRAG]
+        # A link is moved by the joints before it.
+        self._moved = np.tril(np.ones((n, n - 1)), -1)[:, None, :]
+        self._diagonal = np.arange(3, n + 2)
+
+    def __call__(self, joint_angles: Array, controls: Array) -> Array:
+        """(..., N + 2) velocity of the base frame and joint rates from joint angles (..., N - 1), rim speeds (N,)."""
+        n, leading = self._count, joint_angles.shape[:-1]
+        headings = np.zeros((*leading, n))
+        np.cumsum(joint_angles, axis=-1, out=headings[..., 1:])
+        cosine, sine = np.cos(headings), np.sin(headings)
+        # Joints and wheels in the frame at the centre of link 1.
+        along_x, along_y = self._half * cosine, self._half * sine
+        joint_x = np.cumsum(2.0 * along_x, axis=-1)[..., :-1] - along_x[..., :1]
+        joint_y = np.cumsum(2.0 * along_y, axis=-1)[..., :-1] - along_y[..., :1]
+        wheel_x = self._wheel_x * cosine - self._wheel_y * sine
+        wheel_y = self._wheel_x * sine + self._wheel_y * cosine
+        wheel_x[..., 1:] += joint_x + along_x[..., 1:]
+        wheel_y[..., 1:] += joint_y + along_y[..., 1:]
+
+        # Twists about the origin that each coordinate of q' gives to the links: base first, then the joints.
+        twist = np.zeros((*leading, n, 3, n + 2))
+        twist[..., [0, 1, 2], [0, 1, 2]] = 1.0
+        unit = np.stack([joint_y, -joint_x, np.ones_like(joint_x)], axis=-2)
+        np.multiply(unit[..., None, :, :], self._moved, out=twist[..., 3:])
+        # To the frames of the wheels: J_i^unit.
+        angle = headings + self._wheel_angle
+        wheel_cosine, wheel_sine = np.cos(angle), np.sin(angle)
+        to_wheel = np.zeros((*leading, n, 3, 3))
+        to_wheel[..., 0, 0] = to_wheel[..., 1, 1] = wheel_cosine
+        to_wheel[..., 0, 1], to_wheel[..., 1, 0] = wheel_sine, -wheel_sine
+        to_wheel[..., 0, 2] = wheel_sine * wheel_x - wheel_cosine * wheel_y
+        to_wheel[..., 1, 2] = wheel_cosine * wheel_x + wheel_sine * wheel_y
+        to_wheel[..., 2, 2] = 1.0
+        jacobian = to_wheel @ twist
+
+        stacked = jacobian.reshape(*leading, 3 * n, n + 2)
+        resisted = (self._drag @ jacobian).reshape(*leading, 3 * n, n + 2)
+        drag = np.swapaxes(stacked, -1, -2) @ resisted
+        drag[..., self._diagonal, self._diagonal] += self._joint_drag
+        thrust = (self._drag[:, 0, 0] * controls) @ jacobian[..., 0, :]
+        rates = np.linalg.solve(drag, thrust[..., None])[..., 0]
+
+        # From link 1 to the frame at the mean of wheels and headings.
+        mean = (twist @ rates[..., None, :, None])[..., 0]
+        velocity_x = (mean[..., 0] - mean[..., 2] * wheel_y).mean(axis=-1)
+        velocity_y = (mean[..., 1] + mean[..., 2] * wheel_x).mean(axis=-1)
+        heading = headings.mean(axis=-1)
+        cosine, sine = np.cos(heading), np.sin(heading)
+        rates[..., 0] = cosine * velocity_x + sine * velocity_y
+        rates[..., 1] = cosine * velocity_y - sine * velocity_x
+        rates[..., 2] = mean[..., 2].mean(axis=-1)
+        return rates
+
+
+class LinkByLink:
+    """The recursion of `chain_kernels`, O(N), with one 3 x 3 product a link for the whole batch."""
+
+    def __init__(self, chain: Chain) -> None:
+        links = chain.links
+        n = len(links)
+        lengths, angles = links[:, kernels.LENGTH], links[:, kernels.WHEEL_ANGLE]
+        drag = links[:, kernels.DRAG : kernels.DRAG + 9].reshape(n, 3, 3)
+        x, y = 0.5 * lengths + links[:, kernels.WHEEL_X], links[:, kernels.WHEEL_Y]
+        cosine, sine = np.cos(angles), np.sin(angles)
+        to_wheel = np.zeros((n, 3, 3))
+        to_wheel[:, 0] = np.column_stack([cosine, sine, sine * x - cosine * y])
+        to_wheel[:, 1] = np.column_stack([-sine, cosine, cosine * x + sine * y])
+        to_wheel[:, 2, 2] = 1.0
+        self._count, self._lengths, self._joint_drag = n, lengths, links[:, kernels.JOINT_DRAG]
+        self._drag = to_wheel.swapaxes(1, 2) @ drag @ to_wheel
+        self._thrust = to_wheel[:, 0] * drag[:, :1, 0]
+        self._wheel = np.zeros((n, 2, 3))  # a link's twist at its rear end to its wheel's velocity
+        self._wheel[:, 0, 0] = self._wheel[:, 1, 1] = 1.0
+        self._wheel[:, 0, 2], self._wheel[:, 1, 2] = -y, x
+
+    def __call__(self, joint_angles: Array, controls: Array) -> Array:
+        """(..., N + 2) velocity of the base frame and joint rates from joint angles (..., N - 1), rim speeds (N,)."""
+        n, leading = self._count, joint_angles.shape[:-1]
+        cosine, sine = np.cos(joint_angles), np.sin(joint_angles)
+        # Twist of a link's rear end to that of the next one's, whose joint stands, along its axes.
+        onward = np.zeros((*leading, n - 1, 3, 3))
+        onward[..., 0, 0] = onward[..., 1, 1] = cosine
+        onward[..., 0, 1], onward[..., 1, 0] = sine, -sine
+        onward[..., 0, 2], onward[..., 1, 2] = sine * self._lengths[:-1], cosine * self._lengths[:-1]
+        onward[..., 2, 2] = 1.0
+        thrust = self._thrust * controls[:, None]
+        drag, push = self._drag[-1], thrust[-1]
+        gains, moments = [], []
+        for i in range(n - 1, 0, -1):
+            column = drag[..., :, 2]
+            gain = column / (drag[..., 2, 2] + self._joint_drag[i - 1])[..., None]
+            moment = push[..., 2] / (drag[..., 2, 2] + self._joint_drag[i - 1])
+            gains.append(gain)
+            moments.append(moment)
+            back = np.swapaxes(onward[..., i - 1, :, :], -1, -2)
+            drag = (
+                back @ (drag - gain[..., :, None] * column[..., None, :]) @ onward[..., i - 1, :, :] + self._drag[i - 1]
+            )
+            push = (back @ (push - column * moment[..., None])[..., None])[..., 0] + thrust[i - 1]
+        twist = np.linalg.solve(drag, push[..., None])[..., 0]
+        rates = np.empty((*leading, n + 2))
+        headings = np.zeros((*leading, n))
+        np.cumsum(joint_angles, axis=-1, out=headings[..., 1:])
+        along = np.cos(headings), np.sin(headings)
+        total_x = total_y = total_turn = 0.0
+        for i in range(n):
+            if i > 0:
+                twist = (onward[..., i - 1, :, :] @ twist[..., None])[..., 0]
+                rates[..., 2 + i] = moments[n - 1 - i] - np.sum(gains[n - 1 - i] * twist, axis=-1)
+                twist[..., 2] += rates[..., 2 + i]
+            wheel = twist @ self._wheel[i].T
+            total_x = total_x + along[0][..., i] * wheel[..., 0] - along[1][..., i] * wheel[..., 1]
+            total_y = total_y + along[1][..., i] * wheel[..., 0] + along[0][..., i] * wheel[..., 1]
+            total_turn = total_turn + twist[..., 2]
+        mean = headings.mean(axis=-1)
+        rates[..., 0] = (np.cos(mean) * total_x + np.sin(mean) * total_y) / n
+        rates[..., 1] = (np.cos(mean) * total_y - np.sin(mean) * total_x) / n
+        rates[..., 2] = total_turn / n
+        return rates

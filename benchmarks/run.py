@@ -1,0 +1,94 @@
+"""Runs benchmarks, keeps their results in `results/` and writes the table of `docs/benchmarks.md` from them.
+
+    python -m benchmarks                    # all but those that take many minutes
+    python -m benchmarks --list
+    python -m benchmarks --only unscented_step --only evaluate_bag
+    python -m benchmarks --quick            # fewer repetitions, only printed
+
+A benchmark is a module of this package with a first docstring line that says what it measures and a function
+`run(quick)` that returns the cases of its result, see `timing.case`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from datetime import datetime, timezone
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from benchmarks.machine import machine, versions
+from benchmarks.table import TABLE_FILE, case_lines, write_table
+
+RESULTS = Path(__file__).parent / "results"
+ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
+BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks")
+ON_REQUEST = ("from_nothing",)
+"""Only with --only: they download an environment and take a quarter of an hour."""
+
+
+def summary(name: str) -> str:
+    """What a benchmark measures, in a line."""
+    text = import_module(f"benchmarks.{name}").__doc__ or ""
+    return text.splitlines()[0]
+
+
+def measure(name: str, quick: bool) -> dict[str, Any]:
+    """A benchmark's result."""
+    before = machine()
+    cases = import_module(f"benchmarks.{name}").run(quick)
+    return {
+        "benchmark": name,
+        "summary": summary(name),
+        "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": before,
+        "versions": versions(),
+        "cases": cases,
+    }
+
+
+def load_results(folder: Path = RESULTS) -> list[dict[str, Any]]:
+    """The kept results, in the order of the benchmarks."""
+    paths = [folder / f"{name}.json" for name in (*BENCHMARKS, *ON_REQUEST)]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command; exit code 1 where a target was missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Speed against peers, in the same run.")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", choices=(*BENCHMARKS, *ON_REQUEST), help="may repeat"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions; the results are only printed")
+    options = parser.parse_args(arguments)
+    if options.list:
+        for name in (*BENCHMARKS, *ON_REQUEST):
+            print(f"{name:16} {summary(name)}{' (only with --only)' if name in ON_REQUEST else ''}")
+        return
+    for variable in ONE_THREAD:  # before anything imports NumPy
+        os.environ.setdefault(variable, "1")
+    missed = []
+    for name in options.only or BENCHMARKS:
+        print(f"\n{name}: {summary(name)}", flush=True)
+        result = measure(name, options.quick)
+        print("\n".join(case_lines(result)), flush=True)
+        missed += [f"{name}: {row['case']}" for row in result["cases"] if row.get("met") is False]
+        if not options.quick:
+            RESULTS.mkdir(exist_ok=True)
+            (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
+    if not options.quick:
+        write_table(load_results())
+        print(f"\nkept in {RESULTS.relative_to(Path.cwd()) if RESULTS.is_relative_to(Path.cwd()) else RESULTS}")
+        print(f"table written to {TABLE_FILE.name}")
+    for line in missed:
+        print(f"target missed: {line}", file=sys.stderr)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

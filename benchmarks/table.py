@@ -1,0 +1,81 @@
+"""The table of `docs/benchmarks.md`, between its markers, made of the kept results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+TABLE_FILE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+START, END = "<!-- benchmarks -->", "<!-- /benchmarks -->"
+HEADER = ("| what | ours | against | theirs | times faster | target |", "|---|---|---|---|---|---|")
+
+
+def duration(seconds: float) -> str:
+    """In the unit that fits: `6.4 us`, `1.93 s`."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def case_lines(result: dict[str, Any]) -> list[str]:
+    """A row of the table for every case: medians, with the tenth to ninetieth percentile of the ratio."""
+    lines = []
+    for row in result["cases"]:
+        if "figure" in row:
+            lines.append(f"| {row['case']} | {row['figure']} | | | | {_verdict(row, row.get('target', ''))} |")
+            continue
+        theirs = ratio = target = ""
+        if "peer" in row:
+            theirs = duration(row["peer_median_s"])
+            ratio = f"{_times(row['times_faster_median'])} ({_times(row['times_faster_p10'])} to "
+            ratio += f"{_times(row['times_faster_p90'])})"
+        if "target_times_faster" in row:
+            target = f">= {row['target_times_faster']:g} times"
+        if "target_s" in row:
+            target = f"<= {duration(row['target_s'])}"
+        ours = duration(row["median_s"])
+        lines.append(
+            f"| {row['case']} | {ours} | {row.get('peer', '')} | {theirs} | {ratio} | {_verdict(row, target)} |"
+        )
+    return lines
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10.0 else f"{ratio:.1f}"
+
+
+def _verdict(row: dict[str, Any], target: str) -> str:
+    if "met" not in row:
+        return target
+    return f"{target}: {'met' if row['met'] else '**missed**'}"
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """Everything between the markers."""
+    parts = []
+    for result in results:
+        machine, versions = result["machine"], result["versions"]
+        packages = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "numba", "filterpy"))
+        parts += [f"### `{result['benchmark']}`", "", result["summary"], "", *HEADER, *case_lines(result), ""]
+        parts += [
+            f"{result['date_utc'][:10]}, {machine['processor']} ({machine['architecture']}), {machine['cores']} cores, "
+            f"{machine['memory_gb']} GB, load average before {machine['load_average_before']}; "
+            f"Python {versions['python']}, {packages}.",
+            "",
+        ]
+    return "\n".join(parts)
+
+
+def replaced(text: str, table: str) -> str:
+    """The text with what stands between the markers replaced; ValueError where they are missing."""
+    before, start, rest = text.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"no {START} ... {END} in the text")
+    return f"{before}{START}\n\n{table}\n{END}{after}"
+
+
+def write_table(results: list[dict[str, Any]], path: Path = TABLE_FILE) -> None:
+    """Put the table of these results into the page."""
+    path.write_text(replaced(path.read_text(), render(results)))
