@@ -1,12 +1,12 @@
 """One unscented predict and update, five states and three measured, against FilterPy's UnscentedKalmanFilter.
 
-Models: a vehicle on a coordinated turn (a plain vector state), and the real one, LandSalp's pose and joint angles from
-three gyros, integrated over 50 ms by Runge-Kutta. FilterPy calls a model for each of its eleven sigma points, and gets
-it in two forms: the same equations written for one state in Python and NumPy, as its users write them, and the compiled
-model, which ours calls once for all points. Both filters run the same two seconds over and over; before anything is
+Models: a vehicle on a coordinated turn (a plain vector state), and the real one, LandSalp's pose and joint angles
+from three gyros, integrated over 50 ms by Runge-Kutta. FilterPy calls a model for each of its eleven sigma points,
+and gets it in two forms: the same equations written for one state in NumPy, as its users write them, and the compiled
+model that ours calls once for all points. Both filters run the same two seconds over and over; before anything is
 timed, means and covariances of all steps are compared. FilterPy's state is a vector: poses are compared with position,
-heading and joint angles as separate blocks, headings away from half a turn. "on SE(2)" is the state space that the robot
-uses, where the pose's error is a body twist: other numbers, a little more work, FilterPy still on its vector.
+heading and joint angles as separate blocks, headings away from half a turn. "on SE(2)" is the state space that the
+robot uses, where the pose's error is a body twist: other numbers, a little more work, FilterPy still on its vector.
 """
 
 from __future__ import annotations
