@@ -18,7 +18,7 @@ def main(bag: str, folder: str, started: str) -> None:
     stages = {"start of Python": time.time() - float(started)}
     begin = time.perf_counter()
     # What the command imports before it does anything.
-    import onboard_estimation.cli
+    import onboard_estimation.cli  # noqa: F401
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
 
     current = "imports"

@@ -1,7 +1,7 @@
 """Time per measurement of the estimators, alone and in the pipeline that orders, checks and counts what arrives.
 
-Simulated recordings of a minute, from memory: LandSalp's commands and gyros at 20 Hz, and an IMU on a foot at 200 Hz. The
-pipeline does for each measurement what a live node does, but for messages.
+Simulated recordings of a minute, from memory: LandSalp's commands and gyros at 20 Hz, and an IMU on a foot at 200 Hz.
+The pipeline does for each measurement what a live node does, but for messages.
 """
 
 from __future__ import annotations
