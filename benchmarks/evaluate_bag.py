@@ -1,7 +1,7 @@
 """The command `evaluate` on bags of a minute, as a process of its own, compiled kernels on disk: wall time and stages.
 
-A simulated LandSalp (60 s), and the longest of the recorded walks (61 s at 200 Hz) where the recorded data are there: in
-`../shared/data` or the folder that `ONBOARD_ESTIMATION_DATA` names.
+A simulated LandSalp (60 s), and the longest of the recorded walks (61 s at 200 Hz) where the recorded data are there:
+in `../shared/data` or the folder that `ONBOARD_ESTIMATION_DATA` names.
 """
 
 from __future__ import annotations
