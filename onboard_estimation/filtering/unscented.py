@@ -18,6 +18,7 @@ as much as the algebra of a small filter, hence few kernels with all their work 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -184,19 +185,9 @@ class UnscentedFilter:
         The innovation, its covariance, its NIS and whether it was accepted. ValueError for shapes that do not fit.
         """
         space = _vector_space(len(noise_root)) if space is None else space
-        threshold = np.inf if gate is None else gate.threshold(space.dimension)
-        seen = self._correct(measure, measured, noise_root, space, threshold)
-        if gate is not None and gate.count(seen.accepted):
-            inflation = gate.inflation(seen)
-            self._restart(self.mean, self.root * np.sqrt(inflation))
-            seen = replace(self._correct(measure, measured, noise_root, space, np.inf), inflation=inflation)
-        return seen
-
-    def _correct(
-        self, measure: BatchModel, measured: Vector, noise_root: Matrix, space: StateSpace, threshold: float
-    ) -> Innovation:
-        predicted = measure(self.points)
         size = space.dimension
+        threshold = math.inf if gate is None else gate.threshold(size)
+        predicted = measure(self.points)
         state, innovation, root = np.empty(self._shape), np.empty(size), np.empty((size, size))
         try:
             nis = kernels.correct_moments(
@@ -222,7 +213,12 @@ class UnscentedFilter:
         accepted = nis <= threshold
         if accepted:
             self._state, self.points = state, state[: self._point_count]
-        return Innovation(innovation, root, nis, accepted)
+        seen = Innovation(innovation, root, nis, accepted)
+        if gate is not None and gate.count(accepted):
+            inflation = gate.inflation(seen)
+            self._restart(self.mean, self.root * np.sqrt(inflation))
+            return replace(self.update(measure, measured, noise_root, None, space), inflation=inflation)
+        return seen
 
 
 @lru_cache(maxsize=64)
