@@ -31,7 +31,7 @@ def wrap(angle: float) -> float:
 
 @njit(cache=True)
 def sine_cosine(angle: float) -> tuple[float, float]:
-    """sin(a) and cos(a), to 2e-16 for |a| < 1e5, in plain arithmetic.
+    """sin(a) and cos(a), to 3e-16 for |a| < 1e5, in plain arithmetic.
 
     A loop that calls the library's functions is not turned into vector instructions; a loop of this is. Polynomials on
     [-pi/4, pi/4] and the split of pi/2 are those of FreeBSD's msun library (k_sin.c, k_cos.c, e_rem_pio2.c).
