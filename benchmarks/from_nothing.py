@@ -18,7 +18,7 @@ from benchmarks.timing import case
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 TARGETS_S = {"demo": 240.0, "test": 480.0}
-INHERITED = ("PATH", "LANG", "LC_ALL", "SSL_CERT_FILE", "ONBOARD_ESTIMATION_DATA")
+INHERITED = ("PATH", "PYENV_ROOT", "LANG", "LC_ALL", "SSL_CERT_FILE", "ONBOARD_ESTIMATION_DATA")
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
