@@ -69,9 +69,9 @@ $(VENV)/.place:
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 	@echo "Setting up $(VENV) with $$($(RUN) --version), about a minute"
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[live,view]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	@$(PIP) --editable '.[dev]'
+	@$(PIP) --editable '.[dev,live,view]'
 	@touch $@

@@ -26,9 +26,9 @@ from benchmarks.table import TABLE_FILE, case_lines, write_table
 RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
-BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks")
-ON_REQUEST = ("from_nothing",)
-"""Only with --only: they download an environment and take a quarter of an hour."""
+BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
+ON_REQUEST = ("from_nothing", "live_hour")
+"""Only with --only: they take from a quarter of an hour to more than one."""
 
 
 def summary(name: str) -> str:

@@ -15,15 +15,25 @@ from onboard_estimation.commands import (
     configuration,
     convert,
     demo,
+    doctor,
     evaluate,
     inspect,
+    launch,
+    node,
     output,
+    parameter_command,
+    play,
+    record,
     robots,
+    run,
     simulate,
+    topic,
+    urdf,
+    view,
+    warmup,
 )
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 
-EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that the signal SIGPIPE ended."""
@@ -48,6 +58,19 @@ app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
+app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)
+
+LIVE = "The live graph, with ROS 2 or without it"
+app.command("launch", epilog=launch.EXAMPLES, rich_help_panel=LIVE)(launch.launch)
+app.command("run", epilog=run.EXAMPLES, rich_help_panel=LIVE, context_settings=run.SETTINGS)(run.run)
+app.add_typer(topic.app, name="topic", rich_help_panel=LIVE)
+app.add_typer(node.app, name="node", rich_help_panel=LIVE)
+app.add_typer(parameter_command.app, name="param", rich_help_panel=LIVE)
+app.command("view", epilog=view.EXAMPLES, rich_help_panel=LIVE)(view.view)
+app.command("record", epilog=record.EXAMPLES, rich_help_panel=LIVE)(record.record)
+app.command("play", epilog=play.EXAMPLES, rich_help_panel=LIVE)(play.play)
+app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=LIVE)(doctor.doctor)
+app.command("warmup", epilog=warmup.EXAMPLES, rich_help_panel=LIVE)(warmup.warmup)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -12,9 +12,11 @@ numba is told before it compiles anything. The folder is found in this order:
 
 from __future__ import annotations
 
+import ast
 import atexit
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -31,6 +33,7 @@ NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
 
 TOP_LEVEL_PACKAGES = ("onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers")
 COMPILERS = ("numba", "numpy")
+_COMPILED = re.compile(rb"\b(njit|jit|vectorize|guvectorize|cfunc|overload|jitclass)\b")
 FOLDER_PREFIX = "onboard_estimation-"
 UNUSED_AFTER_DAYS = 30
 
@@ -66,20 +69,36 @@ def fingerprint() -> str:
     """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for path in sorted(_sources()):
-        with suppress(OSError):  # an editor's lock file, or one that it replaces just now
-            content = path.read_bytes()
-            digest.update(f"{path}\0{len(content)}\0".encode())
-            digest.update(content)
+        content = _content(path)
+        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(content)
     for name in ("onboard_estimation", *COMPILERS):
         digest.update(f"{name}=={_version(name)}\0".encode())
     return digest.hexdigest()[:16]
 
 
-def _sources() -> Iterator[Path]:
-    """The `.py` files of our packages and of every package that brings a robot, none of them imported."""
+def _sources() -> list[Path]:
+    """Every file that a kernel may come from: those with numba's decorators, and what they import of these packages.
+
+    A kernel's callees are compiled too, so they have decorators themselves, and constants come by an import. Other
+    files (a node, a report) may change without a minute of compiling.
+    """
+    modules = dict(_modules())
+    wanted = [name for name, path in modules.items() if _COMPILED.search(_content(path))]
+    found: set[str] = set()
+    while wanted:
+        name = wanted.pop()
+        if name in modules and name not in found:
+            found.add(name)
+            wanted.extend(_imported(name, modules[name]))
+    return [modules[name] for name in found]
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """(name, file) of the modules of our packages and of every package that brings a robot, none of them imported."""
     root = Path(__file__).resolve().parent.parent
     for name in TOP_LEVEL_PACKAGES:
-        yield from (root / name).rglob("*.py")
+        yield from _modules_below(name, root / name)
     robots = {entry.module.partition(".")[0] for entry in entry_points(group="onboard_estimation.robots")}
     for name in robots.difference(TOP_LEVEL_PACKAGES):
         with suppress(ImportError, ValueError):  # its entry point leads nowhere: whoever loads the robot says so
@@ -87,9 +106,39 @@ def _sources() -> Iterator[Path]:
             if spec is None:
                 continue
             if spec.submodule_search_locations is None:
-                yield Path(spec.origin or "")
+                yield name, Path(spec.origin or "")
             for folder in spec.submodule_search_locations or ():
-                yield from Path(folder).rglob("*.py")
+                yield from _modules_below(name, Path(folder))
+
+
+def _modules_below(package: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    for path in folder.rglob("*.py"):
+        parts = (package, *path.relative_to(folder).with_suffix("").parts)
+        yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    """Names that a module imports, each of which may be a module."""
+    try:
+        tree = ast.parse(_content(path))
+    except (SyntaxError, ValueError):
+        return
+    package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # an editor's lock file, or one that it replaces just now
+        return b""
 
 
 def _version(distribution: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +53,17 @@ class Estimate:
     covariance: Matrix
 
 
+VALUE_SIZES: Mapping[str, int] = {
+    "sensor_msgs/msg/Imu": 6,
+    "geometry_msgs/msg/PoseStamped": 7,
+    "geometry_msgs/msg/PoseWithCovarianceStamped": 43,
+    "geometry_msgs/msg/PointStamped": 3,
+    "geometry_msgs/msg/WrenchStamped": 6,
+    "sensor_msgs/msg/FluidPressure": 1,
+}
+"""Elements of a measurement's value by type of the message; a joint state has as many as its channel has names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Channel:
     """A topic that a robot listens to, and how its message becomes a measurement's value.
@@ -62,6 +74,7 @@ class Channel:
     | `sensor_msgs/msg/JointState` | the array `field`, in the order of `names` |
     | `geometry_msgs/msg/PoseStamped` | position x y z (m), quaternion x y z w |
     | `geometry_msgs/msg/PointStamped` | x y z (m) |
+    | `geometry_msgs/msg/PoseWithCovarianceStamped` | as a pose, then 36 covariances along the fixed axes, row by row |
 
     Attributes
     ----------

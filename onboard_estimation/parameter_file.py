@@ -18,7 +18,7 @@ from onboard_estimation.errors import UserError
 PARAMETERS_KEY = "ros__parameters"
 
 
-class _Loader(yaml.SafeLoader):
+class ParameterLoader(yaml.SafeLoader):
     """Safe loader with the scalars of rcl_yaml_param_parser; notes keys that occur twice."""
 
     # Not those of PyYAML, which make a number of 1:30 and a date of 2017-11-22.
@@ -57,9 +57,9 @@ for _tag, _pattern, _first in (
     ("float", r"^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", "-+."),
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
+    ParameterLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
 # PyYAML knows no `y` and `n`.
-_Loader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
+ParameterLoader.bool_values = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
 
 def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -71,7 +71,7 @@ def read_parameter_file(path: Path) -> tuple[dict[str, Any], list[str]]:
         The file cannot be read, or is no YAML.
     """
     try:
-        loader = _Loader(path.read_text(encoding="utf-8"))
+        loader = ParameterLoader(path.read_text(encoding="utf-8"))
         content = loader.get_single_data()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error

@@ -122,6 +122,10 @@ class Estimator(ABC):
         """Use a sensor or leave it out from now on."""
         raise NotImplementedError(f"{type(self).__name__} cannot leave out {sensor!r} (asked for enabled={enabled})")
 
+    def reconfigure(self, configuration: Any) -> None:
+        """Go on with another configuration, which differs in the robot's `run_time_parameters` only."""
+        raise NotImplementedError(f"{type(self).__name__} takes no parameters while it runs")
+
 
 class _Guarded:
     """The estimator as the buffer sees it: checked after every measurement, with its counters rolled back along.

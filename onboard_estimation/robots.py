@@ -16,15 +16,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, Matrix, Vector
-from onboard_estimation.pipeline import Estimator
+from onboard_estimation.measurement import (
+    NANOSECONDS_PER_SECOND,
+    VALUE_SIZES,
+    Channel,
+    Estimate,
+    Matrix,
+    Measurement,
+    Vector,
+)
+from onboard_estimation.pipeline import Estimator, Pipeline
 
 GROUP = "onboard_estimation.robots"
 Alignment = Literal["none", "heading"]
@@ -76,6 +85,13 @@ class Recording:
     truth: tuple[Series, ...]
 
 
+class Simulation(Protocol):
+    """A simulated robot that goes on and on."""
+
+    def advance(self, stop_ns: int) -> Recording:
+        """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A simulated situation.
@@ -111,6 +127,8 @@ class Robot(ABC):
         Names of its estimators; the first is the default.
     scenarios
         What it can simulate, by name; the first is the default.
+    run_time_parameters
+        Dotted names of parameters, or of whole sections, that may change while an estimator runs.
     """
 
     name: str
@@ -120,6 +138,7 @@ class Robot(ABC):
     configuration_file: str | None = None
     estimators: tuple[str, ...] = ("default",)
     scenarios: Mapping[str, Scenario] = {}
+    run_time_parameters: tuple[str, ...] = ()
 
     @abstractmethod
     def channels(self, configuration: Any) -> tuple[Channel, ...]:
@@ -158,7 +177,42 @@ class Robot(ABC):
         self, configuration: Any, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
     ) -> Recording:
         """A simulated recording of that scenario, starting at time zero."""
+        simulation = self.simulation(configuration, scenario, variant, rng)
+        return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+
+    def body_poses(
+        self, configuration: Any, space: StateSpace, means: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Poses (K, 7) of its bodies, in the order of their tf frames, at the states (K, a): position, quaternion xyzw.
+
+        By default none: the base is the whole robot.
+        """
+        return {}
+
+    def body_shapes(self, configuration: Any) -> Shapes:
+        """Solids of its bodies, for markers and URDF; by default none, and it is drawn as its outline."""
+        return {}
+
+    def urdf(self, configuration: Any) -> str | None:
+        """URDF for `robot_state_publisher`; None where it has none."""
+        return None
+
+    def simulation(
+        self, configuration: Any, scenario: str, variant: str, rng: np.random.Generator, imu_rate_hz: float = 0.0
+    ) -> Simulation:
+        """The same piece by piece, without an end, for a live robot; another rate of the IMUs where one is given."""
         raise UserError(f"robot {self.name!r} has no simulator")
+
+    def exercise(self, configuration: Any, estimator: str) -> None:
+        """Run an estimator once over every kind of measurement, so that all its kernels are compiled.
+
+        By default on zeros, a few of each channel.
+        """
+        pipeline = Pipeline(self.estimator(configuration, estimator, None))
+        for step in range(3):
+            for channel in self.channels(configuration):
+                count = len(channel.names) or VALUE_SIZES[channel.message_type]
+                pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, np.zeros(count)))
 
 
 def planar_position(space: StateSpace) -> slice | None:

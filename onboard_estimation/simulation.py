@@ -8,11 +8,17 @@ from numpy.typing import NDArray
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 
 STANDARD_GRAVITY_M_S2 = 9.80665
+SET_POSE = "set_pose"
 
 
 def imu_channel(name: str) -> Channel:
     """IMU of a link or body."""
     return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}")
+
+
+def set_pose_channel() -> Channel:
+    """Where the robot is, given from outside: RViz's "2D Pose Estimate", a beacon; the filter goes on from there."""
+    return Channel("set_pose", "geometry_msgs/msg/PoseWithCovarianceStamped", SET_POSE, required=False)
 
 
 def truth_channel(body: str) -> Channel:
@@ -24,3 +30,11 @@ def stamps_ns(duration_s: float, rate_hz: float) -> NDArray[np.int64]:
     """(K,) stamps from zero to the duration, both included, at a rate."""
     count = int(np.floor(duration_s * rate_hz + 1e-9)) + 1
     return np.round(np.arange(count) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
+
+
+def stamps_between(start_ns: int, stop_ns: int, rate_hz: float) -> NDArray[np.int64]:
+    """The stamps of that rate, counted from zero, from `start_ns` up to `stop_ns`, which is left out."""
+    period_ns = NANOSECONDS_PER_SECOND / rate_hz
+    first, last = int(start_ns / period_ns), int(np.ceil(stop_ns / period_ns))
+    stamps: NDArray[np.int64] = np.round(np.arange(first, last + 1) * period_ns).astype(np.int64)
+    return stamps[(stamps >= start_ns) & (stamps < stop_ns)]

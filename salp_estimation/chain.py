@@ -148,6 +148,7 @@ class Chain:
         """Poses (k, N, 3) of the links in the world from states (k, N + 2)."""
         states = np.atleast_2d(self._rows(states, self.link_count + 2))
         local = np.array([self._local_links(r) for r in states[:, 3:]])  # in the base frame
+        local = local.reshape(len(states), self.link_count, 3)  # also of no state at all
         cosine, sine = np.cos(states[:, 2, None]), np.sin(states[:, 2, None])
         out = np.empty_like(local)
         out[..., 0] = states[:, 0, None] + cosine * local[..., 0] - sine * local[..., 1]

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.filtering.planar import planar_covariance, planar_pose
 from onboard_estimation.filtering.unscented import UnscentedFilter
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.pipeline import Estimator, FilterBreakdown
+from onboard_estimation.simulation import SET_POSE
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.configuration import SalpConfiguration
 
@@ -33,6 +35,9 @@ class SalpEstimator(Estimator):
         (N,) wheel speeds, rad/s, acting until the next command. Before the first one the robot is taken to stand.
     imu/<link>
         (6,) gyro and accelerometer; the gyro's axis `gyro.axis` is used.
+    set_pose
+        (43,) pose of the base and its covariance along the fixed axes: replaces the filter's, whose joint angles stay.
+        Where x, y or heading has no variance, the initial one is taken.
 
     Parameters
     ----------
@@ -44,17 +49,27 @@ class SalpEstimator(Estimator):
     def __init__(self, configuration: SalpConfiguration, initial: Estimate | None = None) -> None:
         super().__init__()
         chain = configuration.chain
-        self.configuration = configuration
         self.model = chain.build()
         self.space = self.model.space()
         self._initial = initial
         self._links = self.model.links
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._rim_speed = chain.wheel_radius_m * np.array(chain.wheel_signs)
+        self._disabled: set[str] = set()
+        self._gates: list[Gate] = []
+        self._tune(configuration)
+        self.reset()
+        self._stamp_ns: int | None = None if initial is None else initial.stamp_ns
+
+    def _tune(self, configuration: SalpConfiguration) -> None:
+        """Take the parameters that may change while the filter runs."""
+        self.configuration = configuration
         self._gyro_axis, self._gyro_sign = _GYRO_AXES[configuration.gyro.axis]
         self._gyro_root = np.array([[configuration.gyro.noise_stddev_rad_s]])
-        self._gates = [Gate(configuration.gate_probability, configuration.recover_after) for _ in chain.link_names]
-        self._disabled: set[str] = set()
+        rejected = [gate.snapshot() for gate in self._gates] or [0] * self.model.link_count
+        self._gates = [Gate(configuration.gate_probability, configuration.recover_after) for _ in rejected]
+        for gate, count in zip(self._gates, rejected, strict=True):
+            gate.restore(count)
         process = configuration.process
         self._wheel_noise = process.wheel_speed_noise_m_s_sqrt_hz
         self._other_noise = np.diag(
@@ -62,8 +77,10 @@ class SalpEstimator(Estimator):
             + [process.body_rate_noise_rad_s_sqrt_hz]
             + [process.joint_rate_noise_rad_s_sqrt_hz] * (self.model.link_count - 1)
         )
-        self.reset()
-        self._stamp_ns: int | None = None if initial is None else initial.stamp_ns
+
+    def reconfigure(self, configuration: SalpConfiguration) -> None:
+        """Go on with other noise densities and gates."""
+        self._tune(configuration)
 
     def reset(self) -> None:
         """Return to the initial state; the next measurement starts the clock, which may be another one now."""
@@ -104,7 +121,10 @@ class SalpEstimator(Estimator):
         if early or measurement.sensor in self._disabled:
             self.left_out = True
             return None
-        self._correct(measurement)
+        if measurement.sensor == SET_POSE:
+            self._set_pose(measurement.value)
+        else:
+            self._correct(measurement)
         return Estimate(measurement.stamp_ns, self._filter.mean, self._filter.covariance)
 
     def _predict_to(self, stamp_ns: int) -> None:
@@ -136,6 +156,18 @@ class SalpEstimator(Estimator):
         through_wheels = self._wheel_noise * kernels.control_matrix(self._links, joint_angles)
         root: Matrix = np.sqrt(duration_s) * np.hstack([through_wheels, self._other_noise])
         return root
+
+    def _set_pose(self, value: Vector) -> None:
+        mean, covariance = self._filter.mean.copy(), self._filter.covariance.copy()
+        pose, tangent = self.space.coordinates("pose"), self.space.tangent("pose")
+        mean[pose] = planar_pose(value[None, :7])[0]
+        given = planar_covariance(value[7:], float(mean[pose][2]))
+        if not (np.diag(given) > 0.0).all():
+            given = self.configuration.initial_covariance()[tangent, tangent]
+        covariance[tangent, :] = 0.0
+        covariance[:, tangent] = 0.0
+        covariance[tangent, tangent] = given
+        self._filter.set_state(mean, covariance)
 
     def _correct(self, measurement: Measurement) -> None:
         link = self._link_of[measurement.sensor]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
-from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
-from onboard_estimation.simulation import imu_channel
+from onboard_estimation.robots import Robot, Scenario, TruthSpecification
+from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.description import chain_shapes
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS
+from salp_estimation.urdf import chain_urdf
 
 
 class SalpRobot(Robot):
@@ -27,14 +32,16 @@ class SalpRobot(Robot):
     configuration_type = SalpConfiguration
     configuration_file = "config/salp.yaml"
     estimators = ("ukf",)
+    run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
     }
 
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
-        """Commands and one IMU per link."""
+        """Commands, one IMU per link, and poses given from outside."""
         chain = configuration.chain
-        return (simulator.command_channel(chain), *(imu_channel(name) for name in chain.link_names))
+        imus = (imu_channel(name) for name in chain.link_names)
+        return (simulator.command_channel(chain), *imus, set_pose_channel())
 
     def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> SalpEstimator:
         """The plain unscented filter."""
@@ -69,21 +76,38 @@ class SalpRobot(Robot):
         states = np.hstack([means[:, space.coordinates("pose")], means[:, space.coordinates("joint_angles")]])
         return configuration.chain.build().outline(states)
 
-    def simulate(
-        self, configuration: SalpConfiguration, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
-    ) -> Recording:
+    def body_poses(
+        self, configuration: SalpConfiguration, space: StateSpace, means: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Poses of the links, at their centres, x along the link."""
+        states = np.hstack([means[:, space.coordinates("pose")], means[:, space.coordinates("joint_angles")]])
+        poses = configuration.chain.build().link_poses(states)
+        return {name: simulator.pose_values(poses[:, i]) for i, name in enumerate(configuration.chain.link_names)}
+
+    def body_shapes(self, configuration: SalpConfiguration) -> Shapes:
+        """Links as boxes, with their wheels and joints."""
+        return chain_shapes(configuration.chain)
+
+    def urdf(self, configuration: SalpConfiguration) -> str:
+        """The chain, `link_1` as its root."""
+        return chain_urdf(configuration.chain, self.name)
+
+    def simulation(
+        self,
+        configuration: SalpConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> simulator.SalpSimulation:
         """A gait in the scenario `ideal`; UserError for chains that the gaits are not made for."""
         links, wheels = len(configuration.chain.link_names), len(GAITS[variant].offset)
         if links != wheels:
             raise UserError(f"the gait {variant!r} is for {wheels} links, the chain has {links}")
-        return simulator.simulate(configuration.chain, GAITS[variant], duration_s, rng)
-
-
-def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x, y, heading (K, 3) of poses (K, 7): position and quaternion x, y, z, w."""
-    x, y, z, w = poses[:, 3:].T
-    heading = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    return np.column_stack([poses[:, :2], heading])
+        magnitudes = simulator.IdealScenario()
+        if imu_rate_hz > 0.0:
+            magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
+        return simulator.SalpSimulation(configuration.chain, GAITS[variant], rng, magnitudes)
 
 
 ROBOT = SalpRobot()

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.robots import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
-from salp_estimation.chain import Chain
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_between, truth_channel
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import Gait
+
+Stamps = NDArray[np.int64]
 
 _LONGEST_STEP_S = 0.005
 
@@ -49,6 +50,88 @@ class IdealScenario:
     truth_heading_stddev_rad: float = float(np.deg2rad(0.02))
 
 
+class SalpSimulation:
+    """LandSalp in a gait, from a straight start at the origin at stamp zero.
+
+    Parameters
+    ----------
+    rng
+        Source of all noise: the same generator gives the same recording, if it is advanced in the same steps.
+    """
+
+    def __init__(
+        self,
+        configuration: ChainConfiguration,
+        gait: Gait,
+        rng: np.random.Generator,
+        scenario: IdealScenario | None = None,
+    ) -> None:
+        self.scenario = scenario or IdealScenario()
+        self._configuration = configuration
+        self._chain = configuration.build()
+        self._gait = gait
+        self._rng = rng
+        self._at_ns = 0  # where the next part starts
+        self._state: Vector = np.zeros(self._chain.link_count + 2)
+        self._state_ns = 0
+        self._in_force: Vector = np.zeros(self._chain.link_count)
+
+    def advance(self, stop_ns: int) -> Recording:
+        """What is recorded from where it stands up to `stop_ns`, which is left out."""
+        scenario, chain, rng = self.scenario, self._chain, self._rng
+        command_ns, gyro_ns, truth_ns = (
+            stamps_between(self._at_ns, stop_ns, rate_hz)
+            for rate_hz in (scenario.command_rate_hz, scenario.gyro_rate_hz, scenario.truth_rate_hz)
+        )
+        self._at_ns = max(self._at_ns, stop_ns)
+        commands = self._gait.controls(command_ns / NANOSECONDS_PER_SECOND)
+        actual = commands + rng.normal(0.0, scenario.wheel_speed_noise_stddev_m_s, commands.shape)
+        at_ns, states, speeds = self._drive(command_ns, actual, np.union1d(gyro_ns, truth_ns))
+
+        at_gyro = np.searchsorted(at_ns, gyro_ns)
+        rates = np.array([chain.gyro_rates(states[k, 3:], speeds[k]) for k in at_gyro]).reshape(-1, chain.link_count)
+        rates += rng.normal(0.0, scenario.gyro_noise_stddev_rad_s, rates.shape)
+
+        poses = chain.link_poses(states[np.searchsorted(at_ns, truth_ns)])
+        poses[..., :2] += rng.normal(0.0, scenario.truth_position_stddev_m, poses[..., :2].shape)
+        poses[..., 2] += rng.normal(0.0, scenario.truth_heading_stddev_rad, poses[..., 2].shape)
+        return self._recording(command_ns, commands, gyro_ns, rates, truth_ns, poses)
+
+    def _drive(
+        self, command_ns: Stamps, actual: NDArray[np.float64], wanted_ns: Stamps
+    ) -> tuple[Stamps, NDArray[np.float64], NDArray[np.float64]]:
+        """All wanted and all command stamps (K,), the states (K, N + 2) there and the rim speeds (K, N) from there."""
+        at_ns = np.union1d(command_ns, wanted_ns)
+        number = np.searchsorted(command_ns, at_ns, side="right")  # of the command in force; 0: the last of before
+        speeds = np.vstack([self._in_force, actual])[number]
+        states = np.empty((len(at_ns), self._chain.link_count + 2))
+        for k, stamp_ns in enumerate(at_ns.tolist()):
+            duration_s = (stamp_ns - self._state_ns) / NANOSECONDS_PER_SECOND
+            if duration_s > 0.0:
+                moved = self._chain.propagate(self._state[None], self._in_force, duration_s, _LONGEST_STEP_S)
+                self._state, self._state_ns = moved[0], stamp_ns
+            states[k] = self._state
+            self._in_force = speeds[k]
+        return at_ns, states, speeds
+
+    def _recording(
+        self,
+        command_ns: Stamps,
+        commands: NDArray[np.float64],
+        gyro_ns: Stamps,
+        rates: NDArray[np.float64],
+        truth_ns: Stamps,
+        poses: NDArray[np.float64],
+    ) -> Recording:
+        configuration = self._configuration
+        wheel_speeds = commands / (configuration.wheel_radius_m * np.array(configuration.wheel_signs))
+        names = configuration.link_names
+        sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
+        sensors += [Series(imu_channel(name), gyro_ns, _imu_values(rates[:, i])) for i, name in enumerate(names)]
+        truth = [Series(truth_channel(name), truth_ns, pose_values(poses[:, i])) for i, name in enumerate(names)]
+        return Recording(tuple(sensors), tuple(truth))
+
+
 def simulate(
     configuration: ChainConfiguration,
     gait: Gait,
@@ -57,30 +140,8 @@ def simulate(
     scenario: IdealScenario | None = None,
 ) -> Recording:
     """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
-    scenario = scenario or IdealScenario()
-    chain = configuration.build()
-    command_ns = stamps_ns(duration_s, scenario.command_rate_hz)
-    gyro_ns = stamps_ns(duration_s, scenario.gyro_rate_hz)
-    truth_ns = stamps_ns(duration_s, scenario.truth_rate_hz)
-
-    commands = gait.controls(command_ns / NANOSECONDS_PER_SECOND)
-    actual = commands + rng.normal(0.0, scenario.wheel_speed_noise_stddev_m_s, commands.shape)
-    at_ns, states, in_force = _drive(chain, command_ns, actual, np.union1d(gyro_ns, truth_ns))
-
-    at_gyro = np.searchsorted(at_ns, gyro_ns)
-    rates = np.array([chain.gyro_rates(states[k, 3:], actual[in_force[k]]) for k in at_gyro])
-    rates += rng.normal(0.0, scenario.gyro_noise_stddev_rad_s, rates.shape)
-
-    poses = chain.link_poses(states[np.searchsorted(at_ns, truth_ns)])
-    poses[..., :2] += rng.normal(0.0, scenario.truth_position_stddev_m, poses[..., :2].shape)
-    poses[..., 2] += rng.normal(0.0, scenario.truth_heading_stddev_rad, poses[..., 2].shape)
-
-    wheel_speeds = commands / (configuration.wheel_radius_m * np.array(configuration.wheel_signs))
-    names = configuration.link_names
-    sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
-    sensors += [Series(imu_channel(name), gyro_ns, _imu_values(rates[:, i])) for i, name in enumerate(names)]
-    truth = [Series(truth_channel(name), truth_ns, _pose_values(poses[:, i])) for i, name in enumerate(names)]
-    return Recording(tuple(sensors), tuple(truth))
+    simulation = SalpSimulation(configuration, gait, rng, scenario)
+    return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
 
 
 def command_channel(configuration: ChainConfiguration) -> Channel:
@@ -88,19 +149,6 @@ def command_channel(configuration: ChainConfiguration) -> Channel:
     return Channel(
         "actuators/command", "sensor_msgs/msg/JointState", "actuators/command", "velocity", configuration.link_names
     )
-
-
-def _drive(
-    chain: Chain, command_ns: NDArray[np.int64], controls: NDArray[np.float64], wanted_ns: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Stamps, states (K, N + 2) and numbers of the commands in force at all wanted and all command stamps."""
-    at_ns = np.union1d(command_ns, wanted_ns)
-    in_force = np.maximum(np.searchsorted(command_ns, at_ns, side="right") - 1, 0)
-    states = np.zeros((len(at_ns), chain.link_count + 2))
-    for k in range(len(at_ns) - 1):
-        duration_s = float(at_ns[k + 1] - at_ns[k]) / NANOSECONDS_PER_SECOND
-        states[k + 1] = chain.propagate(states[k : k + 1], controls[in_force[k]], duration_s, _LONGEST_STEP_S)[0]
-    return at_ns, states, in_force
 
 
 def _imu_values(turning_rate: Vector) -> NDArray[np.float64]:
@@ -111,7 +159,7 @@ def _imu_values(turning_rate: Vector) -> NDArray[np.float64]:
     return values
 
 
-def _pose_values(pose: NDArray[np.float64]) -> NDArray[np.float64]:
+def pose_values(pose: NDArray[np.float64]) -> NDArray[np.float64]:
     """Planar poses (K, 3) as positions and quaternions (K, 7)."""
     values = np.zeros((len(pose), 7))
     values[:, :2] = pose[:, :2]

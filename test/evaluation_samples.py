@@ -13,8 +13,10 @@ import numpy as np
 from bag_samples import Sample, write_rosbag2
 
 from onboard_estimation.cli import main
-from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, to_message
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
 from onboard_estimation.robots import Recording
+from onboard_estimation.ros.sensor_messages import to_message
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
 from salp_estimation.simulator import simulate
@@ -63,7 +65,12 @@ def salp_recording(duration_s: float = 10.0, gait: str = "forward", seed: int = 
 def messages_of(recording: Recording, namespace: str = "/salp", epoch_ns: int = EPOCH_NS) -> list[Sample]:
     """A recording's messages in the order of their stamps, each logged at its stamp."""
     samples = [
-        Sample(f"{namespace}/{one.channel.topic}", one.channel.message_type, stamp, to_message(one.channel, stamp, row))
+        Sample(
+            f"{namespace}/{one.channel.topic}",
+            one.channel.message_type,
+            stamp,
+            to_message(new, one.channel, stamp, row),
+        )
         for one in (*recording.sensors, *recording.truth)
         for stamp, row in zip((one.stamps_ns + epoch_ns).tolist(), one.values, strict=True)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 from evaluation_samples import command
+from live_graph import wait_until
+
+from onboard_estimation import embedded_ros
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +140,28 @@ def test_a_robot_that_does_not_load_hides_no_other(place: Path, tmp_path: Path) 
         done = run(place, "simulate", "nothing", "--output", "b")
         assert done.returncode == 2
         assert "robot 'nothing' cannot be loaded from 'no_such_module:ROBOT'" in done.stderr
+
+
+@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
+    path = os.pathsep.join([str(place / "installed"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    words = ["run", "turntable_estimation", "turntable_estimator", "--ros-args", "-p", "waiting_period_s:=0.5"]
+    with (place / "node.log").open("wb+") as log:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "onboard_estimation", *words],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": path, "ONBOARD_ESTIMATION_CACHE_DIR": str(place / "kernels")},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            wait_until(lambda: b"waiting for /" in (place / "node.log").read_bytes() or node.poll() is not None)
+            node.send_signal(signal.SIGINT)
+            code = node.wait(10.0)
+        finally:
+            node.kill()
+            node.wait(10.0)
+    said = (place / "node.log").read_text()
+    assert code == 0, said
+    assert "turntable, estimator" in said
+    assert "0 messages" in said

@@ -29,19 +29,10 @@ def configuration(
     With `--config` and `--set` it checks a file and shows the result; all faults are listed together.
     """
     from onboard_estimation.configuration import to_parameter_file
-    from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
     from onboard_estimation.robots import find_robot
 
     options = EvaluateOptions(config=config, overrides=output.parse_overrides(set_))
     text = to_parameter_file(load_configuration(find_robot(robot), options))
-    if file is None:
-        typer.echo(text, nl=False)
-        return
-    if file.exists():
-        raise UserError(f"{file} exists already; name another file")
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
-    output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")
+    if output.put(text, file):
+        output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")

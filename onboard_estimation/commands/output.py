@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from onboard_estimation.errors import UserError
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
 PROGRAM = "onboard-estimation"
@@ -152,3 +154,17 @@ def parse_overrides(texts: list[str]) -> dict[str, Any]:
         except yaml.YAMLError:
             raise UserError(f"--set {name}={value}: the value is no YAML") from None
     return out
+
+
+def put(text: str, file: Path | None) -> bool:
+    """Print the text, or write it into a new file; whether it was written. UserError where it cannot be."""
+    if file is None:
+        typer.echo(text, nl=False)
+        return False
+    if file.exists():
+        raise UserError(f"{file} exists already; name another file")
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    return True

@@ -96,10 +96,12 @@ class SqliteStorage(Storage):
             for source in (self.path, log):
                 shutil.copyfile(source, folder / source.name)
             self._file = folder / self.path.name
-            database = sqlite3.connect(self._file)
+            database = sqlite3.connect(self._file, check_same_thread=False)
             self.faults.append(f"{self.path.name} was not closed (its last messages were taken from {log.name})")
         else:
-            database = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+            # A player reads ahead in a thread of its own; the rest of this module keeps to one thread at a time.
+            address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+            database = sqlite3.connect(address, uri=True, check_same_thread=False)
         self._stack.callback(database.close)
         database.text_factory = bytes
         database.execute("PRAGMA trusted_schema = OFF")

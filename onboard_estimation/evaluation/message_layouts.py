@@ -216,6 +216,7 @@ _WALKS: Mapping[str, Walk] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _numbers(7),
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _numbers(7 + 36),
     "geometry_msgs/msg/PointStamped": _numbers(3),
     "geometry_msgs/msg/WrenchStamped": _numbers(6),
     "sensor_msgs/msg/FluidPressure": _numbers(1, 2),

@@ -155,7 +155,7 @@ def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, li
         missing=tuple(one for one in match.missing if not what_if.drops(one.sensor)),
         missing_bodies=tuple(one for one in match.missing_bodies if not what_if.drops(f"{TRUTH}/{one}")),
     )
-    if not kept.channels and not kept.missing:
+    if not any(channel.required for channel in (*kept.channels.values(), *kept.missing)):
         raise UserError("--drop leaves no sensor")
     return kept, [name for name in (*sensors, *bodies) if what_if.drops(name)]
 

@@ -15,12 +15,11 @@ those of a bag alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.state_space import Block, StateSpace
@@ -82,34 +81,51 @@ class EstimateMessages:
         self._kinds = {block.name: block.kind for block in space.blocks}
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
-        self._names = {
-            "state": [name for block in space.blocks for name in _coordinate_names(block)],
-            "state_covariance": [f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)],
-        }
+        self._names: dict[str, list[str]] = {}
         if "joint_angles" in self._kinds:
             names = list(joint_names or space.block("joint_angles").names)
-            self._names |= {"joint_states": names, "joint_states_stddev": names}
+            self._names = {"joint_states": names, "joint_states_stddev": names}
+        self._names["state"] = [name for block in space.blocks for name in _coordinate_names(block)]
+        self._names["state_covariance"] = [
+            f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)
+        ]
 
-    def __call__(self, estimate: Estimate) -> Iterator[Output]:
-        """All messages of one estimate, with its stamp."""
-        for topic, message_type, values in self.numbers(estimate.mean[None], estimate.covariance[None]):
+    def __call__(self, estimate: Estimate, wanted: Collection[str] | None = None) -> Iterator[Output]:
+        """The messages of one estimate, with its stamp; only those for the topics `wanted`, where given."""
+        for topic, message_type, values in self.numbers(estimate.mean[None], estimate.covariance[None], wanted):
             yield Output(topic, message_type, self.message(topic, estimate.stamp_ns, values[0]))
 
-    def numbers(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> list[Numbers]:
+    def types(self) -> dict[str, str]:
+        """Type of message by topic, of all topics there are for this state space."""
+        topics = {}
+        if self._kinds.get("pose") == SE2 or ("position" in self._kinds and self._kinds.get("attitude") == SO3):
+            topics["odometry"] = "nav_msgs/msg/Odometry"
+        return topics | dict.fromkeys(self._names, _NAMED)
+
+    def numbers(
+        self,
+        means: NDArray[np.float64],
+        covariances: NDArray[np.float64],
+        wanted: Collection[str] | None = None,
+    ) -> list[Numbers]:
         """What the messages of K estimates hold, by topic: means (K, a), covariances (K, n, n)."""
         out = []
-        pose = self._poses(means, covariances)
-        if pose is not None:
-            values = np.hstack([*pose, *self._velocities(means, covariances, pose[1])])
-            out.append(Numbers("odometry", "nav_msgs/msg/Odometry", values))
-        if "joint_angles" in self._kinds:
-            variances = np.diagonal(covariances, axis1=1, axis2=2)[:, self.space.tangent("joint_angles")]
-            angles = means[:, self.space.coordinates("joint_angles")]
-            out.append(Numbers("joint_states", _NAMED, angles))
-            out.append(Numbers("joint_states_stddev", _NAMED, np.sqrt(variances)))
-        out.append(Numbers("state", _NAMED, means))
-        out.append(Numbers("state_covariance", _NAMED, covariances[:, self._triangle[0], self._triangle[1]]))
+        for topic, message_type in self.types().items():
+            if wanted is None or topic in wanted:
+                out.append(Numbers(topic, message_type, self._values(topic, means, covariances)))
         return out
+
+    def _values(self, topic: str, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(K, m) numbers of the messages of a topic."""
+        if topic == "odometry":
+            position, quaternion, covariance = self._poses(means, covariances)
+            return np.hstack([position, quaternion, covariance, *self._velocities(means, covariances, quaternion)])
+        if topic == "joint_states":
+            return means[:, self.space.coordinates("joint_angles")]
+        if topic == "joint_states_stddev":
+            variances = np.diagonal(covariances, axis1=1, axis2=2)[:, self.space.tangent("joint_angles")]
+            return np.sqrt(variances)
+        return means if topic == "state" else covariances[:, self._triangle[0], self._triangle[1]]
 
     def message(self, topic: str, stamp_ns: int, values: Vector) -> Any:
         """The message of a topic from its numbers (m,)."""
@@ -123,14 +139,16 @@ class EstimateMessages:
         stamp = self._new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
         return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
 
-    def _poses(
-        self, means: NDArray[np.float64], covariances: NDArray[np.float64]
-    ) -> tuple[Matrix, Matrix, Matrix] | None:
-        """Positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes; None without a pose."""
+    def _poses(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> tuple[Matrix, Matrix, Matrix]:
+        """Positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
         space, count = self.space, len(means)
         if self._kinds.get("pose") == SE2:
             x, y, heading = means[:, space.coordinates("pose")].T
-            turn = Rotation.from_rotvec(heading[:, None] * [0.0, 0.0, 1.0]).as_matrix()
+            turn = np.zeros((count, 3, 3))
+            turn[:, 0, 0] = turn[:, 1, 1] = np.cos(heading)
+            turn[:, 1, 0] = np.sin(heading)
+            turn[:, 0, 1] = -turn[:, 1, 0]
+            turn[:, 2, 2] = 1.0
             constrained = [0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0]
             covariance = np.tile(np.diag(constrained), (count, 1, 1))
             planar = np.ix_(range(count), [0, 1, 5], [0, 1, 5])
@@ -139,15 +157,13 @@ class EstimateMessages:
             zero = np.zeros(count)
             quaternion = np.column_stack([zero, zero, np.sin(0.5 * heading), np.cos(0.5 * heading)])
             return np.column_stack([x, y, zero]), quaternion, covariance.reshape(count, 36)
-        if "position" in self._kinds and self._kinds.get("attitude") == SO3:
-            quaternion = means[:, space.coordinates("attitude")]
-            rows = np.r_[space.tangent("position"), space.tangent("attitude")]
-            # The attitude's error is in the body frame, the message's along the fixed axes.
-            turn = np.tile(np.eye(6), (count, 1, 1))
-            turn[:, 3:, 3:] = Rotation.from_quat(quaternion).as_matrix()
-            covariance = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
-            return means[:, space.coordinates("position")], quaternion, covariance.reshape(count, 36)
-        return None
+        quaternion = means[:, space.coordinates("attitude")]
+        rows = np.r_[space.tangent("position"), space.tangent("attitude")]
+        # The attitude's error is in the body frame, the message's along the fixed axes.
+        turn = np.tile(np.eye(6), (count, 1, 1))
+        turn[:, 3:, 3:] = _rotations(quaternion).as_matrix()
+        covariance = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
+        return means[:, space.coordinates("position")], quaternion, covariance.reshape(count, 36)
 
     def _velocities(
         self, means: NDArray[np.float64], covariances: NDArray[np.float64], quaternions: Matrix
@@ -156,7 +172,7 @@ class EstimateMessages:
         count = len(means)
         twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
         if "velocity" in self._kinds:
-            to_body = Rotation.from_quat(quaternions).inv().as_matrix()
+            to_body = _rotations(quaternions).inv().as_matrix()
             tangent = self.space.tangent("velocity")
             twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])
             covariance[:, :3, :3] = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
@@ -191,3 +207,10 @@ def _axes(new: New, message_type: str, values: Vector) -> Any:
 def _coordinate_names(block: Block) -> list[str]:
     names = ("x", "y", "z", "w") if block.kind == SO3 else block.names
     return [f"{block.name}.{element}" for element in names]
+
+
+def _rotations(quaternions: NDArray[np.float64]) -> Any:
+    """scipy's rotations of quaternions (K, 4) x, y, z, w; imported late, planar robots start faster without."""
+    from scipy.spatial.transform import Rotation
+
+    return Rotation.from_quat(quaternions)

@@ -116,6 +116,13 @@ def _pose(_: Channel, message: Any) -> Vector:
     )
 
 
+def _pose_with_covariance(channel: Channel, message: Any) -> Vector:
+    covariance = np.asarray(message.pose.covariance, dtype=np.float64)
+    if covariance.shape != (36,):
+        raise MessageFault(f"has {covariance.size} covariances, not 36")
+    return np.concatenate([_pose(channel, message.pose), covariance])
+
+
 def _point(_: Channel, message: Any) -> Vector:
     return np.array(_xyz(message.point), dtype=np.float64)
 
@@ -136,6 +143,7 @@ _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _pose,
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
     "geometry_msgs/msg/WrenchStamped": _wrench,
     "sensor_msgs/msg/FluidPressure": _pressure,

@@ -1,0 +1,90 @@
+"""Starts the roles of the live benchmarks, here and, where there is one, under a real ROS 2 beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+SETUP_VARIABLE = "ONBOARD_ESTIMATION_ROS2_SETUP"
+"""A `setup.bash`: the roles run a second time with the `python3` that it brings."""
+DOMAIN = str(60 + os.getpid() % 40)
+"""Of its own for each run: two at once must not meet."""
+
+
+def runtimes() -> list[str]:
+    """`embedded`, and `ROS 2` where its setup file is named."""
+    return ["embedded", *(["ROS 2"] if os.environ.get(SETUP_VARIABLE) else [])]
+
+
+def start(words: Sequence[str], runtime: str = "embedded", **options: Any) -> subprocess.Popen[str]:
+    """`python -m ...` in a process of its own."""
+    environment = {**os.environ, "ROS_DOMAIN_ID": DOMAIN, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    command = [sys.executable, "-m", *words]
+    if runtime != "embedded":
+        environment["BENCHMARK_PATH"] = str(REPOSITORY)
+        script = f'source "${SETUP_VARIABLE}" && PYTHONPATH="$PYTHONPATH:$BENCHMARK_PATH" exec python3 -m "$@"'
+        command = ["bash", "-c", script, "roles", *words]
+    return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True, **options)
+
+
+def role(words: Sequence[str], runtime: str = "embedded") -> subprocess.Popen[str]:
+    """One of `live_roles`."""
+    return start(["benchmarks.live_roles", *words], runtime)
+
+
+def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
+    """What a role printed; RuntimeError where it failed."""
+    try:
+        text, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+    if process.returncode != 0 or not text.strip():
+        raise RuntimeError(f"a role ended with exit code {process.returncode}: {text!r}")
+    return dict(json.loads(text.strip().splitlines()[-1]))
+
+
+@contextmanager
+def estimator(runtime: str = "embedded") -> Iterator[subprocess.Popen[str]]:
+    """The live `salp_estimator` in the namespace `/salp`."""
+    code = ["benchmarks.live_estimator_node", "--ros-args", "-r", "__ns:=/salp", "--log-level", "warn"]
+    process = start(code, runtime)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(10.0)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def resident_mb(process: subprocess.Popen[str]) -> float:
+    """Resident memory of a process now."""
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def cpu_s(process: subprocess.Popen[str]) -> float:
+    """Time on a core that a process used so far."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def row(name: str, figure: str, target: str = "", met: bool | None = None, **numbers: Any) -> dict[str, Any]:
+    """A case of a result that is a figure, not a ratio."""
+    case = {"case": name, "figure": figure, "target": target, **numbers}
+    return case if met is None else {**case, "met": met}
+
+
+def settle() -> None:
+    """Let the graph of the last run go."""
+    time.sleep(1.0)

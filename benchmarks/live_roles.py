@@ -1,0 +1,224 @@
+"""The processes that the live benchmarks start, under the runtime of their Python: `python -m benchmarks.live_roles`.
+
+    publish --rate 1000 --seconds 60       Imu messages on a schedule; rate 0: as fast as it goes, losing nothing
+    subscribe                              counts them, with the latency of each, until none comes for two seconds
+    drive --rate 200 --seconds 60          LandSalp's commands and gyros, stamped when they are sent
+    watch                                  latency of the odometry against its stamps, as `subscribe`
+
+Each prints one line of JSON. A message's number is in `linear_acceleration.x`, its time of sending in its stamp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import resource
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation import embedded_ros
+
+SILENCE_S = 2.0
+LONGEST_WAIT_S = 60.0
+RECEIVED_AT_MOST = 4_000_000
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live_roles")
+    parser.add_argument("role", choices=("publish", "subscribe", "drive", "watch"))
+    parser.add_argument("--rate", type=float, default=1000.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--subscribers", type=int, default=1)
+    parser.add_argument("--depth", type=int, default=0, help="of the subscription's queue; 0: the profile's own, 5")
+    options = parser.parse_args()
+    runtime = embedded_ros.install()
+    import rclpy
+
+    rclpy.init(args=[])
+    node = rclpy.create_node(f"benchmark_{options.role}", namespace="/salp")
+    gc.collect()
+    gc.freeze()
+    result = {"publish": _publish, "subscribe": _subscribe, "drive": _drive, "watch": _watch}[options.role](
+        node, options
+    )
+    print(json.dumps({"role": options.role, "runtime": runtime.name, "rss_mb": _memory_mb(), **result}), flush=True)
+    node.destroy_node()
+    rclpy.shutdown()
+
+
+def _publish(node: Any, options: Any) -> dict[str, Any]:
+    from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+    from sensor_msgs.msg import Imu
+
+    flat_out = options.rate == 0.0
+    lossless = QoSProfile(depth=1000, history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
+    publisher = node.create_publisher(Imu, "imu", lossless if flat_out else qos_profile_sensor_data)
+    _wait(lambda: publisher.get_subscription_count() >= options.subscribers)
+    time.sleep(0.5)  # the other side may not have seen us yet
+    message = Imu()
+    message.header.frame_id = "imu_link_1"
+    count = options.messages if flat_out else round(options.rate * options.seconds)
+    period_ns = 0 if flat_out else round(1e9 / options.rate)
+    cpu_s, start_ns = _cpu_s(), time.monotonic_ns()
+    for number in range(count):
+        if period_ns:
+            _sleep_until(start_ns + number * period_ns)
+        message.linear_acceleration.x = float(number)
+        _stamp(message)
+        publisher.publish(message)
+    seconds = 1e-9 * (time.monotonic_ns() - start_ns)
+    used_s = _cpu_s() - cpu_s
+    time.sleep(SILENCE_S)  # what is still on its way must arrive
+    return {"sent": count, "seconds": seconds, "cpu": used_s / seconds}
+
+
+def _subscribe(node: Any, options: Any) -> dict[str, Any]:
+    from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy, qos_profile_sensor_data
+    from sensor_msgs.msg import Imu
+
+    lossless = QoSProfile(depth=1000, history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
+    sensor_data = qos_profile_sensor_data
+    if options.depth:
+        sensor_data = QoSProfile(depth=options.depth, reliability=ReliabilityPolicy.BEST_EFFORT)
+    return _receive(node, Imu, "imu", lossless if options.rate == 0.0 else sensor_data)
+
+
+def _watch(node: Any, options: Any) -> dict[str, Any]:
+    from nav_msgs.msg import Odometry
+    from rclpy.qos import QoSProfile
+
+    return _receive(node, Odometry, "odometry", QoSProfile(depth=1000))
+
+
+def _receive(node: Any, message_type: Any, topic: str, qos: Any) -> dict[str, Any]:
+    """Latencies of all messages until there is silence."""
+    from rclpy.executors import SingleThreadedExecutor
+
+    latencies_ns = np.zeros(RECEIVED_AT_MOST, dtype=np.int64)
+    received = 0
+    first_ns = last_ns = 0
+    first_cpu_s = last_cpu_s = 0.0
+    memory_mb: list[float] = []
+
+    def take(message: Any) -> None:
+        nonlocal received, first_ns, last_ns, first_cpu_s
+        now_ns = time.time_ns()
+        stamp = message.header.stamp
+        latencies_ns[received] = now_ns - stamp.sec * 1_000_000_000 - stamp.nanosec
+        if received == 0:
+            first_ns, first_cpu_s = now_ns, _cpu_s()
+        received += 1
+        last_ns = now_ns
+
+    node.create_subscription(message_type, topic, take, qos)
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    started_ns = time.time_ns()
+
+    def look() -> None:
+        """Every half second: memory once a minute, the end after silence."""
+        nonlocal last_cpu_s
+        if received and len(memory_mb) <= (time.time_ns() - first_ns) // 60_000_000_000:
+            memory_mb.append(_memory_mb() - 1e-6 * latencies_ns[:received].nbytes)  # less its own record
+        last_cpu_s = last_cpu_s if received and time.time_ns() - last_ns > 1e9 * SILENCE_S / 2 else _cpu_s()
+        waited_s = 1e-9 * (time.time_ns() - (last_ns or started_ns))
+        if waited_s > (SILENCE_S if received else LONGEST_WAIT_S):
+            raise SystemExit
+
+    node.create_timer(0.5, look)
+    with suppress(SystemExit):
+        executor.spin()
+    seconds = max(1e-9, 1e-9 * (last_ns - first_ns))
+    taken_us = 1e-3 * latencies_ns[:received]
+    quantiles = np.percentile(taken_us, [50, 99, 99.9]).tolist() if received else [None] * 3
+    return {
+        "received": received,
+        "first_received_ns": first_ns,
+        "seconds": seconds,
+        "per_second": (received - 1) / seconds,
+        "cpu": (last_cpu_s - first_cpu_s) / seconds,
+        "latency_median_us": quantiles[0],
+        "latency_p99_us": quantiles[1],
+        "latency_p999_us": quantiles[2],
+        "latency_worst_us": float(taken_us.max()) if received else None,
+        "memory_mb_by_minute": memory_mb,
+    }
+
+
+def _drive(node: Any, options: Any) -> dict[str, Any]:
+    """Gyros a third of a period apart, so that each has an estimate of its own; commands before the first of them."""
+    from rclpy.qos import QoSProfile
+
+    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+    from onboard_estimation.ros.live_messages import new
+    from onboard_estimation.ros.sensor_messages import to_message
+    from salp_estimation.configuration import SalpConfiguration
+    from salp_estimation.robot import ROBOT
+
+    configuration = SalpConfiguration()
+    simulation = ROBOT.simulation(configuration, "ideal", "forward", np.random.default_rng(0), options.rate)
+    recording = simulation.advance(round(min(options.seconds, 60.0) * NANOSECONDS_PER_SECOND))
+    commands, *gyros = recording.sensors
+    publishers = [
+        node.create_publisher(interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=100))
+        for one in (commands, *gyros)
+    ]
+    _wait(lambda: all(publisher.get_subscription_count() > 0 for publisher in publishers))
+    time.sleep(0.5)
+    period_ns = round(1e9 / options.rate)
+    sent = 0
+    cpu_s, start_ns = _cpu_s(), time.monotonic_ns()
+    for number in range(round(options.rate * options.seconds)):
+        row = number % len(gyros[0].values)
+        command = commands.values[min(row * len(commands.values) // len(gyros[0].values), len(commands.values) - 1)]
+        for place, (publisher, one) in enumerate(zip(publishers, (commands, *gyros), strict=True)):
+            value = command if one is commands else one.values[row]
+            _sleep_until(start_ns + number * period_ns + max(0, place - 1) * period_ns // 3)
+            publisher.publish(to_message(new, one.channel, time.time_ns(), value))
+            sent += one is not commands
+    seconds = 1e-9 * (time.monotonic_ns() - start_ns)
+    used_s = _cpu_s() - cpu_s
+    time.sleep(SILENCE_S)
+    return {"sent": sent, "seconds": seconds, "cpu": used_s / seconds}
+
+
+def _stamp(message: Any) -> None:
+    stamp = message.header.stamp
+    stamp.sec, stamp.nanosec = divmod(time.time_ns(), 1_000_000_000)
+
+
+def _sleep_until(at_ns: int) -> None:
+    ahead_ns = at_ns - time.monotonic_ns()
+    if ahead_ns > 0:
+        time.sleep(1e-9 * ahead_ns)
+
+
+def _wait(condition: Any) -> None:
+    end_s = time.monotonic() + LONGEST_WAIT_S
+    while not condition():
+        if time.monotonic() > end_s:
+            sys.exit(f"nobody there after {LONGEST_WAIT_S:g} s")
+        time.sleep(0.02)
+
+
+def _cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
+
+
+def _memory_mb() -> float:
+    """Resident memory now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+if __name__ == "__main__":
+    main()

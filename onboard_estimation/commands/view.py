@@ -1,0 +1,81 @@
+"""`onboard-estimation view`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+
+EXAMPLES = output.examples("view", "view --namespace salp", "view runs/walk-salp", "view walk --no-browser --port 9000")
+
+
+def view(
+    record: Annotated[
+        Path | None, typer.Argument(metavar="[RUN|BAG]", help="Run folder or bag; the live graph otherwise.")
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Show the robot of this namespace only; all otherwise.")
+    ] = None,
+    robot: Annotated[
+        str | None, typer.Option(metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed.")
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    bag: Annotated[
+        Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of the page; 8080 or the next free one.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; by default only this machine can look.")
+    ] = "127.0.0.1",
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+) -> None:
+    """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
+
+    Without an argument of the live graph, as it comes; of a run folder or a bag under a time slider. A bag without
+    estimates is replayed first. Needs no ROS 2 and no network. Ctrl-C ends it.
+    """
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions
+    from onboard_estimation.live.signals import stop_on_signal
+    from onboard_estimation.live.view_server import Page, open_server
+
+    options = EvaluateOptions(robot=robot, config=config, overrides=output.parse_overrides(set_), namespace=namespace)
+    page = Page(host, port, not no_browser)
+    with stop_on_signal() as stop:
+        if record is not None:
+            from onboard_estimation.live.view_recorded import load_records
+            from onboard_estimation.live.view_server import show_records
+
+            with output.steps(f"reading {record}") as progress:
+                records = load_records(record, options, bag, progress)
+            with open_server(page) as (server, address):
+                _announce(page, address, f"{record}: {', '.join(one.subject.namespace for one in records)}")
+                show_records(server, records, stop)
+            return
+        from onboard_estimation.live.session import graph_node, place
+        from onboard_estimation.live.view_live import LiveGraph
+        from onboard_estimation.live.view_server import show_live
+
+        with open_server(page) as (server, address), graph_node("view") as node:
+            _announce(page, address, f"live graph, {place()}")
+            show_live(server, LiveGraph(node, options), stop)
+
+
+def _announce(page: Any, address: str, what: str) -> None:
+    """Where to look, a warning where others can look as well; opens the browser where that is wanted."""
+    import sys
+
+    from onboard_estimation.live.view_server import is_loopback, open_browser
+
+    if not is_loopback(page.host):
+        output.say(f"warning: everybody who reaches {page.host} can look; there is no password", style="yellow")
+    output.say(f"{what}\npicture: {address} (Ctrl-C ends)")
+    sys.stdout.flush()
+    if page.browser:
+        open_browser(address)

@@ -1,0 +1,1 @@
+"""Parts of rclpy that programs import by their long names."""

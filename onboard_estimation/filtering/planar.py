@@ -1,0 +1,29 @@
+"""Planar poses from poses in space: what a chain on the floor takes from motion capture and from `set_pose`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.measurement import Matrix
+
+_PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
+
+
+def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:
+    """x, y, heading (K, 3) of poses (K, 7): position and quaternion x, y, z, w."""
+    x, y, z, w = poses[:, 3:].T
+    heading = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    return np.column_stack([poses[:, :2], heading])
+
+
+def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:
+    """(3, 3) covariance of a planar pose's error as a body-frame twist.
+
+    From the 36 numbers of a `PoseWithCovariance`, which are along the fixed axes of its frame.
+    """
+    fixed = np.asarray(covariance, dtype=np.float64).reshape(6, 6)[np.ix_(_PLANAR, _PLANAR)]
+    cosine, sine = np.cos(heading_rad), np.sin(heading_rad)
+    to_body = np.array([[cosine, sine, 0.0], [-sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    body: Matrix = to_body @ (0.5 * (fixed + fixed.T)) @ to_body.T
+    return body

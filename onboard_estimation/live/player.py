@@ -1,0 +1,355 @@
+"""Playing a bag into the live graph: raw messages at the times at which they were recorded, to the publishers' offers.
+
+With `rate` 0 the bag is played in step with the nodes that listen (`in_step`): as fast as they take the messages, in
+the bag's order, with none lost.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import jazzy_types
+from onboard_estimation.evaluation.bags import RawMessage, open_bag
+from onboard_estimation.live.bag_offers import recorded_offers
+from onboard_estimation.live.discovery import absolute, full_name, settle, subscriptions, wait_until
+from onboard_estimation.live.in_step import InStep
+from onboard_estimation.live.qos import offer_for_topic, publisher_profile
+from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.types import interface_class
+
+CLOCK = "/clock"
+NANOSECONDS = 1_000_000_000
+
+_DEPTH = 1000
+_LATE_S = 0.1
+_ACKNOWLEDGED_S = 2.0
+_MATCHED_S = 1.0
+_TELL_S = 5.0
+
+
+@dataclass(frozen=True)
+class PlayOptions:
+    """How a bag is played.
+
+    Attributes
+    ----------
+    rate
+        Seconds of the bag per second; 0: in step with the nodes that listen.
+    loop
+        Start anew at the end, for ever; log times and header stamps jump back then.
+    start_offset_s
+        Beginning of the bag that is left out, seconds.
+    topics
+        Full names; empty: all that can be played.
+    clock_hz
+        How often /clock is published, 0: not at all. Where it is, the bag's own /clock is left out.
+    wait_for_subscribers_s
+        How long a first subscriber is waited for.
+    delay_s
+        Further wait before the first message.
+    read_ahead
+        Messages read before they are due.
+    exclude_topics
+        Full names that are left out, whether the bag has them or not.
+    wait_for_nodes
+        Full names of nodes that have to subscribe to something before anything is played, however long they take: a
+        recorder that is there already is no reason to begin.
+    """
+
+    rate: float = 1.0
+    loop: bool = False
+    start_offset_s: float = 0.0
+    topics: tuple[str, ...] = ()
+    clock_hz: float = 0.0
+    start_paused: bool = False
+    wait_for_subscribers_s: float = 0.0
+    delay_s: float = 0.0
+    read_ahead: int = 1000
+    exclude_topics: tuple[str, ...] = ()
+    wait_for_nodes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        limits = {
+            "rate": (self.rate, 0.0, 1000.0),
+            "start-offset": (self.start_offset_s, 0.0, 1e9),
+            "clock": (self.clock_hz, 0.0, 10_000.0),
+            "wait-for-subscribers": (self.wait_for_subscribers_s, 0.0, 86_400.0),
+            "delay": (self.delay_s, 0.0, 86_400.0),
+            "read-ahead": (self.read_ahead, 1, 1_000_000),
+        }
+        for name, (value, least, most) in limits.items():
+            if not least <= value <= most:
+                raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
+        if self.start_paused and self.rate == 0.0:
+            raise UserError("rate 0 plays in step with the nodes that listen and cannot start paused")
+        for name in ("topics", "exclude_topics", "wait_for_nodes"):
+            object.__setattr__(self, name, tuple(absolute(topic) for topic in getattr(self, name)))
+
+
+@dataclass
+class Played:
+    """What was played so far.
+
+    Attributes
+    ----------
+    latest_s
+        Of the bag, from its start, seconds.
+    late_count, worst_late_s
+        Messages that were published more than 0.1 s after they were due, and the worst, seconds.
+    notes
+        What a person should know, a sentence each.
+    """
+
+    message_count: int = 0
+    topic_count: int = 0
+    rounds: int = 0
+    latest_s: float = 0.0
+    late_count: int = 0
+    worst_late_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+class Player:
+    """Plays one bag on a node that is spun by another thread; `run` returns at the end.
+
+    Raises
+    ------
+    UserError
+        The bag cannot be read, has no such topic, or nothing of it can be played.
+    """
+
+    def __init__(self, node: Any, path: Path, options: PlayOptions, stop: StopRequest) -> None:
+        self.played = Played()
+        self.options = options
+        self._node = node
+        self._stop = stop
+        self._bag = open_bag(path)
+        self._start_ns = self._bag.start_ns + round(options.start_offset_s * NANOSECONDS)
+        self._publishers: dict[str, Any] = {}
+        self._clock: Any = None
+        try:
+            if self._start_ns > self._bag.end_ns:
+                raise UserError(f"start-offset {options.start_offset_s:g}: {path} is {self._bag.duration_s:.1f} s long")
+            self._make_publishers(recorded_offers(path))
+        except BaseException:
+            self._bag.close()
+            raise
+        self.schedule = Schedule(self._start_ns, stop, options.rate or 1.0, paused=True)
+        self.duration_s = self._bag.duration_s
+        if self._bag.damage:
+            self.played.notes.append(f"{path} is damaged: {self._bag.damage}")
+
+    def run(self, show: Callable[[Played], None] = lambda played: None) -> None:
+        """Wait for subscribers, play, and wait until the last messages have arrived."""
+        ticking = threading.Thread(target=self._tick, name="clock", daemon=True)
+        ended = self._ended = threading.Event()
+        try:
+            self._wait_for_subscribers()
+            if self.options.clock_hz and self.options.rate:
+                ticking.start()
+            if not self.options.start_paused:
+                self.schedule.resume()
+            while not self._stop:
+                self._play_once(show)
+                self.played.rounds += 1
+                if not self.options.loop:
+                    break
+            self._wait_for_acknowledgements()
+        finally:
+            ended.set()
+            self._bag.close()
+
+    def _make_publishers(self, offers: dict[str, list[Any]]) -> None:
+        if self.options.clock_hz:
+            self._make_clock()
+        unknown = [topic for topic in self.options.topics if topic not in self._bag.topics]
+        if unknown:
+            raise UserError(
+                f"{self._bag.path} has no topic {', '.join(unknown)}; it has: {', '.join(list(self._bag.topics)[:12])}"
+            )
+        for name in self.options.topics or self._bag.topics:
+            if name in self.options.exclude_topics:
+                continue
+            if name == CLOCK and self._clock is not None:
+                self.played.notes.append("the bag's own /clock is left out, because /clock is published")
+                continue
+            try:
+                kind = self._playable_class(name)
+            except UserError as error:
+                if self.options.topics:
+                    raise
+                self.played.notes.append(f"{name} is left out: {error}")
+                continue
+            offer, agreed = offer_for_topic(name, offers.get(name, []))
+            if not agreed:
+                self.played.notes.append(
+                    f"{name}: its recorded publishers differ in quality of service; it is reliable"
+                )
+            self._publishers[name] = self._node.create_publisher(kind, name, publisher_profile(offer, _DEPTH))
+        if not self._publishers:
+            reasons = self.played.notes or ["all of its topics are excluded, or it has none"]
+            raise UserError(f"nothing of {self._bag.path} can be played: {'; '.join(reasons)}")
+        self.played.topic_count = len(self._publishers)
+
+    def _make_clock(self) -> None:
+        from rclpy.qos import QoSProfile, ReliabilityPolicy
+
+        best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)  # as rclcpp::ClockQoS
+        self._clock = self._node.create_publisher(interface_class("rosgraph_msgs/msg/Clock"), CLOCK, best_effort)
+
+    def _playable_class(self, topic: str) -> Any:
+        message_type, encoding = self._bag.topics[topic].message_type, self._bag.encoding(topic)
+        if encoding not in ("cdr", "ros1"):
+            raise UserError(f"its messages are encoded as {encoding!r}; cdr and ros1 can be played")
+        if encoding == "ros1" and not self._bag.is_standard(topic):
+            raise UserError(f"{message_type} of ROS 1 is no standard type")
+        return interface_class(message_type)
+
+    def _wait_for_subscribers(self) -> None:
+        """The first messages go nowhere until publishers and subscriptions have found each other."""
+        publishers = self._publishers.values()
+        if self.options.wait_for_subscribers_s:
+            wait_until(
+                lambda: bool(self._stop) or any(one.get_subscription_count() for one in publishers),
+                self.options.wait_for_subscribers_s,
+            )
+        self._wait_for_nodes()
+        settle(self._node)
+        wait_until(lambda: bool(self._stop) or self._all_matched(), _MATCHED_S)
+        if self.options.delay_s:
+            wait_until(lambda: bool(self._stop), self.options.delay_s)
+
+    def _wait_for_nodes(self) -> None:
+        while missing := [name for name in self.options.wait_for_nodes if name not in self._listening()]:
+            if wait_until(lambda: bool(self._stop) or not set(missing) - self._listening(), _TELL_S):
+                return
+            self._node.get_logger().info(f"waiting for {', '.join(missing)} to subscribe to a topic of the bag")
+
+    def _listening(self) -> set[str]:
+        """Full names of the nodes that subscribe to something that is played."""
+        endpoints = (one for topic in self._publishers for one in subscriptions(self._node, topic))
+        return {full_name(one.node_name, one.node_namespace) for one in endpoints}
+
+    def _all_matched(self) -> bool:
+        return all(
+            publisher.get_subscription_count() >= len(subscriptions(self._node, publisher.topic_name))
+            for publisher in self._publishers.values()
+        )
+
+    def _play_once(self, show: Callable[[Played], None]) -> None:
+        self.schedule.jump(self._start_ns)
+        in_step = InStep(self._node) if self.options.rate == 0.0 else None
+        for message in _read_ahead(self._messages(), self.options.read_ahead, self._stop):
+            if in_step is None and not self.schedule.wait_until(message.log_time_ns):
+                return
+            if self._stop:
+                return
+            publisher = self._publishers[message.topic]
+            if in_step is None:
+                publisher.publish(message.data)
+                self._note_lateness(message.log_time_ns)
+            else:
+                self._publish_in_step(in_step, publisher, message)
+            self.played.message_count += 1
+            self.played.latest_s = (message.log_time_ns - self._bag.start_ns) / NANOSECONDS
+            show(self.played)
+        if in_step is not None:
+            self.played.notes += in_step.notes
+
+    def _publish_in_step(self, in_step: InStep, publisher: Any, message: RawMessage) -> None:
+        if self._clock is not None:
+            self._publish_clock(message.log_time_ns)
+        publisher.publish(message.data)
+        in_step.taken(publisher.topic_name)
+
+    def _messages(self) -> Iterator[RawMessage]:
+        """The messages to publish, all in CDR."""
+        for message in self._bag.messages(list(self._publishers)):
+            if message.log_time_ns < self._start_ns:
+                continue
+            if self._bag.encoding(message.topic) == "ros1":
+                kind = self._bag.topics[message.topic].message_type
+                try:
+                    data = bytes(jazzy_types().ros1_to_cdr(message.data, kind))
+                except Exception:  # damaged bytes can make rosbags' code fail in any way
+                    continue
+                message = RawMessage(message.topic, message.log_time_ns, data)
+            yield message
+
+    def _note_lateness(self, due_ns: int) -> None:
+        late_s = self.schedule.late_s(due_ns)
+        if late_s > _LATE_S:
+            self.played.late_count += 1
+            self.played.worst_late_s = max(late_s, self.played.worst_late_s)
+
+    def _tick(self) -> None:
+        """Publish bag time at a fixed rate of real time, also in a pause."""
+        due = time.monotonic()
+        while not self._ended.is_set():
+            self._publish_clock(self.schedule.now_ns())
+            due = max(due + 1.0 / self.options.clock_hz, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+
+    def _publish_clock(self, bag_ns: int) -> None:
+        message = interface_class("rosgraph_msgs/msg/Clock")()
+        message.clock.sec, message.clock.nanosec = divmod(bag_ns, NANOSECONDS)
+        self._clock.publish(message)
+
+    def _wait_for_acknowledgements(self) -> None:
+        """A writer that is destroyed forgets what has not been received."""
+        from rclpy.duration import Duration
+
+        deadline = time.monotonic() + _ACKNOWLEDGED_S
+        for publisher in self._publishers.values():
+            left_s = deadline - time.monotonic()
+            if publisher.get_subscription_count() and left_s > 0.0 and not self._stop:
+                publisher.wait_for_all_acked(Duration(seconds=left_s))
+
+
+def _read_ahead(messages: Iterator[RawMessage], count: int, stop: StopRequest) -> Iterator[RawMessage]:
+    """The same messages, read by a thread of their own, so that a slow disk delays none."""
+    ready: queue.Queue[RawMessage | BaseException | None] = queue.Queue(maxsize=count)
+    abandoned = threading.Event()
+
+    def put(item: RawMessage | BaseException | None) -> bool:
+        while not (stop or abandoned.is_set()):
+            try:
+                ready.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            for message in messages:
+                if not put(message):
+                    return
+            put(None)
+        except BaseException as error:  # goes on in the thread that plays
+            put(error)
+
+    reader = threading.Thread(target=read, name="reader", daemon=True)
+    reader.start()
+    try:
+        while not stop:
+            try:
+                item = ready.get(timeout=0.1)
+            except queue.Empty:
+                continue
+            if isinstance(item, BaseException):
+                raise item
+            if item is None:
+                return
+            yield item
+    finally:
+        abandoned.set()
+        reader.join(1.0)

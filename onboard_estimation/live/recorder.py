@@ -1,0 +1,284 @@
+"""Recording topics into a bag: raw messages as they came, each with its time of reception and of publication.
+
+One thread receives (rclpy's executor), one writes, with a queue between them, so that a slow disk does not make
+subscriptions overflow. Also a node for launch files: `recorder`, with the parameters `output`, `storage`, `topics`,
+`regex`, `exclude_regex` and `all`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.live.definitions import definition, standard_type_hash
+from onboard_estimation.live.discovery import absolute, is_hidden
+from onboard_estimation.live.growing_bag import GrowingBag
+from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
+from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.types import interface_class
+
+_SEARCH_PERIOD_S = 0.1
+_WRITE_PERIOD_S = 0.02
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which topics are recorded; rules as rosbag2 has them.
+
+    Attributes
+    ----------
+    everything
+        All topics that have a publisher.
+    topics
+        Full names.
+    regex, exclude_regex
+        Searched for in the full name, empty: none. `exclude_regex` wins over the others.
+    include_hidden
+        Also topics of which a part of the name starts with an underscore.
+    """
+
+    everything: bool = False
+    topics: tuple[str, ...] = ()
+    regex: str = ""
+    exclude_regex: str = ""
+    include_hidden: bool = False
+
+    def __post_init__(self) -> None:
+        for option, pattern in (("--regex", self.regex), ("--exclude-regex", self.exclude_regex)):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UserError(f"{option} {pattern}: no regular expression: {error}") from None
+        object.__setattr__(self, "topics", tuple(absolute(topic) for topic in self.topics))
+        if not (self.everything or self.topics or self.regex):
+            raise UserError("nothing to record: name topics, or give --all or --regex PATTERN")
+
+    def takes(self, topic: str) -> bool:
+        """Whether a topic is recorded."""
+        if not (self.everything or topic in self.topics or (self.regex and re.search(self.regex, topic))):
+            return False
+        if self.exclude_regex and re.search(self.exclude_regex, topic):
+            return False
+        return self.include_hidden or not is_hidden(topic)
+
+
+@dataclass
+class Recorded:
+    """What a recording holds so far.
+
+    Attributes
+    ----------
+    counts
+        Messages by topic.
+    lost
+        Messages that DDS says it lost before they were received; None where it does not tell.
+    notes
+        What a person should know, a sentence each.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    lost: int | None = None
+    notes: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+    duration_s: float = 0.0
+
+    @property
+    def message_count(self) -> int:
+        """On all topics."""
+        return sum(self.counts.values())
+
+
+class Recorder:
+    """Subscribes to what a selection takes, also what appears later, and writes it into a bag.
+
+    `run` writes; the node has to be spun by another thread meanwhile.
+    """
+
+    def __init__(self, node: Any, bag: GrowingBag, selection: Selection) -> None:
+        self.recorded = Recorded()
+        self._node = node
+        self._bag = bag
+        self._selection = selection
+        self._queue: deque[tuple[Any, int, int, bytes]] = deque()
+        self._topics: dict[str, _Topic] = {}
+        self._refused: set[str] = set()
+        self._simulated_time = bool(node.get_parameter("use_sim_time").value)
+
+    def run(self, stop: StopRequest, show: Callable[[Recorded], None] = lambda recorded: None) -> None:
+        """Record until a stop is requested; then write what has arrived and close the bag.
+
+        Raises
+        ------
+        UserError
+            The disk is full, or fails; what was written before is a bag that can be read.
+        """
+        started = searched = time.monotonic()
+        self._search()
+        try:
+            while not stop:
+                now = time.monotonic()
+                if now - searched >= _SEARCH_PERIOD_S:
+                    searched = now
+                    self._search()
+                self._write()
+                self.recorded.duration_s = now - started
+                show(self.recorded)
+                time.sleep(_WRITE_PERIOD_S)
+            self._finish()
+        except UserError:
+            self._bag.abandon()
+            raise
+
+    def missing(self) -> list[str]:
+        """Topics that were asked for by name and have not appeared."""
+        return [topic for topic in self._selection.topics if topic not in self._topics]
+
+    def _finish(self) -> None:
+        for topic in self._topics.values():
+            topic.stop(self._node)
+        self._write()
+        self._bag.close()
+        self._sum_up()
+
+    def _search(self) -> None:
+        """Subscribe to topics that have appeared."""
+        for name, types in self._node.get_topic_names_and_types():
+            if name in self._topics or name in self._refused or not self._selection.takes(name):
+                continue
+            endpoints = self._node.get_publishers_info_by_topic(name)
+            own = self._node.get_name()
+            endpoints = [endpoint for endpoint in endpoints if endpoint.node_name != own]
+            if not endpoints:
+                continue
+            try:
+                self._subscribe(name, types, endpoints)
+            except _Refusal as refusal:
+                self._refused.add(name)
+                self.recorded.notes.append(f"{name} is not recorded: {refusal}")
+
+    def _subscribe(self, name: str, types: list[str], endpoints: list[Any]) -> None:
+        if len(types) != 1:
+            raise _Refusal(f"it has more than one type ({', '.join(sorted(types))})")
+        message_type = types[0]
+        try:
+            kind = interface_class(message_type)
+        except UserError as error:
+            raise _Refusal(str(error)) from error
+        offers = list(dict.fromkeys(offer_of(endpoint) for endpoint in endpoints))
+        told = next((text for endpoint in endpoints if (text := type_hash(endpoint))), None)
+        text = definition(message_type)
+        if not text:
+            self.recorded.notes.append(f"{name}: the bag does not hold the definition of {message_type}")
+        connection = self._bag.add_topic(name, message_type, text, told or standard_type_hash(message_type), offers)
+        if len({(offer.reliable, offer.transient_local) for offer in offers}) > 1:
+            self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
+        topic = _Topic(self._queue.append, connection, self._stamp if self._simulated_time else None)
+        topic.start(self._node, kind, name, matching(endpoints, RECORDING_DEPTH))
+        self._topics[name] = topic
+        self.recorded.counts[name] = 0
+
+    def _stamp(self) -> int:
+        return int(self._node.get_clock().now().nanoseconds)
+
+    def _write(self) -> None:
+        """Write what has arrived."""
+        queue, counts = self._queue, self.recorded.counts
+        while queue:
+            connection, log_time_ns, publish_time_ns, data = queue.popleft()
+            self._bag.write(connection, log_time_ns, publish_time_ns, data)
+            counts[connection.topic] += 1
+        self._bag.flush()
+        self.recorded.size_bytes = self._bag.size_bytes
+
+    def _sum_up(self) -> None:
+        self.recorded.size_bytes = self._bag.size_bytes
+        told = [topic.lost for topic in self._topics.values() if topic.lost is not None]
+        self.recorded.lost = sum(told) if told else None
+
+
+class _Refusal(Exception):
+    """A topic cannot be recorded; says why."""
+
+
+class _Topic:
+    """A subscription that only puts messages into the writer's queue."""
+
+    def __init__(self, put: Callable[[Any], None], connection: Any, stamp: Callable[[], int] | None) -> None:
+        self.lost: int | None = None
+        self._put = put
+        self._connection = connection
+        self._stamp = stamp
+        self._subscription: Any = None
+
+    def start(self, node: Any, kind: Any, topic: str, qos: Any) -> None:
+        """Subscribe; counts losses where the RMW tells of them."""
+        from rclpy.event_handler import SubscriptionEventCallbacks
+
+        try:
+            events = SubscriptionEventCallbacks(message_lost=self._note_loss, use_default_callbacks=False)
+            self._subscription = node.create_subscription(
+                kind, topic, self._receive, qos, raw=True, event_callbacks=events
+            )
+            self.lost = 0
+        except Exception:  # the RMW or the runtime has no such event
+            self._subscription = node.create_subscription(kind, topic, self._receive, qos, raw=True)
+
+    def stop(self, node: Any) -> None:
+        """Receive no more."""
+        node.destroy_subscription(self._subscription)
+
+    def _receive(self, data: bytes, information: Any) -> None:
+        now = time.time_ns()
+        received = now if self._stamp is None else self._stamp()
+        if self._stamp is None:
+            received = information.get("received_timestamp") or now
+        published = information.get("source_timestamp") or received
+        self._put((self._connection, max(received, 0), max(published, 0), bytes(data)))
+
+    def _note_loss(self, event: Any) -> None:
+        self.lost = int(event.total_count)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The node `recorder`."""
+    from onboard_estimation.live.node_main import run_node
+
+    run_node("recorder", _run_as_node, arguments)
+
+
+def _run_as_node(node: Any, stop: StopRequest) -> None:
+    def parameter(name: str, default: Any) -> Any:
+        return node.declare_parameter(name, default).value
+
+    output = str(parameter("output", ""))
+    storage = str(parameter("storage", "mcap"))
+    topics = tuple(topic for topic in parameter("topics", [""]) if topic)
+    regex, exclude = str(parameter("regex", "")), str(parameter("exclude_regex", ""))
+    everything = bool(parameter("all", False))
+    if not output:
+        raise UserError("parameter output is empty: it names the bag to write")
+    selection = Selection(everything, topics, regex, exclude)
+    bag = GrowingBag(Path(output), storage)
+    recorder = Recorder(node, bag, selection)
+    node.get_logger().info(f"recording to {output}")
+    recorder.run(stop)
+    node.get_logger().info(summary(output, recorder.recorded))
+
+
+def summary(path: Path | str, recorded: Recorded) -> str:
+    """One line on a finished recording."""
+    losses = {None: "", 0: "; none lost"}.get(recorded.lost, f"; {recorded.lost} LOST before they were received")
+    return (
+        f"{path}: {recorded.message_count} messages on {len(recorded.counts)} topics, "
+        f"{recorded.size_bytes / 1e6:.1f} MB in {recorded.duration_s:.1f} s{losses}"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""When each message of a bag is due: bag time runs with real time at a rate, stands still in a pause, and can be moved.
+
+Due times are computed from one fixed point, not from the message before, so that lateness does not add up.
+"""
+
+from __future__ import annotations
+
+import time
+from threading import Condition
+
+from onboard_estimation.live.signals import StopRequest
+
+_SPIN_S = 60e-6
+"""The end of a wait is spent in a loop: a sleeping thread wakes up to this much late."""
+
+_LONGEST_WAIT_S = 0.05
+"""A stop is noticed within this time."""
+
+
+class Schedule:
+    """Bag time against real time. Methods may be called from any thread.
+
+    Parameters
+    ----------
+    start_ns
+        Bag time to start at, nanoseconds.
+    rate
+        Seconds of the bag per second; above 0.
+    """
+
+    def __init__(self, start_ns: int, stop: StopRequest, rate: float = 1.0, paused: bool = False) -> None:
+        self._changed = Condition()
+        self._stop = stop
+        self._bag_ns = start_ns
+        self._real_ns = time.monotonic_ns()
+        self._rate = rate
+        self._paused = paused
+        self._steps = 0
+
+    @property
+    def rate(self) -> float:
+        """Seconds of the bag per second."""
+        return self._rate
+
+    @property
+    def paused(self) -> bool:
+        """Whether bag time stands still."""
+        return self._paused
+
+    def now_ns(self) -> int:
+        """Bag time, nanoseconds."""
+        with self._changed:
+            return self._now_ns()
+
+    def set_rate(self, rate: float) -> bool:
+        """Go on at another rate; whether it is one (above 0 and at most 1000)."""
+        if not 0.0 < rate <= 1000.0:
+            return False
+        with self._changed:
+            self._fix(self._now_ns())
+            self._rate = rate
+            self._changed.notify_all()
+        return True
+
+    def pause(self) -> None:
+        """Let bag time stand still."""
+        with self._changed:
+            self._fix(self._now_ns())
+            self._paused = True
+            self._changed.notify_all()
+
+    def resume(self) -> None:
+        """Let bag time run."""
+        with self._changed:
+            self._fix(self._now_ns())
+            self._paused = False
+            self._steps = 0
+            self._changed.notify_all()
+
+    def step(self) -> bool:
+        """In a pause, let one message through; whether it is a pause."""
+        with self._changed:
+            if self._paused:
+                self._steps += 1
+                self._changed.notify_all()
+            return self._paused
+
+    def jump(self, bag_ns: int) -> None:
+        """Set bag time, when a bag starts anew."""
+        with self._changed:
+            self._fix(bag_ns)
+            self._changed.notify_all()
+
+    def wait_until(self, bag_ns: int) -> bool:
+        """Return when that bag time has come, or a step is made; False: a stop is requested."""
+        while not self._stop:
+            with self._changed:
+                if self._paused:
+                    if self._steps:
+                        self._steps -= 1
+                        self._fix(bag_ns)
+                        return True
+                    self._changed.wait(_LONGEST_WAIT_S)
+                    continue
+                left_s = (bag_ns - self._now_ns()) / (self._rate * 1e9)
+                if left_s > _SPIN_S:
+                    self._changed.wait(min(left_s - _SPIN_S, _LONGEST_WAIT_S))
+                    continue
+            deadline = time.perf_counter() + left_s
+            while time.perf_counter() < deadline:
+                pass
+            return True
+        return False
+
+    def late_s(self, bag_ns: int) -> float:
+        """How long ago, in real time, that bag time was due; seconds."""
+        with self._changed:
+            return 0.0 if self._paused else (self._now_ns() - bag_ns) / (self._rate * 1e9)
+
+    def _now_ns(self) -> int:
+        if self._paused:
+            return self._bag_ns
+        return self._bag_ns + int((time.monotonic_ns() - self._real_ns) * self._rate)
+
+    def _fix(self, bag_ns: int) -> None:
+        self._bag_ns, self._real_ns = bag_ns, time.monotonic_ns()

@@ -1,0 +1,129 @@
+"""A hidden rclpy node for a command, from start to end, and where in the world of DDS domains it stands."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from onboard_estimation.errors import UserError
+
+_JOIN_S = 2.0
+
+
+@contextmanager
+def graph_node(name: str, **options: Any) -> Iterator[Any]:
+    """A node of this process, spun in a thread of its own until the block is left. Ctrl-C stays KeyboardInterrupt.
+
+    Parameters
+    ----------
+    name
+        Of the node; hidden (`_name_<process id>`), as the commands of `ros2` name theirs.
+
+    Raises
+    ------
+    UserError
+        There is neither ROS 2 nor the embedded runtime, or the domain cannot be joined.
+    """
+    with ros_context():
+        from rclpy.node import Node
+
+        node = Node(f"_{name}_{os.getpid()}", start_parameter_services=False, enable_rosout=False, **options)
+        with spin_beside(node):
+            yield node
+
+
+@contextmanager
+def spin_beside(node: Any) -> Iterator[None]:
+    """Spin a node in a thread of its own until the block is left, then destroy it."""
+    from rclpy.executors import SingleThreadedExecutor
+
+    executor = SingleThreadedExecutor()
+    executor.add_node(node)
+    thread = threading.Thread(target=_spin, args=(executor,), name="executor", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        executor.shutdown(timeout_sec=_JOIN_S)
+        thread.join(_JOIN_S)
+        node.destroy_node()
+
+
+@contextmanager
+def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
+    """rclpy, initialised and shut down again; signals stay Python's. Raises as `graph_node` does."""
+    install_runtime()
+    import rclpy
+    from rclpy.signals import SignalHandlerOptions
+
+    domain = domain_id()
+    try:
+        rclpy.init(args=arguments or [], signal_handler_options=SignalHandlerOptions.NO)
+    except UserError:
+        raise
+    except Exception as error:  # each RMW has errors of its own
+        raise UserError(f"cannot join domain {domain}: {_first_line(error)}") from error
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # shut down already, by a signal
+            rclpy.shutdown()
+
+
+def install_runtime() -> Any:
+    """ROS 2 or the embedded runtime, whichever this machine has; UserError naming both ways out where it has none."""
+    from onboard_estimation import embedded_ros
+
+    return embedded_ros.install()
+
+
+def domain_id() -> int:
+    """From ROS_DOMAIN_ID, 0 where it is not set.
+
+    Raises
+    ------
+    UserError
+        It is no number from 0 to 232.
+    """
+    text = os.environ.get("ROS_DOMAIN_ID", "").strip() or "0"
+    if not (text.isascii() and text.isdigit() and int(text) <= 232):
+        raise UserError(f"ROS_DOMAIN_ID={text[:40]}: must be a whole number from 0 to 232 (101 at most on Linux)")
+    return int(text)
+
+
+def discovery_range() -> str:
+    """LOCALHOST, SUBNET or OFF; where nothing is set, ROS 2 takes SUBNET and the embedded runtime LOCALHOST."""
+    text = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").strip().upper()
+    if os.environ.get("ROS_LOCALHOST_ONLY", "").strip() == "1":
+        return "LOCALHOST"
+    if text:
+        return text
+    from onboard_estimation import embedded_ros
+
+    return "LOCALHOST" if embedded_ros.runtime() is embedded_ros.Runtime.EMBEDDED else "SUBNET"
+
+
+def place() -> str:
+    """`domain 0, this machine only`: where a search looked, for messages that say that nothing was found."""
+    reach = {
+        "LOCALHOST": "this machine only",
+        "SUBNET": "this machine and its subnet",
+        "OFF": "discovery is off",
+    }.get(discovery_range(), discovery_range())
+    peers = os.environ.get("ROS_STATIC_PEERS", "").strip()
+    return f"domain {domain_id()}, {reach}" + (f", and peers {peers}" if peers else "")
+
+
+def _spin(executor: Any) -> None:
+    from rclpy.executors import ExternalShutdownException
+
+    with suppress(ExternalShutdownException):
+        executor.spin()
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,187 @@
+"""A robot in viser's scene: bodies of estimate and truth, 95 % ellipses, the heading's wedge, ways, errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation import picture
+from onboard_estimation.description import Shape
+from onboard_estimation.live.view_record import Moment, Subject
+from onboard_estimation.measurement import Vector
+from onboard_estimation.ros.transforms import from_roll_pitch_yaw
+
+Rows = NDArray[np.float64]
+
+_SHADE = {"body": 1.0, "wheel": 0.5, "joint": 0.3}
+_LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
+"""As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
+_POINT = 0.05
+"""Size of a robot that is a point, as a share of its way."""
+_INK = (40, 40, 40)
+_MOST_WAY_POINTS = 1500
+
+
+class RobotPicture:
+    """Draws one robot; all is in metres in the world.
+
+    Parameters
+    ----------
+    server
+        A `viser.ViserServer`.
+    extent_m
+        Of the way, where it is known: a robot that is a point is drawn large enough to be seen on it.
+    """
+
+    def __init__(self, server: Any, subject: Subject, extent_m: float = 0.0) -> None:
+        self._server, self._subject = server, subject
+        self._root = f"/{subject.namespace.strip('/') or 'robot'}"
+        self._shapes = subject.robot.body_shapes(subject.configuration)
+        self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
+        if not self._shapes:
+            self.size_m = max(self.size_m, _POINT * extent_m)
+        self._estimate = self._frames("estimate", _rgb(picture.ESTIMATE_COLOUR), 1.0)
+        self._truth: dict[str, Any] = {}
+        self._lines: dict[str, Any] = {}
+        self._wedge: Any = None
+        self._label = server.scene.add_label(f"{self._root}/error", "", anchor="bottom-left", font_screen_scale=1.1)
+
+    def show(self, moment: Moment, way: Rows, true_way: Rows) -> None:
+        """Draw a moment and the ways (k, 2) up to it."""
+        estimate, subject = moment.estimate, self._subject
+        with self._server.atomic():
+            poses = subject.robot.body_poses(subject.configuration, subject.space, estimate.mean[None])
+            for name, frame in self._estimate.items():
+                _place(frame, poses[name][0])
+            if not self._estimate:
+                self._draw_outline(estimate.mean)
+            self._draw_truth(moment.bodies)
+            self._draw_uncertainty(moment, poses)
+            self._draw_line("way", _joined(_thinned(way)), _rgb(picture.ESTIMATE_COLOUR), 0.0)
+            self._draw_line("true_way", _joined(_thinned(true_way)), _rgb(picture.TRUTH_COLOUR), 0.0)
+
+    def _frames(self, kind: str, colour: tuple[int, int, int], opacity: float) -> dict[str, Any]:
+        """A frame for each body with its solids in it."""
+        return {name: self._body(f"{kind}/{name}", shapes, colour, opacity) for name, shapes in self._shapes.items()}
+
+    def _body(self, name: str, shapes: tuple[Shape, ...], colour: tuple[int, int, int], opacity: float) -> Any:
+        scene = self._server.scene
+        frame = scene.add_frame(f"{self._root}/{name}", show_axes=False)
+        for index, shape in enumerate(shapes):
+            pose = from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad])
+            shade = _SHADE[shape.part]
+            look: dict[str, Any] = {
+                "color": tuple(round(shade * part) for part in colour),
+                "opacity": None if opacity == 1.0 else opacity,
+                "position": tuple(pose[:3]),
+                "wxyz": (pose[6], *pose[3:6]),
+                "cast_shadow": False,
+            }
+            part = f"{self._root}/{name}/{index}"
+            if shape.kind == "box":
+                scene.add_box(part, dimensions=shape.size_m, **look)
+            else:
+                scene.add_cylinder(part, radius=0.5 * shape.size_m[0], height=shape.size_m[2], **look)
+        return frame
+
+    def _draw_truth(self, bodies: Mapping[str, Vector]) -> None:
+        ball = (Shape("box", (0.25 * self.size_m,) * 3),)  # of a body that nobody says more of
+        for name, pose in bodies.items():
+            if name not in self._truth:
+                shapes = self._shapes.get(name, ball)
+                self._truth[name] = self._body(f"truth/{name}", shapes, _rgb(picture.TRUTH_COLOUR), 0.6)
+            _place(self._truth[name], np.concatenate([pose, [0.0, 0.0, 0.0, 1.0]])[:7] if len(pose) == 3 else pose)
+        for name, frame in self._truth.items():
+            if frame.visible != (name in bodies):
+                frame.visible = name in bodies
+
+    def _draw_outline(self, mean: Vector) -> None:
+        subject = self._subject
+        outline = subject.robot.outline(subject.configuration, subject.space, mean[None])
+        if outline is None:
+            return
+        points = outline[0]
+        if len(points) == 1:  # a cross at a point
+            reach = 0.15 * self.size_m * np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
+            segments = (points + reach).reshape(2, 2, 2)
+        else:
+            segments = _joined(points)
+        self._draw_line("outline", segments, _rgb(picture.ESTIMATE_COLOUR), _ABOVE, 3.0)
+
+    def _draw_uncertainty(self, moment: Moment, poses: Mapping[str, Rows]) -> None:
+        estimate, subject = moment.estimate, self._subject
+        base = picture.base_uncertainty(subject.space, estimate)
+        if base is None:
+            return
+        self._draw_line("position_95", _joined(picture.ellipse(base.position_m, base.covariance_m2)), _INK, _ABOVE)
+        if poses:
+            covariances = picture.body_covariances(subject.robot, subject.configuration, subject.space, estimate)
+            outlines = [_joined(picture.ellipse(poses[name][0, :2], one)) for name, one in covariances.items()]
+            self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
+        arc = picture.wedge(base, _WEDGE * self.size_m)
+        if arc is not None:
+            height = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
+            vertices = np.hstack([np.vstack([base.position_m, arc]), height]).astype(np.float32)
+            self._draw_wedge(vertices)
+        rows = picture.error_rows(subject.space, estimate, moment.truth)
+        self._label.text = f"{subject.namespace}\n{picture.error_text(rows)}"
+        x, y = base.position_m
+        self._label.position = (x, y + 0.3 * self.size_m, _ABOVE * self.size_m)
+
+    def _draw_wedge(self, vertices: NDArray[np.float32]) -> None:
+        if self._wedge is not None:
+            self._wedge.vertices = vertices
+            return
+        count = len(vertices)
+        faces = np.column_stack([np.zeros(count - 2), np.arange(1, count - 1), np.arange(2, count)]).astype(np.uint32)
+        self._wedge = self._server.scene.add_mesh_simple(
+            f"{self._root}/heading_95",
+            vertices,
+            faces,
+            color=_rgb(picture.BAND_COLOUR),
+            opacity=0.5,
+            side="double",
+            cast_shadow=False,
+        )
+
+    def _draw_line(
+        self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
+    ) -> None:
+        """Segments (k, 2, 2) in the plane."""
+        heights = np.full((*segments.shape[:2], 1), above * self.size_m)
+        points = np.concatenate([segments, heights], axis=2).astype(np.float32)
+        handle = self._lines.get(name)
+        if not len(points):
+            if handle is not None:
+                handle.visible = False
+            return
+        if handle is None:
+            self._lines[name] = self._server.scene.add_line_segments(
+                f"{self._root}/{name}", points, colour, thickness=width * _LINE * self.size_m
+            )
+            return
+        handle.points = points
+        if not handle.visible:
+            handle.visible = True
+
+
+def _place(frame: Any, pose: Vector) -> None:
+    frame.position = tuple(pose[:3])
+    frame.wxyz = (pose[6], *pose[3:6])
+
+
+def _joined(points: Rows) -> Rows:
+    """Segments (k - 1, 2, 2) of a polyline (k, 2)."""
+    return np.stack([points[:-1], points[1:]], axis=1) if len(points) > 1 else np.zeros((0, 2, 2))
+
+
+def _thinned(points: Rows) -> Rows:
+    step = -(-len(points) // _MOST_WAY_POINTS)
+    return points if step < 2 else np.vstack([points[::step], points[-1:]])
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

@@ -1,0 +1,113 @@
+"""Compiling every kernel before it is needed: each robot is simulated and evaluated for a short while.
+
+Which kernels there are, with which types, shows only when a filter runs. numba tells of each that it compiles; those
+that it finds in the cache it does not tell of, so that a second run compiles nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.kernel_cache import NUMBA_VARIABLE
+from onboard_estimation.robots import Robot, find_robot, robot_names
+
+DURATION_S = 10.0
+"""Of each simulation: long enough for a filter that finds its own start, short beside the compilation."""
+
+
+@dataclass
+class Warmth:
+    """What a warm-up did.
+
+    Attributes
+    ----------
+    folder
+        Where the machine code is kept.
+    compiled
+        Names of the kernels that were compiled; a kernel comes once for each set of types.
+    kept
+        Whether the folder outlives this process.
+    notes
+        Robots that could not be run, with the reason.
+    """
+
+    folder: Path
+    kept: bool
+    compiled: list[str] = field(default_factory=list)
+    robots: list[str] = field(default_factory=list)
+    duration_s: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+def warm_up(names: list[str], progress: Callable[[str], None] = lambda step: None) -> Warmth:
+    """Compile the kernels of these robots (none named: of all); UserError where a robot is unknown."""
+    folder = Path(os.environ[NUMBA_VARIABLE])
+    warmth = Warmth(folder, kept=not is_temporary(folder))
+    robots = [find_robot(name) for name in names] if names else []
+    for name in [] if names else robot_names():
+        try:
+            robots.append(find_robot(name))
+        except UserError as error:
+            warmth.notes.append(f"{name}: {error}")
+    started = time.monotonic()
+    for robot in robots:
+        with _compilations(robot.name, warmth, progress), tempfile.TemporaryDirectory(prefix="warmup-") as place:
+            try:
+                _exercise(robot, Path(place), progress)
+            except UserError as error:
+                warmth.notes.append(f"{robot.name}: {error}")
+            else:
+                warmth.robots.append(robot.name)
+    warmth.duration_s = time.monotonic() - started
+    return warmth
+
+
+def is_temporary(folder: Path) -> bool:
+    """Whether a cache folder goes with the process, because no other could be written."""
+    return folder.parent.parent == Path(tempfile.gettempdir()) and "-kernels-" in folder.parent.name
+
+
+def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> None:
+    """Simulate the robot and evaluate it with each of its estimators."""
+    import numpy as np
+
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+
+    if not robot.scenarios:
+        raise UserError("has no simulator; its kernels compile when it first runs")
+    scenario, about = next(iter(robot.scenarios.items()))
+    variant = about.variants[0] if about.variants else ""
+    configuration = load_configuration(robot, EvaluateOptions())
+    progress(f"{robot.name}: simulating")
+    with np.errstate(all="ignore"):
+        simulate_to_bag(robot, configuration, scenario, variant, DURATION_S, 0, place / "bag")
+    for estimator in robot.estimators:
+        progress(f"{robot.name}: {estimator}")
+        evaluate_bag(place / "bag", EvaluateOptions(robot=robot.name, estimator=estimator), write=False)
+
+
+@contextmanager
+def _compilations(robot: str, warmth: Warmth, progress: Callable[[str], None]) -> Iterator[None]:
+    """Note each compilation that goes on in the block."""
+    from numba.core import event
+
+    class Listener(event.Listener):
+        def on_start(self, event: Any) -> None:
+            name = event.data["dispatcher"].py_func.__qualname__
+            warmth.compiled.append(name)
+            progress(f"{robot}: compiling {name} ({len(warmth.compiled)} so far)")
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield

@@ -1,0 +1,67 @@
+"""Subscribing to a topic as it is published: its type from the graph, its quality of service from its publishers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.live.discovery import absolute, others_endpoints, publishers, settle
+from onboard_estimation.live.qos import matching
+from onboard_estimation.live.session import place
+from onboard_estimation.live.types import interface_class
+
+_POLL_S = 0.05
+_ANNOUNCED_S = 2.0
+_DEPTH = 100
+_RAW_DEPTH = 2000
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A topic that was found: its full name and its type, `sensor_msgs/msg/Imu`."""
+
+    name: str
+    message_type: str
+
+
+def wait_for_topic(node: Any, topic: str, timeout_s: float, say_waiting: Callable[[str, str], None]) -> Watched:
+    """The topic, as soon as somebody publishes or subscribes to it; `say_waiting` is called once (name, place).
+
+    Raises
+    ------
+    UserError
+        It did not appear in time (0: waits for ever), or it has several types.
+    """
+    name = absolute(topic)
+    started, said = time.monotonic(), False
+    while True:
+        types = dict(node.get_topic_names_and_types()).get(name, [])
+        if types and others_endpoints(node, name):
+            break
+        waited_s = time.monotonic() - started
+        if timeout_s and waited_s >= timeout_s:
+            raise UserError(f"no topic {name} within {timeout_s:g} s in {place()}")
+        if not said and waited_s >= _ANNOUNCED_S:
+            say_waiting(name, place())
+            said = True
+        time.sleep(_POLL_S)
+    if len(types) > 1:
+        raise UserError(f"{name} has several types: {', '.join(sorted(types))}; only one can be shown")
+    settle(node, still_s=0.1, at_most_s=1.0)
+    return Watched(name, types[0])
+
+
+def subscribe(node: Any, watched: Watched, take: Callable[[Any], None]) -> Any:
+    """Call `take`, in the executor's thread, with each message."""
+    kind = interface_class(watched.message_type)
+    return node.create_subscription(kind, watched.name, take, matching(publishers(node, watched.name), _DEPTH))
+
+
+def subscribe_raw(node: Any, watched: Watched, take: Callable[[bytes], None]) -> Any:
+    """The same with serialised messages."""
+    kind = interface_class(watched.message_type)
+    profile = matching(publishers(node, watched.name), _RAW_DEPTH)
+    return node.create_subscription(kind, watched.name, take, profile, raw=True)

@@ -1,0 +1,248 @@
+"""The estimator of any robot as an rclpy node: messages go into the pipeline, its estimates come out as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import rclpy.clock
+from diagnostic_msgs.msg import DiagnosticArray
+from nav_msgs.msg import Path as PathMessage
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from std_srvs.srv import SetBool, Trigger
+
+from onboard_estimation.configuration import parameter
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
+from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.transforms import EstimateTransforms
+from onboard_estimation.nodes.truth_start import TruthStart
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Robot, estimator_name
+from onboard_estimation.ros.diagnostics import HealthReport, waiting_sentence
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
+from onboard_estimation.ros.live_messages import new
+from onboard_estimation.ros.measurements import MessageFault, to_measurement
+from onboard_estimation.ros.path import Trail
+from onboard_estimation.simulation import SET_POSE
+
+_QUEUE = 500
+"""Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""
+_STREAM = QoSProfile(depth=100)
+ODOMETRY = frozenset({"odometry"})
+"""What is given in `odom`; all else in `map`."""
+_RECENT_NS = NANOSECONDS_PER_SECOND
+
+
+@dataclass(frozen=True)
+class EstimatorHost:
+    """What the node itself wants to know, beside the robot's configuration."""
+
+    estimator: str = parameter("", 'which of the robot\'s estimators; "" for its first')
+    frame_prefix: str = parameter(AUTOMATIC, 'before the names of all frames but world; "auto": the node\'s namespace')
+    world_to_map_m_rad: tuple[float, float, float, float, float, float] = parameter(
+        (0.0,) * 6, "static transform from world to map: x, y, z, roll, pitch, yaw", unit="m, rad"
+    )
+    publish_tf: bool = parameter(True, "publish world -> map -> odom -> base_link and base_link -> first body")
+    initial_from_truth: bool = parameter(
+        False, "wait for the ground truth of all bodies and start from it, with the configured covariance"
+    )
+    reliable_sensors: bool = parameter(
+        False, "subscribe to sensors reliably, for replay without loss; drivers often offer best effort only"
+    )
+    diagnostics_period_s: float = parameter(
+        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0
+    )
+    waiting_period_s: float = parameter(
+        5.0, "time between two sentences on what the node waits for", unit="s", minimum=0.5, maximum=60.0
+    )
+
+
+class EstimatorNode(Node):
+    """Runs one of a robot's estimators.
+
+    Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with
+    `initial_from_truth`. Publishes `odometry`, `path`, `joint_states`, `joint_states_stddev`, `state`,
+    `state_covariance` as far as the robot's state has them, tf, and `/diagnostics`. Services: `reset`
+    (std_srvs/Trigger) and `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and
+    `EstimatorHost`.
+
+    A message is made only for a topic that somebody listens to.
+
+    Raises
+    ------
+    UserError
+        Parameters at fault, all of them listed.
+    """
+
+    def __init__(self, robot: Robot, name: str) -> None:
+        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        self.robot = robot
+        self._settings: NodeParameters[Any, EstimatorHost] = NodeParameters(
+            self, robot.configuration_type, EstimatorHost, robot.run_time_parameters, self._reconfigure
+        )
+        configuration, host = self._settings.configuration, self._settings.host
+        self._estimator_name = estimator_name(robot, host.estimator or None)
+        # Before anything arrives: a kernel that compiles at the first message holds it up.
+        robot.exercise(configuration, self._estimator_name)
+        self.channels = robot.channels(configuration)
+        self.pipeline = self._new_pipeline(configuration, None)
+        self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
+        self._newest_ns = 0
+        self._estimates = 0
+        self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
+        self._to_odom = MapToOdom(self.pipeline.space)
+        self._trail = Trail(new)
+        self._transforms: EstimateTransforms | None = None
+        if host.publish_tf:
+            self._transforms = EstimateTransforms(
+                self, robot, configuration, self.pipeline.space, self._prefix, host.world_to_map_m_rad
+            )
+        self._offer(host)
+        self._listen(host)
+        self.get_logger().info(
+            f"{robot.name}, estimator {self._estimator_name}: {', '.join(self._topics[c.topic] for c in self.channels)}"
+        )
+
+    def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
+        estimator = self.robot.estimator(configuration, self._estimator_name, initial)
+        lag_s = getattr(configuration, "lag_s", 0.2)
+        return Pipeline(estimator, lag_s=lag_s, tell=self.get_logger().warning)
+
+    def _offer(self, host: EstimatorHost) -> None:
+        """Publishers, services and timers."""
+        odom, base = f"{self._prefix}odom", f"{self._prefix}base_link"
+        self._messages = EstimateMessages(self.pipeline.space, new, odom, base)
+        origin = self._messages.types()
+        self._outputs = {
+            topic: self.create_publisher(interface_class(kind), topic, _STREAM) for topic, kind in origin.items()
+        }
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self._path = self.create_publisher(PathMessage, "path", latched) if "odometry" in origin else None
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
+        self.create_service(Trigger, "reset", self._reset)
+        for channel in self.channels:
+            if channel.required and channel.sensor != channel.topic:
+                self.create_service(SetBool, f"{channel.sensor}/enable", partial(self._enable, channel.sensor))
+        # The node's own time may stand still (a paused bag); what it waits for is to be said then too.
+        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(host.diagnostics_period_s, self._report, clock=steady)
+        self.create_timer(host.waiting_period_s, self._say_waiting, clock=steady)
+
+    def _listen(self, host: EstimatorHost) -> None:
+        """Subscriptions, in the order in which messages of one instant are to be taken."""
+        reliability = ReliabilityPolicy.RELIABLE if host.reliable_sensors else ReliabilityPolicy.BEST_EFFORT
+        self._topics = {channel.topic: self.resolve_topic_name(channel.topic) for channel in self.channels}
+        for channel in self.channels:
+            take: Callable[[Any], None] = partial(self._receive, channel)
+            if channel.sensor == SET_POSE:
+                self.create_subscription(interface_class(channel.message_type), channel.topic, self._set_pose, 10)
+            else:
+                qos = QoSProfile(depth=_QUEUE, reliability=reliability)
+                self.create_subscription(interface_class(channel.message_type), channel.topic, take, qos)
+        if self._start is not None:
+            self._start.subscribe(self, self._begin)
+
+    def _receive(self, channel: Channel, message: Any) -> None:
+        try:
+            measurement = to_measurement(channel, message)
+        except MessageFault as error:
+            self.get_logger().warning(f"{self._topics[channel.topic]} {error}", throttle_duration_sec=5.0)
+            return
+        if self._start is None:
+            self._process(measurement)
+
+    def _process(self, measurement: Measurement) -> None:
+        estimate = self.pipeline.process(measurement)
+        if estimate is not None:
+            self._publish(estimate)
+
+    def _publish(self, estimate: Estimate) -> None:
+        self._estimates += 1
+        self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
+        in_odom = self._to_odom(estimate)
+        wanted = {topic for topic, publisher in self._outputs.items() if publisher.get_subscription_count() > 0}
+        path_due = self._path is not None and self._trail.is_due(estimate.stamp_ns)
+        for output in self._messages(in_odom, (wanted & ODOMETRY) | (ODOMETRY if path_due else frozenset())):
+            if output.topic in wanted:
+                self._outputs[output.topic].publish(output.message)
+            if path_due and self._path is not None:
+                self._path.publish(self._trail.add(estimate.stamp_ns, output.message))
+        for output in self._messages(estimate, wanted - ODOMETRY):
+            self._outputs[output.topic].publish(output.message)
+        if self._transforms is not None:
+            self._transforms.publish(in_odom, self._to_odom.pose)
+
+    def _begin(self, initial: Estimate) -> None:
+        """Start from the truth, which is there now."""
+        self.pipeline = self._new_pipeline(self._settings.configuration, initial)
+        self._start = None
+        self.get_logger().info(f"started from the ground truth at {initial.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s")
+
+    def _set_pose(self, message: Any) -> None:
+        """A pose of the base in `map`; one without a stamp, or far from the sensors' clock, is taken as of now."""
+        channel = next(channel for channel in self.channels if channel.sensor == SET_POSE)
+        frame = message.header.frame_id
+        if frame and frame not in (f"{self._prefix}map", "map"):
+            self.get_logger().warning(
+                f"pose in frame {frame!r} refused: it has to be in {self._prefix}map (RViz: Fixed Frame)"
+            )
+            return
+        if self._start is not None or not self._newest_ns:
+            self.get_logger().warning("pose refused: there is no estimate yet that it could replace")
+            return
+        measurement = to_measurement(channel, message)
+        if not np.isfinite(measurement.value).all():
+            self.get_logger().warning("pose refused: it holds numbers that are not finite")
+            return
+        if abs(measurement.stamp_ns - self._newest_ns) > _RECENT_NS or measurement.stamp_ns < self._newest_ns:
+            measurement = Measurement(self._newest_ns, measurement.sensor, measurement.value)
+        self._to_odom.take_up_next()
+        self._process(measurement)
+        x, y = measurement.value[:2]
+        self.get_logger().info(f"pose set to x {x:.3f} m, y {y:.3f} m in {self._prefix}map")
+
+    def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.pipeline.reset()
+        self._to_odom.reset()
+        self._trail.clear()
+        response.success, response.message = True, "filter back at its initial state"
+        if self._settings.host.initial_from_truth and self._start is None:
+            self._start = TruthStart(self.robot, self._settings.configuration)
+            self._start.subscribe(self, self._begin)
+            response.message = "filter starts again from the ground truth"
+        self.get_logger().info(response.message)
+        return response
+
+    def _enable(self, sensor: str, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
+        try:
+            self.pipeline.estimator.set_enabled(sensor, request.data)
+        except (NotImplementedError, ValueError) as error:
+            response.success, response.message = False, str(error)
+        else:
+            response.success, response.message = True, f"{sensor} {'used' if request.data else 'left out'} from now on"
+            self.get_logger().info(response.message)
+        return response
+
+    def _reconfigure(self, configuration: Any) -> None:
+        self.pipeline.estimator.reconfigure(configuration)
+
+    def _report(self) -> None:
+        stamp_ns = self.get_clock().now().nanoseconds
+        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates))
+
+    def _say_waiting(self) -> None:
+        sentence = (
+            self._start.waiting_sentence()
+            if self._start is not None
+            else waiting_sentence(self.pipeline, self.channels, self._topics)
+        )
+        if sentence:
+            self.get_logger().warning(sentence)

@@ -1,0 +1,144 @@
+"""Parameters of a node from typed configurations: declared with meaning and limits, checked as a whole, live.
+
+All faults of what the command line and the parameter files set are listed at once, unknown names among them. While the
+node runs, the parameters that the robot allows to change are checked again as a whole and handed on; others are refused
+with the reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor, SetParametersResult
+from rclpy.node import Node
+
+from onboard_estimation.configuration import ConfigurationError, Parameter, describe, load
+
+C = TypeVar("C")
+H = TypeVar("H")
+
+# Of rclpy itself.
+_ROS_OWN = ("use_sim_time", "start_type_description_service", "qos_overrides")
+_SMALLEST_INTEGER, _LARGEST_INTEGER = -(2**63), 2**63 - 1
+
+
+class NodeParameters(Generic[C, H]):
+    """A node's parameters as two configurations: the robot's and the node's own.
+
+    Parameters
+    ----------
+    node
+        Made with `automatically_declare_parameters_from_overrides=True`, so that unknown names are seen.
+    configuration_type, host_type
+        Dataclasses as `onboard_estimation.configuration` takes them; their names must differ.
+    run_time_parameters
+        Names of parameters, or of whole sections, that may change while the node runs.
+    on_change
+        Takes the new configuration and may refuse it by a ValueError.
+
+    Raises
+    ------
+    ConfigurationError
+        With all faults of what was set.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        configuration_type: type[C],
+        host_type: type[H],
+        run_time_parameters: Sequence[str] = (),
+        on_change: Callable[[C], None] | None = None,
+    ) -> None:
+        self._node = node
+        self._types: tuple[type[C], type[H]] = (configuration_type, host_type)
+        self._host_names = {row.name for row in describe(host_type)}
+        self._run_time = tuple(run_time_parameters)
+        self._on_change = on_change
+        given = {name: parameter.value for name, parameter in node.get_parameters_by_prefix("").items()}
+        given = {name: value for name, value in given.items() if not _is_ros_own(name)}
+        self.configuration, self.host = self._load(given)
+        self._rows = {row.name: row for row in (*describe(configuration_type), *describe(host_type))}
+        for row in self._rows.values():
+            descriptor = self._descriptor(row)
+            if node.has_parameter(row.name):
+                node.set_descriptor(row.name, descriptor)
+            else:
+                default = list(row.default) if isinstance(row.default, tuple) else row.default
+                node.declare_parameter(row.name, default, descriptor)
+        node.add_on_set_parameters_callback(self._set)
+
+    def may_change(self, name: str) -> bool:
+        """Whether a parameter may change while the node runs."""
+        return any(name == allowed or name.startswith(f"{allowed}.") for allowed in self._run_time)
+
+    def _load(self, values: Mapping[str, Any]) -> tuple[C, H]:
+        source = f"parameters of {self._node.get_fully_qualified_name()}"
+        ours = {name: value for name, value in values.items() if name not in self._host_names}
+        hosts = {name: value for name, value in values.items() if name in self._host_names}
+        faults: list[str] = []
+        loaded: list[Any] = []
+        for kind, chosen in zip(self._types, (ours, hosts), strict=True):
+            try:
+                loaded.append(load(kind, None, chosen))
+            except ConfigurationError as error:
+                faults += error.faults
+        if faults:
+            raise ConfigurationError(source, faults)
+        return loaded[0], loaded[1]
+
+    def _set(self, changed: Sequence[Any]) -> SetParametersResult:
+        """rclpy's callback before parameters are set: all of them or none."""
+        changes = {parameter.name: parameter.value for parameter in changed if parameter.name in self._rows}
+        fixed = [name for name in changes if not self.may_change(name)]
+        if fixed:
+            return SetParametersResult(
+                successful=False,
+                reason=f"{', '.join(fixed)}: fixed while the node runs; start it again with -p {fixed[0]}:=... ",
+            )
+        if not changes:
+            return SetParametersResult(successful=True)
+        now = {name: self._node.get_parameter(name).value for name in self._rows}
+        try:
+            configuration, _ = self._load({**now, **changes})
+            if self._on_change is not None:
+                self._on_change(configuration)
+        except ConfigurationError as error:
+            return SetParametersResult(successful=False, reason="; ".join(error.faults))
+        except (ValueError, NotImplementedError) as error:
+            return SetParametersResult(successful=False, reason=str(error))
+        self.configuration = configuration
+        return SetParametersResult(successful=True)
+
+    def _descriptor(self, row: Parameter) -> ParameterDescriptor:
+        unit = f" [{row.unit}]" if row.unit else ""
+        constraints = row.allowed if self.may_change(row.name) else f"{row.allowed}; fixed while the node runs"
+        # Any type passes rclpy's own check, so that ours can list all faults at once, and say what is allowed.
+        descriptor = ParameterDescriptor(
+            name=row.name, description=row.doc + unit, additional_constraints=constraints, dynamic_typing=True
+        )
+        if row.minimum is not None or row.maximum is not None:
+            if row.type_name == "float":
+                largest = sys.float_info.max
+                descriptor.floating_point_range = [
+                    FloatingPointRange(
+                        from_value=-largest if row.minimum is None else float(row.minimum),
+                        to_value=largest if row.maximum is None else float(row.maximum),
+                        step=0.0,
+                    )
+                ]
+            elif row.type_name == "int":
+                descriptor.integer_range = [
+                    IntegerRange(
+                        from_value=_SMALLEST_INTEGER if row.minimum is None else int(row.minimum),
+                        to_value=_LARGEST_INTEGER if row.maximum is None else int(row.maximum),
+                        step=0,
+                    )
+                ]
+        return descriptor
+
+
+def _is_ros_own(name: str) -> bool:
+    return name.partition(".")[0] in _ROS_OWN

@@ -1,0 +1,105 @@
+"""Start of every executable: finds ROS 2 or the embedded runtime, makes the node, spins it until Ctrl-C."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+
+
+def run(target: str, arguments: list[str] | None = None) -> None:
+    """Make the node of a class and spin it; exits with 0 after Ctrl-C and 2, with one line, on bad input.
+
+    Parameters
+    ----------
+    target
+        `module:Class` of an rclpy node without arguments; imported once a runtime is there.
+    arguments
+        Of the command line, `--ros-args ...`; those of the process by default.
+    """
+    # The filters' matrices are small: threads of BLAS would only take cores from other nodes.
+    for library in ("OPENBLAS", "OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    try:
+        _spin(target, arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def _spin(target: str, arguments: list[str] | None) -> None:
+    from onboard_estimation import embedded_ros
+
+    embedded_ros.install()
+    _choose_log_folder()
+    import rclpy
+    from rclpy._rclpy_pybind11 import RCLError
+    from rclpy.executors import ExternalShutdownException
+    from rclpy.logging import get_logger
+
+    module, _, name = target.partition(":")
+    node = None
+    try:
+        rclpy.init(args=arguments)
+    except RCLError as error:  # a parameter file that is none, an unknown log level
+        raise UserError(str(error).strip().splitlines()[0]) from error
+    except KeyboardInterrupt:
+        return
+    try:
+        _tell_of_compilation(get_logger("onboard_estimation").info)
+        node = getattr(import_module(module), name)()
+        # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
+        gc.collect()
+        gc.freeze()
+        rclpy.spin(node)
+    except (KeyboardInterrupt, ExternalShutdownException):
+        pass
+    except Exception:
+        # Ctrl-C takes rclpy's context away first; what was being made or taken then fails in many ways.
+        if rclpy.ok():
+            raise
+    finally:
+        # A second Ctrl-C (a shell's, and that of `ros2 launch` on top) must not break the orderly end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if node is not None:
+            node.destroy_node()
+        rclpy.try_shutdown()
+
+
+def _tell_of_compilation(tell: Callable[[str], object]) -> None:
+    """Say so when a first kernel is compiled: until all are, for about a minute, nothing else is to be seen.
+
+    Whether the cache's folder is empty does not tell: a start that was broken off leaves some kernels there.
+    """
+    from numba.core import event
+
+    class Listener(event.Listener):
+        told = False
+
+        def on_start(self, event: Any) -> None:
+            if not self.told:
+                self.told = True
+                tell("compiling kernels, once, about a minute; `onboard-estimation warmup` does it beforehand")
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Listener())
+
+
+def _choose_log_folder() -> None:
+    """ROS 2 does not start where it cannot write its log: name a folder for it where there is no home to write to."""
+    if "ROS_LOG_DIR" in os.environ or "ROS_HOME" in os.environ:
+        return
+    try:
+        (Path.home() / ".ros" / "log").mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        os.environ["ROS_LOG_DIR"] = str(Path(tempfile.gettempdir()) / f"ros-log-{os.getuid()}")

@@ -1,0 +1,163 @@
+"""The simulator of any robot as an rclpy node: sensors, commands and truth in real time or faster, without an end."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import rclpy.clock
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rosgraph_msgs.msg import Clock as ClockMessage
+
+from onboard_estimation.configuration import parameter
+from onboard_estimation.errors import UserError
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.robots import Recording, Robot
+from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
+from onboard_estimation.ros.live_messages import new
+from onboard_estimation.ros.sensor_messages import header, to_message
+
+_AHEAD_S = 0.1
+"""What is simulated at a time."""
+_TICK_S = 0.002
+_TOO_LATE_NS = NANOSECONDS_PER_SECOND
+_CLOCK_PERIOD_NS = NANOSECONDS_PER_SECOND // 100
+# Reliable: a subscriber that asks for less gets it all the same.
+_STREAM = QoSProfile(depth=500)
+
+
+@dataclass(frozen=True)
+class SimulatorHost:
+    """What the node itself wants to know, beside the robot's configuration."""
+
+    scenario: str = parameter("", 'situation to simulate; "" for the robot\'s first')
+    variant: str = parameter("", 'gait, or whatever the robot calls its variants; "" for the first')
+    seed: int = parameter(0, "of all noise; the same seed gives the same measurements", minimum=0)
+    rate: float = parameter(1.0, "times real time", exclusive_minimum=0.0, maximum=1000.0)
+    duration_s: float = parameter(0.0, "ends after this much simulated time; 0: never", unit="s", minimum=0.0)
+    imu_rate_hz: float = parameter(0.0, "rate of the IMUs; 0: the scenario's", unit="Hz", minimum=0.0, maximum=1000.0)
+    publish_truth: bool = parameter(True, "publish ground_truth/<body>/pose")
+    publish_clock: bool = parameter(False, "publish the simulated time on /clock, for nodes with use_sim_time")
+    frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
+
+
+class SimulatorNode(Node):
+    """Publishes what a simulated robot's sensors, commands and motion capture would send.
+
+    Each message goes out when its stamp is due, reliably. Stamps start at the time of day; with another `rate` than 1
+    they run ahead of it, and other nodes need `use_sim_time` and this node's `publish_clock`. Parameters: the robot's
+    configuration and `SimulatorHost`.
+
+    Raises
+    ------
+    UserError
+        Parameters at fault, a scenario or variant that the robot has not.
+    """
+
+    def __init__(self, robot: Robot, name: str) -> None:
+        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        parameters: NodeParameters[Any, SimulatorHost] = NodeParameters(self, robot.configuration_type, SimulatorHost)
+        host = parameters.host
+        scenario, variant = _choice(robot, host)
+        self._host = host
+        self._simulation = robot.simulation(
+            parameters.configuration, scenario, variant, np.random.default_rng(host.seed), host.imu_rate_hz
+        )
+        self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
+        self._end_ns = round(host.duration_s * NANOSECONDS_PER_SECOND) or None
+        self._simulated_ns = 0
+        self._due: deque[tuple[int, Channel, Vector]] = deque()
+        self._refill()  # compiles kernels, before the clock starts
+        self._outputs = self._offer()
+        self._clock_output: Any = None
+        if host.publish_clock:
+            self._clock_output = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=10))
+        self._clock_ns = -_CLOCK_PERIOD_NS
+        self._epoch_ns = time.time_ns()
+        self._started_ns = time.monotonic_ns()
+        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(_TICK_S, self._tick, clock=steady)
+        pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
+        self.get_logger().info(f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}{pace}")
+
+    def _offer(self) -> dict[str, Any]:
+        """By topic, of all that the first part of the simulation holds."""
+        channels = {channel.topic: channel for _, channel, _ in self._due}
+        return {
+            topic: self.create_publisher(interface_class(channel.message_type), topic, _STREAM)
+            for topic, channel in channels.items()
+        }
+
+    def _refill(self) -> None:
+        stop_ns = self._simulated_ns + round(_AHEAD_S * NANOSECONDS_PER_SECOND)
+        if self._end_ns is not None:
+            stop_ns = min(stop_ns, self._end_ns + 1)
+        recording = self._simulation.advance(stop_ns)
+        self._simulated_ns = stop_ns
+        self._due.extend(_in_order(recording, self._host.publish_truth))
+
+    def _tick(self) -> None:
+        """Publish all that is due."""
+        now_ns = round((time.monotonic_ns() - self._started_ns) * self._host.rate)
+        behind_ns = now_ns - (self._due[0][0] if self._due else now_ns)
+        if behind_ns > _TOO_LATE_NS * self._host.rate:
+            self.get_logger().warning(
+                f"cannot keep up with {self._host.rate:g} times real time: "
+                f"{behind_ns / NANOSECONDS_PER_SECOND:.1f} s behind, going on from here",
+                throttle_duration_sec=5.0,
+            )
+            self._started_ns += round(behind_ns / self._host.rate)
+            now_ns -= behind_ns
+        while True:
+            while self._due and self._due[0][0] <= now_ns:
+                stamp_ns, channel, value = self._due.popleft()
+                self._tell_time(stamp_ns)
+                message = to_message(new, channel, self._epoch_ns + stamp_ns, value, self._prefix)
+                self._outputs[channel.topic].publish(message)
+            if self._due or self._simulated_ns > now_ns or self._is_over():
+                break
+            self._refill()
+        self._tell_time(now_ns)
+        if not self._due and self._is_over():
+            self.get_logger().info(f"simulated {self._host.duration_s:g} s, done")
+            raise SystemExit(0)
+
+    def _is_over(self) -> bool:
+        return self._end_ns is not None and self._simulated_ns > self._end_ns
+
+    def _tell_time(self, at_ns: int) -> None:
+        if self._clock_output is not None and at_ns - self._clock_ns >= _CLOCK_PERIOD_NS:
+            self._clock_ns = at_ns
+            self._clock_output.publish(ClockMessage(clock=header(new, self._epoch_ns + at_ns).stamp))
+
+
+def _in_order(recording: Recording, with_truth: bool) -> list[tuple[int, Channel, Vector]]:
+    """(stamp, channel, value) of all messages by stamp; at one stamp commands first."""
+    series = [*recording.sensors, *(recording.truth if with_truth else ())]
+    rows = [
+        (int(stamp_ns), one.channel, value)
+        for one in series
+        for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
+    ]
+    return sorted(rows, key=lambda row: row[0])
+
+
+def _choice(robot: Robot, host: SimulatorHost) -> tuple[str, str]:
+    """The scenario and the variant asked for; UserError where the robot has none of that name."""
+    if not robot.scenarios:
+        raise UserError(f"robot {robot.name!r} has no simulator")
+    scenario = host.scenario or next(iter(robot.scenarios))
+    if scenario not in robot.scenarios:
+        raise UserError(f"scenario: {robot.name} has no {scenario!r}; it has {', '.join(robot.scenarios)}")
+    variants = robot.scenarios[scenario].variants
+    variant = host.variant or (variants[0] if variants else "")
+    if variant and variant not in variants:
+        raise UserError(f"variant: scenario {scenario} has no {variant!r}; it has {', '.join(variants) or 'none'}")
+    return scenario, variant

@@ -1,0 +1,109 @@
+"""Health of each sensor and of the filter as `diagnostic_msgs/DiagnosticArray`, and what a node waits for, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onboard_estimation.measurement import Channel
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.ros.estimates import New
+from onboard_estimation.ros.sensor_messages import header
+
+OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"
+
+_MUCH_GATED = 0.05
+"""Share of refused measurements, of those since the last report, that is worth a warning; the gate means to refuse
+three in a thousand."""
+
+
+@dataclass
+class HealthReport:
+    """Statuses since the last report; keeps the counters of then.
+
+    Parameters
+    ----------
+    new
+        Makes a message, as for `EstimateMessages`.
+    name
+        Of the node, before the names of the sensors.
+    """
+
+    new: New
+    name: str
+    _before: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __call__(self, pipeline: Pipeline, channels: Sequence[Channel], stamp_ns: int, estimates: int) -> Any:
+        """The message; `estimates` is how many were published so far."""
+        now = pipeline.statistics()
+        statuses = [self._filter_status(pipeline, estimates)]
+        for channel in channels:
+            counters = now.get(channel.sensor, {})
+            if channel.required or counters:
+                statuses.append(self._sensor_status(channel, counters, self._before.get(channel.sensor, {})))
+        self._before = now
+        return self.new("diagnostic_msgs/msg/DiagnosticArray", header=header(self.new, stamp_ns), status=statuses)
+
+    def _filter_status(self, pipeline: Pipeline, estimates: int) -> Any:
+        level, text = OK, "running"
+        if estimates == 0:
+            level, text = WARN, "no estimate yet"
+        elif pipeline.breakdowns:
+            level, text = WARN, f"broke down {pipeline.breakdowns} times and went on from its last good state"
+        values = {
+            "estimates": estimates,
+            "breakdowns": pipeline.breakdowns,
+            "clock_jumps": pipeline.clock_jumps,
+        }
+        return self._status("filter", level, text, values)
+
+    def _sensor_status(self, channel: Channel, now: Mapping[str, float], before: Mapping[str, float]) -> Any:
+        def since(counter: str) -> float:
+            return now.get(counter, 0.0) - before.get(counter, 0.0)
+
+        if not now:
+            return self._status(channel.sensor, STALE, f"waiting for {channel.topic}: 0 messages", {"received": 0})
+        level, text = OK, f"{now['rate_hz']:.1f} Hz" if math.isfinite(now["rate_hz"]) else "first message"
+        received = since("received")
+        if received == 0:
+            level, text = (
+                STALE if channel.required else OK,
+                f"silent since the last report, {now['received']:.0f} before",
+            )
+        elif since("invalid") + since("too_late") + since("stray") > 0:
+            level = WARN
+            text = ", ".join(
+                f"{since(counter):.0f} {word}"
+                for counter, word in (("invalid", "not finite"), ("too_late", "too late"), ("stray", "stray"))
+                if since(counter)
+            )
+        elif since("gated") > _MUCH_GATED * received:
+            level, text = WARN, f"{since('gated'):.0f} of {received:.0f} measurements refused by the gate"
+        return self._status(channel.sensor, level, text, now)
+
+    def _status(self, part: str, level: bytes, text: str, values: Mapping[str, float]) -> Any:
+        return self.new(
+            "diagnostic_msgs/msg/DiagnosticStatus",
+            level=level,
+            name=f"{self.name}: {part}",
+            message=text,
+            hardware_id=part,
+            values=[
+                self.new("diagnostic_msgs/msg/KeyValue", key=key, value=f"{value:.6g}") for key, value in values.items()
+            ],
+        )
+
+
+def waiting_sentence(pipeline: Pipeline, channels: Sequence[Channel], names: Mapping[str, str]) -> str:
+    """What required topics have not sent anything, as a log says it; empty where all have.
+
+    Parameters
+    ----------
+    names
+        Full name in the graph of each channel's topic.
+    """
+    seen = pipeline.statistics()
+    silent = [names[channel.topic] for channel in channels if channel.required and channel.sensor not in seen]
+    return f"waiting for {', '.join(f'{name}: 0 messages' for name in silent)}" if silent else ""

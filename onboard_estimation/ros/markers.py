@@ -1,0 +1,262 @@
+"""Estimate and truth of a robot as `visualization_msgs/msg/Marker` for RViz, without ROS.
+
+    scene = Scene(new, robot, configuration, space, prefix="salp/")
+    publisher.publish(scene.array([*scene.estimate(estimate), *scene.truth(stamp_ns, bodies), *scene.text(estimate)]))
+
+Markers of the estimate are in `[prefix]odom`, or whatever frame the estimate is in; those of the truth in `world`.
+Each has a namespace, which RViz can switch, and an id that stays from picture to picture, so that new ones replace old.
+
+| namespace | what |
+|---|---|
+| `estimate`, `truth` | the bodies: boxes, wheels, joints; the outline of a robot without them |
+| `position_95` | ellipse that holds the base's position with 95 % probability |
+| `heading_95` | wedge that holds its heading with 95 % probability |
+| `bodies_95` | ellipses of the bodies' positions, with the joint angles' part in it |
+| `estimate_path`, `truth_path` | the way so far |
+| `error` | error against the truth and standard deviations |
+| `legend` | which colour is which |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation import picture
+from onboard_estimation.description import Shape
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.robots import Robot
+from onboard_estimation.ros.estimates import New
+from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.transforms import ODOM, WORLD, composed, from_roll_pitch_yaw
+
+# Constants of visualization_msgs/msg/Marker.
+CUBE, SPHERE, CYLINDER, LINE_STRIP, LINE_LIST, TEXT, TRIANGLE_LIST = 1, 2, 3, 4, 5, 9, 11
+ADD, DELETE, DELETE_ALL = 0, 2, 3
+
+_MARKER = "visualization_msgs/msg/Marker"
+_SHADE = {"body": 1.0, "wheel": 0.55, "joint": 0.35}
+"""Brightness of a part's colour."""
+_LETTERS, _LINE_WIDTH, _ABOVE, _WEDGE = 0.055, 0.008, 0.05, 0.35
+"""As shares of the robot's length: letters, lines, height of what is drawn over the robot, radius of the wedge."""
+_WHITE = "#F0F0F0"
+
+
+class Scene:
+    """Markers of one robot.
+
+    Parameters
+    ----------
+    new
+        Makes a message from its type's name and fields, as for `EstimateMessages`.
+    robot, configuration, space
+        What is drawn.
+    prefix
+        Before the name of the estimate's frame, with its slash.
+    frame
+        Of the estimates: `odom`, or `map`.
+    lifetime_s
+        After which RViz removes markers that are not renewed; 0: never.
+    """
+
+    def __init__(
+        self,
+        new: New,
+        robot: Robot,
+        configuration: Any,
+        space: StateSpace,
+        prefix: str = "",
+        frame: str = ODOM,
+        lifetime_s: float = 0.0,
+    ) -> None:
+        self.space = space
+        self._new, self._robot, self._configuration = new, robot, configuration
+        self._frame = prefix + frame
+        self._shapes = robot.body_shapes(configuration)
+        self._size = picture.size_m(robot, configuration, space)
+        seconds, rest = divmod(round(lifetime_s * NANOSECONDS_PER_SECOND), NANOSECONDS_PER_SECOND)
+        self._lifetime = new("builtin_interfaces/msg/Duration", sec=seconds, nanosec=rest)
+
+    def array(self, markers: Iterable[Any]) -> Any:
+        """The `visualization_msgs/msg/MarkerArray` of all of them."""
+        return self._new("visualization_msgs/msg/MarkerArray", markers=list(markers))
+
+    def clear(self, stamp_ns: int) -> list[Any]:
+        """Takes away all that was drawn: at a reset, before the rest of an array."""
+        return [self._marker(stamp_ns, self._frame, "", 0, CUBE, _WHITE, action=DELETE_ALL)]
+
+    def estimate(self, estimate: Estimate) -> list[Any]:
+        """The robot where the estimate has it, and how sure that is."""
+        stamp_ns = estimate.stamp_ns
+        poses = self._robot.body_poses(self._configuration, self.space, estimate.mean[None])
+        bodies = {name: pose[0] for name, pose in poses.items() if name in self._shapes}
+        colour = picture.ESTIMATE_COLOUR
+        drawn = self._bodies(stamp_ns, self._frame, "estimate", bodies, colour)
+        outline = None
+        if not drawn:
+            outline = self._robot.outline(self._configuration, self.space, estimate.mean[None])
+        if outline is not None:
+            drawn = [self._outline(stamp_ns, outline[0])]
+        return drawn + self._uncertainty(estimate)
+
+    def truth(self, stamp_ns: int, bodies: Mapping[str, Vector]) -> list[Any]:
+        """The bodies where motion capture has them: poses (7,) or positions (3,) in the world."""
+        full = {name: np.concatenate([pose, [0.0, 0.0, 0.0, 1.0]])[:7] for name, pose in bodies.items()}
+        return self._bodies(stamp_ns, WORLD, "truth", full, picture.TRUTH_COLOUR)
+
+    def path(self, stamp_ns: int, points: ArrayLike, truth: bool = False) -> list[Any]:
+        """The way so far, (K, 2) or (K, 3) in metres; none of fewer than two points."""
+        rows = np.asarray(points, dtype=np.float64)
+        if len(rows) < 2:
+            return []
+        frame, name = (WORLD, "truth_path") if truth else (self._frame, "estimate_path")
+        colour = picture.TRUTH_COLOUR if truth else picture.ESTIMATE_COLOUR
+        width = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
+        return [self._marker(stamp_ns, frame, name, 0, LINE_STRIP, colour, 0.8, scale=width, points=self._points(rows))]
+
+    def text(self, estimate: Estimate, truth: Mapping[str, Vector] | None = None) -> list[Any]:
+        """Errors and standard deviations beside the robot; `truth` as `picture.error_rows` takes it."""
+        base = picture.base_uncertainty(self.space, estimate)
+        if base is None:
+            return []
+        rows = picture.error_rows(self.space, estimate, truth)
+        words = picture.error_text(rows)
+        height = _LETTERS * self._size
+        # RViz centres a text on its place: it is raised by half of its lines, to stand clear of the robot.
+        up = 0.35 * self._size + 0.5 * height * (words.count("\n") + 1)
+        place = [base.position_m[0], base.position_m[1] + up, 0.0]
+        return [self._letters(estimate.stamp_ns, "error", 0, words, place, _WHITE)]
+
+    def legend(self, estimate: Estimate, truth: bool = True) -> list[Any]:
+        """`estimate` and `truth` in their colours, below the robot."""
+        base = picture.base_uncertainty(self.space, estimate)
+        if base is None:
+            return []
+        entries = [("estimate, 95 % ellipses", picture.ESTIMATE_COLOUR)]
+        entries += [("truth", picture.TRUTH_COLOUR)] if truth else []
+        step = 1.3 * _LETTERS * self._size
+        return [
+            self._letters(
+                estimate.stamp_ns,
+                "legend",
+                index,
+                words,
+                [base.position_m[0], base.position_m[1] - 0.35 * self._size - index * step, 0.0],
+                colour,
+            )
+            for index, (words, colour) in enumerate(entries)
+        ]
+
+    def _bodies(
+        self, stamp_ns: int, frame: str, namespace: str, bodies: Mapping[str, Vector], colour: str
+    ) -> list[Any]:
+        ball = (Shape("box", (0.3 * self._size,) * 3),)  # of a body that nobody says more of
+        solids = [(pose, shape) for name, pose in bodies.items() for shape in self._shapes.get(name, ball)]
+        alpha = 0.9 if namespace == "estimate" else 0.45
+        return [
+            self._marker(
+                stamp_ns,
+                frame,
+                namespace,
+                index,
+                CUBE if shape.kind == "box" else CYLINDER,
+                colour,
+                alpha,
+                _SHADE[shape.part],
+                pose=self._pose(composed(pose, from_roll_pitch_yaw([*shape.position_m, *shape.rpy_rad]))),
+                scale=self._xyz("Vector3", shape.size_m),
+            )
+            for index, (pose, shape) in enumerate(solids)
+        ]
+
+    def _outline(self, stamp_ns: int, points: NDArray[np.float64]) -> Any:
+        colour = picture.ESTIMATE_COLOUR
+        if len(points) == 1:
+            pose = self._pose(np.array([*points[0], 0.0, 0.0, 0.0, 0.0, 1.0]))
+            size = self._xyz("Vector3", [0.3 * self._size] * 3)
+            return self._marker(stamp_ns, self._frame, "estimate", 0, SPHERE, colour, 0.9, pose=pose, scale=size)
+        width = self._xyz("Vector3", [4.0 * _LINE_WIDTH * self._size, 0.0, 0.0])
+        rows = self._points(points)
+        return self._marker(stamp_ns, self._frame, "estimate", 0, LINE_STRIP, colour, 0.9, scale=width, points=rows)
+
+    def _uncertainty(self, estimate: Estimate) -> list[Any]:
+        base = picture.base_uncertainty(self.space, estimate)
+        if base is None:
+            return []
+        stamp_ns, frame, above = estimate.stamp_ns, self._frame, _ABOVE * self._size
+        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
+        unit = self._xyz("Vector3", [1.0, 1.0, 1.0])
+        outline = picture.ellipse(base.position_m, base.covariance_m2)
+        rows = self._points(outline, above)
+        out = [self._marker(stamp_ns, frame, "position_95", 0, LINE_STRIP, _WHITE, 0.9, scale=line, points=rows)]
+        arc = picture.wedge(base, _WEDGE * self._size)
+        if arc is not None:
+            fan = np.stack([np.broadcast_to(base.position_m, arc[1:].shape), arc[:-1], arc[1:]], axis=1).reshape(-1, 2)
+            rows = self._points(fan, above)
+            colour = picture.BAND_COLOUR
+            out.append(
+                self._marker(stamp_ns, frame, "heading_95", 0, TRIANGLE_LIST, colour, 0.5, scale=unit, points=rows)
+            )
+        segments = []
+        poses = self._robot.body_poses(self._configuration, self.space, estimate.mean[None])
+        covariances = picture.body_covariances(self._robot, self._configuration, self.space, estimate) if poses else {}
+        for name, covariance in covariances.items():
+            outline = picture.ellipse(poses[name][0, :2], covariance)
+            segments.append(np.stack([outline[:-1], outline[1:]], axis=1).reshape(-1, 2))
+        if segments:
+            rows = self._points(np.vstack(segments), above)
+            band = picture.BAND_COLOUR
+            out.append(self._marker(stamp_ns, frame, "bodies_95", 0, LINE_LIST, band, 0.9, scale=line, points=rows))
+        return out
+
+    def _letters(
+        self, stamp_ns: int, namespace: str, index: int, words: str, place: Sequence[float], colour: str
+    ) -> Any:
+        height = self._xyz("Vector3", [0.0, 0.0, _LETTERS * self._size])
+        pose = self._pose(np.array([*place, 0.0, 0.0, 0.0, 1.0]))
+        return self._marker(stamp_ns, self._frame, namespace, index, TEXT, colour, pose=pose, scale=height, text=words)
+
+    def _marker(
+        self,
+        stamp_ns: int,
+        frame: str,
+        namespace: str,
+        index: int,
+        kind: int,
+        colour: str,
+        alpha: float = 1.0,
+        shade: float = 1.0,
+        action: int = ADD,
+        **fields: Any,
+    ) -> Any:
+        red, green, blue = (shade * int(colour[at : at + 2], 16) / 255.0 for at in (1, 3, 5))
+        return self._new(
+            _MARKER,
+            header=header(self._new, stamp_ns, frame),
+            ns=namespace,
+            id=index,
+            type=kind,
+            action=action,
+            color=self._new("std_msgs/msg/ColorRGBA", r=red, g=green, b=blue, a=alpha),
+            lifetime=self._lifetime,
+            **fields,
+        )
+
+    def _pose(self, pose: Vector) -> Any:
+        qx, qy, qz, qw = pose[3:].tolist()
+        return self._new(
+            "geometry_msgs/msg/Pose",
+            position=self._xyz("Point", pose[:3]),
+            orientation=self._new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
+        )
+
+    def _points(self, rows: NDArray[np.float64], height_m: float = 0.0) -> list[Any]:
+        return [self._xyz("Point", [*row, height_m][:3]) for row in rows.tolist()]
+
+    def _xyz(self, kind: str, values: ArrayLike) -> Any:
+        x, y, z = np.asarray(values, dtype=np.float64).tolist()
+        return self._new(f"geometry_msgs/msg/{kind}", x=x, y=y, z=z)

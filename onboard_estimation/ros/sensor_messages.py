@@ -1,0 +1,74 @@
+"""Measurements as messages, the inverse of `ros.measurements`: what a simulator publishes live or writes into a bag.
+
+Imports no ROS: `new` makes a message from its type's name and fields, as for `EstimateMessages`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.ros.estimates import New
+
+TRUTH_FRAME = "world"
+
+
+def to_message(new: New, channel: Channel, stamp_ns: int, value: NDArray[np.float64], frame_prefix: str = "") -> Any:
+    """The message whose measurement has that value; `frame_prefix` goes before the frames of sensors."""
+    return _MAKERS[channel.message_type](new, channel, stamp_ns, value.tolist(), frame_prefix)
+
+
+def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
+    """A `std_msgs/msg/Header`; `stamp_ns` in nanoseconds since the epoch."""
+    seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS_PER_SECOND)
+    stamp = new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
+    return new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
+
+
+def _imu(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    no_orientation = np.zeros(9)
+    no_orientation[0] = -1.0
+    return new(
+        "sensor_msgs/msg/Imu",
+        header=header(new, stamp_ns, prefix + channel.sensor.replace("/", "_")),
+        orientation_covariance=no_orientation,
+        angular_velocity=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
+        linear_acceleration=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
+    )
+
+
+def _joint_state(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
+    fields = {channel.field: np.array(value)}
+    return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(channel.names), **fields)
+
+
+def _pose(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
+    qx, qy, qz, qw = value[3:]
+    pose = new(
+        "geometry_msgs/msg/Pose",
+        position=_xyz(new, "geometry_msgs/msg/Point", value[:3]),
+        orientation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
+    )
+    return new("geometry_msgs/msg/PoseStamped", header=header(new, stamp_ns, TRUTH_FRAME), pose=pose)
+
+
+def _point(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
+    point = _xyz(new, "geometry_msgs/msg/Point", value)
+    return new("geometry_msgs/msg/PointStamped", header=header(new, stamp_ns, TRUTH_FRAME), point=point)
+
+
+def _xyz(new: New, message_type: str, value: list[float]) -> Any:
+    x, y, z = value
+    return new(message_type, x=x, y=y, z=z)
+
+
+_MAKERS: dict[str, Callable[[New, Channel, int, list[float], str], Any]] = {
+    "sensor_msgs/msg/Imu": _imu,
+    "sensor_msgs/msg/JointState": _joint_state,
+    "geometry_msgs/msg/PoseStamped": _pose,
+    "geometry_msgs/msg/PointStamped": _point,
+}

@@ -1,0 +1,142 @@
+"""Transforms of tf from estimates and from motion capture, without ROS.
+
+    world -> [prefix]map -> [prefix]odom -> [prefix]base_link -> [prefix]link_1 -> [prefix]link_2 -> ...
+    world -> [prefix]truth/link_1, [prefix]truth/link_2, ...
+
+A pose is (7,) float64: position (m) and unit quaternion x, y, z, w. Bodies are what `Robot.body_poses` gives: names in
+the order of their frames. Each transform has one function here, so that each can have one publisher. `new` makes a
+message from its type's name and fields, as for `EstimateMessages`; `prefix` is as `frames.resolved_prefix` gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.filtering.manifold_kernels import SE2, SO3
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Estimate, Vector
+from onboard_estimation.ros.estimates import New
+from onboard_estimation.ros.sensor_messages import header
+
+WORLD, MAP, ODOM, BASE = "world", "map", "odom", "base_link"
+TRUTH = "truth/"
+
+Bodies = Mapping[str, NDArray[np.float64]]
+
+
+def world_to_map(new: New, stamp_ns: int, values: Sequence[float], prefix: str = "") -> Any:
+    """Where the robot's map lies in the world: x, y, z (m), roll, pitch, yaw (rad)."""
+    return transform(new, stamp_ns, WORLD, prefix + MAP, from_roll_pitch_yaw(values))
+
+
+def map_to_odom(new: New, stamp_ns: int, pose: Vector, prefix: str = "") -> Any:
+    """`pose` (3,): x, y (m), heading (rad) of `odom` in `map`."""
+    return transform(new, stamp_ns, prefix + MAP, prefix + ODOM, planar(pose))
+
+
+def odom_to_base(new: New, space: StateSpace, estimate: Estimate, prefix: str = "") -> list[Any]:
+    """Where the estimate, given in `odom`, has the base; nothing where the state has no pose."""
+    base = base_pose(space, estimate.mean)
+    return [] if base is None else [transform(new, estimate.stamp_ns, prefix + ODOM, prefix + BASE, base)]
+
+
+def base_to_first_body(new: New, space: StateSpace, estimate: Estimate, bodies: Bodies, prefix: str = "") -> list[Any]:
+    """`base_link` to the body that the others hang on; nothing where the base is the whole robot."""
+    base = base_pose(space, estimate.mean)
+    if base is None or not bodies:
+        return []
+    name, poses = next(iter(bodies.items()))
+    return [transform(new, estimate.stamp_ns, prefix + BASE, prefix + name, relative(base, poses[0]))]
+
+
+def between_bodies(new: New, stamp_ns: int, bodies: Bodies, prefix: str = "") -> list[Any]:
+    """From each body to the next, `link_1` to `link_2` and so on: what `robot_state_publisher` gives where it runs."""
+    return [
+        transform(new, stamp_ns, prefix + parent, prefix + child, relative(bodies[parent][0], bodies[child][0]))
+        for parent, child in pairwise(bodies)
+    ]
+
+
+def truth_to_body(new: New, stamp_ns: int, body: str, pose: Vector, prefix: str = "") -> Any:
+    """A body where motion capture has it in the world."""
+    return transform(new, stamp_ns, WORLD, f"{prefix}{TRUTH}{body}", pose)
+
+
+def transform(new: New, stamp_ns: int, parent: str, child: str, pose: ArrayLike) -> Any:
+    """`geometry_msgs/msg/TransformStamped` of the frame `child` in `parent`."""
+    x, y, z, qx, qy, qz, qw = np.asarray(pose, dtype=np.float64).tolist()
+    return new(
+        "geometry_msgs/msg/TransformStamped",
+        header=header(new, stamp_ns, parent),
+        child_frame_id=child,
+        transform=new(
+            "geometry_msgs/msg/Transform",
+            translation=new("geometry_msgs/msg/Vector3", x=x, y=y, z=z),
+            rotation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
+        ),
+    )
+
+
+def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
+    """Pose of the base at a state (a,); None where the state has none."""
+    kinds = {block.name: block.kind for block in space.blocks}
+    if kinds.get("pose") == SE2:
+        return planar(mean[space.coordinates("pose")])
+    if "position" in kinds and kinds.get("attitude") == SO3:
+        return np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("attitude")]])
+    return None
+
+
+def planar(pose: ArrayLike) -> Vector:
+    """The pose of x, y (m), heading (rad)."""
+    x, y, heading = np.asarray(pose, dtype=np.float64).tolist()
+    return np.array([x, y, 0.0, 0.0, 0.0, np.sin(0.5 * heading), np.cos(0.5 * heading)])
+
+
+def from_roll_pitch_yaw(values: Sequence[float]) -> Vector:
+    """The pose of x, y, z (m), roll, pitch, yaw (rad): turns about the fixed x, y and z axes, in this order."""
+    x, y, z, *angles = values
+    (cr, cp, cy), (sr, sp, sy) = np.cos(0.5 * np.array(angles)), np.sin(0.5 * np.array(angles))
+    quaternion = [
+        sr * cp * cy - cr * sp * sy,
+        cr * sp * cy + sr * cp * sy,
+        cr * cp * sy - sr * sp * cy,
+        cr * cp * cy + sr * sp * sy,
+    ]
+    return np.array([x, y, z, *quaternion])
+
+
+def relative(parent: Vector, child: Vector) -> Vector:
+    """Pose of `child` in the frame `parent`, both given in one frame."""
+    inverse = parent[3:] * [-1.0, -1.0, -1.0, 1.0]
+    return np.concatenate([_turned(inverse, child[:3] - parent[:3]), _product(inverse, child[3:])])
+
+
+def composed(first: Vector, second: Vector) -> Vector:
+    """The pose `second`, given in the frame `first`, in the frame of `first`."""
+    return np.concatenate([first[:3] + _turned(first[3:], second[:3]), _product(first[3:], second[3:])])
+
+
+def _turned(quaternion: Vector, vector: Vector) -> Vector:
+    axis, w = quaternion[:3], quaternion[3]
+    double = 2.0 * np.cross(axis, vector)
+    return np.asarray(vector + w * double + np.cross(axis, double), dtype=np.float64)
+
+
+def _product(first: Vector, second: Vector) -> Vector:
+    """Quaternion product."""
+    x, y, z, w = first.tolist()
+    a, b, c, d = second.tolist()
+    return np.array(
+        [
+            w * a + x * d + y * c - z * b,
+            w * b - x * c + y * d + z * a,
+            w * c + x * b - y * a + z * d,
+            w * d - x * a - y * b - z * c,
+        ]
+    )

@@ -1,0 +1,1 @@
+"""LandSalp's rclpy nodes."""

@@ -1,0 +1,140 @@
+"""doctor and warmup: findings have a repair, faults decide the exit code, a second warm-up has nothing to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from evaluation_samples import command, refusal
+
+from onboard_estimation.live import doctor_graph, doctor_machine
+from onboard_estimation.live.findings import Finding
+
+EXPECTED = {
+    "Python", "drivers", "kernel cache", "disk", "clock", "clock jumps", "serial ports", "optional packages",
+    "CPU frequency", "real-time priority", "CPUs", "runtime", "DDS", "domain", "discovery", "UDP buffer", "loopback",
+    "ports", "self-test",
+}  # fmt: skip
+MODULE = [sys.executable, "-m", "onboard_estimation"]
+
+
+def run(*words: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*MODULE, *words],
+        cwd=folder,
+        env={**os.environ, "COLUMNS": "100", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+
+def by_subject(findings: list[Finding]) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in findings}
+
+
+def test_a_working_machine_has_no_faults(ros_domain: int) -> None:
+    outcome = command("doctor", "--json")
+    report = json.loads(outcome.out)
+    found = {one["subject"]: one for one in report["findings"]}
+    faults = [one for one in report["findings"] if one["state"] == "fault" and one["subject"] != "serial ports"]
+    assert faults == []
+    assert outcome.code == (1 if report["faults"] else 0)
+    assert set(found) >= EXPECTED
+    assert found["domain"]["text"].startswith(f"{ros_domain} (from ROS_DOMAIN_ID)")
+    assert found["self-test"]["text"].startswith("two processes exchanged a message")
+    for one in report["findings"]:
+        assert one["text"]
+        assert one["state"] == "ok" or one["repair"] or "cannot be" in one["text"], one
+        assert "\n" not in one["text"] + one["repair"]
+
+
+def test_the_table_names_state_and_repair(ros_domain: int) -> None:
+    outcome = command("doctor")
+    assert outcome.error == ""
+    words = outcome.out.split()
+    assert {"what", "found", "repair", "ok", "runtime", "self-test"} <= set(words)
+    assert "no faults" in outcome.out or "fault" in outcome.out.splitlines()[-1]
+
+
+def test_a_domain_that_is_none_is_a_fault_and_the_rest_is_still_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_DOMAIN_ID", "300")
+    found = by_subject(list(doctor_graph.check_graph()))
+    assert found["domain"].state == "fault"
+    assert found["domain"].repair == "export ROS_DOMAIN_ID=0"
+    assert found["loopback"].state == "ok"
+    assert "self-test" not in found
+
+
+def test_two_processes_that_cannot_talk_are_a_fault(ros_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery switched off: each process is alone."""
+    monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
+    monkeypatch.setattr(doctor_graph, "EXCHANGE_S", 2.0)
+    found = by_subject(list(doctor_graph.check_graph()))
+    assert found["discovery"].state == "fault"
+    assert found["self-test"].state == "fault"
+    assert "firewall" in found["self-test"].repair
+
+
+def test_another_package_drivers_is_a_fault(ros_domain: int, tmp_path: Path) -> None:
+    (tmp_path / "drivers").mkdir()
+    (tmp_path / "drivers" / "__init__.py").touch()
+    done = run("doctor", "--json", folder=tmp_path)
+    found = {one["subject"]: one for one in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1
+    assert found["drivers"]["state"] == "fault"
+    assert found["drivers"]["text"].endswith(f"comes first: {tmp_path / 'drivers'}")
+
+
+def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty = tmp_path / "cache" / "onboard_estimation-x"
+    empty.mkdir(parents=True)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty))
+    found = by_subject(list(doctor_machine.check_machine()))["kernel cache"]
+    assert (found.state, found.repair) == ("note", "onboard-estimation warmup")
+    (empty / "kernel.nbi").touch()
+    assert by_subject(list(doctor_machine.check_machine()))["kernel cache"].text == f"1 kernels in {empty}"
+    code = (
+        "from onboard_estimation.live import doctor_machine\n"
+        "print([one.text for one in doctor_machine.check_machine() if one.subject == 'kernel cache'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        env={**{k: v for k, v in os.environ.items() if "CACHE" not in k}, "HOME": os.devnull},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "cannot be written: every start compiles" in done.stdout
+
+
+def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = {7410 + 250 * 9 + 2 * index for index in range(30)}
+    monkeypatch.setattr(doctor_graph, "_is_free", lambda port: port not in taken)
+    found = doctor_graph._ports(9)
+    assert (found.state, found.text) == ("note", "30 of the first 32 places of domain 9 are in use")
+    taken |= {7410 + 250 * 9 + 2 * index for index in range(32)}
+    assert doctor_graph._ports(9).state == "fault"
+
+
+def test_a_second_warm_up_has_nothing_to_do(tmp_path: Path) -> None:
+    """The cache of this run's sources may be warm or cold at the start, after the first warm-up it is warm."""
+    first = run("warmup", "strapdown", "--json", folder=tmp_path)
+    assert first.returncode == 0, first.stderr
+    report = json.loads(first.stdout)
+    assert report["robots"] == ["strapdown"]
+    assert report["notes"] == []
+    assert report["kept"]
+    assert any(Path(report["folder"]).rglob("*.nbi"))
+    second = run("warmup", "strapdown", folder=tmp_path)
+    assert "strapdown: nothing to do, all kernels are compiled already" in second.stdout
+    assert f"kept in {report['folder']}" in " ".join(second.stdout.split())
+
+
+def test_a_robot_that_is_none_is_not_warmed_up() -> None:
+    assert "no robot 'nobody'; installed are: " in refusal("warmup", "nobody")

@@ -1,0 +1,439 @@
+"""record and play with real processes and files: nothing lost, nothing changed, nothing overwritten."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mcap.reader
+import pytest
+import yaml
+from bag_samples import IMU, Sample, imu, write_ros1
+from evaluation_samples import command, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from live_nodes import COUNTER, REPORT, SPIN, heard_by, running, start, stop
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.bags import RawMessage, open_bag
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.live import qos
+from onboard_estimation.live.bag_offers import recorded_offers
+from onboard_estimation.live.growing_bag import GrowingBag
+from onboard_estimation.live.player import PlayOptions
+from onboard_estimation.live.recorder import Selection
+from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.session import graph_node
+from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.types import interface_class
+
+START_NS = 1_700_000_000 * 10**9
+MODULE = [sys.executable, "-m", "onboard_estimation"]
+
+
+def bag_of(path: Path, count: int = 100, topics: int = 3, step_ns: int = 2_000_000, storage: Any = "mcap") -> Path:
+    """`topics` IMU topics with `count` messages each; the stamp's seconds count all messages of the bag."""
+    with BagWriter(path, storage) as writer:
+        for number in range(count * topics):
+            message = imu(number * 10**9, (number, 0.0, 0.0), (0.0, 0.0, 9.81))
+            stamp_ns = START_NS + number * step_ns // topics
+            writer.write(f"/imu_{number % topics}", IMU, stamp_ns, message)
+        writer.write("/tf_static", "tf2_msgs/msg/TFMessage", stamp_ns, new("tf2_msgs/msg/TFMessage"))
+    return path
+
+
+def raw(path: Path) -> dict[str, list[RawMessage]]:
+    """Messages by topic."""
+    out: dict[str, list[RawMessage]] = {}
+    with open_bag(path) as bag:
+        for message in bag.messages():
+            out.setdefault(message.topic, []).append(message)
+    return out
+
+
+def payloads(path: Path) -> dict[str, list[bytes]]:
+    return {topic: [message.data for message in messages] for topic, messages in raw(path).items()}
+
+
+def wait_for(condition: Callable[[], Any], what: str, at_most_s: float = 30.0) -> None:
+    deadline = time.monotonic() + at_most_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+# Recording what is played.
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_what_is_played_is_what_is_recorded(storage: str, ros_domain: int, tmp_path: Path) -> None:
+    source, copy = bag_of(tmp_path / "source", storage=storage), tmp_path / "copy"
+    recorder = start("record", "--all", "--exclude-regex", "^/(rosout|parameter_events)$", "-o", copy, "-s", storage)
+    try:
+        before_ns = time.time_ns()
+        played = command("play", source, "--wait-for-subscribers", "30")
+        assert (played.code, played.error) == (0, ""), played
+        assert "301 messages on 4 topics played" in played.out
+        out, errors = stop(recorder)
+    finally:
+        stop(recorder, signal.SIGKILL)
+    assert recorder.returncode == 0, errors
+    assert "301 messages on 4 topics" in out
+    assert "LOST" not in out
+    assert payloads(copy) == payloads(source)
+    stamps = [message.log_time_ns for message in raw(copy)["/imu_0"]]
+    assert before_ns < stamps[0]
+    assert stamps == sorted(stamps)
+    with open_bag(copy) as bag:
+        assert bag.damage is None
+        assert bag.is_standard("/imu_0")
+    offers = recorded_offers(copy)
+    assert offers["/tf_static"][0].compatible_with(qos.Offer(transient_local=True))
+    assert offers["/imu_0"][0].compatible_with(qos.Offer())
+    about = yaml.safe_load((copy / "metadata.yaml").read_text())["rosbag2_bagfile_information"]
+    hashes = {one["topic_metadata"]["name"]: one["topic_metadata"]["type_description_hash"]
+              for one in about["topics_with_message_count"]}  # fmt: skip
+    assert hashes["/imu_0"] == "RIHS01_7d9a00ff131080897a5ec7e26e315954b8eae3353c3f995c55faf71574000b5b"
+    if storage == "mcap":
+        with (copy / "copy.mcap").open("rb") as file:
+            for _, _, message in mcap.reader.make_reader(file).iter_messages():
+                assert before_ns < message.publish_time <= message.log_time
+
+
+def test_a_recorder_that_is_killed_leaves_a_bag_up_to_there(ros_domain: int, tmp_path: Path) -> None:
+    source = bag_of(tmp_path / "source")
+    recorders = {
+        storage: start("record", "/imu_0", "/imu_1", "/imu_2", "-o", tmp_path / storage, "-s", storage)
+        for storage in ("mcap", "sqlite3")
+    }
+    player = start("play", source, "--loop", "--wait-for-subscribers", "30")
+    try:
+        files = [tmp_path / "mcap" / "mcap.mcap", tmp_path / "sqlite3" / "sqlite3.db3"]
+        wait_for(lambda: all(file.is_file() and file.stat().st_size > 100_000 for file in files), "nothing is written")
+    finally:
+        for process in (*recorders.values(), player):
+            stop(process, signal.SIGKILL)
+    whole = payloads(source)
+    for storage in recorders:
+        with open_bag(tmp_path / storage) as bag:
+            assert bag.damage is not None
+            assert "metadata.yaml is missing" in bag.damage
+        for topic, messages in payloads(tmp_path / storage).items():
+            first = whole[topic].index(messages[0])
+            assert len(messages) > 20
+            assert messages == [whole[topic][(first + number) % 100] for number in range(len(messages))]
+
+
+def test_a_full_disk_ends_a_recording_with_one_line_and_a_bag(ros_domain: int, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk."""
+    player = start("play", bag_of(tmp_path / "source"), "--loop", "--wait-for-subscribers", "30")
+    try:
+        recorder = subprocess.run(
+            [*MODULE, "record", "--regex", "^/imu", "-o", str(tmp_path / "cut")],
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        stop(player)
+    assert recorder.returncode == 2, recorder.stderr
+    *_, last = recorder.stderr.splitlines()
+    assert last.startswith(f"error: recording to {tmp_path / 'cut'} stopped after ")
+    assert last.endswith("file too large; what was written before can be read")
+    assert "Traceback" not in recorder.stderr
+    assert min(map(len, payloads(tmp_path / "cut").values())) > 20
+
+
+def test_nothing_is_overwritten(ros_domain: int, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    (there / "notes.txt").write_text("mine")
+    assert "exists already and is not overwritten" in refusal("record", "--all", "-o", there)
+    assert [entry.name for entry in there.iterdir()] == ["notes.txt"]
+    assert "nothing to record" in refusal("record", "-o", tmp_path / "other")
+    assert "no regular expression" in refusal("record", "--regex", "(", "-o", tmp_path / "other")
+    assert "storage 'zip' is unknown" in refusal("record", "--all", "-s", "zip", "-o", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+# Playing.
+
+
+def test_rate_zero_loses_nothing_and_keeps_the_order(ros_domain: int, tmp_path: Path) -> None:
+    """A node with short queues that is slower than the bag: what overflows at rate 1 does not in step."""
+    source = bag_of(tmp_path / "source", count=40, step_ns=1000)
+    with running(COUNTER.replace("DELAY", "0.002") + SPIN + REPORT) as counter:
+        played = command(
+            "play", source, "--rate", "0", "--topics", "/imu_0", "--topics", "/imu_1", "--topics", "/imu_2"
+        )
+        assert (played.code, played.error) == (0, ""), played
+        assert heard_by(counter) == [[number % 3, number] for number in range(120)]
+
+
+def test_a_ros1_bag_is_played_as_ros2_messages(ros_domain: int, tmp_path: Path) -> None:
+    samples = [
+        Sample("/imu_0", IMU, START_NS + number, imu(number * 10**9, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))
+        for number in range(20)
+    ]
+    source = write_ros1(tmp_path / "walk.bag", samples)
+    with running(COUNTER.replace("DELAY", "0.0") + SPIN + REPORT) as counter:
+        played = command("play", source, "--rate", "0")
+        assert (played.code, played.error) == (0, ""), played
+        assert heard_by(counter) == [[0, number] for number in range(20)]
+
+
+def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
+    """Keys of a terminal and the player's services; /clock stands still in a pause, at the bag's time."""
+    source = bag_of(tmp_path / "source", count=100, topics=1)
+    heard: list[int] = []
+    clock: list[int] = []
+    controller, terminal = os.openpty()
+    with graph_node("test") as node:
+        node.create_subscription(interface_class(IMU), "/moved", lambda it: heard.append(it.header.stamp.sec), 200)
+        node.create_subscription(
+            interface_class("rosgraph_msgs/msg/Clock"),
+            "/clock",
+            lambda it: clock.append(it.clock.sec * 10**9 + it.clock.nanosec),
+            qos.matching([], 10),
+        )
+        player = subprocess.Popen(
+            [*MODULE, "play", str(source), "--start-paused", "--clock", "--remap", "/imu_0:=/moved"],
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: _own_terminal(terminal),
+        )
+        try:
+            kind = interface_class("rosbag2_interfaces/srv/PlayNext")
+            play_next = node.create_client(kind, "/bag_player/play_next")
+            assert play_next.wait_for_service(timeout_sec=30.0)
+            wait_for(lambda: clock, "no /clock")
+            assert set(clock) == {START_NS}
+            os.write(controller, b"s")
+            wait_for(lambda: heard == [0], f"one step by key: {heard}")
+            answered = threading.Event()
+            play_next.call_async(kind.Request()).add_done_callback(lambda done: answered.set())
+            wait_for(lambda: heard == [0, 1] and answered.is_set(), f"one step by service: {heard}")
+            wait_for(lambda: clock[-1] == START_NS + 2_000_000, "the clock does not follow a step")
+            os.write(controller, b" ")
+            wait_for(lambda: heard == list(range(100)), f"the rest: {heard}")
+            out, errors = player.communicate(timeout=20)
+        finally:
+            stop(player, signal.SIGKILL)
+            os.close(controller)
+            os.close(terminal)
+    assert player.returncode == 0, errors
+    assert "101 messages on 2 topics played" in out
+    assert clock == sorted(clock)
+
+
+def _own_terminal(terminal: int) -> None:
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+def test_bad_requests_to_play_are_refused(ros_domain: int, tmp_path: Path) -> None:
+    source = bag_of(tmp_path / "source", count=2)
+    assert "has no topic /nothing; it has: /imu_0, " in refusal("play", source, "--topics", "/nothing")
+    assert "write --remap FROM:=TO" in refusal("play", source, "--remap", "/a")
+    assert "start-offset 100" in refusal("play", source, "--start-offset", "100")
+    assert "does not exist" in refusal("play", tmp_path / "nothing")
+    for wrong in ({"rate": -1.0}, {"rate": float("nan")}, {"clock_hz": 1e9}, {"read_ahead": 0}, {"topics": ("/a b",)}):
+        with pytest.raises(UserError):
+            PlayOptions(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError):
+        PlayOptions(exclude_topics=("/a b",))
+
+
+def test_node_executables_play_and_record(ros_domain: int, tmp_path: Path) -> None:
+    """As launch files start them, with parameters; both end with 0 on SIGINT, or with the bag."""
+    source, copy = bag_of(tmp_path / "source", count=20), tmp_path / "copy"
+    module = [sys.executable, "-m", "onboard_estimation.live.recorder", "--ros-args"]
+    recorder = subprocess.Popen(
+        [*module, "-p", f"output:={copy}", "-p", "regex:=^/imu", "-r", "__ns:=/salp"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        module = [sys.executable, "-m", "onboard_estimation.live.bag_player", "--ros-args"]
+        player = subprocess.run(
+            [*module, "-p", f"bag:={source}", "-p", "wait_for_subscribers:=30.0", "-p", "rate:=2.0"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert player.returncode == 0, player.stderr
+        _, errors = stop(recorder)
+    finally:
+        stop(recorder, signal.SIGKILL)
+    assert recorder.returncode == 0, errors
+    assert payloads(copy) == {topic: data for topic, data in payloads(source).items() if topic != "/tf_static"}
+
+
+# Schedule.
+
+
+def test_a_paused_schedule_waits_for_steps() -> None:
+    stop_request = StopRequest()
+    schedule = Schedule(START_NS, stop_request, paused=True)
+    passed: list[int] = []
+
+    def play() -> None:
+        for number in range(3):
+            if schedule.wait_until(START_NS + number * 10**9):
+                passed.append(number)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    assert schedule.now_ns() == START_NS
+    assert schedule.step()
+    wait_for(lambda: passed == [0], "first step")
+    assert schedule.step()
+    wait_for(lambda: passed == [0, 1], "second step")
+    assert schedule.now_ns() == START_NS + 10**9
+    stop_request.make()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert passed == [0, 1]
+
+
+def test_bag_time_goes_on_from_where_it_is_when_the_rate_changes() -> None:
+    schedule = Schedule(START_NS, StopRequest(), rate=100.0)
+    assert schedule.wait_until(START_NS + 10**9)
+    before = schedule.now_ns()
+    assert before >= START_NS + 10**9
+    for wrong in (0.0, -1.0, float("nan"), float("inf"), 1001.0):
+        assert not schedule.set_rate(wrong)
+    assert schedule.set_rate(1e-9)
+    assert before <= schedule.now_ns()
+    schedule.pause()
+    there = schedule.now_ns()
+    assert schedule.now_ns() == there
+    schedule.jump(START_NS)
+    assert schedule.now_ns() == START_NS
+    assert not Schedule(START_NS, StopRequest()).step()
+
+
+# Selection.
+
+
+@pytest.mark.parametrize(
+    ("selection", "taken"),
+    [
+        (Selection(everything=True), {"/a", "/a/b", "/rosout"}),
+        (Selection(everything=True, include_hidden=True), {"/a", "/a/b", "/_hidden", "/a/_b", "/rosout"}),
+        (Selection(topics=("/a", "rosout")), {"/a", "/rosout"}),
+        (Selection(topics=("/_hidden",)), set()),
+        (Selection(regex="a"), {"/a", "/a/b"}),
+        (Selection(regex="b$", exclude_regex="^/a"), set()),
+        (Selection(everything=True, exclude_regex="b|ros"), {"/a"}),
+    ],
+)
+def test_topics_are_selected_as_rosbag2_does(selection: Selection, taken: set[str]) -> None:
+    assert {topic for topic in ("/a", "/a/b", "/_hidden", "/a/_b", "/rosout") if selection.takes(topic)} == taken
+
+
+# Quality of service in bags.
+
+
+offers = st.builds(
+    qos.Offer,
+    st.booleans(),
+    st.booleans(),
+    st.integers(1, 1000),
+    st.integers(0, 10**15),
+    st.integers(0, 10**15),
+    st.integers(0, 10**15),
+    st.booleans(),
+)
+
+
+@given(st.lists(offers, min_size=1, max_size=3))
+def test_offers_are_read_as_they_were_written(written: list[qos.Offer]) -> None:
+    from rosbags.rosbag2.metadata import dump_qos_v8, dump_qos_v9
+
+    recorded = [qos.to_rosbags(offer) for offer in written]
+    assert qos.parse_offers(dump_qos_v8(recorded)) == written  # type: ignore[arg-type]
+    assert qos.parse_offers(dump_qos_v9(recorded)) == written  # type: ignore[arg-type]
+    assert qos.parse_offers(yaml.safe_dump(dump_qos_v9(recorded))) == written  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "damaged", ["", "[", "[1, 2]", "{a: 1}", "- {depth: x}", "[" * 10_000, None, 7, "- {depth: 1}"]
+)
+def test_damaged_offers_are_left_out(damaged: Any) -> None:
+    assert qos.parse_offers(damaged) == []
+
+
+def test_infinities_of_old_bags_are_no_durations() -> None:
+    entry = {"history": 1, "depth": 5, "reliability": 2, "durability": 2, "liveliness": 1}
+    for infinity in ({"sec": 2147483647, "nsec": 4294967295}, {"sec": 9223372036, "nsec": 854775807}):
+        parsed = qos.parse_offers([{**entry, "deadline": infinity, "lifespan": infinity}])
+        assert parsed == [qos.Offer(reliable=False, transient_local=False, depth=5)]
+
+
+def test_a_player_offers_what_all_recorded_publishers_offered() -> None:
+    best_effort, reliable = qos.Offer(reliable=False), qos.Offer()
+    assert qos.offer_for_topic("/a", [best_effort, qos.Offer(reliable=False, depth=3)]) == (best_effort, True)
+    assert qos.offer_for_topic("/a", [best_effort, reliable]) == (qos.Offer(), False)
+    assert qos.offer_for_topic("/tf_static", [])[0].transient_local
+    assert not qos.offer_for_topic("/tf", [])[0].transient_local
+
+
+def test_growing_bag_of_a_type_that_nobody_defines(tmp_path: Path) -> None:
+    bag = GrowingBag(tmp_path / "bag")
+    connection = bag.add_topic("/a", "ours/msg/Thing", "", None, [qos.Offer()])
+    bag.write(connection, START_NS, START_NS - 5, b"\x00\x01\x00\x00data")
+    bag.close()
+    assert payloads(tmp_path / "bag") == {"/a": [b"\x00\x01\x00\x00data"]}
+
+
+# Beside a real ROS 2.
+
+
+@pytest.mark.ros2
+def test_ros2_bag_takes_our_bags_and_we_take_its(ros_domain: int, tmp_path: Path) -> None:
+    from ros2_support import real_ros2
+
+    ros2 = real_ros2()
+    source = bag_of(tmp_path / "source", count=50)
+    # Ours records what the other plays.
+    recorder = start("record", "--regex", "^/imu", "-o", tmp_path / "ours")
+    try:
+        wait_for((tmp_path / "ours").is_dir, "the recorder does not start")
+        played = ros2.command("ros2", "bag", "play", source, "--delay", "2", "--disable-keyboard-controls")
+        assert played.returncode == 0, played.stderr
+        _, errors = stop(recorder)
+    finally:
+        stop(recorder, signal.SIGKILL)
+    assert recorder.returncode == 0, errors
+    imus = {topic: data for topic, data in payloads(source).items() if topic != "/tf_static"}
+    assert payloads(tmp_path / "ours") == imus
+    told = ros2.command("ros2", "bag", "info", tmp_path / "ours")
+    assert "Topic: /imu_0 | Type: sensor_msgs/msg/Imu | Count: 50 |" in told.stdout, told.stderr
+    # The other records what ours plays.
+    words = ("ros2", "bag", "record", "--regex", "^/imu", "-o", tmp_path / "theirs", "--disable-keyboard-controls")
+    with ros2.start_command(*words) as other:
+        wait_for(lambda: any("Listening for topics" in line for line in other.lines), "ros2 bag record does not start")
+        # In step: its queues of ten messages overflow on a busy machine.
+        played = command("play", tmp_path / "ours", "--wait-for-subscribers", "30", "--rate", "0")
+        assert played.code == 0, played.error
+        other.stop()
+    assert payloads(tmp_path / "theirs") == imus

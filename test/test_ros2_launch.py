@@ -1,0 +1,149 @@
+"""The package built by colcon: `ros2 launch`, `ros2 run`, and its nodes with those of the embedded runtime."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from ros2_support import ROOT, Peer, Running, embedded, real_ros2, sourced
+
+# Kernels may have to be compiled first, for both interpreters.
+pytestmark = [pytest.mark.ros2, pytest.mark.timeout(600)]
+LONGEST_S = 400.0
+OURS = ("-m", "onboard_estimation")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Peer:
+    """ROS 2 with this package built and sourced."""
+    ros2 = real_ros2()
+    if shutil.which("colcon", path=ros2.environment["PATH"]) is None:
+        pytest.skip("no colcon")
+    modules = ros2.run("-c", "import numba, scipy, numpy; print('all there')")
+    if "all there" not in modules.stdout:
+        pytest.skip(f"{ros2.python} lacks what the nodes need: {modules.stderr.splitlines()[-1]}")
+    folder = tmp_path_factory.mktemp("workspace")
+    unneeded = shutil.ignore_patterns(
+        ".*", "__pycache__", "*.egg-info", "build", "install", "log", "benchmarks", "test"
+    )
+    shutil.copytree(ROOT, folder / "src" / "onboard_estimation", ignore=unneeded)
+    places = ("--base-paths", folder / "src", "--build-base", folder / "build", "--install-base", folder / "install")
+    built = ros2.command("colcon", "--log-base", folder / "log", "build", *places, timeout_s=300.0)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return sourced(folder / "install" / "local_setup.bash", ros2.environment)
+
+
+@pytest.fixture
+def environment(ros_domain: int) -> dict[str, str]:
+    return {"ROS_DOMAIN_ID": str(ros_domain), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+
+
+def assert_quiet_end(process: Running) -> None:
+    assert process.stop(timeout_s=20.0) == 0, "\n".join(process.lines[-30:])
+    assert process.left() == []
+    assert not [line for line in process.lines if "Traceback" in line or "has died" in line], "\n".join(process.lines)
+
+
+def echo_once(peer: Peer, topic: str, environment: dict[str, str]) -> list[str]:
+    """The first message of a topic as the commands of that side show it."""
+    if peer.environment.get("ONBOARD_ESTIMATION_RUNTIME") == "embedded":
+        done = peer.run(*OURS, "topic", "echo", "--once", topic, **environment)
+    else:
+        kind = "nav_msgs/msg/Odometry"
+        done = peer.command("ros2", "topic", "echo", "--once", "--no-daemon", topic, kind, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_ros2_finds_the_executables(installed: Peer) -> None:
+    listed = installed.command("ros2", "pkg", "executables", "onboard_estimation")
+    assert "onboard_estimation salp_estimator" in listed.stdout.splitlines()
+    helped = installed.command("ros2", "run", "onboard_estimation", "onboard-estimation", "--help")
+    assert helped.returncode == 0, helped.stderr
+    arguments = installed.command("ros2", "launch", "onboard_estimation", "salp.launch.py", "--show-args")
+    assert arguments.returncode == 0, arguments.stderr
+    assert "'source'" in arguments.stdout
+
+
+def test_ros2_launch_runs_the_simulated_robot_and_ends_with_ctrl_c(
+    installed: Peer, environment: dict[str, str], tmp_path: Path
+) -> None:
+    words = ("salp.launch.py", "source:=simulated", f"record:={tmp_path / 'walk'}")
+    with installed.start_command("ros2", "launch", "onboard_estimation", *words, **environment) as launched:
+        launched.wait_for_line("started from the ground truth", LONGEST_S)
+        assert "child_frame_id: salp/base_link" in echo_once(installed, "/salp/odometry", environment)
+        # The embedded runtime sees all of it as well.
+        assert "child_frame_id: salp/base_link" in echo_once(embedded(), "/salp/odometry", environment)
+        drawn = embedded().run(*OURS, "topic", "echo", "--once", "/salp/markers", timeout_s=LONGEST_S, **environment)
+        assert drawn.returncode == 0, drawn.stderr
+        nodes = {"/salp/salp_estimator", "/salp/salp_simulator", "/salp/markers", "/recorder"}
+        seen: set[str] = set()
+        for _ in range(4):  # each time anew: with Fast DDS on a busy machine nodes come one by one
+            seen |= set(embedded().run(*OURS, "node", "list", **environment).stdout.split())
+        assert nodes <= seen
+        assert_quiet_end(launched)
+        assert sum("has finished cleanly" in line for line in launched.lines) == 4
+    info = installed.command("ros2", "bag", "info", tmp_path / "walk")
+    assert "/salp/odometry" in info.stdout, info.stderr
+
+
+@pytest.mark.parametrize("simulated_by", ["ROS 2", "ours"])
+def test_a_node_under_ros2_and_one_without_it_work_together(
+    installed: Peer, environment: dict[str, str], simulated_by: str
+) -> None:
+    namespace = ("--ros-args", "-r", "__ns:=/salp")
+
+    def start(peer: Peer, executable: str, *arguments: str) -> Running:
+        if peer is installed:
+            command = ("ros2", "run", "onboard_estimation", executable, *namespace, *arguments)
+            return peer.start_command(*command, **environment)
+        return peer.start(*OURS, "run", executable, *namespace, *arguments, **environment)
+
+    ours = embedded()
+    simulating, estimating = (installed, ours) if simulated_by == "ROS 2" else (ours, installed)
+    with (
+        start(estimating, "salp_estimator", "-p", "initial_from_truth:=true") as estimator,
+        start(simulating, "salp_simulator") as simulator,
+    ):
+        estimator.wait_for_line("started from the ground truth", LONGEST_S)
+        for peer in (installed, ours):
+            assert "child_frame_id: salp/base_link" in echo_once(peer, "/salp/odometry", environment)
+        for process in (simulator, estimator):
+            assert_quiet_end(process)
+
+
+def test_what_is_wrong_ends_as_with_ros2_launch(installed: Peer, environment: dict[str, str], tmp_path: Path) -> None:
+    """Exit code and what is said of processes and faults, of both."""
+    files = {
+        "choice": 'DeclareLaunchArgument("mode", default_value="a", choices=["a", "b"], description="which")',
+        "missing": 'DeclareLaunchArgument("name", description="without a default")',
+        "raises": "OpaqueFunction(function=lambda context: 1 / 0)",
+        "died": 'ExecuteProcess(cmd=["bash", "-c", "exit 3"])',
+        "shutdown": 'ExecuteProcess(cmd=["bash", "-c", "exit 3"], on_exit=Shutdown(reason="it ended"))',
+    }
+    for name, action in files.items():
+        path = tmp_path / f"{name}.launch.py"
+        path.write_text(
+            "from launch import LaunchDescription\n"
+            "from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, Shutdown\n"
+            f"def generate_launch_description():\n    return LaunchDescription([{action}])\n"
+        )
+        theirs = installed.command("ros2", "launch", path, "mode:=c", **environment)
+        ours = embedded().run(*OURS, "launch", path, "mode:=c", **environment)
+        assert ours.returncode == theirs.returncode, name
+        told = [_comparable(done.stdout + done.stderr) for done in (ours, theirs)]
+        assert told[0] == told[1], name
+        assert told[0], name
+
+
+def _comparable(text: str) -> list[str]:
+    """What launch says of faults and processes, without what differs from run to run or is worded by each."""
+    lines = [re.sub(r"pid \[?\d+", "pid", line) for line in text.splitlines() if line.startswith(("[ERROR]", "[INFO]"))]
+    worded = ("log files", "logging verbosity", "[launch.actions.")
+    return [
+        line.replace("see --debug", "see debug").replace("ZeroDivisionError: ", "")
+        for line in lines
+        if not any(word in line for word in worded)
+    ]
