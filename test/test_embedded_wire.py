@@ -110,8 +110,8 @@ def peer_best_effort(participant: Participant) -> None:
 def peer_wait(participant: Participant) -> None:
     """Waits for ever, until Ctrl-C."""
     waitset = WaitSet(participant)
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)  # whoever reads it may interrupt at once
         while True:
             waitset.wait(None)
     except KeyboardInterrupt:
