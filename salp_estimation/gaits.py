@@ -38,4 +38,21 @@ FORWARD = Gait(
     sine=(-0.113492429, 0.013340879, 0.048042369),
     cosine=(0.041477767, 0.050787768, 0.024609896),
 )
-GAITS: dict[str, Gait] = {"forward": FORWARD, "backward": FORWARD.reversed()}
+# Results of `gait_design.design` for LandSalp, the least effort for 3 cm sideways and for a turn of 45 deg a cycle.
+LEFT = Gait(
+    offset=(-0.005582096, -0.006463821, -0.004458239),
+    sine=(0.025212921, -0.014617550, -0.011376654),
+    cosine=(0.011707982, 0.020353805, -0.001576352),
+)
+TURNING = Gait(
+    offset=(0.061610880, -0.011254953, -0.022933191),
+    sine=(-0.009732770, 0.091338797, 0.027405967),
+    cosine=(-0.016468325, -0.018337498, 0.066971253),
+)
+GAITS: dict[str, Gait] = {
+    "forward": FORWARD,
+    "backward": FORWARD.reversed(),
+    "left": LEFT,
+    "right": LEFT.reversed(),
+    "turning": TURNING,
+}
