@@ -13,13 +13,15 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
-from onboard_estimation.robots import Robot, Scenario, TruthSpecification
+from onboard_estimation.robots import Robot, Scenario, Simulation, TruthSpecification
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS
+from salp_estimation.hardware_scenario import hardware_scenario
+from salp_estimation.hardware_simulator import HardwareSimulation
 from salp_estimation.urdf import chain_urdf
 
 
@@ -35,6 +37,9 @@ class SalpRobot(Robot):
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
+        "hardware": Scenario(
+            "dry friction, harness, lag, gyro biases, vibration, jitter: drawn anew for each seed", tuple(GAITS)
+        ),
     }
 
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
@@ -99,11 +104,16 @@ class SalpRobot(Robot):
         variant: str,
         rng: np.random.Generator,
         imu_rate_hz: float = 0.0,
-    ) -> simulator.SalpSimulation:
-        """A gait in the scenario `ideal`; UserError for chains that the gaits are not made for."""
+    ) -> Simulation:
+        """A gait in one of the scenarios; UserError for chains that the gaits are not made for."""
         links, wheels = len(configuration.chain.link_names), len(GAITS[variant].offset)
         if links != wheels:
             raise UserError(f"the gait {variant!r} is for {wheels} links, the chain has {links}")
+        if scenario == "hardware":
+            hardware = hardware_scenario()
+            if imu_rate_hz > 0.0:
+                hardware = replace(hardware, gyro=replace(hardware.gyro, rate_hz=imu_rate_hz))
+            return HardwareSimulation(configuration.chain, GAITS[variant].controls, rng, hardware)
         magnitudes = simulator.IdealScenario()
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
