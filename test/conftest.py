@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +26,35 @@ _domains_tried = itertools.count()
 # The same examples in every run, and no example fails for being slow on a busy machine.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Compile the kernels before the first test where one of them waits for processes that need them.
+
+    A minute of compiling on an idle machine is many on a busy one, and several processes that start together would each
+    compile the same: no test has to guess how long that takes. Workers share the work, one robot each.
+    """
+    if not any("compiled_kernels" in getattr(item, "fixturenames", ()) for item in session.items):
+        return
+    from onboard_estimation import kernel_cache
+
+    folder = kernel_cache.configure()
+    robots = ["salp", "strapdown"]
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        robots.reverse()
+    for robot in robots:
+        compiled = folder / f"compiled_for_tests_{robot}_{sys.implementation.cache_tag}"
+        with compiled.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not compiled.exists():
+                command = [sys.executable, "-m", "onboard_estimation", "warmup", robot]
+                if subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False).returncode == 0:
+                    compiled.touch()
+
+
+@pytest.fixture(scope="session")
+def compiled_kernels() -> None:
+    """Asks for the kernels to be compiled before the first test; see `pytest_collection_finish`."""
 
 
 @pytest.fixture(scope="session")

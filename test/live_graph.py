@@ -15,7 +15,7 @@ from typing import Any
 from onboard_estimation import embedded_ros
 
 LONGEST_WAIT_S = 90.0
-"""Kernels may have to be compiled first, by several processes on two busy cores."""
+"""For what takes a second on an idle machine; the fixture `compiled_kernels` has the kernels compiled before."""
 
 EXECUTABLES = {
     "salp_estimator": "salp_estimation.nodes.main:estimator",
@@ -30,17 +30,17 @@ class Process:
     def __init__(self, executable: str, arguments: list[str], folder: Path) -> None:
         module, _, function = EXECUTABLES[executable].partition(":")
         folder.mkdir(parents=True, exist_ok=True)
-        self._log = (folder / f"{executable}_{time.monotonic_ns()}.log").open("wb+")
+        self._log = folder / f"{executable}_{time.monotonic_ns()}.log"
         code = f"from {module} import {function}; {function}()"
-        self.popen = subprocess.Popen(
-            [sys.executable, "-c", code, *arguments], stdout=self._log, stderr=self._log, env=os.environ.copy()
-        )
+        with self._log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", code, *arguments], stdout=log, stderr=log, env=os.environ.copy()
+            )
 
     @property
     def output(self) -> str:
         """All that it wrote so far."""
-        self._log.flush()
-        return Path(self._log.name).read_text(errors="replace")
+        return self._log.read_text(errors="replace")
 
     def wait_for(self, words: str, timeout_s: float = LONGEST_WAIT_S) -> None:
         """Until its output holds the words."""
@@ -52,13 +52,11 @@ class Process:
         if self.popen.poll() is None:
             self.popen.send_signal(with_signal)
         try:
-            return self.popen.wait(10.0)
+            return self.popen.wait(LONGEST_WAIT_S)
         except subprocess.TimeoutExpired:
             self.popen.kill()
-            self.popen.wait(10.0)
+            self.popen.wait(LONGEST_WAIT_S)
             raise
-        finally:
-            self._log.close() if self._log.closed else None
 
 
 @contextmanager
@@ -116,9 +114,19 @@ def call(node: Any, service_type: str, service: str, **request: Any) -> Any:
     client = node.create_client(kind, service)
     spin_until(node, lambda: bool(client.service_is_ready()))
     future = client.call_async(kind.Request(**request))
-    spin_until(node, future.done, 20.0)
+    spin_until(node, future.done)
     node.destroy_client(client)
     return future.result()
+
+
+def await_being_heard(node: Any, *owners: str) -> None:
+    """Return once other nodes have found all subscriptions that this node has made: their next message arrives.
+
+    A publisher that has found no subscription yet sends nothing, whatever this side of the graph shows. Announcements
+    of subscriptions come in their order, and an answer needs the subscription that it goes to, the last one made.
+    """
+    for owner in owners:
+        call(node, "rcl_interfaces/srv/GetParameters", f"{owner}/get_parameters")
 
 
 def set_parameter(node: Any, owner: str, name: str, value: Any) -> Any:

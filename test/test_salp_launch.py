@@ -17,8 +17,8 @@ from onboard_estimation import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
 
 pytestmark = [
-    pytest.mark.usefixtures("ros_domain"),
-    pytest.mark.timeout(240),
+    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(
         embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
         reason="with ROS 2, launch files run from a colcon workspace",
