@@ -99,7 +99,12 @@ def refuse_mirrored(space: StateSpace, recorded: Compared, mirrored: Callable[[s
     for axes in MIRRORS:
         other = evidence(space, mirrored(axes))
         pairs = [(one, other[what]) for what, one in found.items() if what in other]
-        better = [(one, image) for one, image in pairs if one.suspicious and image.misfit < one.misfit / _BETTER]
+        # An image that misses the motion by its whole size fits no better than nothing: the filter has diverged.
+        better = [
+            (one, image)
+            for one, image in pairs
+            if one.suspicious and image.misfit < min(one.misfit / _BETTER, image.extent)
+        ]
         if not better or any(image.suspicious and image.misfit > _BETTER * one.misfit for one, image in pairs):
             continue
         total = sum(image.misfit / image.extent for _, image in pairs)
