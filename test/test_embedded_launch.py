@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+LONGEST_WAIT_S = 90.0
 HEADER = """
 import sys
 from launch import LaunchDescription
@@ -41,18 +42,34 @@ def generate_launch_description():
     return LaunchDescription(
 """
 # A program that says when it is ready and which signals it gets, and ends at the signals it is told to.
+# Each line in one call: several of them write to one pipe, and a signal may come while a line is being written.
 LISTENER = """
 import os, signal, sys, time
+then = globals().get("then")
 ends = [getattr(signal, name) for name in sys.argv[1:]]
+def say(text):
+    os.write(1, (text + chr(10)).encode())
 def heard(number, frame):
-    print("heard", signal.Signals(number).name, flush=True)
+    say("heard " + signal.Signals(number).name)
+    if then and number == signal.SIGINT:
+        then()
     if number in ends:
         os._exit(0)
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, heard)
-print("ready", os.getpid(), flush=True)
+say("ready " + str(os.getpid()))
 while True:
     time.sleep(0.05)
+"""
+# A LISTENER with another one below it, which ends only when the other has heard SIGINT too.
+PARENT = f"""
+import os, subprocess, sys
+LISTENER = {LISTENER!r}
+told, tell = os.pipe()
+code = f"import os\\nthen = lambda: os.write({{tell}}, b'.')\\n" + LISTENER
+subprocess.Popen([sys.executable, "-c", code, "SIGTERM"], pass_fds=[tell])
+then = lambda: os.read(told, 1)
+exec(LISTENER)
 """
 RECORDER = """#!/bin/sh
 exec {python} -c 'import json, os, sys
@@ -108,7 +125,7 @@ class Launches:
 
     def run(self, *words: str | Path, **environment: str) -> tuple[int, str]:
         process = self.start(*words, **environment)
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=LONGEST_WAIT_S)
         return process.returncode, out
 
     def launch(self, entities: str, *arguments: str) -> tuple[int, str]:
@@ -128,7 +145,7 @@ def launches(tmp_path: Path) -> Iterator[Launches]:
         process.wait()
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = LONGEST_WAIT_S) -> Any:
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "waited in vain"
@@ -458,7 +475,7 @@ def test_faults_are_told_in_one_line_and_start_nothing(launches: Launches) -> No
         env=launches.environment,
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=LONGEST_WAIT_S,
         check=True,
     )
     assert done.stderr == ""
@@ -526,24 +543,21 @@ def test_folders_called_launch_and_test_are_not_taken_for_packages(launches: Lau
 def test_one_interrupt_ends_everything(launches: Launches) -> None:
     """Each process hears SIGINT once, what it started goes too, and nobody waits for a timer."""
     listener = repr(LISTENER)
-    child = repr(
-        f"import subprocess, sys, os; subprocess.Popen([sys.executable, '-c', {LISTENER!r}, 'SIGTERM'])\n{LISTENER}"
-    )
     path = launches.write(
         f"""[
-        python({listener}, "SIGINT"), python({child}, "SIGINT", name="q"),
+        python({listener}, "SIGINT"), python({PARENT!r}, "SIGINT", name="q"),
         TimerAction(period=1000.0, actions=[LogInfo(msg="too late")]),
         RegisterEventHandler(OnShutdown(on_shutdown=[LogInfo(msg="shutting down")])),
         python({listener}, "SIGINT", respawn=True, respawn_delay=1000.0, name="r"),
         ]"""
     )
-    process = launches.start("launch", path)
+    process = launches.start("launch", path, "sigterm_timeout:=1000")
     out = "".join(read_until(process, "ready") for _ in range(4))
     found = pids(out)
     os.kill(next(pid for line in out.splitlines() if "[r-3] ready" in line for pid in pids(line)), signal.SIGKILL)
     out += read_until(process, "[ERROR] [r-3]: process has died")
     process.send_signal(signal.SIGINT)
-    out += process.communicate(timeout=15)[0]
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
     assert process.returncode == 0, out
     assert len(found) == 4
     assert not any(is_alive(pid) for pid in found)
@@ -553,21 +567,31 @@ def test_one_interrupt_ends_everything(launches: Launches) -> None:
     assert "too late" not in out
 
 
-def test_processes_that_heed_no_signal_are_killed(launches: Launches) -> None:
-    path = launches.write(f"[python({LISTENER!r}), python({LISTENER!r}, 'SIGTERM', name='q')]")
-    process = launches.start("launch", path, "sigterm_timeout:=0.3", "sigkill_timeout:=0.3")
-    out = read_until(process, "ready") + read_until(process, "ready")
+def interrupted_when_ready(launches: Launches, entities: str, *arguments: str) -> str:
+    """All that a launch with one LISTENER says, which is interrupted once that is ready, and ends well."""
+    process = launches.start("launch", launches.write(entities), *arguments)
+    out = read_until(process, "ready")
     process.send_signal(signal.SIGINT)
-    out += process.communicate(timeout=15)[0]
-    assert process.returncode == 0
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert process.returncode == 0, out
     assert not any(is_alive(pid) for pid in pids(out))
+    return out
+
+
+def test_processes_that_heed_no_signal_are_killed(launches: Launches) -> None:
+    # One after the other: how soon a process answers a signal is nobody's to say.
+    timeouts = ("sigterm_timeout:=0.3", "sigkill_timeout:=1000")
+    heeding = interrupted_when_ready(launches, f"[python({LISTENER!r}, 'SIGTERM', name='q')]", *timeouts)
+    assert "[ERROR] [q-1]: process[q-1] failed to terminate '0.3' seconds after receiving 'SIGINT'" in heeding
+    assert "[q-1] heard SIGTERM" in heeding
+    assert "[q-1]: process has finished cleanly" in heeding
+    timeouts = ("sigterm_timeout:=0.3", "sigkill_timeout:=0.3")
+    out = interrupted_when_ready(launches, f"[python({LISTENER!r})]", *timeouts)
     failed = "[ERROR] [p-1]: process[p-1] failed to terminate"
     assert f"{failed} '0.3' seconds after receiving 'SIGINT', escalating to 'SIGTERM'" in out
     assert f"{failed} '0.6' seconds after receiving 'SIGTERM', escalating to 'SIGKILL'" in out
     assert "[p-1]: process has died [pid" in out
     assert ", exit code -9, cmd" in out
-    assert "[q-2] heard SIGTERM" in out
-    assert "[q-2]: process has finished cleanly" in out
 
 
 def test_further_interrupts_hurry_and_then_kill(launches: Launches) -> None:
@@ -577,7 +601,7 @@ def test_further_interrupts_hurry_and_then_kill(launches: Launches) -> None:
         process.send_signal(signal.SIGINT)
         out += read_until(process, word)
     process.send_signal(signal.SIGINT)
-    out += process.communicate(timeout=15)[0]
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
     assert (process.returncode, ", exit code -9, cmd" in out) == (0, True)
     assert not any(is_alive(pid) for pid in pids(out))
 
@@ -586,7 +610,7 @@ def test_termination_ends_everything_in_order_and_is_no_success(launches: Launch
     process = launches.start("launch", launches.write(f"[python({LISTENER!r}, 'SIGINT')]"))
     out = read_until(process, "ready")
     process.send_signal(signal.SIGTERM)
-    out += process.communicate(timeout=15)[0]
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
     assert (process.returncode, "[p-1] heard SIGINT" in out, "finished cleanly" in out) == (1, True, True)
 
 

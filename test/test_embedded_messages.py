@@ -272,7 +272,7 @@ def test_environment_variable_turns_checks_on() -> None:
     )
     for value, expected in (("1", "refused"), ("", "")):
         environment = {**os.environ, "ROS_PYTHON_CHECK_FIELDS": value, "ROS_DISTRO": "jazzy"}
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=90)
         assert (done.stdout.strip(), done.stderr) == (expected, "")
 
 
@@ -318,7 +318,7 @@ def run(code: str, folder: Path, **environment: str) -> subprocess.CompletedProc
     root = str(Path(__file__).resolve().parent.parent)
     everything = {**os.environ, "PYTHONPATH": root, **environment}
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=folder, env=everything, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code], cwd=folder, env=everything, capture_output=True, text=True, timeout=90
     )
 
 

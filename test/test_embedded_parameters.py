@@ -49,7 +49,7 @@ from rclpy.parameter import (  # noqa: E402
     parameter_value_to_python,
 )
 
-LONG_S = 10.0
+LONG_S = 60.0
 Make = Callable[..., Node]
 VALUES: list[tuple[str, Any]] = [
     ("BOOL", True),

@@ -33,7 +33,7 @@ from tf2_ros import (  # noqa: E402
     TransformListener,
 )
 
-LONG_S = 10.0
+LONG_S = 60.0
 lengths = st.floats(-100.0, 100.0, allow_subnormal=False)
 poses = st.tuples(
     st.tuples(lengths, lengths, lengths), st.tuples(*[st.floats(-3.0, 3.0, allow_subnormal=False)] * 3)

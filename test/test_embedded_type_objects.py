@@ -140,4 +140,4 @@ def test_the_package_cyclonedds_is_there_for_others() -> None:
         "from cyclonedds.topic import Topic\n"
         "assert 'idl' in cyclonedds.__all__ and not hasattr(cyclonedds, 'nothing')\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=90)
