@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.description import Shapes
-from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
@@ -19,7 +18,7 @@ from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
 from salp_estimation.estimator import SalpEstimator
-from salp_estimation.gaits import GAITS
+from salp_estimation.gaits import GAITS, gait_for
 from salp_estimation.hardware_scenario import hardware_scenario
 from salp_estimation.hardware_simulator import HardwareSimulation
 from salp_estimation.urdf import chain_urdf
@@ -105,19 +104,17 @@ class SalpRobot(Robot):
         rng: np.random.Generator,
         imu_rate_hz: float = 0.0,
     ) -> Simulation:
-        """A gait in one of the scenarios; UserError for chains that the gaits are not made for."""
-        links, wheels = len(configuration.chain.link_names), len(GAITS[variant].offset)
-        if links != wheels:
-            raise UserError(f"the gait {variant!r} is for {wheels} links, the chain has {links}")
+        """A gait in one of the scenarios, designed for chains other than LandSalp; UserError where none is found."""
+        gait = gait_for(configuration.chain, variant)
         if scenario == "hardware":
             hardware = hardware_scenario()
             if imu_rate_hz > 0.0:
                 hardware = replace(hardware, gyro=replace(hardware.gyro, rate_hz=imu_rate_hz))
-            return HardwareSimulation(configuration.chain, GAITS[variant].controls, rng, hardware)
+            return HardwareSimulation(configuration.chain, gait.controls, rng, hardware)
         magnitudes = simulator.IdealScenario()
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
-        return simulator.SalpSimulation(configuration.chain, GAITS[variant], rng, magnitudes)
+        return simulator.SalpSimulation(configuration.chain, gait, rng, magnitudes)
 
 
 ROBOT = SalpRobot()
