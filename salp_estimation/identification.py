@@ -2,9 +2,9 @@
 
 The motion that follows from the coefficients, q' = B(r) u (eq. 5), is fitted to the measured one: an output-error fit.
 Its linear regression (`drag_regressor.balance`) has the noisy q' among its regressors, so that plain least squares is
-biased; it gives the start only. In the fit the noise is where it belongs, in the output; shapes and commands, low-passed
-as the rates are, are as good as exact. Residuals are weighted by the inverse of their covariance, which is estimated
-with the coefficients.
+biased; it gives the start only. In the fit the noise is where it belongs, in the output; shapes and commands,
+low-passed as the rates are, are as good as exact. Residuals are weighted by the inverse of their covariance, which is
+estimated with the coefficients.
 
 Wheels' matrices stay positive definite: by bounds where they are diagonal, by their Cholesky factors where they are
 full. Commands and motion give coefficients up to a common factor only (thrust is d_xx u): d_xx of the first wheel is
@@ -84,8 +84,10 @@ class DragFit:
         (P,) SI units.
     covariance
         (P, P) of the values; infinite variances where the recordings hold no information at all.
+    information
+        (P - 1, P - 1) of the free coefficients if residuals were white: the inverse of their covariance then.
     noise_inflation
-        How much larger variances are than with residuals that are white: what correlation in time costs.
+        (P,) How much larger variances are than with residuals that are white: what correlation in time costs.
     condition
         Condition number of the weighted regressor by the free coefficients, each in units of its value.
     residual_covariance
@@ -100,6 +102,7 @@ class DragFit:
     terms: tuple[DragTerm, ...]
     values: Vector
     covariance: Matrix
+    information: Matrix
     noise_inflation: Vector
     condition: float
     residual_covariance: Matrix
@@ -289,7 +292,6 @@ def _with_intervals(
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
     spread = bread @ _long_run(problem.runs, scores, bread) @ bread
-    # No more precise than white residuals would have it: anticorrelation is hard to tell from a short recording.
     white = np.diag(bread).clip(min=1e-300)
     dof = max(residual.size - len(terms), 1) / residual.size
     covariance = np.zeros((len(terms), len(terms)))
@@ -300,9 +302,21 @@ def _with_intervals(
     singular = np.sqrt(np.linalg.eigvalsh(information * np.outer(values_scaled, values_scaled)).clip(min=0.0))
     condition = float(singular[-1] / singular[0]) if singular[0] > 0.0 else np.inf
     inflation = np.append(1.0, np.diag(spread) / dof / white)
+    natural = information / np.outer(problem.sizes[1:], problem.sizes[1:])
     delay_s = _delay(problem.runs, predicted, problem.rates, weight)
     fitted = with_drag(chain, terms, values)
-    return DragFit(fitted, terms, values, covariance, inflation, condition, residual_covariance, len(residual), delay_s)
+    return DragFit(
+        chain=fitted,
+        terms=terms,
+        values=values,
+        covariance=covariance,
+        information=natural,
+        noise_inflation=inflation,
+        condition=condition,
+        residual_covariance=residual_covariance,
+        samples=len(residual),
+        delay_s=delay_s,
+    )
 
 
 def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:

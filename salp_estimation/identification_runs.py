@@ -12,23 +12,32 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import Channel
+from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.robots import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.estimator import COMMAND
 from salp_estimation.identification import Samples
+from salp_estimation.marker_flips import Mask, Stamps
 from salp_estimation.motion import Motion, motion_from_tracks
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 EFFORT = "actuators/state"
 
 _SAMPLES_PER_PERIOD = 5.0  # of the cut-off: instants used; closer ones tell nothing new after the low-pass
 _LIMIT_MARGIN_RAD = float(np.deg2rad(1.0))
 _HARMONICS = 6.0  # the cut-off should be so many times the frequency of the commands
+
+
+@dataclass(frozen=True, eq=False)
+class GyroSamples:
+    """A gyro's own samples: stamps (M,), turning rates (M,) in rad/s, and the rim speeds (M, N) in force at them."""
+
+    stamps_ns: Stamps
+    rates: Vector
+    controls: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +49,7 @@ class Run:
     controls
         (K, N) commanded rim speeds, m/s.
     gyros
-        (K, N) measured turning rates of the links, rad/s; NaN where there is no gyro.
+        One of each link, not low-passed; None where there is no gyro.
     forces
         (K, N) forces at the rims by the wheels' measured effort, N; None without.
     usable
@@ -52,7 +61,7 @@ class Run:
     name: str
     motion: Motion
     controls: Array
-    gyros: Array
+    gyros: tuple[GyroSamples | None, ...]
     forces: Array | None
     usable: Mask
     frequency_hz: float
@@ -118,22 +127,31 @@ def _run(
     said = [*notes, *_notes(motion, touching, frequency_hz)]
     if not usable.any():
         raise UserError(
-            f"no instant has commands, motion capture of all links and no joint at its limit ({motion.duration_s:.3g} s "
-            f"of motion, {touching} instants at a limit); commands and motion capture must overlap in time"
+            "no instant has commands, motion capture of all links and no joint at its limit "
+            f"({motion.duration_s:.3g} s of motion, {touching / motion.rate_hz:.3g} s of it at a limit); commands and "
+            "motion capture must overlap in time"
         )
-    gyros = _gyros(configuration, series, motion)
+    gyros = _gyros(configuration, series, command, raw)
     return Run(name, motion, controls, gyros, forces, usable, frequency_hz, tuple(said))
 
 
-def _gyros(configuration: SalpConfiguration, series: dict[str, Series], motion: Motion) -> Array:
+def _gyros(
+    configuration: SalpConfiguration, series: dict[str, Series], command: Series, controls: Array
+) -> tuple[GyroSamples | None, ...]:
     axis, sign = "xyz".index(configuration.gyro.axis[-1]), -1.0 if configuration.gyro.axis.startswith("-") else 1.0
-    out = np.full((len(motion.stamps_ns), len(configuration.chain.link_names)), np.nan)
-    for link, name in enumerate(configuration.chain.link_names):
-        if (imu := series.get(f"imu/{name}")) is not None:
-            finite = np.isfinite(imu.values).all(axis=1)
-            rates = sign * imu.values[finite, axis : axis + 1]
-            out[:, link] = motion.low_pass(motion.sampled(imu.stamps_ns[finite], rates))[:, 0]
-    return out
+    order = np.argsort(command.stamps_ns, kind="stable")
+    held_ns, held = command.stamps_ns[order], controls[order]
+    out: list[GyroSamples | None] = []
+    for name in configuration.chain.link_names:
+        if (imu := series.get(f"imu/{name}")) is None:
+            out.append(None)
+            continue
+        usable: Mask = np.asarray(np.isfinite(imu.values).all(axis=1), dtype=np.bool_)
+        stamps_ns, first = np.unique(imu.stamps_ns[usable], return_index=True)
+        number = np.searchsorted(held_ns, stamps_ns, side="right") - 1
+        speeds = np.where(number[:, None] >= 0, held[np.maximum(number, 0)], np.nan)
+        out.append(GyroSamples(stamps_ns, sign * imu.values[usable][first, axis], speeds))
+    return tuple(out)
 
 
 def _free_of_limits(chain: Chain, motion: Motion) -> tuple[Mask, int]:
