@@ -1,14 +1,20 @@
 """Sparse Gaussian processes: means and variances at a cost that does not grow with the training data.
 
-Variational inducing points (Titsias 2009, see `collapsed_bound`): M points, placed by k-means and moved along the
-bound's gradient together with the hyper-parameters, stand for all n training points. Away from the data the mean fades
-to zero and the variance grows to the signal's variance, as those of the exact process do.
+Variational inducing points (Titsias 2009, see `collapsed_bound`): M points, placed by k-means and on request moved
+along the bound's gradient together with the hyper-parameters, stand for all n training points. Away from the data the
+mean fades to zero and the variance grows to the signal's variance, as those of the exact process do.
+
+    model = fit(inputs, targets)
+    means, variances = model.predict(inputs)
+    arrays = model.mean_arrays                                       # once, then in a loop:
+    means = predict_means(*arrays, inputs, 0, model.output_count)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +61,9 @@ class SparseGaussianProcesses:
         (n, d) and (n, m), the training data; none, n = 0, in a model that was loaded from a file.
     """
 
+    KIND: ClassVar[str] = "sparse Gaussian processes"
+    """In the header of files."""
+
     inducing: Array
     length_scales: Array
     groups: Indices
@@ -67,13 +76,18 @@ class SparseGaussianProcesses:
     targets: Array = field(repr=False, compare=False)
 
     @property
+    def output_count(self) -> int:
+        """Number of outputs m."""
+        return len(self.groups)
+
+    @property
     def mean_arrays(self) -> tuple[Array, Array, Indices, Array]:
-        """What `sparse_kernels.predict_means` takes before the inputs."""
+        """What `sparse_kernels.predict_means` takes before the inputs; made anew at each call."""
         return (*self._shared_arrays(), self.weights)
 
     @property
     def variance_arrays(self) -> tuple[Array, Array, Indices, Array, Array, Array]:
-        """What `sparse_kernels.predict_variances` takes before the inputs."""
+        """What `sparse_kernels.predict_variances` takes before the inputs; made anew at each call."""
         return (*self._shared_arrays(), self.projections, self.shrinkages, self.signal_variances)
 
     def _shared_arrays(self) -> tuple[Array, Array, Indices]:
@@ -89,9 +103,8 @@ class SparseGaussianProcesses:
             The inputs have another number of columns than the training inputs.
         """
         x = check_inputs(inputs, self.inducing.shape[2])
-        outputs = len(self.groups)
-        means: Array = predict_means(*self.mean_arrays, x, 0, outputs)
-        variances: Array = predict_variances(*self.variance_arrays, x, 0, outputs)
+        means: Array = predict_means(*self.mean_arrays, x, 0, self.output_count)
+        variances: Array = predict_variances(*self.variance_arrays, x, 0, self.output_count)
         return means, variances
 
     def leave_out(self, groups: ArrayLike) -> tuple[Array, Array]:
@@ -189,7 +202,7 @@ def fit(
     inducing_points: int = 100,
     shared_length_scales: bool = False,
     iterations: int = 60,
-    move_inducing_points: bool = True,
+    move_inducing_points: bool = False,
     input_scales: ArrayLike | None = None,
     progress: Progress | None = None,
 ) -> SparseGaussianProcesses:
@@ -207,7 +220,8 @@ def fit(
     iterations
         Of L-BFGS-B at most, twice: for the hyper-parameters, then for inducing points too.
     move_inducing_points
-        Whether inducing points move along the bound's gradient, or stay where k-means put them.
+        Whether inducing points then move along the bound's gradient, which takes some five times as long, or stay where
+        k-means put them. Where the noise is small it can lower errors by a third; else it hardly does.
     input_scales
         (d,), what is a typical change of each input, in its units; its standard deviation if not given.
     progress
@@ -262,11 +276,11 @@ class _Search:
         """First the hyper-parameters, then, if inducing points are to `move`, all together."""
         stages = (False, True) if move else (False,)
         for number, moving in enumerate(stages):
-            self._maximise(
-                iterations, moving, lambda share, bound, number=number: report((number + share) / len(stages), bound)
-            )
+            self._maximise(iterations, moving, report, (number / len(stages), 1.0 / len(stages)))
 
-    def _maximise(self, iterations: int, moving: bool, report: Callable[[float, float], None]) -> None:
+    def _maximise(
+        self, iterations: int, moving: bool, report: Callable[[float, float], None], part: tuple[float, float]
+    ) -> None:
         d, m = len(self.length_scales), len(self.ratios)
         start = [np.log(self.length_scales), np.log(self.ratios)]
         bounds = [np.log([LENGTH_SCALE_BOUNDS] * d), np.log([RATIO_BOUNDS] * m)]
@@ -288,7 +302,7 @@ class _Search:
         def count_iteration(intermediate_result: OptimizeResult) -> None:
             nonlocal done
             done += 1
-            report(min(done / iterations, 1.0), -float(intermediate_result.fun))
+            report(part[0] + part[1] * min(done / iterations, 1.0), -float(intermediate_result.fun))
 
         result = minimize(
             negative,

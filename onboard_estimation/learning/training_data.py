@@ -12,9 +12,11 @@ from onboard_estimation.errors import UserError
 Array = NDArray[np.float64]
 
 FEWEST_POINTS = 20
-LENGTH_SCALE_BOUNDS = (0.02, 10.0)
+LENGTH_SCALE_BOUNDS = (0.02, 5.0)
 """Length scales, in units of `input_scales`. The upper one keeps the variance growing away from the data, even along
-an input that the training targets did not depend on."""
+an input that the training targets did not seem to depend on. Measured on gaits: from 10 to 5, errors inside the data
+grow by a few hundredths of themselves, and the squared errors of a gait that was not trained, over their predicted
+variance, fall from up to 20 to 6."""
 SIGNAL_VARIANCE_BOUNDS = (1e-6, 1e4)
 NOISE_VARIANCE_BOUNDS = (1e-6, 1e2)
 """Both in units of the targets' mean square."""

@@ -1,0 +1,195 @@
+"""Files of learned models: named arrays and a header that says what they are, without pickle.
+
+A file is an `.npz` of plain arrays; one of them, `header`, holds JSON as UTF-8 bytes. The same header and arrays give
+the same bytes. Whoever loads a file from elsewhere risks a clear message at worst: sizes are limited, nothing is
+unpickled, and every number is checked to be finite.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.learning.model_header import ModelHeader
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
+
+Arrays = dict[str, NDArray[np.generic]]
+
+LARGEST_FILE_BYTES = 64 * 1024 * 1024
+LARGEST_HEADER_BYTES = 1024 * 1024
+MOST_ARRAYS = 64
+MOST_DIMENSIONS = 3
+DTYPES = (np.dtype("<f8"), np.dtype("<i8"))
+_HEADER = "header"
+_SUFFIX = ".npy"
+_SAME_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows
+
+
+def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generic]]) -> None:
+    """Write a model, all of it or nothing: whoever reads `path` meanwhile finds the old file or the new one.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written, or the arrays are such that `load` would refuse them.
+    """
+    content: Arrays = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    for name, value in content.items():
+        _check_array(name, value, "model cannot be saved")
+    if _HEADER in content:
+        raise UserError(f"model cannot be saved: the name {_HEADER} is taken by the header")
+    text = json.dumps(header.as_dict(), indent=1, sort_keys=True, allow_nan=False).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, value in [(_HEADER, np.frombuffer(text, dtype=np.uint8)), *sorted(content.items())]:
+            entry = io.BytesIO()
+            np.lib.format.write_array(entry, value, version=(1, 0), allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(name + _SUFFIX, _SAME_DATE), entry.getvalue())
+    data = buffer.getvalue()
+    if len(data) > LARGEST_FILE_BYTES or len(text) > LARGEST_HEADER_BYTES or len(content) > MOST_ARRAYS:
+        raise UserError(
+            f"model cannot be saved: {len(content)} arrays, {len(data) / 1e6:.0f} MB, of them {len(text) / 1e6:.1f} MB "
+            f"header; at most {MOST_ARRAYS}, {LARGEST_FILE_BYTES / 1e6:.0f} and {LARGEST_HEADER_BYTES / 1e6:.1f}: "
+            "take fewer inducing points"
+        )
+    _write_atomically(path, data)
+
+
+def load(path: Path) -> tuple[ModelHeader, Arrays]:
+    """Header and arrays of a model.
+
+    Raises
+    ------
+    UserError
+        Not there, not such a file, too large, of another format version, damaged, or with numbers that are not finite.
+    """
+    where = f"model {path}"
+    try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE_BYTES:
+            raise UserError(f"{where}: {size / 1e6:.0f} MB, a model has at most {LARGEST_FILE_BYTES / 1e6:.0f}")
+        with zipfile.ZipFile(path) as archive:
+            arrays = _entries(archive, where)
+    except FileNotFoundError:
+        raise UserError(f"{where}: there is no such file; make one with `onboard-estimation train`") from None
+    except OSError as error:
+        raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UserError(f"{where}: not a model, or damaged ({error}); copy it again or train it anew") from error
+    text = arrays.pop(_HEADER, None)
+    if text is None or text.dtype != np.uint8 or text.ndim != 1:
+        raise UserError(f"{where}: no header, so not a model of `onboard-estimation train`")
+    for name, value in arrays.items():
+        _check_array(name, value, where)
+    return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
+
+
+def load_sparse(path: Path) -> tuple[ModelHeader, SparseGaussianProcesses]:
+    """Header and sparse model; UserError as `load` and `SparseGaussianProcesses.from_arrays`, and for other kinds."""
+    header, arrays = load(path)
+    if header.kind != SparseGaussianProcesses.KIND:
+        raise UserError(f"model {path}: of kind {header.kind}, {SparseGaussianProcesses.KIND} is needed; train it anew")
+    try:
+        model = SparseGaussianProcesses.from_arrays(arrays)
+    except UserError as error:
+        raise UserError(f"model {path}: {error}") from error
+    counts = (len(header.input_names), len(header.output_names))
+    if counts != (model.inducing.shape[2], model.output_count):
+        raise UserError(
+            f"model {path}: the header names {counts[0]} inputs and {counts[1]} outputs, the arrays have "
+            f"{model.inducing.shape[2]} and {model.output_count}; train it anew"
+        )
+    return header, model
+
+
+def package_version() -> str:
+    """Version of this package, for the header."""
+    try:
+        return version("onboard_estimation")
+    except PackageNotFoundError:  # runs from a source tree that is not installed
+        return "not installed"
+
+
+def _entries(archive: zipfile.ZipFile, where: str) -> Arrays:
+    infos = archive.infolist()
+    if len(infos) > MOST_ARRAYS + 1:
+        raise UserError(f"{where}: {len(infos)} arrays, a model has at most {MOST_ARRAYS}")
+    if sum(info.file_size for info in infos) > LARGEST_FILE_BYTES:
+        raise UserError(f"{where}: unpacks to more than {LARGEST_FILE_BYTES / 1e6:.0f} MB; not a model")
+    arrays: Arrays = {}
+    for info in infos:
+        name = info.filename.removesuffix(_SUFFIX)
+        if name == info.filename or name in arrays:
+            raise UserError(f"{where}: entry {info.filename!r} is not an array, or is there twice")
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise UserError(f"{where}: array {name} is compressed, so not written by this program")
+        entry = io.BytesIO(archive.read(info))  # checks the checksum
+        arrays[name] = np.lib.format.read_array(entry, allow_pickle=False)
+        if entry.read(1):
+            raise UserError(f"{where}: array {name} is longer than it says; copy it again or train it anew")
+    return arrays
+
+
+def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:
+    if value.dtype not in DTYPES:
+        raise UserError(f"{where}: array {name} is of type {value.dtype}, float64 or int64 is needed")
+    if value.ndim > MOST_DIMENSIONS:
+        raise UserError(f"{where}: array {name} has {value.ndim} dimensions, at most {MOST_DIMENSIONS} are allowed")
+    bad = int((~np.isfinite(value.astype(np.float64))).sum())
+    if bad:
+        raise UserError(f"{where}: {bad} of {value.size} numbers of array {name} are not finite; train it anew")
+
+
+def _parsed(text: bytes, where: str) -> dict[str, Any]:
+    def refuse(constant: str) -> float:
+        raise ValueError(f"{constant} is not a number")
+
+    if len(text) > LARGEST_HEADER_BYTES:
+        raise UserError(f"{where}: header of {len(text) / 1e6:.1f} MB, at most {LARGEST_HEADER_BYTES / 1e6:.1f}")
+    try:
+        content = json.loads(text.decode(), parse_constant=refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{where}: the header is damaged ({error}); copy it again or train it anew") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{where}: the header is damaged (no names in it); copy it again or train it anew")
+    return content
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is too large")
+    return value
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
+            temporary = Path(file.name)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # a temporary file is for its user only
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink()
+        raise UserError(f"model {path}: cannot be written: {error.strerror or error}") from error
