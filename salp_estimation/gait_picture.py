@@ -1,0 +1,125 @@
+"""Picture of gaits, one column each: controls, loop of shapes, the chain over a cycle, path (paper, figure 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
+from salp_estimation.configuration import ChainConfiguration
+from salp_estimation.gait_design import DesignedGait
+
+_SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+_STYLE = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.size": 8.5,
+    "grid.color": "#DDDDDD",
+}
+_SNAPSHOTS = 5
+_MOST_LABELLED = 8
+
+
+def write_gait_picture(gaits: Mapping[str, DesignedGait], configuration: ChainConfiguration, file: Path) -> None:
+    """Write a PNG file that is the same whenever the gaits are; UserError where it cannot be written."""
+    names = configuration.link_names
+    single = len(gaits) == 1
+    with style.context(_STYLE, after_reset=True):
+        figure = Figure(figsize=(8.0, 6.4) if single else (2.9 * len(gaits), 10.0), dpi=110.0, layout="constrained")
+        if single:
+            columns = figure.subplots(2, 2).reshape(4, 1)
+        else:
+            columns = figure.subplots(4, len(gaits), squeeze=False)
+        for (name, gait), axes in zip(gaits.items(), columns.T, strict=True):
+            _controls(axes[0], gait, names)
+            _shapes(axes[1], gait)
+            _snapshots(axes[2], gait, configuration)
+            _path(axes[3], gait)
+            if not single:
+                axes[0].set_title(name, fontweight="bold")
+        if single:
+            figure.suptitle(f"gait {next(iter(gaits))}", fontweight="bold")
+        else:
+            _same_limits(columns[0])
+        try:
+            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _controls(axes: Axes, gait: DesignedGait, names: tuple[str, ...]) -> None:
+    controls = 100.0 * gait.gait.controls(gait.time_s)
+    for index, name in enumerate(names):
+        label = name if len(names) <= _MOST_LABELLED else None
+        axes.plot(gait.time_s, controls[:, index], color=_SERIES[index % len(_SERIES)], label=label)
+    axes.set(xlabel="time (s)", ylabel="rim speed (cm/s)", xlim=(0.0, gait.gait.period_s))
+    if len(names) <= _MOST_LABELLED:
+        axes.legend(loc="best", fontsize=7, framealpha=0.7)
+
+
+def _shapes(axes: Axes, gait: DesignedGait) -> None:
+    """The loop in the plane of two joint angles; of other chains all joint angles over time."""
+    angles = np.rad2deg(gait.states[:, 3:])
+    if angles.shape[1] != 2:
+        for index in range(angles.shape[1]):
+            axes.plot(gait.time_s, angles[:, index], color=_SERIES[index % len(_SERIES)])
+        axes.set(xlabel="time (s)", ylabel="joint angles (deg)", xlim=(0.0, gait.gait.period_s))
+        return
+    axes.plot(*angles.T, color=ESTIMATE_COLOUR)
+    for share in (0.125, 0.375, 0.625, 0.875):
+        k = round(share * (len(angles) - 1))
+        axes.annotate(
+            "", angles[k + 1], angles[k - 1], arrowprops={"arrowstyle": "-|>", "color": ESTIMATE_COLOUR, "lw": 0.0}
+        )
+    axes.plot(*angles[0], "o", color=TRUTH_COLOUR, markersize=5, label="start")
+    axes.set(xlabel="alpha_1 (deg)", ylabel="alpha_2 (deg)", aspect="equal", adjustable="datalim")
+    axes.legend(loc="best", fontsize=7, framealpha=0.7)
+
+
+def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration) -> None:
+    """The chain at quarters of the cycle, one below the other, over its place at the start."""
+    at = np.linspace(0, len(gait.time_s) - 1, _SNAPSHOTS).round().astype(int)
+    outlines = 100.0 * configuration.build().outline(gait.states[at])
+    height = max(
+        1.15 * float(max(np.ptp(outline[:, 1]) for outline in outlines)), 0.16 * float(np.ptp(outlines[0, :, 0]))
+    )
+    for row, (k, outline) in enumerate(zip(at, outlines, strict=True)):
+        down = np.array([0.0, -row * height])
+        axes.plot(*(outlines[0] + down).T, color="#BBBBBB", linewidth=1.0, linestyle="--")
+        axes.plot(*(outline + down).T, "o-", color=ESTIMATE_COLOUR, markersize=2.5, linewidth=1.8)
+        axes.plot(*(100.0 * gait.states[k, :2] + down), ".", color=TRUTH_COLOUR, markersize=6)
+    axes.set_yticks([-row * height for row in range(_SNAPSHOTS)], [f"{gait.time_s[k]:.3g} s" for k in at])
+    axes.set(xlabel="x (cm)", aspect="equal", adjustable="datalim")
+    axes.grid(axis="y", visible=False)
+
+
+def _path(axes: Axes, gait: DesignedGait) -> None:
+    """Of the base frame, with the heading at the end."""
+    path = 100.0 * gait.states[:, :2]
+    axes.plot(*path.T, color=ESTIMATE_COLOUR)
+    axes.plot(*path[0], "o", color=TRUTH_COLOUR, markersize=5, label="start")
+    axes.plot(*path[-1], "s", color=BAND_COLOUR, markersize=5, label="after a cycle", markeredgecolor="black")
+    span = max(1.0, float(np.ptp(path, axis=0).max()))
+    for k, colour in ((0, TRUTH_COLOUR), (len(path) - 1, "black")):
+        heading = gait.states[k, 2]
+        tip = path[k] + 0.3 * span * np.array([np.cos(heading), np.sin(heading)])
+        axes.annotate("", tip, path[k], arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.0})
+        axes.update_datalim([tip])
+    axes.set(xlabel="x (cm)", ylabel="y (cm)", aspect="equal", adjustable="datalim")
+    axes.margins(0.15)
+    axes.legend(loc="best", fontsize=7, framealpha=0.7)
+
+
+def _same_limits(row: np.ndarray) -> None:
+    """One scale for the controls of all gaits."""
+    reach = max(abs(limit) for axes in row for limit in axes.get_ylim())
+    for axes in row:
+        axes.set_ylim(-reach, reach)
