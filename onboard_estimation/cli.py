@@ -17,6 +17,7 @@ from onboard_estimation.commands import (
     demo,
     doctor,
     evaluate,
+    gait,
     inspect,
     launch,
     node,
@@ -56,6 +57,7 @@ app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
+app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
 app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)

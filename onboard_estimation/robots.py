@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -106,6 +107,22 @@ class Scenario:
 
     summary: str
     variants: tuple[str, ...] = ()
+
+
+class GaitReport(Protocol):
+    """A gait, as the command `gait` shows it."""
+
+    def figures(self) -> dict[str, Any]:
+        """All numbers, units in the names."""
+
+    def sentences(self) -> list[str]:
+        """What it is and where it leads."""
+
+    def tables(self) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+        """Title, headings and rows of each."""
+
+    def write_picture(self, file: Path) -> None:
+        """As a PNG file."""
 
 
 class Robot(ABC):
@@ -202,6 +219,17 @@ class Robot(ABC):
     ) -> Simulation:
         """The same piece by piece, without an end, for a live robot; another rate of the IMUs where one is given."""
         raise UserError(f"robot {self.name!r} has no simulator")
+
+    def gait(
+        self,
+        configuration: Any,
+        name: str,
+        distance_m: float | None = None,
+        turn_rad: float | None = None,
+        period_s: float | None = None,
+    ) -> GaitReport:
+        """A gait and what a cycle of it does; designed where a distance, turn or period is given."""
+        raise UserError(f"robot {self.name!r} has no gaits")
 
     def exercise(self, configuration: Any, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that all its kernels are compiled.

@@ -12,7 +12,7 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
-from onboard_estimation.robots import Robot, Scenario, Simulation, TruthSpecification
+from onboard_estimation.robots import GaitReport, Robot, Scenario, Simulation, TruthSpecification
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
@@ -115,6 +115,19 @@ class SalpRobot(Robot):
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
         return simulator.SalpSimulation(configuration.chain, gait, rng, magnitudes)
+
+    def gait(
+        self,
+        configuration: SalpConfiguration,
+        name: str,
+        distance_m: float | None = None,
+        turn_rad: float | None = None,
+        period_s: float | None = None,
+    ) -> GaitReport:
+        """The gait of simulations, or one designed as asked for."""
+        from salp_estimation.gait_report import gait_report  # it draws: nodes do without
+
+        return gait_report(configuration.chain, name, distance_m, turn_rad, period_s)
 
 
 ROBOT = SalpRobot()
