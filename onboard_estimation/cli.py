@@ -18,9 +18,11 @@ from onboard_estimation.commands import (
     doctor,
     evaluate,
     gait,
+    identify,
     inspect,
     launch,
     node,
+    observability,
     output,
     parameter_command,
     play,
@@ -57,6 +59,8 @@ app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
+app.command("observability", epilog=observability.EXAMPLES)(observability.observability)
+app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
 app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)

@@ -12,12 +12,12 @@ listens to, an estimator, and which parts of its state the ground truth tells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from onboard_estimation.measurement import (
     Vector,
 )
 from onboard_estimation.pipeline import Estimator, Pipeline
+
+if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
+    from onboard_estimation.evaluation.result import EvaluationResult
 
 GROUP = "onboard_estimation.robots"
 Alignment = Literal["none", "heading"]
@@ -107,6 +110,84 @@ class Scenario:
 
     summary: str
     variants: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One diagram over time.
+
+    Attributes
+    ----------
+    label, unit
+        Of the vertical axis; the unit as computed (`rad`, `m/s`): it is shown in degrees, centimetres and so on.
+    lines
+        (K,) float64 in `unit` by name, NaN where unknown.
+    band
+        (K,) half-width of a band about zero, such as three standard deviations; None: no band.
+    """
+
+    label: str
+    unit: str
+    lines: Mapping[str, Vector]
+    band: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PanelGroup:
+    """Diagrams that belong together, one below the other."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportSection:
+    """What a robot adds to the report of a run.
+
+    Attributes
+    ----------
+    sentences
+        What was found and what the diagrams mean, in order.
+    time_s
+        (K,) seconds since the first estimate, for all panels.
+    """
+
+    title: str
+    sentences: tuple[str, ...]
+    time_s: Vector
+    groups: tuple[PanelGroup, ...]
+
+
+class IdentificationReport(Protocol):
+    """Identified coefficients, as the command `identify` shows them.
+
+    Attributes
+    ----------
+    fit
+        With `condition`, the regressor's condition number, and `samples`, the instants used.
+    full
+        Whether coefficients beyond the configuration's were asked for.
+    coefficients
+        Lines of the table: name, value, low, high (95 %), unit, ratio, configured, poor, held.
+    validations
+        One of each recording: name, and signals with name, unit, rms, rms_before, explained.
+    """
+
+    fit: Any
+    full: bool
+    coefficients: tuple[Any, ...]
+    validations: tuple[Any, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    def parameters(self) -> dict[str, list[float]]:
+        """Identified parameters by dotted name."""
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write a parameter file, a picture and the figures; their paths, the parameter file first."""
 
 
 class GaitReport(Protocol):
@@ -230,6 +311,30 @@ class Robot(ABC):
     ) -> GaitReport:
         """A gait and what a cycle of it does; designed where a distance, turn or period is given."""
         raise UserError(f"robot {self.name!r} has no gaits")
+
+    def report_sections(
+        self, configuration: Any, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """What the report of an evaluation shows of this kind of robot alone; by default nothing.
+
+        Parameters
+        ----------
+        series
+            What was measured and commanded, one of each sensor, as it was replayed.
+        result
+            The judged run: estimates, errors and truth by part.
+        """
+        return ()
+
+    def identification_channels(self, configuration: Any) -> tuple[Channel, ...]:
+        """Topics that `identify` makes use of beside those of the estimators; each may be absent from a bag."""
+        return ()
+
+    def identify(
+        self, configuration: Any, recordings: Mapping[str, Any], full: bool = False, cutoff_hz: float | None = None
+    ) -> IdentificationReport:
+        """Physical coefficients from recordings with ground truth, by name (`LoadedRecording` of the evaluation)."""
+        raise UserError(f"robot {self.name!r} has no coefficients to identify")
 
     def exercise(self, configuration: Any, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that all its kernels are compiled.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import erf
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import (
     CORRELATION_CAPTION,
     SIGMA_CAPTION,
@@ -25,6 +26,7 @@ from onboard_estimation.evaluation.presentation import (
     printable,
     words,
 )
+from onboard_estimation.evaluation.report import panel_view
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.views import (
     ELLIPSE_SCALE,
@@ -37,7 +39,8 @@ from onboard_estimation.evaluation.views import (
     worst_window,
 )
 from onboard_estimation.filtering.consistency import chi_square_band
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.robots import Panel, PanelGroup
 
 # Okabe and Ito's palette: told apart with every common colour blindness, and by brightness in grey.
 ESTIMATE, TRUTH, BAND, WORST, INK = "#0072B2", "#D55E00", "#56B4E9", "#F0E442", "#333333"
@@ -70,8 +73,8 @@ _STYLE = {
 def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     """Write the plots of a run into `folder/plots` and return their paths.
 
-    `errors_<part>.png` for each part, `nees.png`, `coverage.png`, and `path.png` where the robot can be drawn. The
-    files hold no date and no version.
+    `errors_<part>.png` for each part, `nees.png`, `coverage.png`, `path.png` where the robot can be drawn, and
+    `section_<title>.png` for what the robot adds. The files hold no date and no version.
 
     Raises
     ------
@@ -92,9 +95,80 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
         figures["coverage.png"] = _coverage_figure(result)
         if result.drawing is not None:
             figures["path.png"] = _path_figure(result, result.drawing, instants)
+        provenance = _provenance(result)
+        for section in result.sections:
+            columns = [(f"{group.title}: {provenance}", section.time_s, group) for group in section.groups]
+            if columns:
+                figures[f"section_{_file_name(section.title.lower())}.png"] = _groups_figure(section.title, columns)
         for name, figure in figures.items():
             FigureCanvasAgg(figure).print_png(plots / name, metadata={"Software": None})
     return [plots / name for name in figures]
+
+
+Column = tuple[str, Vector, PanelGroup]
+"""A group of panels to be drawn as a column: its heading, time (K,) s, the group."""
+
+
+def write_groups(path: Path, title: str, columns: Sequence[Column]) -> None:
+    """Draw groups of panels side by side into a PNG file.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with style.context(_STYLE, after_reset=True):
+            FigureCanvasAgg(_groups_figure(title, columns)).print_png(path, metadata={"Software": None})
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _groups_figure(title: str, columns: Sequence[Column]) -> Figure:
+    """One column a group, its panels below each other; rows of a height, so that columns can be compared."""
+    rows = max(len(group.panels) for _, _, group in columns)
+    width, height = max(_WIDTH_IN, 4.6 * len(columns)), 1.35 + 1.75 * rows
+    figure = Figure(figsize=(width, height))
+    figure.subplots_adjust(
+        left=_LEFT_IN / width,
+        right=1.0 - _RIGHT_IN / width,
+        top=1.0 - 0.85 / height,
+        bottom=0.5 / height,
+        hspace=0.25,
+        wspace=0.25,
+    )
+    figure.text(0.12 / width, 1.0 - 0.12 / height, _plain(title), va="top", size=12, weight="bold")
+    grid = figure.subplots(rows, len(columns), squeeze=False)
+    for column, (heading, time_s, group) in enumerate(columns):
+        grid[0, column].set_title("\n".join(textwrap.wrap(_plain(heading), 62)[:2]), size=8.5, loc="left")
+        kept = np.unique(np.linspace(0, len(time_s) - 1, min(len(time_s), _POINTS)).astype(np.intp))
+        for row in range(rows):
+            if row < len(group.panels):
+                _draw_panel(grid[row, column], group.panels[row], time_s, kept)
+            else:
+                grid[row, column].set_axis_off()
+        grid[len(group.panels) - 1, column].set_xlabel("time since the first estimate (s)")
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, time_s: Vector, kept: NDArray[np.intp]) -> None:
+    view = panel_view(panel, time_s)
+    if panel.band is not None:
+        band = panel.band[kept] * view.factor
+        axes.fill_between(time_s[kept], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
+    for index, (name, values) in enumerate(panel.lines.items()):
+        axes.plot(time_s[kept], values[kept] * view.factor, color=SERIES[index % len(SERIES)], label=_plain(name))
+    axes.axhline(0.0, color=INK, linewidth=0.5)
+    axes.set_ylim(view.low, view.high)
+    axes.set_ylabel(f"{_plain(panel.label)} ({_plain(view.unit)})")
+    if len(panel.lines) > 1:
+        place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.95)}
+        axes.legend(ncols=4, fontsize=7.0, handlelength=1.0, columnspacing=0.8, **place)
+    if not any(np.isfinite(values).any() for values in panel.lines.values()):
+        _say(axes, "not known")
+    elif view.off_scale:
+        axes.text(0.995, 0.97, view.off_scale, transform=axes.transAxes, ha="right", va="top", size=7.5)
 
 
 def _error_figure(
@@ -279,7 +353,7 @@ def _panels(
     grid = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1)
     panels = list(grid.flat)
     left = 0.12 / _WIDTH_IN
-    provenance = f"{result.source.upper()} data, {result.robot}, {result.estimator}, {Path(result.bag).name}"
+    provenance = _provenance(result)
     figure.text(left, 1.0 - 0.12 / height, _plain(title), va="top", size=12, weight="bold")
     figure.text(
         left, 1.0 - 0.36 / height, _plain(textwrap.shorten(provenance, 120, placeholder=" ...")), va="top", size=8.5
@@ -292,6 +366,10 @@ def _panels(
         panels[-1].set_xlim(result.time_s[0] - margin, result.time_s[-1] + margin)
         panels[-1].set_xlabel("time since the first estimate (s)")
         figure.align_ylabels(panels)
+
+
+def _provenance(result: EvaluationResult) -> str:
+    return f"{result.source.upper()} data, {result.robot}, {result.estimator}, {Path(result.bag).name}"
 
 
 def _mark_times(axes: Axes, result: EvaluationResult, window: Window | None) -> None:

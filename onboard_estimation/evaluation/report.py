@@ -13,6 +13,7 @@ import math
 import platform
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from html import escape
 from importlib import metadata, resources
 from pathlib import Path
@@ -44,7 +45,14 @@ from onboard_estimation.evaluation.views import (
     worst_window,
 )
 from onboard_estimation.filtering.consistency import chi_square_band
+from onboard_estimation.measurement import Vector
+from onboard_estimation.robots import Panel, PanelGroup, ReportSection
 
+# Okabe and Ito's palette, as in the plots: blue, vermilion, green, purple, orange, sky blue, grey.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999", "#8C6D31")
+# Sections come before this; a page without it would lose them silently, so `render` insists on it.
+_BEFORE_SECTIONS = "<section>\n<h2>Sensors</h2>"
+_SECTION_POINTS = 60_000
 _INSTANTS = 2000
 # About ten characters each: keeps the page below 3 MB however many joints the robot has.
 _NUMBERS = 240_000
@@ -105,8 +113,12 @@ def render(result: EvaluationResult) -> str:
         "script": script,
         "script_hash": _hash(script),
     }
+    fields["sections"] = "".join(_section(section, number) for number, section in enumerate(result.sections))
+    head, anchor, tail = _resource("report_template.html").partition(_BEFORE_SECTIONS)
+    if not anchor:
+        raise ValueError("the report's template has no section on sensors")
     # In one pass, so that a name that looks like a placeholder stays a name.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], _resource("report_template.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], f"{head}{{{{sections}}}}{anchor}{tail}")
 
 
 def _resource(name: str) -> str:
@@ -243,6 +255,142 @@ def _versions() -> str:
         except metadata.PackageNotFoundError:
             continue
     return ", ".join(known)
+
+
+# Sections of the robot's own: drawn here, without the script
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """How a panel is shown: unit, factor that leads to it, limits of the axis in it, and what is off scale."""
+
+    unit: str
+    factor: float
+    low: float
+    high: float
+    off_scale: str
+
+
+def panel_view(panel: Panel, time_s: Vector) -> PanelView:
+    """Limits that hold everything, but for a start more than 2.5 times as large as all after the first tenth."""
+    rows = [*panel.lines.values(), *([panel.band, -panel.band] if panel.band is not None else [])]
+    values = np.array(rows)
+    later = values[:, time_s >= time_s[0] + 0.1 * (time_s[-1] - time_s[0])]
+    shown, off_scale = values, ""
+    if 0.0 < _span(later) < 0.4 * _span(values):
+        shown, off_scale = later, "start off scale"
+    low, high = _limits(shown)
+    unit, factor = display_unit(panel.unit, max(abs(low), abs(high)))
+    margin = 0.04 * (high - low)
+    return PanelView(unit, factor, (low - margin) * factor, (high + margin) * factor, off_scale)
+
+
+def _limits(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Smallest and largest finite value, with zero; not equal."""
+    finite = values[np.isfinite(values)]
+    low, high = (min(float(finite.min()), 0.0), max(float(finite.max()), 0.0)) if finite.size else (0.0, 0.0)
+    return (low, high) if high > low else (0.0, 1.0)
+
+
+def _span(values: NDArray[np.float64]) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.max() - finite.min()) if finite.size else 0.0
+
+
+def _section(section: ReportSection, number: int) -> str:
+    lines = sum(len(panel.lines) + 2 * (panel.band is not None) for group in section.groups for panel in group.panels)
+    count = section.time_s.size
+    kept: NDArray[np.intp] = np.arange(count)
+    note = ""
+    if count > (limit := int(np.clip(_SECTION_POINTS // max(lines, 1), 100, 1200))):
+        kept = np.unique(np.linspace(0, count - 1, limit).astype(np.intp))
+        note = f'<p class="small">Shown: {kept.size} of {count} instants.</p>'
+    sentences = "".join(f"<li>{_text(sentence)}</li>\n" for sentence in section.sentences)
+    groups = "".join(
+        _group(group, section.time_s[kept], kept, f"section-{number}-{index}")
+        for index, group in enumerate(section.groups)
+    )
+    return (
+        f"<section>\n<h2>{_text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
+        f'<div class="groups">{groups}</div>\n{note}</section>\n'
+    )
+
+
+def _group(group: PanelGroup, time_s: Vector, kept: NDArray[np.intp], name: str) -> str:
+    """A group as one drawing: its panels below each other over one time axis."""
+    height = 150 * len(group.panels) + 24
+    panels = "".join(
+        _panel(panel, time_s, kept, 150.0 * index, f"{name}-{index}") for index, panel in enumerate(group.panels)
+    )
+    start, end = float(time_s[0]), float(time_s[-1])
+    ticks = ""
+    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+        place, anchor = 48 + 440 * share, "end" if share == 1.0 else "middle"
+        text = format_number(start + share * (end - start), 3) + (" s" if share == 1.0 else "")
+        ticks += f'<text x="{place:.0f}" y="{height - 8}" text-anchor="{anchor}">{text}</text>'
+    label = _text(f"{group.title}: {', '.join(panel.label for panel in group.panels)} over time")
+    return (
+        f'<div><h3>{_text(group.title)}</h3><svg role="img" aria-label="{label}" viewBox="0 0 496 {height}" '
+        f'width="100%" fill="currentColor" font-size="11">{panels}{ticks}</svg></div>'
+    )
+
+
+def _panel(panel: Panel, time_s: Vector, kept: NDArray[np.intp], above: float, name: str) -> str:
+    view = panel_view(Panel(panel.label, panel.unit, _at(panel, kept), _band(panel, kept)), time_s)
+    top, bottom = above + 22.0, above + 142.0
+    duration = float(time_s[-1] - time_s[0]) or 1.0
+    x = 48.0 + 440.0 * (time_s - time_s[0]) / duration
+
+    def path(values: Vector, x: Vector = x) -> str:
+        y = bottom - (bottom - top) * (values * view.factor - view.low) / (view.high - view.low)
+        known = np.isfinite(y)
+        y = np.clip(np.where(known, y, 0.0), top - 1e4, bottom + 1e4)
+        pen, out = "M", []
+        for at, level, there in zip(x.tolist(), y.tolist(), known.tolist(), strict=True):
+            if there:
+                out.append(f"{pen}{at:.1f} {level:.1f}")
+            pen = "L" if there else "M"
+        return "".join(out)
+
+    clip = f'<clipPath id="{name}"><rect x="48" y="{top:.0f}" width="440" height="{bottom - top:.0f}"/></clipPath>'
+    marks = ""
+    for value in _round_values(view.low, view.high):
+        level = bottom - (bottom - top) * (value - view.low) / (view.high - view.low)
+        marks += f'<line class="grid-line" x1="48" x2="488" y1="{level:.1f}" y2="{level:.1f}"/>'
+        marks += f'<text x="43" y="{level + 4:.1f}" text-anchor="end">{format_number(value, 3)}</text>'
+    curves, names = "", ""
+    if panel.band is not None:
+        upper, lower = path(panel.band[kept]), path(-panel.band[kept][::-1], x[::-1])
+        curves += f'<path class="area" d="{upper}{lower.replace("M", "L", 1)}Z"/>' if upper else ""
+    for index, (line, values) in enumerate(panel.lines.items()):
+        colour = _COLOURS[index % len(_COLOURS)]
+        curves += f'<path fill="none" stroke="{colour}" stroke-width="1.3" d="{path(values[kept])}"/>'
+        if len(panel.lines) > 1:
+            names += f'<tspan fill="{colour}" dx="8">{_text(line)}</tspan>'
+    title = f"{_text(panel.label)} ({_text(view.unit)})"
+    if not any(np.isfinite(values).any() for values in panel.lines.values()):
+        names = '<tspan dx="8">not known</tspan>'
+    return (
+        f'{clip}{marks}<g clip-path="url(#{name})">{curves}</g>'
+        f'<text x="48" y="{above + 15:.0f}"><tspan font-weight="600">{title}</tspan>{names}'
+        f'<tspan dx="8">{_text(view.off_scale)}</tspan></text>'
+    )
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Three to seven round values from low to high, for marks on an axis."""
+    rough = (high - low) / 4.0
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * min((factor for factor in (1.0, 2.0, 5.0, 10.0) if factor * power >= 0.999 * rough), default=10.0)
+    return [number * step for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _at(panel: Panel, kept: NDArray[np.intp]) -> dict[str, Vector]:
+    return {name: values[kept] for name, values in panel.lines.items()}
+
+
+def _band(panel: Panel, kept: NDArray[np.intp]) -> Vector | None:
+    return None if panel.band is None else panel.band[kept]
 
 
 # Numbers for the script

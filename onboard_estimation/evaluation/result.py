@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.robots import ReportSection
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,8 @@ class EvaluationResult:
         Losses and settings that the reader must know, one sentence each.
     events
         Intervals worth marking on time axes, e.g. {"contact": (M, 2) seconds}.
+    sections
+        What the robot adds to the report, see `Robot.report_sections`.
     """
 
     robot: str
@@ -110,3 +113,4 @@ class EvaluationResult:
     command: str
     notes: tuple[str, ...] = ()
     events: Mapping[str, Matrix] = field(default_factory=dict)
+    sections: tuple[ReportSection, ...] = ()

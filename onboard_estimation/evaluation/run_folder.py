@@ -132,6 +132,7 @@ def _run(result: EvaluationResult, inputs: Mapping[str, Path], settings: Mapping
         "matched_ratio": result.matched_ratio,
         "sensors": result.sensors,
         "notes": list(result.notes),
+        "sections": {section.title: list(section.sentences) for section in result.sections},
         "settings": dict(settings),
         "inputs_sha256": {role: _hash(path) for role, path in inputs.items()},
         "versions": versions(),
