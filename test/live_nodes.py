@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+LONGEST_WAIT_S = 90.0
 PREAMBLE = """
 from onboard_estimation import embedded_ros
 embedded_ros.install()
@@ -69,8 +70,8 @@ for number in range(3):
 """
 
 SPIN = """
-print("ready", flush=True)
 try:
+    print("ready", flush=True)  # whoever reads it may interrupt at once
     rclpy.spin(node)
 except (KeyboardInterrupt, rclpy.executors.ExternalShutdownException):
     pass
@@ -101,7 +102,7 @@ def stop(process: subprocess.Popen[str], number: int = signal.SIGINT) -> tuple[s
     if process.poll() is None:
         process.send_signal(number)
     try:
-        return process.communicate(timeout=20)
+        return process.communicate(timeout=LONGEST_WAIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         return process.communicate()

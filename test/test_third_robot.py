@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from evaluation_samples import command
-from live_graph import wait_until
+from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import embedded_ros
 
@@ -157,7 +157,7 @@ def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
         try:
             wait_until(lambda: b"waiting for /" in (place / "node.log").read_bytes() or node.poll() is not None)
             node.send_signal(signal.SIGINT)
-            code = node.wait(10.0)
+            code = node.wait(LONGEST_WAIT_S)
         finally:
             node.kill()
             node.wait(10.0)

@@ -43,6 +43,7 @@ NO_RUNTIME = pytest.mark.skipif(
 )
 JOINTS = "sensor_msgs/msg/JointState"
 SPACE = CONFIGURATION.chain.build().space()
+LONGEST_WAIT_S = 60.0
 Rows = NDArray[np.float64]
 
 
@@ -208,21 +209,34 @@ def free_port() -> int:
 @contextmanager
 def viewing(folder: Path, *words: str | Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """The command in a process of its own, from the line that says where the picture is."""
+    process, port = started_viewer(folder, *words)
+    while port is None:  # somebody took the port between our look and the command's
+        process, port = started_viewer(folder, *words)
+    try:
+        yield process, port
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(LONGEST_WAIT_S)
+
+
+def started_viewer(folder: Path, *words: str | Path) -> tuple[subprocess.Popen[str], int | None]:
+    """The command and its port, once it says where the picture is; None where the port was taken."""
     port = free_port()
     line = [sys.executable, "-m", "onboard_estimation", "view", *map(str, words), "--no-browser", "--port", str(port)]
     with (folder / "view.log").open("w") as log:
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=subprocess.STDOUT, text=True)
     try:
-        end = time.monotonic() + 90.0
-        while f":{port}" not in (folder / "view.log").read_text():
-            assert process.poll() is None, (folder / "view.log").read_text()
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        yield process, port
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10.0)
+        until(lambda: "picture: " in (folder / "view.log").read_text() or process.poll() is not None, LONGEST_WAIT_S)
+    except BaseException:
+        process.kill()
+        process.wait(LONGEST_WAIT_S)
+        raise
+    said = (folder / "view.log").read_text()
+    if "picture: " in said:
+        return process, port
+    assert f":{port}" in said, said
+    return process, None
 
 
 def listening_addresses(port: int) -> set[str]:
@@ -237,7 +251,7 @@ def listening_addresses(port: int) -> set[str]:
     return found
 
 
-async def received(port: int, wanted: set[str], seconds: float = 20.0) -> str:
+async def received(port: int, wanted: set[str], seconds: float = LONGEST_WAIT_S) -> str:
     """Text of all messages that a client of the page gets, until it holds all that is wanted."""
     import msgspec
     import viser
@@ -266,7 +280,7 @@ def test_the_page_is_served_on_this_machine_only_and_gets_the_data(place: Path) 
 
     with viewing(place, "run") as (process, port):
         assert listening_addresses(port) == {"0100007F"}  # 127.0.0.1
-        page = urlopen(f"http://127.0.0.1:{port}", timeout=10).read()
+        page = urlopen(f"http://127.0.0.1:{port}", timeout=LONGEST_WAIT_S).read()
         assert b"<html" in page.lower()
         # Nothing that the page would have to fetch from elsewhere.
         assert not re.findall(rb'(?:src|href)="https?://', page)
@@ -279,7 +293,7 @@ def test_the_page_is_served_on_this_machine_only_and_gets_the_data(place: Path) 
         }
         asyncio.run(received(port, {*wanted, "position: ", "time (s)"}))
         process.send_signal(signal.SIGINT)
-        assert process.wait(10.0) == 0
+        assert process.wait(LONGEST_WAIT_S) == 0
     log = (place / "view.log").read_text()
     assert "Traceback" not in log
     assert "warning" not in log
@@ -300,7 +314,7 @@ def test_listening_for_others_warns(place: Path) -> None:
     with viewing(place, "run", "--host", "0.0.0.0") as (process, _):
         assert "warning: everybody who reaches 0.0.0.0 can look" in (place / "view.log").read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10.0) == 0
+        assert process.wait(LONGEST_WAIT_S) == 0
 
 
 @NO_RUNTIME
@@ -401,7 +415,7 @@ def seen(graph: Any) -> int:
     return 0 if record is None else len(record.stamps_ns)
 
 
-def until(condition: Any, seconds: float = 20.0) -> None:
+def until(condition: Any, seconds: float = LONGEST_WAIT_S) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "not in time"
