@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 @njit(cache=True, error_model="numpy", fastmath={"contract"})
 def decaying_exponential(x: float) -> float:
-    """exp(-x) for x >= 0, to 1e-15 relative; exp(-700) beyond 700, NaN of NaN.
+    """exp(-x) for x >= 0, to 1e-14 relative; exp(-700) beyond 700, NaN of NaN.
 
     A loop that calls the library's exp is not turned into vector instructions; a loop of this is, and is five times
     as fast. exp(-x) = 2^k exp(r) with |r| <= ln(2) / 2 and Taylor's polynomial of exp(r); the two constants are ln(2)

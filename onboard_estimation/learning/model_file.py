@@ -11,7 +11,9 @@ import io
 import json
 import math
 import os
+import struct
 import tempfile
+import tokenize
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -33,6 +35,11 @@ LARGEST_HEADER_BYTES = 1024 * 1024
 MOST_ARRAYS = 64
 MOST_DIMENSIONS = 3
 DTYPES = (np.dtype("<f8"), np.dtype("<i8"))
+# What zipfile and NumPy raise on damaged files; RuntimeError: encrypted.
+_DAMAGE = (
+    *(zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError, SyntaxError, TypeError),
+    *(tokenize.TokenError, OverflowError, struct.error),
+)
 _HEADER = "header"
 _SUFFIX = ".npy"
 _SAME_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip knows
@@ -87,7 +94,7 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
         raise UserError(f"{where}: there is no such file; make one with `onboard-estimation train`") from None
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+    except _DAMAGE as error:
         raise UserError(f"{where}: not a model, or damaged ({error}); copy it again or train it anew") from error
     text = arrays.pop(_HEADER, None)
     if text is None or text.dtype != np.uint8 or text.ndim != 1:
@@ -136,11 +143,22 @@ def _entries(archive: zipfile.ZipFile, where: str) -> Arrays:
             raise UserError(f"{where}: entry {info.filename!r} is not an array, or is there twice")
         if info.compress_type != zipfile.ZIP_STORED:
             raise UserError(f"{where}: array {name} is compressed, so not written by this program")
-        entry = io.BytesIO(archive.read(info))  # checks the checksum
-        arrays[name] = np.lib.format.read_array(entry, allow_pickle=False)
-        if entry.read(1):
-            raise UserError(f"{where}: array {name} is longer than it says; copy it again or train it anew")
+        arrays[name] = _array(archive.read(info))  # which checks the checksum
     return arrays
+
+
+def _array(content: bytes) -> NDArray[np.generic]:
+    """The array of an `.npy`; ValueError where it is none. NumPy's reader would first allocate what the file claims."""
+    entry = io.BytesIO(content)
+    if np.lib.format.read_magic(entry) != (1, 0):
+        raise ValueError("an array of another version of NumPy's format")
+    shape, fortran_order, dtype = np.lib.format.read_array_header_1_0(entry)
+    data = content[entry.tell() :]
+    if dtype not in (*DTYPES, np.uint8) or fortran_order or any(size < 0 for size in shape):
+        raise ValueError(f"an array of type {dtype}, shape {shape}")
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"an array of shape {shape} with {len(data)} bytes")
+    return np.frombuffer(data, dtype).reshape(shape)
 
 
 def _check_array(name: str, value: NDArray[np.generic], where: str) -> None:
@@ -160,7 +178,7 @@ def _parsed(text: bytes, where: str) -> dict[str, Any]:
     if len(text) > LARGEST_HEADER_BYTES:
         raise UserError(f"{where}: header of {len(text) / 1e6:.1f} MB, at most {LARGEST_HEADER_BYTES / 1e6:.1f}")
     try:
-        content = json.loads(text.decode(), parse_constant=refuse, parse_float=_finite)
+        content = json.loads(text.decode(), parse_constant=refuse, parse_float=_finite, parse_int=_moderate)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{where}: the header is damaged ({error}); copy it again or train it anew") from error
     if not isinstance(content, dict):
@@ -172,6 +190,13 @@ def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is too large")
+    return value
+
+
+def _moderate(text: str) -> int:
+    value = int(text)
+    if abs(value) >= 2**53:  # beyond this it would not fit a float without loss
+        raise ValueError(f"a whole number of {len(text)} digits is too large")
     return value
 
 
