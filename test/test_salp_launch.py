@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import yaml
 from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import embedded_ros
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 
 pytestmark = [
@@ -46,12 +46,12 @@ class Launch:
     def interrupt(self) -> int:
         """Ctrl-C in a terminal: everything in the foreground gets it; the launch's exit code."""
         os.killpg(self.process.pid, signal.SIGINT)
-        return self.process.wait(30.0)
+        return self.process.wait(LONGEST_WAIT_S)
 
     def kill(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(10.0)
+            self.process.wait(LONGEST_WAIT_S)
 
 
 def children_in_domain() -> list[str]:
@@ -70,10 +70,19 @@ def children_in_domain() -> list[str]:
 
 
 def nothing_is_left() -> None:
-    end_s = time.monotonic() + 10.0
-    while left := children_in_domain():
-        assert time.monotonic() < end_s, left
-        time.sleep(0.05)
+    try:
+        wait_until(lambda: not children_in_domain())
+    except AssertionError:
+        raise AssertionError(f"left: {children_in_domain()}") from None
+
+
+def recorded(bag: Path, topic: str) -> int:
+    """Messages of a topic that a recording under way has on the disk."""
+    try:
+        with open_bag(bag) as opened:
+            return opened.topics[topic].count if topic in opened.topics else 0
+    except (UserError, OSError):
+        return 0
 
 
 @pytest.mark.parametrize("name", ["salp.launch.py", "salp_replay.launch.py"])
@@ -89,7 +98,7 @@ def test_simulated_robot_is_recorded_until_ctrl_c_and_replayed(tmp_path: Path) -
     launch = Launch("salp.launch.py", f"record:={bag}", "markers:=false", "imu_rate_hz:=50.0", log=tmp_path / "one.log")
     try:
         launch.wait_for("started from the ground truth")
-        time.sleep(2.0)  # something to record
+        wait_until(lambda: recorded(bag, "/salp/odometry") > 100 and recorded(bag, "/salp/imu/link_1/data_raw") > 50)
         assert launch.interrupt() == 0, launch.output
     finally:
         launch.kill()

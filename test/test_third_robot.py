@@ -17,6 +17,8 @@ from live_graph import LONGEST_WAIT_S, wait_until
 
 from onboard_estimation import embedded_ros
 
+pytestmark = pytest.mark.timeout(400)
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
@@ -42,7 +44,7 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=300,  # the kernels of its own folder are compiled first
     )
 
 
