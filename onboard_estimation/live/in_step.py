@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from onboard_estimation.live.discovery import full_name, subscriptions
@@ -31,6 +32,15 @@ class InStep:
         self._listeners: dict[str, list[str]] = {}
         self._searched: dict[str, float] = {}
         self._left_out: set[str] = set()
+
+    def meet(self, topics: Iterable[str]) -> None:
+        """Return when all nodes that subscribe to one of the topics have found its publisher here.
+
+        What is published before is lost to them, even where this side of the graph shows them. Announcements come in
+        their order, and those of the clients here are the last: a node that answers has found the publishers too.
+        """
+        for topic in topics:
+            self.taken(topic)
 
     def taken(self, topic: str) -> None:
         """Return when all nodes that subscribe to the topic have taken what was published on it."""

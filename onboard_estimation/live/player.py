@@ -247,6 +247,8 @@ class Player:
     def _play_once(self, show: Callable[[Played], None]) -> None:
         self.schedule.jump(self._start_ns)
         in_step = InStep(self._node) if self.options.rate == 0.0 else None
+        if in_step is not None:
+            in_step.meet([publisher.topic_name for publisher in self._publishers.values()])
         for message in _read_ahead(self._messages(), self.options.read_ahead, self._stop):
             if in_step is None and not self.schedule.wait_until(message.log_time_ns):
                 return
