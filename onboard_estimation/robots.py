@@ -159,26 +159,27 @@ class ReportSection:
 
 
 class IdentificationReport(Protocol):
-    """Identified coefficients, as the command `identify` shows them.
+    """Identified coefficients, as the command `identify` shows them."""
 
-    Attributes
-    ----------
-    fit
-        With `condition`, the regressor's condition number, and `samples`, the instants used.
-    full
-        Whether coefficients beyond the configuration's were asked for.
-    coefficients
-        Lines of the table: name, value, low, high (95 %), unit, ratio, configured, poor, held.
-    validations
-        One of each recording: name, and signals with name, unit, rms, rms_before, explained.
-    """
+    @property
+    def title(self) -> str:
+        """What was identified from what."""
 
-    fit: Any
-    full: bool
-    coefficients: tuple[Any, ...]
-    validations: tuple[Any, ...]
-    simulated: bool
-    notes: tuple[str, ...]
+    @property
+    def condition(self) -> float:
+        """Condition number of the regressor."""
+
+    @property
+    def coefficients(self) -> tuple[Any, ...]:
+        """Each with name, value, low, high (95 %), unit, ratio, configured, poor, held."""
+
+    @property
+    def validations(self) -> tuple[Any, ...]:
+        """One of each recording: name, and signals with name, unit, rms, rms_before, explained."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader must know, one sentence each."""
 
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name."""

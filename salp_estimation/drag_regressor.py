@@ -163,8 +163,9 @@ def predicted_rates(
     diagonal = np.arange(3, drag.shape[1])
     drag[:, diagonal, diagonal] += joints
     thrust = np.einsum("kib,ki->kb", jacobians[:, :, 0], controls * wheels[:, 0, 0])
-    rates = np.linalg.solve(drag, thrust[..., None])[..., 0]
-    return rates, -np.linalg.solve(drag, balance(jacobians, rates, controls, terms))
+    rates: Array = np.asarray(np.linalg.solve(drag, thrust[..., None]), dtype=np.float64)[..., 0]
+    slopes = np.asarray(np.linalg.solve(drag, balance(jacobians, rates, controls, terms)), dtype=np.float64)
+    return rates, -slopes
 
 
 def _turned(angles: Array) -> Array:

@@ -61,6 +61,8 @@ class Samples:
         (K, N - 1) rad, (K, N + 2) as `Motion.rates`, (K, N) rim speeds in m/s.
     steps
         (K,) int64: number of the regular step, increasing; gaps in the recording are gaps in the numbers.
+    instants
+        (K,) int64: which instants of the run's motion they are.
     step_s
         Length of a step, s.
     """
@@ -69,7 +71,19 @@ class Samples:
     rates: Array
     controls: Array
     steps: NDArray[np.int64]
+    instants: NDArray[np.int64]
     step_s: float
+
+    def part(self, chosen: NDArray[np.bool_]) -> Samples:
+        """Some of the samples."""
+        return Samples(
+            self.joint_angles[chosen],
+            self.rates[chosen],
+            self.controls[chosen],
+            self.steps[chosen],
+            self.instants[chosen],
+            self.step_s,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +130,20 @@ class DragFit:
         return out
 
     @property
+    def reference(self) -> Vector:
+        """(P,) what intervals are compared with: the value, for a mixed element the geometric mean of both axes'."""
+        out = np.abs(self.values)
+        wheels, _ = drag_matrices(self.terms, self.values, self.chain.link_count)
+        for number, term in enumerate(self.terms):
+            if term.element is not None and term.element[0] != term.element[1]:
+                row, column = term.element
+                out[number] = np.sqrt(wheels[term.index, row, row] * wheels[term.index, column, column])
+        return out
+
+    @property
     def poor(self) -> NDArray[np.bool_]:
-        """(P,) whether the 95 % interval is wider than a tenth of the value."""
-        return np.asarray(2.0 * self.half_widths > POOR_WIDTH * np.abs(self.values), dtype=np.bool_)
+        """(P,) whether the 95 % interval is wider than a tenth of the reference."""
+        return np.asarray(2.0 * self.half_widths > POOR_WIDTH * self.reference, dtype=np.bool_)
 
 
 def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragFit:
@@ -144,7 +169,7 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
     for _ in range(_ROUNDS):
         values = problem.minimise(values, weight)
         residual_covariance = problem.residual_covariance(values)
-        weight = _whitening(residual_covariance)
+        weight = whitening(residual_covariance)
     return _with_intervals(chain, problem, values, weight, residual_covariance)
 
 
@@ -291,7 +316,7 @@ def _with_intervals(
     information = np.einsum("kap,kaq->pq", relative, relative)
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
-    spread = bread @ _long_run(problem.runs, scores, bread) @ bread
+    spread = bread @ long_run_covariance(problem.runs, scores, bread) @ bread
     white = np.diag(bread).clip(min=1e-300)
     dof = max(residual.size - len(terms), 1) / residual.size
     covariance = np.zeros((len(terms), len(terms)))
@@ -328,7 +353,7 @@ def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
     return seen @ (seen / eigenvalues[~blind]).T, lost
 
 
-def _long_run(runs: Sequence[Samples], scores: Matrix, bread: Matrix) -> Matrix:
+def long_run_covariance(runs: Sequence[Samples], scores: Matrix, bread: Matrix) -> Matrix:
     """Covariance of the sum of the scores (K, p), Bartlett's kernel with Andrews' width, each run by itself."""
     stops = np.cumsum([len(run.steps) for run in runs])
     regular = []
@@ -356,7 +381,7 @@ def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
     return float(min(1.1447 * (alpha * count) ** (1.0 / 3.0), count / 4.0))
 
 
-def _whitening(covariance: Matrix) -> Matrix:
+def whitening(covariance: Matrix) -> Matrix:
     """W with W^T W the inverse of the covariance; a floor keeps data without noise from making it singular."""
     stddev = np.sqrt(np.diag(covariance)).clip(min=1e-9)
     correlation = covariance / np.outer(stddev, stddev) + 1e-6 * np.eye(len(stddev))

@@ -78,6 +78,7 @@ class Run:
             motion.rates[chosen],
             self.controls[chosen],
             chosen // step,
+            chosen,
             step / motion.rate_hz,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
-from onboard_estimation.robots import GaitReport, Robot, Scenario, Simulation, TruthSpecification
+from onboard_estimation.robots import GaitReport, IdentificationReport, Robot, Scenario, Simulation, TruthSpecification
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
@@ -128,6 +129,24 @@ class SalpRobot(Robot):
         from salp_estimation.gait_report import gait_report  # it draws: nodes do without
 
         return gait_report(configuration.chain, name, distance_m, turn_rad, period_s)
+
+    def identification_channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
+        """The wheels' measured effort: it gives the drag's common scale."""
+        from salp_estimation.identification_runs import effort_channel
+
+        return (effort_channel(configuration.chain),)
+
+    def identify(
+        self,
+        configuration: SalpConfiguration,
+        recordings: Mapping[str, Any],
+        full: bool = False,
+        cutoff_hz: float | None = None,
+    ) -> IdentificationReport:
+        """Drag of wheels and joints from commands and motion capture."""
+        from salp_estimation.identified import identify  # offline only: nodes do without
+
+        return identify(configuration, recordings, full, cutoff_hz)
 
 
 ROBOT = SalpRobot()

@@ -96,7 +96,10 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
     joints = identified.link_count - 1
     names = ["forward", "left", "turning", *(f"alpha_{j + 1}" for j in range(joints))]
     names += [f"gyro {i + 1}" for i in range(identified.link_count)]
-    groups: list[Group] = ["body"] * 3 + ["joints"] * joints + ["gyros"] * identified.link_count
+    count = identified.link_count
+    groups: list[Group] = [
+        "body" if k < 3 else "joints" if k < 3 + joints else "gyros" for k in range(3 + joints + count)
+    ]
     signals = []
     for column, (name, group) in enumerate(zip(names, groups, strict=True)):
         known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])

@@ -1,0 +1,167 @@
+"""`onboard-estimation identify`."""
+
+from __future__ import annotations
+
+import json as json_library
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.simulate import RobotArgument
+
+EXAMPLES = output.examples(
+    "identify salp forward left turning",
+    "identify salp BAG --full --cutoff 1.5 --output drag",
+    "identify salp BAG --config my_salp.yaml --topic actuators/command=/hebi/command",
+)
+
+
+def identify(
+    robot: RobotArgument,
+    bags: Annotated[
+        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands and motion capture of all bodies.")
+    ],
+    full: Annotated[
+        bool, typer.Option("--full", help="Full symmetric drag matrices beside the diagonal ones.")
+    ] = False,
+    cutoff: Annotated[
+        float | None,
+        typer.Option(metavar="HZ", help="Low-pass of motion and commands, Hz; the robot's own otherwise (salp: 2)."),
+    ] = None,
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    topic: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=TOPIC", help="Where the bags call a topic otherwise; may be repeated."),
+    ] = [],  # noqa: B006
+    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of the robot's topics.")] = None,
+    mirror_truth: Annotated[
+        str | None,
+        typer.Option(metavar="AXES", help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write; `runs/identify-<robot>` otherwise."),
+    ] = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Identify a robot's physical coefficients from bags with commands and motion capture.
+
+    Writes a parameter file for `--config`, a picture of measured against predicted rates, and all figures as JSON.
+    Several motions determine more than one does.
+    """
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.run_folder import check_free, free_folder
+    from onboard_estimation.robots import find_robot
+
+    if mirror_truth is not None and not (
+        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
+    ):
+        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
+    found = find_robot(robot)
+    configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
+    if folder is not None:
+        check_free(folder)
+    renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
+    recordings: dict[str, Any] = {}
+    with output.steps(f"identifying {robot}", quiet=json) as progress:
+        for bag in bags:
+            progress(f"reading {bag}")
+            name = bag.resolve().name
+            key = name if name not in recordings else str(bag)
+            if key in recordings:
+                raise UserError(f"{bag} is given twice")
+            recordings[key] = _read(bag, found, configuration, renamed, namespace, mirror_truth)
+        progress("fitting")
+        result = found.identify(configuration, recordings, full, cutoff)
+        progress("writing")
+        written = folder or free_folder(Path("runs") / f"identify-{found.name}")
+        paths = result.write(written)
+    if json:
+        output.print_json({**result.summary(), "folder": str(written)})
+    else:
+        _show(result, paths)
+
+
+def _read(
+    path: Path,
+    robot: Any,
+    configuration: Any,
+    renamed: dict[str, str],
+    namespace: str | None,
+    mirror_truth: str | None,
+) -> Any:
+    """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
+    from dataclasses import replace
+
+    from onboard_estimation.evaluation.bags import open_bag
+    from onboard_estimation.evaluation.recording import load_recording
+    from onboard_estimation.evaluation.topics import match_topics
+    from onboard_estimation.evaluation.what_if import WhatIf
+
+    extra = {one.topic: one for one in robot.identification_channels(configuration)}
+    with open_bag(path) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        others = {name: topic for name, topic in renamed.items() if name not in extra}
+        match = match_topics(robot, configuration, kinds, others, namespace)
+        places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
+        present = {place: one for place, one in places.items() if kinds.get(place) == one.message_type}
+        match = replace(match, channels={**match.channels, **present})
+        # What an estimator needs, an identification may do without; it says itself what it lacks.
+        absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()
+        return load_recording(bag, robot, match, WhatIf(drop=absent), mirror_truth)
+
+
+def _show(result: Any, paths: list[Path]) -> None:
+    table = output.table(
+        result.title,
+        "coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured",
+        right=("value", "95 % interval", "ratio to the first", "configured"),
+    )  # fmt: skip
+    for one in result.coefficients:
+        value, ratio, configured = f"{one.value:.6g}", f"{one.ratio:.5g}", f"{one.configured:.6g}"
+        table.add_row(one.name, value, _interval(one), one.unit, ratio, configured)
+    output.console().print(table)
+    output.say(f"Condition number of the regressor {result.condition:.3g}.")
+    output.console().print(_validation_table(result))
+    for note in result.notes:
+        output.say(f"- {note}")
+    settings = " ".join(
+        f"--set {shlex.quote(f'{name}={json_library.dumps(values)}')}" for name, values in result.parameters().items()
+    )
+    output.say("\nwritten: " + ", ".join(str(path) for path in paths))
+    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
+    output.say(f"or:      {settings}")
+
+
+def _interval(one: Any) -> str:
+    if one.held:
+        return "held"
+    if not one.high < float("inf"):
+        return "not determined"
+    return f"{one.low:.5g} to {one.high:.5g}{' (poor)' if one.poor else ''}"
+
+
+def _validation_table(result: Any) -> Any:
+    table = output.table(
+        "measured against predicted",
+        "recording", "signal", "RMS", "with configured drag", "unit", "variance explained",
+        right=("RMS", "with configured drag", "variance explained"),
+    )  # fmt: skip
+    for validation in result.validations:
+        for number, one in enumerate(validation.signals):
+            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (57.29577951, "deg/s")
+            table.add_row(
+                validation.name if number == 0 else "",
+                one.name,
+                f"{factor * one.rms:.3g}",
+                f"{factor * one.rms_before:.3g}",
+                unit,
+                f"{100.0 * one.explained:.2f} %",
+            )
+    return table

@@ -1,0 +1,309 @@
+"""`identify salp`: recordings go in, coefficients with intervals, a parameter file and a validation come out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.configuration import to_parameter_file
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.measurement import Vector
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.drag_regressor import DragTerm, coefficients
+from salp_estimation.drag_scale import DragScale, drag_scale
+from salp_estimation.gaits import GAITS, Gait, gait_for
+from salp_estimation.identification import DragFit, fit_drag
+from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification_runs import Run, run_from_recording
+from salp_estimation.motion import DEFAULT_CUTOFF_HZ
+from salp_estimation.validation import Validation, validate
+
+PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
+
+_DIGITS = 7
+_NOTED_DELAY_S = 0.01
+_GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
+_ADVICE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line of the table; `low` and `high` bound the 95 % interval and are infinite where nothing is known.
+
+    Attributes
+    ----------
+    ratio, ratio_low, ratio_high
+        To d_xx of the first wheel: what commands and motion alone determine. In m for a mixed element, m^2 for turning.
+    poor
+        The interval is wider than a tenth of the value (of the geometric mean of both axes' for a mixed element).
+    held
+        Not estimated.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    configured: float
+    poor: bool
+    held: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """What the recordings tell of the drag.
+
+    Attributes
+    ----------
+    fit
+        The fit that is shown, full where that was asked for.
+    configuration
+        With the identified drag: of the diagonal fit, for the configuration knows no mixed elements.
+    """
+
+    fit: DragFit
+    full: bool
+    scale: DragScale
+    coefficients: tuple[Coefficient, ...]
+    configuration: SalpConfiguration
+    runs: tuple[Run, ...]
+    validations: tuple[Validation, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        """What was identified from what."""
+        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
+        source = "simulated" if self.simulated else "recorded"
+        return f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {source} data"
+
+    @property
+    def condition(self) -> float:
+        """Condition number of the regressor."""
+        return self.fit.condition
+
+    def parameters(self) -> dict[str, list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+        chain = self.configuration.chain
+        names = ("wheel_drag_xx", "wheel_drag_yy", "wheel_drag_tt", "joint_drag")
+        return {f"chain.{name}": list(getattr(chain, name)) for name in names}
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        return {
+            "source": "simulated" if self.simulated else "recorded",
+            "model": "full" if self.full else "diagonal",
+            "coefficients": [asdict(one) for one in self.coefficients],
+            "scale": asdict(self.scale),
+            "condition_number": self.fit.condition,
+            "instants": self.fit.samples,
+            "delay_s": self.fit.delay_s,
+            "parameters": self.parameters(),
+            "recordings": [
+                {
+                    "name": run.name,
+                    "used_s": float(run.usable.sum()) / run.motion.rate_hz,
+                    "cutoff_hz": run.motion.cutoff_hz,
+                    "command_frequency_hz": run.frequency_hz,
+                    "frames_left_out": dict(run.motion.left_out),
+                    "open_joint_instants": run.motion.open_joints,
+                }
+                for run in self.runs
+            ],
+            "validation": [_figures(one) for one in self.validations],
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Parameter file, picture and figures into the folder, and their paths.
+
+        Raises
+        ------
+        UserError
+            The folder cannot be written.
+        """
+        from salp_estimation.validation_plot import write_validation
+
+        source = "simulated" if self.simulated else "recorded"
+        names = ", ".join(run.name for run in self.runs)
+        header = f"# Drag identified from {source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
+            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
+            write_validation(self.validations, folder / PICTURE, source)
+        except OSError as error:
+            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
+        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+
+
+def identify(
+    configuration: SalpConfiguration,
+    recordings: Mapping[str, LoadedRecording],
+    full: bool = False,
+    cutoff_hz: float | None = None,
+) -> Identification:
+    """Drag coefficients from recordings with commands and motion capture of all links.
+
+    Parameters
+    ----------
+    recordings
+        By name; several gaits determine more than one.
+    full
+        Symmetric drag matrices of the wheels beside diagonal ones.
+
+    Raises
+    ------
+    UserError
+        What cannot be identified, with the numbers and what would help.
+    """
+    cutoff = DEFAULT_CUTOFF_HZ if cutoff_hz is None else cutoff_hz
+    runs = tuple(run_from_recording(configuration, one, name, cutoff) for name, one in recordings.items())
+    samples = [run.samples() for run in runs]
+    chain = configuration.chain.build()
+    diagonal = fit_drag(chain, samples)
+    fit = fit_drag(chain, samples, full=True) if full else diagonal
+    scale = drag_scale(fit, runs, samples)
+    diagonal_scale = drag_scale(diagonal, runs, samples) if full else scale
+    identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
+    table = _table(fit, scale, coefficients(chain, fit.terms), configuration.chain.link_names)
+    validations = tuple(validate(run, fit.chain, chain) for run in runs)
+    notes = [
+        note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
+    ]
+    notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_doubts(fit, validations)]
+    if full:
+        notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
+    simulated = any(one.simulated for one in recordings.values())
+    return Identification(fit, full, scale, table, identified, runs, validations, simulated, tuple(notes))
+
+
+def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
+    first = float(fit.values[0])
+    scale_share = scale.half_width / scale.factor
+    lines = []
+    for number, (term, poor) in enumerate(zip(fit.terms, fit.poor.tolist(), strict=True)):
+        value, half = float(fit.values[number]), float(fit.half_widths[number])
+        absolute = scale.factor * value
+        # The scale's error and that of the ratio are of different measurements.
+        width = scale.factor * float(np.hypot(half, scale_share * value))
+        definite = term.element is None or term.element[0] == term.element[1]
+        least = 0.0 if definite else -np.inf
+        lines.append(
+            Coefficient(
+                name=f"joint {term.index + 1}" if term.element is None else f"{link_names[term.index]} {term.kind}",
+                unit=term.unit,
+                value=absolute,
+                low=max(absolute - width, least),
+                high=absolute + width,
+                ratio=value / first,
+                ratio_low=max((value - half) / first, least),
+                ratio_high=(value + half) / first,
+                configured=float(configured[number]),
+                poor=bool(poor),
+                held=number == 0 and scale.held,
+            )
+        )
+    return tuple(lines)
+
+
+def _with_drag(configuration: SalpConfiguration, terms: tuple[DragTerm, ...], values: Vector) -> SalpConfiguration:
+    def of(kind: str) -> tuple[float, ...]:
+        chosen = [value for term, value in zip(terms, values.tolist(), strict=True) if term.kind == kind]
+        return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
+
+    chain = replace(
+        configuration.chain,
+        wheel_drag_xx=of("xx"),
+        wheel_drag_yy=of("yy"),
+        wheel_drag_tt=of("tt"),
+        joint_drag=of("joint"),
+    )
+    return replace(configuration, chain=chain)
+
+
+def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpConfiguration, step_s: float) -> list[str]:
+    """What is poorly determined, and which gait would help."""
+    poor = np.flatnonzero(fit.poor)
+    if len(poor) == 0:
+        return []
+    reference = fit.reference
+    listed = ", ".join(f"{table[k].name} ({_share(fit.half_widths[k], reference[k])})" for k in poor)
+    out = [f"Poorly determined, 95 % interval wider than a tenth of the value: {listed}."]
+    expected = expected_half_widths(fit, _gaits(configuration), step_s, _ADVICE_S)
+    if not expected:
+        return [*out, f"No gait is known for these {fit.chain.link_count} links: bend the joints further."]
+    for k in poor:
+        best = sorted(expected, key=lambda name: float(expected[name][k]))
+        enough = [name for name in best if 2.0 * expected[name][k] <= 0.1 * reference[k]]
+        named = ", ".join(f"{name} {_share(expected[name][k], reference[k])}" for name in (enough or best[:1]))
+        verdict = "would do" if enough else "would help most, but not do"
+        out.append(f"{table[k].name}: {_ADVICE_S:.0f} s more of {named} {verdict}.")
+    return out
+
+
+def _gaits(configuration: SalpConfiguration) -> dict[str, Gait]:
+    found = {}
+    for name in GAITS:
+        with suppress(UserError):  # not every chain can be moved in every way
+            found[name] = gait_for(configuration.chain, name)
+    return found
+
+
+def _share(half_width: float, reference: float) -> str:
+    share = 100.0 * half_width / reference if reference > 0.0 else np.inf
+    return f"+-{share:.2g} %" if share < 100.0 else "not determined"
+
+
+def _doubts(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
+    """What makes the model, and with it the intervals, doubtful."""
+    out = []
+    if abs(fit.delay_s) > _NOTED_DELAY_S:
+        out.append(
+            f"The motion comes {1000.0 * fit.delay_s:.0f} ms after the commands: lag of the actuators, or a clock or "
+            "latency of the motion capture. The model knows no lag; the coefficients take up part of it."
+        )
+    weak = [
+        f"{one.name} in {validation.name} {100.0 * one.explained:.0f} %"
+        for validation in validations
+        for one in validation.signals
+        if one.group != "gyros" and one.explained < _GOOD_SHARE
+    ]
+    if weak:
+        shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
+        out.append(
+            f"The model explains less than 90 % of the variance of {shown}: intervals tell the scatter from noise "
+            "only, not what the model leaves out (friction, harness, lag)."
+        )
+    return out
+
+
+def _figures(validation: Validation) -> dict[str, Any]:
+    return {
+        "name": validation.name,
+        "period_s": validation.period_s,
+        "cycles": validation.cycles,
+        "signals": [
+            {
+                "name": one.name,
+                "unit": one.unit,
+                "rms": one.rms,
+                "rms_before": one.rms_before,
+                "offset": one.offset,
+                "variance_explained": one.explained,
+            }
+            for one in validation.signals
+        ],
+    }
