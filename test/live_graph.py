@@ -120,10 +120,10 @@ def call(node: Any, service_type: str, service: str, **request: Any) -> Any:
 
 
 def await_being_heard(node: Any, *owners: str) -> None:
-    """Return once other nodes have found all subscriptions that this node has made: their next message arrives.
+    """Return once other nodes have found all subscriptions and publishers that this node has made.
 
-    A publisher that has found no subscription yet sends nothing, whatever this side of the graph shows. Announcements
-    of subscriptions come in their order, and an answer needs the subscription that it goes to, the last one made.
+    Until then a message is lost, whatever this side of the graph shows. Announcements come in their order, and those
+    of the client that asks here are the last: a node that answers has found the others too.
     """
     for owner in owners:
         call(node, "rcl_interfaces/srv/GetParameters", f"{owner}/get_parameters")

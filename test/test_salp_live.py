@@ -220,25 +220,29 @@ def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) 
         from geometry_msgs.msg import PoseWithCovarianceStamped
 
         publisher = node.create_publisher(PoseWithCovarianceStamped, "set_pose", 10)
+        spin_until(node, lambda: publisher.get_subscription_count() > 0)
+        await_being_heard(node, NODE)
         with running("salp_simulator", tmp_path):
-            spin_until(node, lambda: len(odometry) > 60 and publisher.get_subscription_count() > 0)
+            spin_until(node, lambda: len(odometry) > 60)
             given = PoseWithCovarianceStamped()
             given.header.frame_id = "salp/map"
             given.pose.pose.position.x = np.nan
             publisher.publish(given)
-            spin_until(node, lambda: "pose refused: it holds numbers that are not finite" in estimator.output, 20.0)
+            spin_until(node, lambda: "pose refused: it holds numbers that are not finite" in estimator.output)
             given.pose.pose.position.x, given.pose.pose.position.y = 3.0, -2.0
             given.pose.pose.orientation.z = given.pose.pose.orientation.w = np.sqrt(0.5)
             given.pose.covariance[0] = given.pose.covariance[7] = 0.04
             given.pose.covariance[35] = 0.01
             before = len(odometry)
             publisher.publish(given)
-            spin_until(node, lambda: any(m.position[0] > 2.5 for m in states), 20.0)
-            spin_until(node, lambda: len(odometry) > before + 60, 20.0)
+            spin_until(node, lambda: any(m.position[0] > 2.5 for m in states))
+            spin_until(node, lambda: len(odometry) > before + 60)
     jumped = next(m for m in states if m.position[0] > 2.5)
     assert np.allclose(jumped.position[:3], [3.0, -2.0, np.pi / 2], atol=0.02)
     places = np.array([[m.pose.pose.position.x, m.pose.pose.position.y] for m in odometry])
-    assert np.abs(np.diff(places, axis=0)).max() < 0.005
+    # The robot creeps; measurements can be missing where a process got no processor for a while.
+    passed_s = np.diff([stamp_s(m) for m in odometry])[:, None]
+    assert (np.abs(np.diff(places, axis=0)) < 0.005 + 0.1 * passed_s).all()
     map_to_odom = [t.transform for m in transforms for t in m.transforms if t.child_frame_id == "salp/odom"]
     assert map_to_odom[0].translation.x == 0.0
     assert abs(map_to_odom[-1].translation.x - 3.0) < 0.2
@@ -288,18 +292,21 @@ def test_markers_show_estimate_truth_and_errors(tmp_path: Path) -> None:
             return {"estimate", "truth", "position_95", "error"} <= found
 
         spin_until(node, complete)
-        wanted = ("salp/link_2", "salp/truth/link_1")
-        spin_until(node, lambda: {t.child_frame_id for m in transforms for t in m.transforms}.issuperset(wanted))
-        pairs = {(t.header.frame_id, t.child_frame_id) for m in transforms for t in m.transforms}
+        wanted = {
+            ("salp/map", "salp/odom"),
+            ("salp/odom", "salp/base_link"),
+            ("salp/base_link", "salp/link_1"),
+            ("salp/link_1", "salp/link_2"),
+            ("world", "salp/truth/link_1"),
+        }
+
+        def frames() -> set[tuple[str, str]]:
+            return {(t.header.frame_id, t.child_frame_id) for m in transforms for t in m.transforms}
+
+        spin_until(node, lambda: frames() >= wanted)
+        pairs = frames()
         text = next(m.text for array in reversed(arrays) for m in array.markers if m.ns == "error")
     assert "cm" in text
-    assert pairs >= {
-        ("salp/map", "salp/odom"),
-        ("salp/odom", "salp/base_link"),
-        ("salp/base_link", "salp/link_1"),
-        ("salp/link_1", "salp/link_2"),
-        ("world", "salp/truth/link_1"),
-    }
     assert len({child for _, child in pairs}) == len(pairs), "a frame has two parents"
 
 
