@@ -751,15 +751,19 @@ executor = MultiThreadedExecutor(2) if sys.argv[1] == "multi" else None
 ended = "returned"
 main = threading.get_ident()
 
+ticked = threading.Event()
+
 def tell():
+    ticked.wait()
     while "wait" not in sys._current_frames()[main].f_code.co_name:
         time.sleep(0.01)
     print("waiting", flush=True)
 
 def tick():
     timer.cancel()
-    threading.Thread(target=tell, daemon=True).start()
+    ticked.set()
 
+threading.Thread(target=tell, daemon=True).start()
 timer = node.create_timer(0.01, tick)
 try:
     rclpy.spin(node, executor)
