@@ -272,8 +272,10 @@ def _show(runs: list[_Run]) -> None:
     def number(value: float, digits: int = 3) -> str:
         return format_number(float(value), digits) if value == value else "-"
 
-    headings = ("5 %", "median", "95 %", "largest share", "rho", "rho max", "lag (s)", "Gramian")
+    headings = ("Lambda", "share", "rho", "rho max", "lag (s)", "Gramian")
     table = output.table("", "run", "gait", "joint", *headings, right=headings)
+    for column in table.columns[1:]:
+        column.no_wrap = True
     for run in runs:
         for row, one in enumerate(run.seen.joints):
             found = _summary(run, one)
@@ -281,16 +283,16 @@ def _show(runs: list[_Run]) -> None:
             table.add_row(
                 *((printable(run.name), printable(run.gait)) if row == 0 else ("", "")),
                 found["joint"],
-                *(number(found[f"lambda_{key}_per_s"]) for key in ("5_percent", "median", "95_percent")),
+                number(found["lambda_median_per_s"], 2),
                 f"{printable(name)} {100.0 * share:.0f} %",
                 *(number(found[key], 2) for key in ("rank_correlation", "strongest_rank_correlation", "lag_s")),
-                number(_eigenvalues(run)[1]) if row == 0 else "",
+                number(_eigenvalues(run)[1], 2) if row == 0 else "",
             )
     output.console().print(table)
     for run in runs:
         used = f"at the truth for {100.0 * run.seen.true_share:.0f} % of the instants, else at the estimate"
         output.say(f"- {printable(run.name)} ({run.source}): {used}")
-    output.say("- 5 %, median, 95 %: of Lambda over the run, 1/s, a heuristic; share: of lambda_i in the mean Lambda")
+    output.say("- Lambda: median over the run, 1/s, a heuristic; share: the largest lambda_i in the mean Lambda")
     output.say(
         "- rho: rank correlation of Lambda with the filter's standard deviation, without a lag, and the strongest with "
         "a lag up to 2 s; negative: the larger Lambda, the surer the filter"
