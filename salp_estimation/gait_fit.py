@@ -26,7 +26,7 @@ from salp_estimation.gaits import Gait
 TOLERANCE = 1e-6
 """Largest deviation, m and rad, from the wanted motion of a cycle and from the nominal shape."""
 
-_STARTS = 8
+_STARTS, _LIMITED_STARTS = 8, 4  # limits make a start several times as slow
 _SEARCH_STEPS, _FINAL_STEPS, _CHECK_STEPS = 24, 96, 192
 _SEARCH, _FINAL = (1e-8, 60), (1e-13, 100)  # tolerance of SLSQP on the effort, relative, and its iterations
 _FRACTIONS = (0.25, 0.5, 0.75, 1.0)
@@ -100,7 +100,7 @@ def fit(chain: Chain, twist: Vector, guess: Gait, nominal: Vector) -> Gait:
     closest = np.inf
     excess_rad = 0.0
     for limited in (False, True):
-        for search in (_leap, _approach):
+        for search in (_leap,) if limited else (_leap, _approach):
             found = search(chain, twist, guess, nominal, limited)
             if not found:
                 continue
@@ -110,7 +110,7 @@ def fit(chain: Chain, twist: Vector, guess: Gait, nominal: Vector) -> Gait:
                 continue
             if best.excess_rad <= 0.0:
                 return best.gait
-            excess_rad = best.excess_rad
+            excess_rad = max(excess_rad, best.excess_rad)
             break  # the motion can be had, but the limits are in the way: with them from the start
     raise UserError(_refusal(twist, closest, excess_rad))
 
@@ -128,6 +128,7 @@ class _Problem:
 
     def __init__(self, chain: Chain, twist: Vector, size: Gait, nominal: Vector, steps: int, limited: bool) -> None:
         self.chain, self.nominal, self.steps, self.limited = without_limits(chain), nominal, steps, limited
+        self.seen: dict[bytes, Matrix] = {}
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))
         self.target = np.concatenate([exponential(twist), nominal])
@@ -162,6 +163,12 @@ class _Problem:
         joints = self._states(z)[:, 3:]
         return np.concatenate([joints.min(axis=0) - self.lower, self.upper - joints.max(axis=0)])
 
+    def is_near(self, gait: Gait) -> bool:
+        """Whether the gait meets the constraints so well that finer steps can do the rest."""
+        z = self.variables(gait)
+        kept = not self.limited or self.room(z).min() > -0.1 * _LIMIT_MARGIN_RAD
+        return bool(kept and np.abs(self.miss(z)).max() < 1e-3)
+
     def least_effort(self, start: Gait, tolerance: float, iterations: int) -> Gait:
         """A local optimum near the start, and one more Newton step towards the wanted motion."""
         constraints = [self._constraint("eq", self.miss)]
@@ -175,23 +182,36 @@ class _Problem:
             constraints=constraints,
             options={"ftol": tolerance, "maxiter": iterations},
         ).x
-        step = np.linalg.lstsq(_jacobian(self.miss, z), self.miss(z), rcond=None)[0]
+        step = np.linalg.lstsq(self._jacobian(self.miss, z), self.miss(z), rcond=None)[0]
         return self.gait(z - step)
 
     def _states(self, z: Vector) -> Matrix:
-        return cycle(self.chain, self.gait(z), self.nominal, self.steps)
+        # Both constraints are differentiated at the same places.
+        key = z.tobytes()
+        if key not in self.seen:
+            if len(self.seen) > 4 * len(z):
+                self.seen.clear()
+            self.seen[key] = cycle(self.chain, self.gait(z), self.nominal, self.steps)
+        return self.seen[key]
 
-    @staticmethod
-    def _constraint(kind: str, function: Callable[[Vector], Vector]) -> dict[str, object]:
-        return {"type": kind, "fun": function, "jac": lambda z: _jacobian(function, z)}
+    def _constraint(self, kind: str, function: Callable[[Vector], Vector]) -> dict[str, object]:
+        return {"type": kind, "fun": function, "jac": lambda z: self._jacobian(function, z)}
+
+    def _jacobian(self, function: Callable[[Vector], Vector], z: Vector) -> Matrix:
+        """By central differences; by forward ones, which cost half, while only searching."""
+        steps = _DIFFERENCE * np.eye(len(z))
+        ahead = np.array([function(z + step) for step in steps])
+        if self.steps == _SEARCH_STEPS:
+            return (ahead - function(z)).T / _DIFFERENCE
+        return (ahead - np.array([function(z - step) for step in steps])).T / (2.0 * _DIFFERENCE)
 
 
 def _leap(chain: Chain, twist: Vector, guess: Gait, nominal: Vector, limited: bool) -> list[Gait]:
     """Optima for the whole motion at once from shifted first guesses, the least effort first."""
     problem = _Problem(chain, twist, guess, nominal, _SEARCH_STEPS, limited)
-    ends = [problem.least_effort(_shifted(guess, k / _STARTS), *_SEARCH) for k in range(_STARTS)]
-    near = [gait for gait in ends if np.abs(problem.miss(problem.variables(gait))).max() < 1e-3]
-    return sorted(near, key=effort)
+    starts = _LIMITED_STARTS if limited else _STARTS
+    ends = [problem.least_effort(_shifted(guess, k / starts), *_SEARCH) for k in range(starts)]
+    return sorted((gait for gait in ends if problem.is_near(gait)), key=effort)
 
 
 def _approach(chain: Chain, twist: Vector, guess: Gait, nominal: Vector, limited: bool) -> list[Gait]:
@@ -231,12 +251,6 @@ def _resized(gait: Gait, ratio: float) -> Gait:
     return Gait(tuple(offset.tolist()), tuple(sine), tuple(cosine), gait.period_s)
 
 
-def _jacobian(function: Callable[[Vector], Vector], z: Vector) -> Matrix:
-    """By central differences."""
-    pairs = [(function(z + step), function(z - step)) for step in _DIFFERENCE * np.eye(len(z))]
-    return np.array([(ahead - behind) / (2.0 * _DIFFERENCE) for ahead, behind in pairs]).T
-
-
 def _turning(angle: float) -> Matrix:
     """(2, 2) the left Jacobian of the rotation: maps a constant velocity in the body to the displacement."""
     along = np.sinc(angle / np.pi)
@@ -253,5 +267,9 @@ def _refusal(twist: Vector, closest: float, excess_rad: float) -> str:
             f"{np.rad2deg(excess_rad):.2g} deg beyond. Ask for less a cycle, or widen chain.joint_lower_deg and "
             "chain.joint_upper_deg"
         )
-    missed = "every start lost its way" if not np.isfinite(closest) else f"the closest misses by {closest:.2g} (m, rad)"
-    return f"no gait for {motion} was found in {_STARTS} starts: {missed}. Ask for less a cycle"
+    missed = (
+        f"none of {_STARTS} starts led to it"
+        if not np.isfinite(closest)
+        else f"the closest misses by {closest:.2g} (m, rad)"
+    )
+    return f"no gait for {motion} was found: {missed}. Ask for less a cycle"

@@ -76,9 +76,8 @@ def _shapes(axes: Axes, gait: DesignedGait) -> None:
     axes.plot(*angles.T, color=ESTIMATE_COLOUR)
     for share in (0.125, 0.375, 0.625, 0.875):
         k = round(share * (len(angles) - 1))
-        axes.annotate(
-            "", angles[k + 1], angles[k - 1], arrowprops={"arrowstyle": "-|>", "color": ESTIMATE_COLOUR, "lw": 0.0}
-        )
+        arrow = {"arrowstyle": "-|>", "color": ESTIMATE_COLOUR, "mutation_scale": 13.0, "shrinkA": 0.0, "shrinkB": 0.0}
+        axes.annotate("", angles[k + 2], angles[k - 2], arrowprops=arrow)
     axes.plot(*angles[0], "o", color=TRUTH_COLOUR, markersize=5, label="start")
     axes.set(xlabel="alpha_1 (deg)", ylabel="alpha_2 (deg)", aspect="equal", adjustable="datalim")
     axes.legend(loc="best", fontsize=7, framealpha=0.7)
@@ -88,15 +87,16 @@ def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration
     """The chain at quarters of the cycle, one below the other, over its place at the start."""
     at = np.linspace(0, len(gait.time_s) - 1, _SNAPSHOTS).round().astype(int)
     outlines = 100.0 * configuration.build().outline(gait.states[at])
-    height = max(
-        1.15 * float(max(np.ptp(outline[:, 1]) for outline in outlines)), 0.16 * float(np.ptp(outlines[0, :, 0]))
-    )
-    for row, (k, outline) in enumerate(zip(at, outlines, strict=True)):
-        down = np.array([0.0, -row * height])
+    gap, rows_cm, bottom = 0.1 * float(np.ptp(outlines[0, :, 0])), [], 0.0
+    for k, outline in zip(at, outlines, strict=True):
+        row_cm = bottom - gap - max(0.0, float(outline[:, 1].max()))  # below all of the chain drawn before
+        bottom = row_cm + min(0.0, float(outline[:, 1].min()))
+        rows_cm.append(row_cm)
+        down = np.array([0.0, row_cm])
         axes.plot(*(outlines[0] + down).T, color="#BBBBBB", linewidth=1.0, linestyle="--")
         axes.plot(*(outline + down).T, "o-", color=ESTIMATE_COLOUR, markersize=2.5, linewidth=1.8)
         axes.plot(*(100.0 * gait.states[k, :2] + down), ".", color=TRUTH_COLOUR, markersize=6)
-    axes.set_yticks([-row * height for row in range(_SNAPSHOTS)], [f"{gait.time_s[k]:.3g} s" for k in at])
+    axes.set_yticks(rows_cm, [f"{gait.time_s[k]:.3g} s" for k in at])
     axes.set(xlabel="x (cm)", aspect="equal", adjustable="datalim")
     axes.grid(axis="y", visible=False)
 

@@ -50,32 +50,34 @@ class ChainGaitReport:
         """What it is and where it leads."""
         designed = self.designed
         x, y, heading = designed.net_motion
-        moved = f"{100.0 * x:+.2f} cm forward, {100.0 * y:+.2f} cm left, {np.rad2deg(heading):+.2f} deg"
+        moved = f"{_signed(100.0 * x, 2)} cm forward, {_signed(100.0 * y, 2)} cm left"
         shape = float(np.abs(np.rad2deg(designed.net_shape_rad)).max())
         return [
             f"{self.name}, {self.origin}: u(t) = offset + sine sin(2 pi t / T) + cosine cos(2 pi t / T), "
             f"T = {designed.gait.period_s:g} s",
-            f"a cycle moves {moved}; joints come back to within {shape:.1g} deg; "
-            f"effort (mean |u|^2) {designed.effort_m2_s2:.3g} m^2/s^2",
+            f"a cycle moves {moved} and turns {_signed(np.rad2deg(heading), 2)} deg; "
+            f"joints come back to within {shape:.1g} deg; effort (mean |u|^2) {designed.effort_m2_s2:.3g} m^2/s^2",
         ]
 
     def tables(self) -> list[Table]:
         """Title, headings and rows: wheels, joints, motion."""
         designed, gait = self.designed, self.designed.gait
         names = self.configuration.link_names
-        wheels = [
-            (name, *(f"{value:+.6f}" for value in row[:3]), f"{row[3]:.3f}")
+        wheels: list[tuple[str, ...]] = [
+            (name, *(_signed(value, 6) for value in row[:3]), f"{row[3]:.3f}")
             for name, *row in zip(
                 names, gait.offset, gait.sine, gait.cosine, designed.peak_gyro_rates_rad_s.tolist(), strict=True
             )
         ]
         degrees = np.rad2deg([designed.joint_lower_rad, designed.joint_upper_rad, designed.joint_mean_rad]).T
-        joints = [(f"alpha_{k + 1}", *(f"{value:.2f}" for value in row)) for k, row in enumerate(degrees.tolist())]
-        motion = [
-            (what, f"{100.0 * pose[0]:+.3f}", f"{100.0 * pose[1]:+.3f}", f"{np.rad2deg(pose[2]):+.3f}")
+        joints: list[tuple[str, ...]] = [
+            (f"alpha_{k + 1}", *(f"{value:.2f}" for value in row)) for k, row in enumerate(degrees.tolist())
+        ]
+        motion: list[tuple[str, ...]] = [
+            (what, _signed(100.0 * pose[0], 3), _signed(100.0 * pose[1], 3), _signed(np.rad2deg(pose[2]), 3))
             for what, pose in (
-                ("integrated", designed.net_motion + 0.0),
-                ("Lie brackets and averaging", designed.first_order_motion + 0.0),
+                ("integrated", designed.net_motion),
+                ("Lie brackets and averaging", designed.first_order_motion),
             )
         ]
         return [
@@ -117,3 +119,8 @@ def gait_report(
 def _pose(pose: Any) -> dict[str, float]:
     x, y, heading = pose.tolist()
     return {"x_m": x, "y_m": y, "heading_deg": float(np.rad2deg(heading))}
+
+
+def _signed(value: float, digits: int) -> str:
+    """With its sign, and no minus before zero."""
+    return f"{round(float(value), digits) + 0.0:+.{digits}f}"

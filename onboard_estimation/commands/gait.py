@@ -77,7 +77,7 @@ def gait(
         for row in rows:
             table.add_row(*row)
         output.console().print(table)
-    output.say(f"{file}: {'picture' if file is not None and file.suffix == '.png' else 'coefficients'}")
+    output.say(f"{file}: {'coefficients' if file and file.suffix == '.yaml' else 'picture'}")
 
 
 def _write(report: Any, file: Path) -> None:
