@@ -1,0 +1,166 @@
+"""Residual models on data like that of gaits: thin curves in the space of joint angles and controls.
+
+The simulated residuals are what friction and a spring leave: kinks where a wheel turns round, and a part linear in the
+joint angles.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.learning import exact, sparse
+from onboard_estimation.learning.coverage import Excitation, covered, excitation
+from onboard_estimation.learning.exact import ExactGaussianProcesses
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
+
+Array = NDArray[np.float64]
+
+NOISE = np.array([0.004, 0.02])
+
+
+def residual(inputs: Array) -> Array:
+    """Two outputs (n, 2) of joint angles (rad) and rim speeds (m/s), (n, 5)."""
+    r, u = inputs[:, :2], inputs[:, 2:]
+    friction = np.tanh(u / 0.02)
+    return np.column_stack(
+        [
+            -0.02 * friction[:, 0] + 0.01 * friction[:, 1] - 0.1 * u[:, 2],
+            -0.4 * r[:, 0] + 0.1 * r[:, 1] - 0.05 * friction[:, 2] * np.cos(r[:, 1]),
+        ]
+    )
+
+
+def run(gait: int, seed: int, count: int = 150) -> Array:
+    """Inputs (n, 5) of 30 s: controls of one frequency, and joints that follow them, from a start of their own."""
+    shape = np.random.default_rng(gait)
+    rng = np.random.default_rng([gait, seed])
+    phase = 2.0 * np.pi / 6.0 * (np.arange(count) / 5.0 + rng.uniform(0.0, 6.0))
+    waves = np.column_stack([np.sin(phase), np.cos(phase), np.ones(count)])
+    size = np.array([0.25, 0.15, 0.08, 0.06, 0.05])
+    means = size * 0.2 * shape.normal(size=5)
+    inputs = waves[:, :2] @ (shape.normal(size=(2, 5)) * size) + means
+    inputs[:, :2] += 0.02 * rng.normal(size=2) * np.exp(-np.arange(count) / 50.0)[:, None]
+    return np.asarray(inputs)
+
+
+def recorded(gaits: tuple[int, ...], seed: int) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Inputs, noisy targets and the number of the run of each point."""
+    inputs = np.concatenate([run(gait, seed) for gait in gaits])
+    noise = np.random.default_rng(seed).normal(size=(len(inputs), 2)) * NOISE
+    return inputs, residual(inputs) + noise, np.repeat(np.arange(len(gaits)), 150)
+
+
+@cache
+def models() -> tuple[ExactGaussianProcesses, SparseGaussianProcesses, SparseGaussianProcesses]:
+    """Exact, sparse, and sparse with shared length scales, all trained on five gaits."""
+    x, y, _ = recorded((0, 1, 2, 3, 4), 0)
+    return exact.fit(x, y), sparse.fit(x, y, 80), sparse.fit(x, y, 80, shared_length_scales=True)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_models_take_most_of_the_residual_away_and_know_their_noise(number: int) -> None:
+    model = models()[number]
+    x, y, _ = recorded((0, 1, 2, 3, 4), 1)
+    means, variances = model.predict(x)
+    size = residual(x).std(axis=0)
+    errors = (means - residual(x)) / size
+    assert np.all(np.sqrt(np.mean(errors**2, axis=0)) < 0.1)
+    assert np.abs(errors).max() < 0.5
+    assert np.allclose(np.sqrt(model.noise_variances), NOISE, rtol=0.15)
+    normalised = (y - means) ** 2 / (variances + model.noise_variances)
+    assert np.all(np.abs(normalised.mean(axis=0) - 1.0) < 0.25)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_sparse_predictions_are_near_the_exact_ones_in_the_worst_case_too(number: int) -> None:
+    x, _, _ = recorded((0, 1, 2, 3, 4), 1)
+    (means, variances), (expected, expected_variances) = models()[number].predict(x), models()[0].predict(x)
+    size = residual(x).std(axis=0)
+    limit = 0.15 if number == 1 else 0.3
+    assert np.abs((means - expected) / size).max() < limit
+    ratio = np.sqrt(variances.mean(axis=0) / expected_variances.mean(axis=0))
+    assert np.all((ratio > 0.7) & (ratio < 1.5))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_away_from_the_data_the_mean_fades_and_the_variance_is_that_of_the_prior(number: int) -> None:
+    model = models()[number]
+    x, _, _ = recorded((0, 1, 2, 3, 4), 0)
+    for output in range(2):
+        if isinstance(model, ExactGaussianProcesses):
+            scales = model.length_scales[output]
+        else:
+            scales = model.length_scales[model.groups[output]]
+        for i in range(5):
+            for side in (x.min(axis=0)[i] - 6.0 * scales[i], x.max(axis=0)[i] + 6.0 * scales[i]):
+                far = x[::20].copy()
+                far[:, i] = side
+                means, variances = model.predict(far)
+                assert np.all(np.abs(means[:, output]) < 0.02 * np.sqrt(model.signal_variances[output]))
+                assert np.allclose(variances[:, output], model.signal_variances[output], rtol=1e-3)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_doubt_grows_steadily_on_the_way_out(number: int) -> None:
+    model = models()[number]
+    x, _, _ = recorded((0, 1, 2, 3, 4), 0)
+    way = np.linspace(0.0, 40.0, 60)[:, None] * x.std(axis=0) + x.mean(axis=0)
+    _, variances = model.predict(way)
+    outside = variances[5:]
+    assert np.all(np.diff(outside, axis=0) > -1e-3 * model.signal_variances)
+    assert np.all(variances <= model.signal_variances * (1.0 + 1e-12))
+    assert np.all(variances >= 0.0)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_leaving_a_gait_out_shows_what_the_others_do_not_know_of_it(number: int) -> None:
+    model = models()[number]
+    _, _, runs = recorded((0, 1, 2, 3, 4), 0)
+    residuals, variances = model.leave_out(runs)
+    within = np.mean(model.targets**2, axis=0)
+    assert np.all(variances.mean(axis=0) > 2.0 * model.noise_variances)
+    assert np.all(np.mean(residuals**2, axis=0) < within)
+    assert 0.3 < np.mean(residuals**2 / variances) < 4.0
+
+
+def test_sparse_and_exact_leave_out_agree() -> None:
+    _, _, runs = recorded((0, 1, 2, 3, 4), 0)
+    found, expected = models()[1].leave_out(runs), models()[0].leave_out(runs)
+    size = models()[0].targets.std(axis=0)
+    assert np.all(np.sqrt(np.mean((found[0] - expected[0]) ** 2, axis=0)) < 0.1 * size)
+    assert np.allclose(found[1].mean(axis=0), expected[1].mean(axis=0), rtol=0.3)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_trained_gaits_are_covered_and_others_are_not(number: int) -> None:
+    x, _, _ = recorded((0, 1, 2, 3, 4), 1)
+    known = covered(models()[number], x)
+    assert known.covered > 0.95
+    assert known.variance_share.max() < 0.1
+    fast = x + 12.0 * x.std(axis=0)
+    foreign = covered(models()[number], fast)
+    assert foreign.covered < 0.05
+    assert np.all(foreign.covered_by_output <= known.covered_by_output)
+    assert np.all(foreign.variance_share > known.variance_share)
+    with pytest.raises(UserError, match="no inputs to judge"):
+        covered(models()[number], np.empty((0, 5)))
+
+
+def test_inputs_that_were_hardly_moved_are_named() -> None:
+    x, _, _ = recorded((0,), 0)
+    x[:, 3] = 0.05
+    x[7, 3] = 9.0  # one outlier is no excitation
+    found = excitation(
+        x, ["alpha_1", "alpha_2", "u_1", "u_2", "u_3"], ["rad"] * 2 + ["m/s"] * 3, [0.05] * 2 + [0.02] * 3
+    )
+    assert [entry.name for entry in found if not entry.excited] == ["u_2"]
+    assert str(found[3]) == "u_2 hardly moved: 0.05 to 0.05 m/s, a range of 0.02 is wanted"
+    assert found[0].lowest < found[0].highest
+    assert Excitation("u", "m/s", -1.0, 1.0, 2.0).excited
+    with pytest.raises(UserError, match="do not fit together"):
+        excitation(x, ["alpha_1"], ["rad"], [0.05])
