@@ -48,6 +48,7 @@ POOR_WIDTH = 0.1
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
+_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
 
 
@@ -165,11 +166,10 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
     _refuse_rest(chain, runs, terms)
     problem = _Problem(chain, terms, runs)
     values = problem.linear_start()
-    weight = np.diag(1.0 / np.maximum(problem.rates.std(axis=0), 1e-12))
     for _ in range(_ROUNDS):
-        values = problem.minimise(values, weight)
-        residual_covariance = problem.residual_covariance(values)
-        weight = whitening(residual_covariance)
+        values = problem.minimise(values, whitening(problem.residual_covariance(values)))
+    residual_covariance = problem.residual_covariance(values)
+    weight = whitening(residual_covariance)
     return _with_intervals(chain, problem, values, weight, residual_covariance)
 
 
@@ -182,6 +182,8 @@ class _Problem:
         self.configured = coefficients(chain, terms)
         length_m = float(chain.links[:, kernels.LENGTH].mean())
         self.sizes = np.array([term.size(self.configured[0], length_m) for term in terms])
+        # A standard deviation of 1000 %: without weight where the recordings tell anything, decisive where nothing.
+        self.anchors = 10.0 * np.where(self.configured > 0.0, self.configured, self.sizes)
         self.runs = runs
         self.rates = np.concatenate([run.rates for run in runs])
         self.controls = np.concatenate([run.controls for run in runs])
@@ -224,14 +226,16 @@ class _Problem:
         to_values, from_values, lower = _cholesky(self, values[0]) if full else _bounded(self, values[0])
 
         def residuals(x: Vector) -> Vector:
-            predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, to_values(x)[0])
-            return np.asarray((predicted - self.rates) @ weight.T).ravel()
+            now, _ = to_values(x)
+            predicted, _ = predicted_rates(self.jacobians, self.controls, self.terms, now)
+            anchor = (now - self.configured)[1:] / self.anchors[1:]
+            return np.append(((predicted - self.rates) @ weight.T).ravel(), anchor)
 
         def jacobian(x: Vector) -> Matrix:
             now, inner = to_values(x)
             _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
             weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.terms))
-            return np.asarray(weighted @ inner)
+            return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner
 
         start = np.maximum(from_values(values), lower)
         solved = least_squares(
@@ -361,7 +365,8 @@ def long_run_covariance(runs: Sequence[Samples], scores: Matrix, bread: Matrix) 
         placed = np.zeros((int(run.steps[-1] - run.steps[0]) + 1, scores.shape[1]))
         placed[run.steps - run.steps[0]] = part  # zero in gaps
         regular.append(placed)
-    width = _andrews_width([part @ bread for part in regular], len(scores))
+    longest = len(scores) / len(runs) / 4.0
+    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
     out = scores.T @ scores
     for lag in range(1, int(width) + 1):
         for part in regular:
@@ -378,7 +383,7 @@ def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
     used = np.asarray(power) > 0.0
     rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
     alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
-    return float(min(1.1447 * (alpha * count) ** (1.0 / 3.0), count / 4.0))
+    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
 
 
 def whitening(covariance: Matrix) -> Matrix:

@@ -2,39 +2,56 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from evaluation_samples import command, messages_of, refusal, spoilt, write
 from scipy.linalg import expm, logm
 
+from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import Recording
-from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.gaits import FORWARD, Gait
+from onboard_estimation.robots import Recording, Series, find_robot, robot_names
+from salp_estimation.chain import Chain
+from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
+from salp_estimation.drag_regressor import (
+    DragTerm,
+    balance,
+    coefficients,
+    drag_matrices,
+    drag_terms,
+    predicted_rates,
+    wheel_jacobians,
+    with_drag,
+)
+from salp_estimation.gaits import FORWARD, GAITS, Gait
+from salp_estimation.identification import Samples, fit_drag
+from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification_runs import Run, effort_channel, run_from_recording
+from salp_estimation.identified import identify
 from salp_estimation.marker_flips import flipped_frames
 from salp_estimation.motion import Motion, motion_from_links, motion_from_tracks
-from salp_estimation.simulator import IdealScenario, simulate
+from salp_estimation.simulator import IdealScenario, pose_values, simulate
+from salp_estimation.validation import validate
 
 CHAIN = ChainConfiguration()
 MODEL = CHAIN.build()
-LATERAL = Gait((-0.005581, -0.006465, -0.004457), (0.025144, -0.014667, -0.011315), (0.01176, 0.0204, -0.001686))
-"""The lateral solution of MODELS, section 1."""
-QUIET = IdealScenario(
-    gyro_noise_stddev_rad_s=0.0,
-    wheel_speed_noise_stddev_m_s=0.0,
-    truth_position_stddev_m=0.0,
-    truth_heading_stddev_rad=0.0,
-)
 
 
 @cache
-def recording(gait: Gait = FORWARD, duration_s: float = 18.0, seed: int = 1, quiet: bool = False) -> Recording:
+def recording(
+    gait: Gait = FORWARD, duration_s: float = 18.0, seed: int = 1, scenario: IdealScenario | None = None
+) -> Recording:
     """A simulated run; not to be changed."""
-    return simulate(CHAIN, gait, duration_s, np.random.default_rng(seed), QUIET if quiet else None)
+    return simulate(CHAIN, gait, duration_s, np.random.default_rng(seed), scenario)
 
 
 def tracks(one: Recording) -> dict[str, BodyTrack]:
@@ -197,3 +214,302 @@ def test_unfit_cutoffs_and_short_recordings_are_refused() -> None:
         motion_of(at_ns[:120], poses[:120])
     with pytest.raises(UserError, match="no motion capture of link_2"):
         motion_from_tracks(CHAIN, {name: one for name, one in tracks(recording()).items() if name != "link_2"})
+
+
+# --- The regression -----------------------------------------------------------------------------------------------
+
+
+def made_up(seed: int = 0, full: bool = True) -> tuple[Chain, tuple[DragTerm, ...], np.ndarray]:
+    """LandSalp with coupled axes."""
+    rng = np.random.default_rng(seed)
+    terms = drag_terms(3, full)
+    values = coefficients(MODEL, terms)
+    for number, term in enumerate(terms):
+        if term.kind in ("xy", "xt", "yt"):
+            values[number] = 0.15 * rng.normal() * term.size(50.0, 0.272)
+    return with_drag(MODEL, terms, values), terms, values
+
+
+def states_and_controls(count: int = 60, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.uniform(-1.2, 1.2, (count, 2)), rng.normal(0.0, 0.1, (count, 3))
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_coefficients_are_the_null_space_of_the_regressor(full: bool) -> None:
+    """Without noise: motion by the compiled model, null space by NumPy's SVD; nothing else is blind."""
+    chain, terms, values = made_up(full=full)
+    angles, controls = states_and_controls()
+    rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
+    sizes = np.array([term.size(50.0, 0.272) for term in terms])
+    rows = balance(wheel_jacobians(chain, angles), rates, controls, terms).reshape(-1, len(terms)) * sizes
+    _, singular, vectors = np.linalg.svd(rows)
+    assert singular[-1] < 1e-12 * singular[0] < 1e-6 * singular[-2]
+    found = vectors[-1] * sizes
+    np.testing.assert_allclose(found / found[0], values / values[0], atol=1e-9)
+
+
+def test_predicted_rates_are_those_of_the_compiled_model_and_their_slopes_right() -> None:
+    chain, terms, values = made_up()
+    angles, controls = states_and_controls(20)
+    jacobians = wheel_jacobians(chain, angles)
+    rates, slopes = predicted_rates(jacobians, controls, terms, values)
+    np.testing.assert_allclose(rates, [chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)], atol=1e-12)
+    gyros = np.einsum("kib,kb->ki", jacobians[:, :, 2], rates)
+    np.testing.assert_allclose(
+        gyros, [chain.gyro_rates(r, u) for r, u in zip(angles, controls, strict=True)], atol=1e-12
+    )
+    for number, term in enumerate(terms):
+        step = np.zeros(len(terms))
+        step[number] = 1e-5 * term.size(50.0, 0.272)
+        ahead, behind = (predicted_rates(jacobians, controls, terms, values + sign * step)[0] for sign in (1.0, -1.0))
+        expected = (ahead - behind) / (2.0 * step[number])
+        np.testing.assert_allclose(slopes[..., number], expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
+
+
+# --- The fit ------------------------------------------------------------------------------------------------------
+
+GAIT_NAMES = tuple(GAITS)
+CONFIGURATION = SalpConfiguration()
+
+
+@cache
+def run(name: str, seed: int = 1, duration_s: float = 18.0) -> Run:
+    one = recording(GAITS[name], duration_s, seed)
+    return run_from_recording(CONFIGURATION, from_simulator(one, CHAIN.link_names), name, 2.0)
+
+
+@cache
+def five(seed: int = 1) -> tuple[Samples, ...]:
+    return tuple(run(name, 10 * seed + number).samples() for number, name in enumerate(GAIT_NAMES))
+
+
+def wrong_chain() -> ChainConfiguration:
+    """A guess of somebody who has not identified: every wheel and joint alike."""
+    return replace(
+        CHAIN,
+        wheel_drag_xx=(CHAIN.wheel_drag_xx[0],) * 3,
+        wheel_drag_yy=(50.0,) * 3,
+        wheel_drag_tt=(0.4,) * 3,
+        joint_drag=(0.05, 0.05),
+    )
+
+
+def test_five_gaits_give_every_ratio_within_2_percent() -> None:
+    """From a wrong start; 18 s of each gait. Joint drags, which hardly resist, come within 5 %."""
+    fit = fit_drag(wrong_chain().build(), five())
+    true = coefficients(MODEL, fit.terms)
+    error = np.abs(fit.values / true - 1.0)
+    assert error[0] == 0.0
+    assert error[:9].max() < 0.02
+    assert error.max() < 0.05
+    assert not fit.poor[:9].any()
+    assert 10.0 < fit.condition < 1e4
+    assert abs(fit.delay_s) < 1e-3
+
+
+def test_full_matrices_of_diagonal_drag_are_diagonal() -> None:
+    diagonal, full = fit_drag(MODEL, five()), fit_drag(wrong_chain().build(), five(), full=True)
+    true = coefficients(MODEL, full.terms)
+    within = np.abs(full.values - true)[1:] / full.half_widths[1:]
+    assert within.max() < 1.6  # 19 coefficients of one draw: two of 1000 draws go beyond
+    shared = [full.terms.index(term) for term in diagonal.terms]
+    np.testing.assert_allclose(full.values[shared][:9], diagonal.values[:9], rtol=0.02)
+    assert full.condition > diagonal.condition
+    wheels, joints = drag_matrices(full.terms, full.values, 3)
+    assert np.linalg.eigvalsh(wheels).min() > 0.0
+    assert joints.min() >= 0.0
+
+
+def test_coupled_drag_is_recovered_by_full_matrices_only() -> None:
+    """Motion by the compiled model of a chain with coupled axes, white noise on the rates."""
+    chain, _, values = made_up(3)
+    angles, controls = states_and_controls(400)
+    rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
+    rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
+    samples = [Samples(angles, rates, controls, np.arange(400), np.arange(400), 0.1)]
+    full, diagonal = fit_drag(MODEL, samples, full=True), fit_drag(MODEL, samples)
+    assert (np.abs(full.values - values)[1:] / full.half_widths[1:]).max() < 1.7
+    np.testing.assert_allclose(full.values / full.reference, values / full.reference, atol=0.02)
+    ratio = np.diag(diagonal.residual_covariance) / np.diag(full.residual_covariance)
+    assert (ratio > 10.0).all()
+
+
+def noisy_samples(name: str, rng: np.random.Generator) -> Samples:
+    """One simulated motion without noise, measured anew: 0.1 mm and 0.02 deg at 120 Hz."""
+    quiet = replace(IdealScenario(), truth_position_stddev_m=0.0, truth_heading_stddev_rad=0.0)
+    one = recording(GAITS[name], 18.0, 1, quiet)
+    loaded = from_simulator(one, CHAIN.link_names)
+    measured = {}
+    for link, track in loaded.tracks.items():
+        poses = planar_pose(track.values)
+        poses[:, :2] += rng.normal(0.0, 1e-4, (len(poses), 2))
+        poses[:, 2] += rng.normal(0.0, np.deg2rad(0.02), len(poses))
+        measured[link] = replace(track, values=pose_values(poses))
+    return run_from_recording(CONFIGURATION, replace(loaded, tracks=measured), name, 2.0).samples()
+
+
+def test_intervals_cover() -> None:
+    """95 % of the coefficients over several measurements, of three gaits and of one alone; and are not idly wide."""
+    rng = np.random.default_rng(31)
+    scores = []
+    for _ in range(6):
+        samples = [noisy_samples(name, rng) for name in ("forward", "left", "turning")]
+        for used in (samples, samples[:1]):
+            fit = fit_drag(MODEL, used)
+            true = coefficients(MODEL, fit.terms)
+            scores.append((fit.values - true)[1:] / fit.half_widths[1:])
+    assert np.mean(np.abs(scores) <= 1.0) >= 0.9
+    assert np.sqrt(np.mean(np.square(scores))) > 0.2  # 0.51 where exact
+
+
+def test_a_joint_at_its_limit_is_left_out() -> None:
+    """The forward gait bends joint 2 by 10 deg: with a limit at 8 deg it stands there for part of every cycle."""
+    chain = replace(CHAIN, joint_upper_deg=(120.0, 8.0))
+    one = simulate(chain, FORWARD, 24.0, np.random.default_rng(4))
+    configuration = replace(CONFIGURATION, chain=chain)
+    limited = run_from_recording(configuration, from_simulator(one, chain.link_names), "limited", 2.0)
+    assert any("at its limit" in note for note in limited.notes)
+    fit = fit_drag(chain.build(), [limited.samples()])
+    np.testing.assert_allclose(fit.values[:9], coefficients(MODEL, fit.terms)[:9], rtol=0.02)
+
+
+def test_what_is_poorly_determined_is_said_with_the_gait_that_helps() -> None:
+    """The expected width after another recording against the width that this recording then gives."""
+    start = fit_drag(MODEL, five()[2:3])
+    poor = np.flatnonzero(start.poor)
+    assert {start.terms[k].kind for k in poor} == {"joint"}
+    expected = expected_half_widths(start, {"turning": GAITS["turning"]}, five()[0].step_s, duration_s=17.0)
+    after = fit_drag(MODEL, [five()[2], five()[4]])
+    ratio = expected["turning"][poor] / after.half_widths[poor]
+    assert ((ratio > 0.4) & (ratio < 2.5)).all()
+    result = identify(CONFIGURATION, {"left": from_simulator(recording(GAITS["left"], 18.0, 12), CHAIN.link_names)})
+    text = " ".join(result.notes)
+    assert "Poorly determined" in text
+    assert "joint 1: 60 s more of turning" in text
+
+
+def test_no_commands_and_no_motion_are_refused_with_what_cannot_be_seen() -> None:
+    samples = five()[0]
+    with pytest.raises(UserError, match=r"never driven .*none of the 11 coefficients \(xx, yy, tt, joint\)"):
+        fit_drag(MODEL, [replace(samples, controls=0.0 * samples.controls)])
+    with pytest.raises(UserError, match=r"does not move though .* mm/s"):
+        fit_drag(MODEL, [replace(samples, rates=1e-6 * samples.rates)])
+    with pytest.raises(UserError, match="12 instants of motion, 22 or more are needed"):
+        fit_drag(MODEL, [samples.part(np.arange(len(samples.steps)) < 12)])
+
+
+def test_a_recording_without_information_leaves_intervals_open() -> None:
+    """One shape, one direction of commands: five rates tell five numbers, not ten."""
+    angles, controls = np.tile([0.3, -0.2], (200, 1)), np.tile([0.1, 0.02, -0.05], (200, 1))
+    rates = np.tile(MODEL.velocity(angles[0], controls[0]), (200, 1))
+    rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
+    fit = fit_drag(MODEL, [Samples(angles, rates, controls, np.arange(200), np.arange(200), 0.1)])
+    assert np.isinf(fit.half_widths[1:]).sum() >= 5
+    assert fit.condition > 1e6
+    np.testing.assert_allclose(fit.values, coefficients(MODEL, fit.terms), rtol=0.2)
+
+
+# --- Scale, validation, command -----------------------------------------------------------------------------------
+
+
+def with_effort(one: Recording, factor: float, noise: float = 0.02, drag: bool = True) -> Recording:
+    """The recording with the wheels' torques: thrust d_xx u (eq. 4) times the radius, or mere noise."""
+    command = one.sensors[0]
+    rim_speeds = command.values * CHAIN.wheel_radius_m
+    torque = factor * np.array(CHAIN.wheel_drag_xx) * rim_speeds * CHAIN.wheel_radius_m * float(drag)
+    torque += np.random.default_rng(9).normal(0.0, noise, torque.shape)
+    return Recording((*one.sensors, Series(effort_channel(CHAIN), command.stamps_ns, torque)), one.truth)
+
+
+def test_wheel_effort_gives_the_scale() -> None:
+    """A chain with 1.7 times the drag moves alike; its wheels need 1.7 times the torque."""
+    held = {"forward": from_simulator(recording(), CHAIN.link_names)}
+    measured = {"forward": from_simulator(with_effort(recording(), 1.7), CHAIN.link_names)}
+    useless = {"forward": from_simulator(with_effort(recording(), 1.7, drag=False), CHAIN.link_names)}
+    without, result, refused = (identify(CONFIGURATION, one) for one in (held, measured, useless))
+    assert without.scale.held
+    assert without.coefficients[0].held
+    assert any("d_xx is held at its configured 55.93" in note for note in without.notes)
+    first = result.coefficients[0]
+    assert not result.scale.held
+    assert first.low < 1.7 * CHAIN.wheel_drag_xx[0] < first.high
+    assert 0.0 < first.high - first.low < 0.1 * first.value
+    assert result.scale.explained > 0.9
+    assert [one.ratio for one in result.coefficients] == [one.ratio for one in without.coefficients]
+    assert result.configuration.chain.wheel_drag_yy[0] == pytest.approx(1.7 * CHAIN.wheel_drag_yy[0], rel=0.05)
+    assert refused.scale.held
+    assert any("is not thrust" in note for note in refused.notes)
+
+
+def test_validation_averages_over_cycles() -> None:
+    """Against averages taken one by one; a gyro's bias is its offset; a wrong drag explains less."""
+    one = recording(duration_s=26.0)
+    biased = [
+        replace(series, values=series.values + 0.02 * np.eye(6)[2]) if series.channel.sensor == "imu/link_2" else series
+        for series in one.sensors
+    ]
+    loaded = from_simulator(Recording(tuple(biased), one.truth), CHAIN.link_names)
+    forward = run_from_recording(CONFIGURATION, loaded, "forward", 2.0)
+    assert forward.frequency_hz == pytest.approx(1.0 / 6.0, rel=0.01)
+    validation = validate(forward, MODEL, wrong_chain().build())
+    signals = {signal.name: signal for signal in validation.signals}
+    assert list(signals) == ["forward", "left", "turning", "alpha_1", "alpha_2", "gyro 1", "gyro 2", "gyro 3"]
+    assert min(signals[name].explained for name in list(signals)[:5]) > 0.998
+    assert max(signals[name].rms / signals[name].rms_before for name in list(signals)[:5]) < 0.2
+    offsets = [signals[f"gyro {k}"].offset for k in (1, 2, 3)]
+    np.testing.assert_allclose(offsets, [0.0, 0.02, 0.0], atol=1e-3)
+    motion = forward.motion
+    time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    used = np.flatnonzero(forward.usable)[:: round(motion.rate_hz / 40.0)]
+    cycle, phase = np.divmod(time_s[used] / validation.period_s, 1.0)
+    for place in (3, 30, 59):
+        inside = (phase >= place / 60) & (phase < (place + 1) / 60)
+        each = [motion.rates[used][inside & (cycle == c), 2].mean() for c in np.unique(cycle[inside])]
+        np.testing.assert_allclose(signals["turning"].measured[:, place], [np.mean(each), np.std(each, ddof=1)])
+
+
+def test_robots_without_coefficients_say_so() -> None:
+    other = next(name for name in robot_names() if name != "salp")
+    with pytest.raises(UserError, match=f"robot '{other}' has no coefficients to identify"):
+        find_robot(other).identify(None, {})
+
+
+def test_command_writes_parameters_picture_and_figures(tmp_path: Path) -> None:
+    """A bag with flipped markers and without one gyro; what it writes is taken by --config and repeats the figures."""
+    samples = [one for one in messages_of(recording(duration_s=10.0)) if "/imu/link_3/" not in one.topic]
+
+    def half_turn(number: int, message: Any) -> None:
+        if 500 <= number < 540:
+            pose = message.pose.orientation
+            pose.z, pose.w = pose.w, -pose.z
+
+    bag = write(tmp_path / "bag", spoilt(samples, "ground_truth/link_2/pose", half_turn))
+    outcome = command("identify", "salp", bag, "--full", "--output", tmp_path / "out", "--json")
+    assert outcome.code == 0, outcome
+    figures = json.loads(outcome.out)
+    assert figures["recordings"][0]["frames_left_out"] == {"link_1": 0, "link_2": 40, "link_3": 0}
+    assert any("40 of link_2" in note for note in figures["notes"])
+    assert len(figures["coefficients"]) == 20
+    assert [one["name"] for one in figures["validation"][0]["signals"]][-2:] == ["gyro 1", "gyro 2"]
+    assert json.loads((tmp_path / "out/identification.json").read_text())["scale"] == figures["scale"]
+    loaded = load(SalpConfiguration, tmp_path / "out/identified.yaml")
+    assert list(loaded.chain.wheel_drag_yy) == figures["parameters"]["chain.wheel_drag_yy"]
+    np.testing.assert_allclose(loaded.chain.wheel_drag_yy, CHAIN.wheel_drag_yy, rtol=0.03)
+    assert (tmp_path / "out/validation.png").read_bytes().startswith(b"\x89PNG")
+    assert "exists and is not empty" in refusal("identify", "salp", bag, "--output", tmp_path / "out")
+
+
+def test_command_refuses_bags_that_tell_nothing(tmp_path: Path) -> None:
+    samples = messages_of(recording(duration_s=6.0))
+    out = ("--output", tmp_path / "out")
+    no_truth = write(tmp_path / "a", [one for one in samples if "/ground_truth/" not in one.topic])
+    assert "no motion capture of link_1, link_2, link_3" in refusal("identify", "salp", no_truth, *out)
+    no_command = write(tmp_path / "b", [one for one in samples if "/actuators/" not in one.topic])
+    assert "no commands on actuators/command" in refusal("identify", "salp", no_command, *out)
+    whole = write(tmp_path / "c", samples)
+    assert "does not fit motion capture at 120 Hz" in refusal("identify", "salp", whole, "--cutoff", "50", *out)
+    lengths = "chain.link_lengths_m=[0.2,0.2,0.2]"
+    assert "though they share a joint" in refusal("identify", "salp", whole, "--set", lengths, *out)
+    assert "given twice" in refusal("identify", "salp", whole, whole, *out)
+    assert not (tmp_path / "out").exists()

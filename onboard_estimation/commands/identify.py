@@ -72,11 +72,12 @@ def identify(
     with output.steps(f"identifying {robot}", quiet=json) as progress:
         for bag in bags:
             progress(f"reading {bag}")
-            name = bag.resolve().name
-            key = name if name not in recordings else str(bag)
-            if key in recordings:
+            if bag.resolve() in {other.resolve() for other in bags[: len(recordings)]}:
                 raise UserError(f"{bag} is given twice")
-            recordings[key] = _read(bag, found, configuration, renamed, namespace, mirror_truth)
+            name = bag.resolve().name
+            recordings[name if name not in recordings else str(bag)] = _read(
+                bag, found, configuration, renamed, namespace, mirror_truth
+            )
         progress("fitting")
         result = found.identify(configuration, recordings, full, cutoff)
         progress("writing")
