@@ -23,7 +23,7 @@ from salp_estimation.configuration import SalpConfiguration
 COMMAND = "actuators/command"
 # The buffer resets the filter after longer gaps; this one stands between the initial state and the first measurement.
 _LONGEST_GAP_S = 100.0
-_GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
+GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 
 class SalpEstimator(Estimator):
@@ -64,7 +64,7 @@ class SalpEstimator(Estimator):
     def _tune(self, configuration: SalpConfiguration) -> None:
         """Take the parameters that may change while the filter runs."""
         self.configuration = configuration
-        self._gyro_axis, self._gyro_sign = _GYRO_AXES[configuration.gyro.axis]
+        self._gyro_axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
         self._gyro_root = np.array([[configuration.gyro.noise_stddev_rad_s]])
         rejected = [gate.snapshot() for gate in self._gates] or [0] * self.model.link_count
         self._gates = [Gate(configuration.gate_probability, configuration.recover_after) for _ in rejected]

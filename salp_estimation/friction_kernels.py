@@ -1,0 +1,274 @@
+"""Compiled rates of a chain with dry friction and a harness, and how they depend on what is not known exactly.
+
+The quasi-static balance of the paper, eqs. (1) to (5), with three terms more: dry friction of wheels and joints, torque
+of a harness at each joint, and a lag of the actuators. Their sizes are parameters, one row of WHEEL for each wheel and
+one of JOINT for each joint, so that the number of parameters, and of inputs, of each part is the same for any number
+of links:
+
+    sum_i J_i^T [s_i d_i v_i + F_i phi(v_i) - d_xx (1 + gain_i) (u_i - lag_i u_i') e_x] + joint torques = 0
+
+with phi(v) = v / sqrt(v^2 + v_s^2), which is smooth: the rates follow from the parameters without jumps. Rates are
+those of the base frame; inside, of link 1, where the Jacobians are built.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from salp_estimation import chain_kernels as chain
+
+Array = NDArray[np.float64]
+
+# Parameters of a wheel: dry friction along (N), across (N) and against turning (N m); factors on the three drag
+# coefficients; thrust gained or lost, as a share; lag beyond that of the command (s); mounting angle (rad).
+FRICTION, DRAG_FACTOR, GAIN, LAG, ANGLE = 0, 3, 6, 7, 8
+WHEEL = 9
+# Of a joint: torque of the harness at zero angle (N m), its stiffness (N m/rad), dry friction (N m).
+TORQUE, STIFFNESS, JOINT_FRICTION = 0, 1, 2
+JOINT = 3
+
+_ITERATIONS = 40
+_CONVERGED = 1e-8
+
+
+@njit(cache=True, error_model="numpy")
+def parameter_count(links: int) -> int:
+    """Parameters of a chain of so many links."""
+    return WHEEL * links + JOINT * (links - 1)
+
+
+@njit(cache=True, error_model="numpy")
+def _wheels(links: Array, joint_angles: Array, parameters: Array, jacobians: Array, to_base: Array) -> None:
+    """Jacobians (N, 3, N + 2) of the wheels' twists, and the map (N + 2, N + 2) to rates of the base frame."""
+    n = links.shape[0]
+    headings, joints, wheels = chain.geometry(links, joint_angles)
+    jacobians[:] = 0.0
+    to_base[:] = 0.0
+    share = 1.0 / n
+    mean_heading = 0.0
+    for i in range(n):
+        mean_heading += share * headings[i]
+    for i in range(n):
+        turned = headings[i] + links[i, chain.WHEEL_ANGLE] + parameters[WHEEL * i + ANGLE]
+        c, s = np.cos(turned), np.sin(turned)
+        jacobians[i, 0, 0], jacobians[i, 0, 1] = c, s
+        jacobians[i, 1, 0], jacobians[i, 1, 1] = -s, c
+        to_base[0, 0] += share
+        to_base[1, 1] += share
+        for column in range(2, 3 + i):
+            x, y = wheels[i, 0], wheels[i, 1]
+            if column > 2:
+                x -= joints[column - 3, 0]
+                y -= joints[column - 3, 1]
+            jacobians[i, 0, column] = s * x - c * y
+            jacobians[i, 1, column] = c * x + s * y
+            jacobians[i, 2, column] = 1.0
+            to_base[0, column] -= share * y
+            to_base[1, column] += share * x
+            to_base[2, column] += share
+    c, s = np.cos(mean_heading), np.sin(mean_heading)
+    for column in range(n + 2):
+        x, y = to_base[0, column], to_base[1, column]
+        to_base[0, column], to_base[1, column] = c * x + s * y, c * y - s * x
+        if column > 2:
+            to_base[column, column] = 1.0
+
+
+@njit(cache=True, error_model="numpy")
+def _factorise(matrix: Array) -> None:
+    """In place, the lower Cholesky factor of a positive-definite matrix."""
+    m = matrix.shape[0]
+    for j in range(m):
+        for k in range(j):
+            for i in range(j, m):
+                matrix[i, j] -= matrix[i, k] * matrix[j, k]
+        root = np.sqrt(matrix[j, j])
+        for i in range(j, m):
+            matrix[i, j] /= root
+
+
+@njit(cache=True, error_model="numpy")
+def _solve(factor: Array, columns: Array) -> None:
+    """In place, columns (m, k) become the solutions; the factor is lower."""
+    m, count = columns.shape
+    for i in range(m):
+        for j in range(i):
+            for k in range(count):
+                columns[i, k] -= factor[i, j] * columns[j, k]
+        for k in range(count):
+            columns[i, k] /= factor[i, i]
+    for i in range(m - 1, -1, -1):
+        for j in range(i + 1, m):
+            for k in range(count):
+                columns[i, k] -= factor[j, i] * columns[j, k]
+        for k in range(count):
+            columns[i, k] /= factor[i, i]
+
+
+@njit(cache=True, error_model="numpy")
+def rates(
+    links: Array,
+    joint_angles: Array,
+    controls: Array,
+    slopes: Array,
+    parameters: Array,
+    slip: Array,
+    start: Array,
+    sensitivities: Array,
+) -> Array:
+    """Rates (N + 2,) of the base frame and joints, forward, left, turning, joint rates; SI units.
+
+    Parameters
+    ----------
+    controls, slopes
+        (N,) rim speeds (m/s) and their time derivatives (m/s^2).
+    parameters
+        (9 N + 3 (N - 1),) as described above; friction and stiffness below zero count as zero.
+    slip
+        (4,) speeds v_s at which dry friction has reached 0.7 of its size: along, across (m/s), turning, joints (rad/s).
+    start
+        (N + 2,) rates that the iteration starts from; any, but near ones cost less.
+    sensitivities
+        (N + 2, parameters): the derivatives of the rates are written here; with no column nothing is.
+    """
+    n = links.shape[0]
+    m = n + 2
+    jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
+    _wheels(links, joint_angles, parameters, jacobians, to_base)
+    # to_base is the identity plus a map of turning and joint rates: its inverse needs the upper left 3 x 3 only.
+    q = np.linalg.solve(to_base, start)
+    hessian, gradient = np.empty((m, m)), np.empty((m, 1))
+    twist = np.empty(3)
+    value = np.inf
+    previous, step = q.copy(), np.zeros(m)
+    share = 1.0
+    for _ in range(_ITERATIONS):
+        potential = _balance(
+            links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, twist
+        )
+        if potential > value + 1e-12 * abs(value) + 1e-15 and share > 1e-3:
+            share *= 0.5  # the function is convex: a shorter step goes down
+            for c in range(m):
+                q[c] = previous[c] - share * step[c]
+            continue
+        value, share = potential, 1.0
+        _factorise(hessian)
+        _solve(hessian, gradient)
+        largest = 0.0
+        for c in range(m):
+            previous[c], step[c] = q[c], gradient[c, 0]
+            q[c] -= step[c]
+            largest = max(largest, abs(step[c]))
+        if largest < _CONVERGED:
+            break
+    if sensitivities.shape[1] > 0:
+        _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, twist)
+        _factorise(hessian)
+        _forces(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, sensitivities)
+        _solve(hessian, sensitivities)
+        sensitivities[:] = to_base @ sensitivities
+    return to_base @ q
+
+
+@njit(cache=True, error_model="numpy")
+def _balance(
+    links: Array,
+    joint_angles: Array,
+    controls: Array,
+    slopes: Array,
+    parameters: Array,
+    slip: Array,
+    jacobians: Array,
+    q: Array,
+    hessian: Array,
+    gradient: Array,
+    twist: Array,
+) -> float:
+    """Gradient (the forces that are left over) and Hessian of the potential that the rates minimise; its value."""
+    n = links.shape[0]
+    hessian[:] = 0.0
+    gradient[:] = 0.0
+    potential = 0.0
+    for i in range(n):
+        own = parameters[WHEEL * i : WHEEL * (i + 1)]
+        thrust = links[i, chain.DRAG] * (1.0 + own[GAIN]) * (controls[i] - own[LAG] * slopes[i])
+        for a in range(3):
+            # Rotation before the wheel's own axes: columns that a link's wheel does not move are zero.
+            speed = 0.0
+            for c in range(3 + i):
+                speed += jacobians[i, a, c] * q[c]
+            drag = links[i, chain.DRAG + 4 * a] * max(own[DRAG_FACTOR + a], 0.05)
+            dry = max(own[FRICTION + a], 0.0)
+            root = np.sqrt(speed * speed + slip[a] * slip[a])
+            force = drag * speed + dry * speed / root
+            potential += 0.5 * drag * speed * speed + dry * root
+            if a == 0:
+                force -= thrust
+                potential -= thrust * speed
+            stiffness = drag + dry * slip[a] * slip[a] / (root * root * root)
+            for c in range(3 + i):
+                along = jacobians[i, a, c]
+                gradient[c, 0] += along * force
+                for d in range(c + 1):
+                    hessian[c, d] += stiffness * along * jacobians[i, a, d]
+    for j in range(n - 1):
+        own = parameters[WHEEL * n + JOINT * j : WHEEL * n + JOINT * (j + 1)]
+        rate, dry = q[3 + j], max(own[JOINT_FRICTION], 0.0)
+        root = np.sqrt(rate * rate + slip[3] * slip[3])
+        torque = own[TORQUE] - max(own[STIFFNESS], 0.0) * joint_angles[j]
+        gradient[3 + j, 0] += links[j, chain.JOINT_DRAG] * rate + dry * rate / root - torque
+        hessian[3 + j, 3 + j] += links[j, chain.JOINT_DRAG] + dry * slip[3] * slip[3] / (root * root * root)
+        potential += 0.5 * links[j, chain.JOINT_DRAG] * rate * rate + dry * root - torque * rate
+    return potential
+
+
+@njit(cache=True, error_model="numpy")
+def _forces(
+    links: Array,
+    joint_angles: Array,
+    controls: Array,
+    slopes: Array,
+    parameters: Array,
+    slip: Array,
+    jacobians: Array,
+    q: Array,
+    out: Array,
+) -> None:
+    """Into `out` (N + 2, parameters) minus the derivatives of the left-over forces by the parameters."""
+    n = links.shape[0]
+    out[:] = 0.0
+    speed, force, stiffness = np.empty(3), np.empty(3), np.empty(3)
+    for i in range(n):
+        own = parameters[WHEEL * i : WHEEL * (i + 1)]
+        asked = controls[i] - own[LAG] * slopes[i]
+        for a in range(3):
+            speed[a] = 0.0
+            for c in range(3 + i):
+                speed[a] += jacobians[i, a, c] * q[c]
+            root = np.sqrt(speed[a] * speed[a] + slip[a] * slip[a])
+            dry, drag = max(own[FRICTION + a], 0.0), links[i, chain.DRAG + 4 * a] * max(own[DRAG_FACTOR + a], 0.05)
+            force[a] = drag * speed[a] + dry * speed[a] / root
+            stiffness[a] = drag + dry * slip[a] * slip[a] / (root * root * root)
+            for c in range(3 + i):
+                out[c, WHEEL * i + FRICTION + a] = -jacobians[i, a, c] * speed[a] / root
+                out[c, WHEEL * i + DRAG_FACTOR + a] = -jacobians[i, a, c] * links[i, chain.DRAG + 4 * a] * speed[a]
+        force[0] -= links[i, chain.DRAG] * (1.0 + own[GAIN]) * asked
+        for c in range(3 + i):
+            along, across = jacobians[i, 0, c], jacobians[i, 1, c]
+            out[c, WHEEL * i + GAIN] = along * links[i, chain.DRAG] * asked
+            out[c, WHEEL * i + LAG] = -along * links[i, chain.DRAG] * (1.0 + own[GAIN]) * slopes[i]
+            # Turning the wheel's axes by a small angle mixes its first two rows: along gets across, across minus along.
+            out[c, WHEEL * i + ANGLE] = -(
+                across * force[0]
+                - along * force[1]
+                + along * stiffness[0] * speed[1]
+                - across * stiffness[1] * speed[0]
+            )
+    for j in range(n - 1):
+        column = WHEEL * n + JOINT * j
+        rate = q[3 + j]
+        out[3 + j, column + TORQUE] = 1.0
+        out[3 + j, column + STIFFNESS] = -joint_angles[j]
+        out[3 + j, column + JOINT_FRICTION] = -rate / np.sqrt(rate * rate + slip[3] * slip[3])

@@ -1,0 +1,225 @@
+"""What robots of a kind have in common, and by how much they differ: a mixed-effects regression of their rates.
+
+The rates of run i follow the balance of `friction_kernels` with parameters theta + delta_i: theta is common to all
+runs, delta_i ~ N(0, diag(spread^2)) is this run's own (another floor, another day, another robot), and what is left,
+for each rate, is a stationary Markov process of its own standard deviation and correlation time. Spreads of wheels, and
+of joints, are the same for all of a kind. All of it is estimated from measured rates: theta by generalised least
+squares (Gauss-Newton, deltas integrated out), spreads by the greatest marginal likelihood, the rest from the
+autocorrelation of what is left over. Laird & Ware, "Random-effects models for longitudinal data", 1982.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+from onboard_estimation.measurement import Vector
+from salp_estimation import friction_kernels as kernels
+from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
+
+Rows = NDArray[np.float64]
+Progress = Callable[[float, str], None]
+
+SLIP = np.array([0.004, 0.004, 0.04, 0.03])
+"""Speeds at which dry friction has reached 0.7 of its size: along and across (m/s), turning, joints (rad/s)."""
+
+_WHEEL_KINDS = ("along", "across", "turning", "drag", "drag", "drag", "gain", "lag", "angle")
+_JOINT_KINDS = ("torque", "stiffness", "joint friction")
+# Per kind: value at the start of the search, standard deviation of the prior of the common value, and of the spread.
+_KINDS: dict[str, tuple[float, float, float]] = {
+    "along": (0.2, 1.0, 0.1),  # N
+    "across": (0.2, 1.0, 0.1),  # N
+    "turning": (0.004, 0.03, 0.003),  # N m
+    "drag": (1.0, 0.1, 0.03),
+    "gain": (0.0, 0.05, 0.02),
+    "lag": (0.03, 0.1, 0.01),  # s
+    "angle": (0.0, 0.01, 0.01),  # rad
+    "torque": (0.0, 0.02, 0.005),  # N m
+    "stiffness": (0.05, 0.5, 0.05),  # N m/rad
+    "joint friction": (0.004, 0.03, 0.004),  # N m
+}
+_SPREAD_PRIOR = 4.0  # variance of the logarithm of a spread's square: a factor of e either way
+_ROUNDS = 6
+_SMALLEST_TIME_S, _LONGEST_TIME_S = 0.1, 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Parameters of a chain of N links, and what is not known of them.
+
+    Attributes
+    ----------
+    parameters
+        (p,) common to all runs, see `friction_kernels`.
+    uncertainty
+        (p, p) their covariance.
+    spreads
+        (p,) standard deviations from run to run.
+    residual_stddevs, correlation_times_s
+        (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
+    """
+
+    parameters: Vector
+    uncertainty: Rows
+    spreads: Vector
+    residual_stddevs: Vector
+    correlation_times_s: Vector
+
+    @property
+    def prior(self) -> Rows:
+        """(p, p) covariance of the parameters of a robot that was not among the runs."""
+        out: Rows = self.uncertainty + np.diag(self.spreads**2)
+        return out
+
+
+def kinds(links: int) -> list[str]:
+    """Kind of each parameter of a chain of so many links."""
+    return list(_WHEEL_KINDS) * links + list(_JOINT_KINDS) * (links - 1)
+
+
+def nominal_parameters(links: int) -> Vector:
+    """Those of the quasi-static model: no friction, no harness, no lag but the command's."""
+    return np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
+
+
+def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows]:
+    """Rates (K, m) of a run and their derivatives (K, m, p) by the parameters."""
+    count, m = run.rates.shape
+    rates, slopes = np.empty((count, m)), np.empty((count, m, len(parameters)))
+    for k in range(count):
+        rates[k] = kernels.rates(
+            links,
+            run.joint_angles[k].copy(),
+            run.controls[k].copy(),
+            run.slopes[k].copy(),
+            parameters,
+            SLIP,
+            run.rates[k].copy(),
+            slopes[k],
+        )
+    return rates, slopes
+
+
+def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress | None = None) -> Population:
+    """The population that a set of runs comes from.
+
+    Parameters
+    ----------
+    links
+        (N, .) of the nominal chain, `Chain.links`.
+    """
+    report = progress or (lambda fraction, text: None)
+    kind = kinds(len(links))
+    names = sorted(set(kind))
+    group = np.array([names.index(one) for one in kind])
+    parameters = np.array([_KINDS[one][0] for one in kind])
+    prior_mean, prior_precision = parameters.copy(), np.array([_KINDS[one][1] for one in kind]) ** -2.0
+    start = 2.0 * np.log([_KINDS[one][2] for one in names])
+    logarithms = start.copy()
+    stddevs, times_s = np.array([1e-3, 1e-3] + [0.01] * len(links)), np.full(len(links) + 2, 0.7)
+    uncertainty = np.diag(1.0 / prior_precision)
+    for number in range(_ROUNDS):
+        report(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
+        parts = [_Run.of(links, run, parameters, stddevs, times_s) for run in runs]
+        step = np.zeros(len(parameters))
+        for _ in range(4):
+            variances = np.exp(logarithms)[group]
+            precision, right = np.diag(prior_precision), prior_precision * (prior_mean - parameters)
+            for part in parts:
+                within = np.linalg.inv(np.diag(1.0 / variances) + part.information)
+                precision = precision + part.information - part.information @ within @ part.information
+                right = right + part.evidence - part.information @ within @ part.evidence
+            uncertainty = np.linalg.inv(precision)
+            step = uncertainty @ right
+            found = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B")
+            logarithms = found.x
+        stddevs, times_s = left_over([part.remainder(step, np.exp(logarithms)[group]) for part in parts])
+        parameters = parameters + step
+    report(1.0, "friction and harness found")
+    return Population(parameters, uncertainty, np.exp(0.5 * logarithms)[group], stddevs, times_s)
+
+
+def run_effects(population: Population, links: Rows, run: TrainingRun) -> Vector:
+    """(p,) the best guess of a run's own parameters, less the common ones."""
+    stddevs, times = population.residual_stddevs, population.correlation_times_s
+    part = _Run.of(links, run, population.parameters, stddevs, times)
+    return part.effects(np.zeros(len(population.parameters)), population.spreads**2)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A run linearised at the parameters of a round, whitened and summed up."""
+
+    errors: Rows
+    slopes: Rows
+    information: Rows
+    evidence: Vector
+
+    @classmethod
+    def of(cls, links: Rows, run: TrainingRun, parameters: Vector, stddevs: Vector, times_s: Vector) -> _Run:
+        rates, slopes = expected(links, run, parameters)
+        errors = run.rates - rates
+        p = len(parameters)
+        information, evidence = np.zeros((p, p)), np.zeros(p)
+        apart_s = np.abs(run.time_s[:, None] - run.time_s[None])
+        for output in range(errors.shape[1]):
+            covariance = np.exp(-apart_s / times_s[output])
+            covariance[np.diag_indices_from(covariance)] += 1e-4
+            root = stddevs[output] * np.linalg.cholesky(covariance)
+            both = np.column_stack([slopes[:, output], errors[:, output]])
+            white = solve_triangular(root, both, lower=True, check_finite=False)
+            information += white[:, :-1].T @ white[:, :-1]
+            evidence += white[:, :-1].T @ white[:, -1]
+        return cls(errors, slopes, information, evidence)
+
+    def effects(self, step: Vector, variances: Vector) -> tuple[Vector, Rows]:
+        """Mean and covariance of the run's own parameters, the common ones moved by `step`."""
+        covariance = np.linalg.inv(np.diag(1.0 / variances) + self.information)
+        return covariance @ (self.evidence - self.information @ step), covariance
+
+    def remainder(self, step: Vector, variances: Vector) -> Rows:
+        """(K, m) what common and own parameters leave of the rates."""
+        own, _ = self.effects(step, variances)
+        out: Rows = self.errors - self.slopes @ (step + own)
+        return out
+
+
+def _spread_cost(
+    logarithms: Vector, parts: Sequence[_Run], step: Vector, group: NDArray[np.int64], start: Vector
+) -> tuple[float, Vector]:
+    """Minus the logarithm of the marginal likelihood of the spreads, with its gradient."""
+    variances = np.exp(logarithms)[group]
+    value = 0.5 * float(((logarithms - start) ** 2).sum()) / _SPREAD_PRIOR
+    slope = np.zeros(len(variances))
+    for part in parts:
+        own, covariance = part.effects(step, variances)
+        value -= 0.5 * float(np.linalg.slogdet(covariance)[1]) - 0.5 * float(np.log(variances).sum())
+        value -= 0.5 * float(own @ (part.evidence - part.information @ step))
+        slope += 0.5 * (1.0 - (np.diag(covariance) + own**2) / variances)
+    return value, np.bincount(group, slope, len(start)) + (logarithms - start) / _SPREAD_PRIOR
+
+
+def left_over(remainders: Sequence[Rows]) -> tuple[Vector, Vector]:
+    """Standard deviations (m,) and correlation times (m,), s, of Markov processes with these samples (K, m) each.
+
+    From the autocovariances at one and two steps: noise of the measurement, which has none, does not count.
+    """
+
+    def lagged(k: int) -> Vector:
+        products = [(one[k:] * one[: len(one) - k]).sum(axis=0) for one in remainders]
+        counts = [len(one) - k for one in remainders]
+        mean: Vector = np.sum(products, axis=0) / max(sum(counts), 1)
+        return mean
+
+    whole, first, second = lagged(0), lagged(1), lagged(2)
+    step_s = 1.0 / TRAINING_RATE_HZ
+    keep = np.clip(
+        second / np.maximum(first, 1e-300), np.exp(-step_s / _SMALLEST_TIME_S), np.exp(-step_s / _LONGEST_TIME_S)
+    )
+    variances = np.clip(first / keep, 0.1 * whole, whole)
+    return np.sqrt(variances), -step_s / np.log(keep)

@@ -1,0 +1,164 @@
+"""Training data of residual models: what a chain did and what it was asked, from bags with motion capture.
+
+One `TrainingRun` is one recording. Rates come from motion capture by groupwise differences and a low-pass (`motion`),
+commands and gyros go through the same differences and the same low-pass, so that all belong to the same instants. They
+are then taken at 5 Hz: the paper's rate (section V-B).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import COMMAND, GYRO_AXES
+from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks
+
+Rows = NDArray[np.float64]
+Stamps = NDArray[np.int64]
+
+TRAINING_RATE_HZ = 5.0
+COMMAND_LAG_S = 0.05
+"""Lag of the commands that the model starts from; what it lacks of the real one is among its parameters."""
+STANDING_M_S = 1e-6
+"""Slower commands count as none: the robot rests."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingRun:
+    """A recording at K instants, of a chain of N links; the robot moves at all of them.
+
+    Attributes
+    ----------
+    label
+        Name of the recording.
+    time_s
+        (K,) since the recording's start.
+    joint_angles, rates
+        (K, N - 1) rad and (K, N + 2): rates of the base frame (m/s, m/s, rad/s) and joints (rad/s), measured.
+    controls, slopes
+        (K, N) lagged rim speeds, m/s, and their time derivatives, m/s^2.
+    gyro
+        (K, N) rad/s, less its bias.
+    gyro_noise
+        (N, 2): standard deviation of one gyro sample at rest, rad/s, and its growth with the own wheel's rim speed,
+        rad/s per m/s.
+    gyro_bias
+        (N,) rad/s, found against motion capture.
+    left_out
+        Frames with flipped markers, by link.
+    """
+
+    label: str
+    time_s: Vector
+    joint_angles: Rows
+    rates: Rows
+    controls: Rows
+    slopes: Rows
+    gyro: Rows
+    gyro_noise: Rows
+    gyro_bias: Vector
+    left_out: dict[str, int]
+
+
+def training_run(configuration: SalpConfiguration, recording: LoadedRecording, label: str) -> TrainingRun:
+    """The run of a recording.
+
+    Raises
+    ------
+    UserError
+        No commands, no gyro of a link, no motion capture of a link, or a robot that never moves.
+    """
+    chain = configuration.chain
+    series = {one.channel.sensor: one for one in recording.series}
+    wanted = [COMMAND, *(f"imu/{name}" for name in chain.link_names)]
+    missing = [name for name in wanted if name not in series or len(series[name].stamps_ns) < 2]
+    if missing:
+        raise UserError(f"{label}: training needs {', '.join(missing)}, which it does not hold")
+    motion = motion_from_tracks(chain, recording.tracks, DEFAULT_CUTOFF_HZ)
+    command = series[COMMAND]
+    order = np.argsort(command.stamps_ns, kind="stable")
+    stamps, speeds = command.stamps_ns[order], command.values[order] * chain.wheel_radius_m * chain.wheel_signs
+    lagged = lagged_commands(stamps, speeds, motion.stamps_ns)
+    asked = speeds[np.maximum(np.searchsorted(stamps, motion.stamps_ns, side="right") - 1, 0)]
+    asked[motion.stamps_ns < stamps[0]] = 0.0
+    controls = motion.low_pass(motion.sampled(motion.stamps_ns, lagged))
+    slopes = motion.low_pass(motion.sampled(motion.stamps_ns, (asked - lagged) / COMMAND_LAG_S))
+    axis, sign = GYRO_AXES[configuration.gyro.axis]
+    gyro, noise = np.empty_like(controls), np.empty((len(chain.link_names), 2))
+    for link, name in enumerate(chain.link_names):
+        one = series[f"imu/{name}"]
+        rate = sign * one.values[:, axis]
+        gyro[:, link] = motion.low_pass(motion.sampled(one.stamps_ns, rate[:, None]))[:, 0]
+        noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, gyro[:, link], lagged[:, link])
+    time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    columns = (motion.rates, controls, slopes, gyro)
+    usable = motion.valid & np.all([np.isfinite(one).all(axis=1) for one in columns], axis=0)
+    # From the first command on: before it the robot rests, and nothing is learned of how it moves.
+    usable &= np.abs(lagged).max(axis=1) > STANDING_M_S
+    step = max(1, round(motion.rate_hz / TRAINING_RATE_HZ))
+    rows = np.arange(0, len(time_s), step)
+    rows = rows[usable[rows]]
+    if len(rows) < 10:
+        seconds = len(rows) / TRAINING_RATE_HZ
+        raise UserError(f"{label}: the robot moves within sight of the motion capture for {seconds:.1f} s only")
+    rates = motion.rates[rows]
+    turning = link_rates(rates)
+    bias = np.median(gyro[rows] - turning, axis=0)
+    return TrainingRun(
+        label,
+        time_s[rows],
+        motion.states[rows, 3:],
+        rates,
+        controls[rows],
+        slopes[rows],
+        gyro[rows] - bias,
+        noise,
+        bias,
+        dict(motion.left_out),
+    )
+
+
+def link_rates(rates: Rows) -> Rows:
+    """Turning rates (K, N) of the links from rates (K, N + 2) of the base frame, which has the mean heading."""
+    joint_rates = rates[:, 3:]
+    count = joint_rates.shape[1] + 1
+    relative = np.hstack([np.zeros((len(rates), 1)), np.cumsum(joint_rates, axis=1)])
+    turning: Rows = rates[:, 2:3] + relative - relative.sum(axis=1, keepdims=True) / count
+    return turning
+
+
+def lagged_commands(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
+    """First-order lag (K, N), of COMMAND_LAG_S, of commands (M, N) that hold from their stamps (M,), from rest."""
+    times_s = (stamps_ns - stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    level = np.zeros((len(speeds), speeds.shape[1]))
+    for k in range(1, len(speeds)):
+        keep = np.exp(-(times_s[k] - times_s[k - 1]) / COMMAND_LAG_S)
+        level[k] = speeds[k - 1] + keep * (level[k - 1] - speeds[k - 1])
+    number = np.maximum(np.searchsorted(stamps_ns, at_ns, side="right") - 1, 0)
+    past_s = np.maximum(at_ns - stamps_ns[number], 0) / NANOSECONDS_PER_SECOND
+    keep = np.exp(-past_s / COMMAND_LAG_S)[:, None]
+    out: Rows = speeds[number] + keep * (level[number] - speeds[number])
+    out[at_ns < stamps_ns[0]] = 0.0
+    return out
+
+
+def _noise(stamps_ns: Stamps, rate: Vector, at_ns: Stamps, smooth: Vector, speed: Vector) -> Vector:
+    """(2,) noise of a sample at rest and its growth with the rim speed, from what the low-pass takes away."""
+    known = np.isfinite(smooth)
+    if known.sum() < 10:
+        return np.array([np.nan, np.nan])
+    inside = (stamps_ns >= at_ns[known][0]) & (stamps_ns <= at_ns[known][-1])
+    fast = rate[inside] - np.interp(stamps_ns[inside], at_ns[known], smooth[known])
+    moving = np.interp(stamps_ns[inside], at_ns, np.abs(speed))
+    # Least squares of the squares, robust against the few samples of a jerk at the start.
+    keep = np.abs(fast) < 6.0 * np.median(np.abs(fast)) / 0.6745
+    design = np.column_stack([np.ones(keep.sum()), moving[keep] ** 2])
+    (constant, growth), *_ = np.linalg.lstsq(design, fast[keep] ** 2, rcond=None)
+    least = 0.05 * np.mean(fast[keep] ** 2)
+    return np.sqrt([max(constant, least), max(growth, 0.0)])
