@@ -13,8 +13,9 @@ import numpy as np
 
 from onboard_estimation.measurement import Vector
 from salp_estimation.drag_regressor import DragTerm
-from salp_estimation.identification import NORMAL_95, DragFit, Samples, long_run_covariance
+from salp_estimation.identification import NORMAL_95, DragFit, Samples
 from salp_estimation.identification_runs import Run
+from salp_estimation.long_run_covariance import long_run_covariance
 from salp_estimation.marker_flips import Mask
 
 _LEAST_EXPLAINED = 0.5
@@ -76,7 +77,7 @@ def drag_scale(fit: DragFit, runs: Sequence[Run], samples: Sequence[Samples]) ->
             f"of {factor:.3g}; check units and signs): {held}.",
         )
     scores = (thrust * error).sum(axis=1)[:, None]
-    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
+    spread = float(long_run_covariance([one.steps for one in kept], scores, np.eye(1))[0, 0])
     half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
     sentence = (
         f"The common scale comes from the wheels' effort in {len(forces)} of {len(runs)} recordings: d_xx u explains "

@@ -11,8 +11,7 @@ full. Commands and motion give coefficients up to a common factor only (thrust i
 held at its configured value, unless the wheels' effort is recorded.
 
 Intervals are at 95 %, from a sandwich covariance with Newey and West's kernel, for low-passed residuals are correlated
-in time; its width is chosen from the data after Andrews (1991, "Heteroskedasticity and autocorrelation consistent
-covariance matrix estimation", eq. 6.2 and 6.4). They tell the scatter from noise, not what the model leaves out.
+in time. They tell the scatter from noise, not what the model leaves out.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ from salp_estimation.drag_regressor import (
     wheel_jacobians,
     with_drag,
 )
+from salp_estimation.long_run_covariance import long_run_covariance
 
 Array = NDArray[np.float64]
 
@@ -48,7 +48,6 @@ POOR_WIDTH = 0.1
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
-_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
 
 
@@ -320,7 +319,7 @@ def _with_intervals(
     information = np.einsum("kap,kaq->pq", relative, relative)
     scores = np.einsum("kap,ka->kp", relative, residual)
     bread, lost = _inverse(information)
-    spread = bread @ long_run_covariance(problem.runs, scores, bread) @ bread
+    spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
     white = np.diag(bread).clip(min=1e-300)
     dof = max(residual.size - len(terms), 1) / residual.size
     covariance = np.zeros((len(terms), len(terms)))
@@ -355,35 +354,6 @@ def _inverse(information: Matrix) -> tuple[Matrix, NDArray[np.bool_]]:
     seen = vectors[:, ~blind]
     lost: NDArray[np.bool_] = np.asarray((np.abs(vectors[:, blind]) > 1e-3).any(axis=1), dtype=np.bool_)
     return seen @ (seen / eigenvalues[~blind]).T, lost
-
-
-def long_run_covariance(runs: Sequence[Samples], scores: Matrix, bread: Matrix) -> Matrix:
-    """Covariance of the sum of the scores (K, p), Bartlett's kernel with Andrews' width, each run by itself."""
-    stops = np.cumsum([len(run.steps) for run in runs])
-    regular = []
-    for run, part in zip(runs, np.split(scores, stops[:-1]), strict=True):
-        placed = np.zeros((int(run.steps[-1] - run.steps[0]) + 1, scores.shape[1]))
-        placed[run.steps - run.steps[0]] = part  # zero in gaps
-        regular.append(placed)
-    longest = len(scores) / len(runs) / 4.0
-    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
-    out = scores.T @ scores
-    for lag in range(1, int(width) + 1):
-        for part in regular:
-            if lag < len(part):
-                cross = part[lag:].T @ part[:-lag]
-                out = out + (1.0 - lag / (width + 1.0)) * (cross + cross.T)
-    return out
-
-
-def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
-    """Width of Bartlett's kernel for first-order autoregressions, pooled over coefficients and runs."""
-    lagged = sum((part[1:] * part[:-1]).sum(axis=0) for part in influences)
-    power = sum((part[:-1] ** 2).sum(axis=0) for part in influences)
-    used = np.asarray(power) > 0.0
-    rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
-    alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
-    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
 
 
 def whitening(covariance: Matrix) -> Matrix:

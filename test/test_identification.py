@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from evaluation_samples import command, messages_of, refusal, spoilt, write
 from scipy.linalg import expm, logm
+from scipy.signal import lfilter
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
@@ -37,6 +38,7 @@ from salp_estimation.identification import Samples, fit_drag
 from salp_estimation.identification_advice import expected_half_widths
 from salp_estimation.identification_runs import Run, effort_channel, run_from_recording
 from salp_estimation.identified import identify
+from salp_estimation.long_run_covariance import long_run_covariance
 from salp_estimation.marker_flips import flipped_frames
 from salp_estimation.motion import Motion, motion_from_links, motion_from_tracks
 from salp_estimation.simulator import IdealScenario, pose_values, simulate
@@ -513,3 +515,15 @@ def test_command_refuses_bags_that_tell_nothing(tmp_path: Path) -> None:
     assert "though they share a joint" in refusal("identify", "salp", whole, "--set", lengths, *out)
     assert "given twice" in refusal("identify", "salp", whole, whole, *out)
     assert not (tmp_path / "out").exists()
+
+
+def test_long_run_covariance_of_an_autoregression() -> None:
+    """Of x_k = 0.7 x_k-1 + e_k the sum over K instants has the variance K / 0.09 for large K."""
+    rng = np.random.default_rng(3)
+    found = []
+    for _ in range(40):
+        runs = [lfilter([1.0], [1.0, -0.7], rng.normal(size=4000))[500:] for _ in range(2)]
+        steps = [np.arange(3500), np.concatenate([np.arange(1500), np.arange(2000, 4000)])]
+        scores = np.concatenate(runs)[:, None]
+        found.append(float(long_run_covariance(steps, scores, np.eye(1))[0, 0]) / len(scores))
+    assert np.mean(found) == pytest.approx(1.0 / 0.09, rel=0.1)
