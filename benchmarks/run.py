@@ -27,8 +27,8 @@ RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
-ON_REQUEST = ("from_nothing", "live_hour")
-"""Only with --only: they take from a quarter of an hour to more than one."""
+ON_REQUEST = ("from_nothing", "live_hour", "residual_training")
+"""Only with --only: they take from a few minutes to more than an hour."""
 
 
 def summary(name: str) -> str:
