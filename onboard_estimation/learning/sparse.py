@@ -200,7 +200,7 @@ def fit(
     inputs: ArrayLike,
     targets: ArrayLike,
     inducing_points: int = 100,
-    shared_length_scales: bool = False,
+    shared_length_scales: bool = True,
     iterations: int = 60,
     move_inducing_points: bool = False,
     input_scales: ArrayLike | None = None,
@@ -216,7 +216,8 @@ def fit(
         M, fewer where there are fewer different inputs.
     shared_length_scales
         One set of length scales and inducing points for all outputs: a prediction then takes one row of covariances
-        for all outputs, and training one factorisation. Else each output has its own.
+        for all outputs, and training one factorisation. Else each output has its own: some five times slower in both,
+        and for the residuals of LandSalp's scenario `hardware` no better (see `benchmarks/residual_training.py`).
     iterations
         Of L-BFGS-B at most, twice: for the hyper-parameters, then for inducing points too.
     move_inducing_points
