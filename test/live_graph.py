@@ -87,8 +87,8 @@ def listening_node(name: str = "listener") -> Iterator[Any]:
         rclpy.shutdown()
 
 
-def collect(node: Any, message_type: str, topic: str, qos: Any = 1000) -> list[Any]:
-    """A list that fills with the messages of a topic while the node is spun."""
+def collect(node: Any, message_type: str, topic: str, qos: Any = 100_000) -> list[Any]:
+    """A list that fills with the messages of a topic while the node is spun; a node that falls behind loses none."""
     from onboard_estimation.live.types import interface_class
 
     messages: list[Any] = []
