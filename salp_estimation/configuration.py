@@ -94,6 +94,18 @@ class GyroConfiguration:
     noise_stddev_rad_s: float = parameter(
         5e-3, "standard deviation of one sample's white noise", unit="rad/s", exclusive_minimum=0.0
     )
+    bias_walk_rad_s_sqrt_s: float = parameter(
+        5e-5,
+        "random walk of the biases, which a filter with a residual model estimates",
+        unit="rad/s/sqrt(s)",
+        minimum=0.0,
+    )
+    used_rate_hz: float = parameter(
+        0.0,
+        "samples that come faster are left out by a filter with a residual model; 0: all are used",
+        unit="Hz",
+        minimum=0.0,
+    )
 
 
 @dataclass(frozen=True)
@@ -131,6 +143,9 @@ class InitialConfiguration:
     position_stddev_m: float = parameter(0.01, "of x and y", unit="m", exclusive_minimum=0.0)
     heading_stddev_deg: float = parameter(5.0, "of the heading", unit="deg", exclusive_minimum=0.0)
     joint_angle_stddev_deg: float = parameter(5.0, "of each joint angle", unit="deg", exclusive_minimum=0.0)
+    gyro_bias_stddev_rad_s: float = parameter(
+        0.01, "of each gyro's bias, where a residual model is used", unit="rad/s", exclusive_minimum=0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,7 @@ class SalpConfiguration:
     process: ProcessConfiguration = ProcessConfiguration()
     initial: InitialConfiguration = InitialConfiguration()
     truth: TruthConfiguration = TruthConfiguration()
+    residual_model: str = parameter("", "file of a residual model made by `train`; empty: without one")
     gate_probability: float = parameter(
         0.997, "measurements less probable than one minus this are refused", exclusive_minimum=0.0, maximum=1.0
     )

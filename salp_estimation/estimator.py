@@ -22,7 +22,7 @@ from salp_estimation.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
 # The buffer resets the filter after longer gaps; this one stands between the initial state and the first measurement.
-_LONGEST_GAP_S = 100.0
+LONGEST_GAP_S = 100.0
 GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 
@@ -134,9 +134,9 @@ class SalpEstimator(Estimator):
         self._stamp_ns = stamp_ns
         if duration_s <= 0.0:
             return
-        if duration_s > _LONGEST_GAP_S:
+        if duration_s > LONGEST_GAP_S:
             raise FilterBreakdown(
-                f"{duration_s:.0f} s without a measurement, more than {_LONGEST_GAP_S:.0f} s are not bridged"
+                f"{duration_s:.0f} s without a measurement, more than {LONGEST_GAP_S:.0f} s are not bridged"
             )
         links, controls = self._links, self._controls
         longest = self.configuration.process.longest_step_s

@@ -138,7 +138,7 @@ def rates(
     jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
     _wheels(links, joint_angles, parameters, jacobians, to_base)
     # to_base is the identity plus a map of turning and joint rates: its inverse needs the upper left 3 x 3 only.
-    q = np.linalg.solve(to_base, start)
+    q: Array = np.linalg.solve(to_base, start)
     hessian, gradient = np.empty((m, m)), np.empty((m, 1))
     twist = np.empty(3)
     value = np.inf

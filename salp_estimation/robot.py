@@ -13,6 +13,7 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import GaitReport, IdentificationReport, Robot, Scenario, Simulation, TruthSpecification
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
@@ -22,6 +23,8 @@ from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
 from salp_estimation.hardware_scenario import hardware_scenario
 from salp_estimation.hardware_simulator import HardwareSimulation
+from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
+from salp_estimation.residual_model import load_model
 from salp_estimation.urdf import chain_urdf
 
 
@@ -48,12 +51,17 @@ class SalpRobot(Robot):
         imus = (imu_channel(name) for name in chain.link_names)
         return (simulator.command_channel(chain), *imus, set_pose_channel())
 
-    def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> SalpEstimator:
-        """The plain unscented filter."""
+    def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> Estimator:
+        """The unscented filter; with what was learned where the configuration names a residual model."""
+        if configuration.residual_model:
+            model = load_model(configuration.residual_model, configuration)
+            return ResidualEstimator(configuration, model, initial)
         return SalpEstimator(configuration, initial)
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
+        if configuration.residual_model:
+            return initial_covariance(configuration)
         return configuration.initial_covariance()
 
     def truth_specification(self, configuration: SalpConfiguration) -> TruthSpecification:

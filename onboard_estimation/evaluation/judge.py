@@ -182,6 +182,10 @@ def _initial(
     if settings.initial == "exact":
         return start, f"Initial state from the ground truth, without an error.{late}"
     error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
+    # What the truth does not tell (a gyro's bias) starts at zero, as on the robot: its error is what it really is.
+    for block in space.blocks:
+        if block.name not in parts:
+            error[space.tangent(block.name)] = 0.0
     drawn = replace(start, mean=space.plus(start.mean, error))
     how = f"with an error drawn from the initial covariance (seed {settings.seed})"
     return drawn, f"Initial state from the ground truth, {how}.{late}"

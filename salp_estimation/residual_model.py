@@ -1,0 +1,221 @@
+"""A trained model of what the quasi-static chain leaves out, as the filter uses it and as a file keeps it.
+
+Three forms:
+
+- `calibrated`: dry friction, harness and lag of the population that the training runs come from; each robot's own
+  deviation from them is estimated while the filter runs. Gaussian processes of joint angles and controls learn what
+  remains, where they predict runs that they have not seen.
+- `local`: the same without Gaussian processes. Each wheel and each joint has inputs of its own, so that nothing has
+  2 N - 1 dimensions: for chains of any length.
+- `gaussian_process`: the paper's. Gaussian processes of joint angles and controls learn all that the quasi-static model
+  leaves out; nothing is calibrated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.learning import model_file
+from onboard_estimation.learning.exact import ExactGaussianProcesses
+from onboard_estimation.learning.model_header import ModelHeader
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
+from onboard_estimation.measurement import Vector
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.population import Population
+
+Rows = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Processes = SparseGaussianProcesses | ExactGaussianProcesses
+
+FORMS = ("calibrated", "local", "gaussian_process")
+ROBOT = "salp"
+_POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s")
+_EXACT = ("inputs", "targets", "length_scales", "signal_variances", "noise_variances")
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualModel:
+    """What was learned of a chain of N links.
+
+    Attributes
+    ----------
+    header
+        What it was trained for and with; `kind` is its form.
+    population
+        Parameters of the rates; those of the quasi-static model, without spread, in the form `gaussian_process`.
+    processes
+        Gaussian processes with inputs (joint angles, controls), 2 N - 1 in all, and outputs (N + 2 rates, N gyros), or
+        None.
+    gyro_noise
+        (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
+    """
+
+    header: ModelHeader
+    population: Population
+    processes: Processes | None
+    gyro_noise: Rows
+
+    @property
+    def link_count(self) -> int:
+        """N."""
+        return len(self.gyro_noise)
+
+    def mean_arrays(self) -> tuple[Rows, Rows, Indices, Rows]:
+        """What `sparse_kernels.predict_means` takes before the inputs; without weights where there are no processes."""
+        if self.processes is None:
+            none = np.zeros((1, 2 * self.link_count - 1, 1))
+            return none, none[:, :, 0].copy(), np.zeros(0, dtype=np.int64), np.zeros((0, 1))
+        if isinstance(self.processes, SparseGaussianProcesses):
+            return self.processes.mean_arrays
+        return exact_as_sparse(self.processes).mean_arrays
+
+    def variance_arrays(self) -> tuple[Rows, Rows, Indices, Rows, Rows, Vector] | None:
+        """What `sparse_kernels.predict_variances` takes before the inputs; None where there are no processes."""
+        if self.processes is None:
+            return None
+        if isinstance(self.processes, SparseGaussianProcesses):
+            return self.processes.variance_arrays
+        return exact_as_sparse(self.processes).variance_arrays
+
+    def save(self, path: Path) -> None:
+        """Write it to a file; UserError where that fails."""
+        arrays: dict[str, NDArray[np.generic]] = {name: getattr(self.population, name) for name in _POPULATION}
+        arrays["gyro_noise"] = self.gyro_noise
+        if isinstance(self.processes, SparseGaussianProcesses):
+            arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
+        elif self.processes is not None:
+            arrays |= {f"exact_{name}": getattr(self.processes, name) for name in _EXACT}
+        model_file.save(path, self.header, arrays)
+
+    @classmethod
+    def from_file(cls, path: Path) -> ResidualModel:
+        """The model of a file.
+
+        Raises
+        ------
+        UserError
+            No such file, damaged, of another version, or not a model of this kind of robot.
+        """
+        header, arrays = model_file.load(path)
+        if header.robot != ROBOT or header.kind not in FORMS:
+            raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
+        missing = [name for name in (*_POPULATION, "gyro_noise") if name not in arrays]
+        if missing:
+            raise UserError(f"{path}: no {', '.join(missing)} in it; train it again")
+        values = {name: np.ascontiguousarray(arrays[name], dtype=np.float64) for name in (*_POPULATION, "gyro_noise")}
+        links = len(header.sensors)
+        p = 9 * links + 3 * (links - 1)
+        shapes = {
+            "parameters": (p,),
+            "uncertainty": (p, p),
+            "spreads": (p,),
+            "residual_stddevs": (links + 2,),
+            "correlation_times_s": (links + 2,),
+            "gyro_noise": (links, 2),
+        }
+        wrong = [name for name, shape in shapes.items() if values[name].shape != shape]
+        if wrong:
+            raise UserError(f"{path}: {', '.join(wrong)} not of the size that {links} links need; train it again")
+        if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
+            raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it again")
+        noise = values.pop("gyro_noise")
+        return cls(header, Population(**values), _processes(arrays, path), noise)
+
+    def require(self, configuration: SalpConfiguration, where: str) -> None:
+        """UserError where the model was trained for another chain, other sensors or another form of them."""
+        names = tuple(f"imu/{name}" for name in configuration.chain.link_names)
+        self.header.require(ROBOT, names, chain_hash(configuration), where)
+
+
+def _processes(arrays: model_file.Arrays, path: Path) -> Processes | None:
+    sparse = {name[7:]: value for name, value in arrays.items() if name.startswith("sparse_")}
+    if sparse:
+        return SparseGaussianProcesses.from_arrays(sparse)
+    exact = {
+        name[6:]: np.asarray(value, dtype=np.float64) for name, value in arrays.items() if name.startswith("exact_")
+    }
+    if not exact:
+        return None
+    if set(exact) != set(_EXACT) or exact["inputs"].ndim != 2 or exact["targets"].ndim != 2:
+        raise UserError(f"{path}: exact Gaussian processes without all of {', '.join(_EXACT)}; train it again")
+    n, d, m = len(exact["inputs"]), exact["inputs"].shape[1], exact["targets"].shape[1]
+    if (
+        exact["targets"].shape != (n, m)
+        or exact["length_scales"].shape != (m, d)
+        or exact["signal_variances"].shape != (m,)
+        or exact["noise_variances"].shape != (m,)
+        or not all((exact[name] > 0.0).all() for name in _EXACT[2:])
+    ):
+        raise UserError(f"{path}: exact Gaussian processes whose arrays do not fit together; train it again")
+    return ExactGaussianProcesses(*(exact[name] for name in _EXACT))
+
+
+_SPARSE_FORMS: dict[int, SparseGaussianProcesses] = {}
+
+
+def exact_as_sparse(exact: ExactGaussianProcesses) -> SparseGaussianProcesses:
+    """The same predictions in the form that the compiled filter takes: every training point is an inducing point.
+
+    Its memory is 8 n^2 bytes for each output: 40 MB at 2250 points.
+    """
+    key = id(exact)
+    if key not in _SPARSE_FORMS:
+        outputs = exact.targets.shape[1]
+        weights, projections = [], []
+        for output in range(outputs):
+            root, weight = exact._factor(output)
+            signal = exact.signal_variances[output]
+            weights.append(signal * weight)
+            # variance = signal - |L^-1 c signal|^2 = signal (1 - sum (sqrt(signal) L^-1 c)^2)
+            inverse = np.linalg.solve(root, np.eye(len(root)))
+            projections.append(np.sqrt(signal) * inverse)
+        _SPARSE_FORMS[key] = SparseGaussianProcesses(
+            np.repeat(exact.inputs[None], outputs, axis=0),
+            exact.length_scales,
+            np.arange(outputs, dtype=np.int64),
+            np.array(weights),
+            np.array(projections),
+            np.ones((outputs, len(exact.inputs))),
+            exact.signal_variances,
+            exact.noise_variances,
+            exact.inputs,
+            exact.targets,
+        )
+    return _SPARSE_FORMS[key]
+
+
+def chain_hash(configuration: SalpConfiguration) -> str:
+    """SHA-256 of all that a model's residuals depend on: the nominal chain and the axis of the gyros."""
+    content = {"chain": asdict(configuration.chain), "axis": configuration.gyro.axis}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def load_model(name: str, configuration: SalpConfiguration) -> ResidualModel:
+    """The model of a file for this configuration; read once as long as the file stays the same.
+
+    Raises
+    ------
+    UserError
+        See `ResidualModel.from_file` and `require`.
+    """
+    path = Path(name)
+    try:
+        changed_ns = path.stat().st_mtime_ns
+    except OSError as error:
+        raise UserError(f"residual model {name}: {error.strerror or error}; make one with `train`") from error
+    model = _cached(path, changed_ns)
+    model.require(configuration, name)
+    return model
+
+
+@lru_cache(maxsize=8)
+def _cached(path: Path, changed_ns: int) -> ResidualModel:
+    return ResidualModel.from_file(path)
