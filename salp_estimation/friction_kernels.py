@@ -77,6 +77,21 @@ def _wheels(links: Array, joint_angles: Array, parameters: Array, jacobians: Arr
 
 
 @njit(cache=True, error_model="numpy")
+def _from_base(to_base: Array, rates: Array) -> Array:
+    """Rates (N + 2,) of link 1 from those of the base: the upper left 2 x 2 of the map is a rotation, below are ones."""
+    m = rates.shape[0]
+    q = rates.copy()
+    for c in range(3, m):
+        q[2] -= to_base[2, c] * q[c]
+    x, y = rates[0], rates[1]
+    for c in range(2, m):
+        x -= to_base[0, c] * q[c]
+        y -= to_base[1, c] * q[c]
+    q[0], q[1] = to_base[0, 0] * x + to_base[1, 0] * y, to_base[0, 1] * x + to_base[1, 1] * y
+    return q
+
+
+@njit(cache=True, error_model="numpy")
 def _factorise(matrix: Array) -> None:
     """In place, the lower Cholesky factor of a positive-definite matrix."""
     m = matrix.shape[0]
@@ -137,8 +152,7 @@ def rates(
     m = n + 2
     jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
     _wheels(links, joint_angles, parameters, jacobians, to_base)
-    # to_base is the identity plus a map of turning and joint rates: its inverse needs the upper left 3 x 3 only.
-    q: Array = np.linalg.solve(to_base, start)
+    q = _from_base(to_base, start)
     hessian, gradient = np.empty((m, m)), np.empty((m, 1))
     twist = np.empty(3)
     value = np.inf

@@ -226,5 +226,5 @@ def left_over(remainders: Sequence[Rows]) -> tuple[Vector, Vector]:
 
 
 def _inverse(matrix: Rows) -> Rows:
-    out: Rows = np.linalg.inv(matrix)
+    out: Rows = np.linalg.inv(matrix).astype(np.float64)
     return out

@@ -216,7 +216,7 @@ class ResidualFilter:
         now = self.now
         error = _POSE.minus(pose, now.state[-3:])
         spread = now.covariance[-3:, -3:] + covariance
-        root: Matrix = np.linalg.cholesky(spread)
+        root: Matrix = np.linalg.cholesky(spread).astype(np.float64)
         nis = float(np.sum(np.linalg.solve(root, error) ** 2))
         gain = np.linalg.solve(spread, now.covariance[-3:]).T
         step = gain @ error

@@ -155,7 +155,13 @@ def _processes(arrays: model_file.Arrays, path: Path) -> Processes | None:
         or not all((exact[name] > 0.0).all() for name in _EXACT[2:])
     ):
         raise UserError(f"{path}: exact Gaussian processes whose arrays do not fit together; train it again")
-    return ExactGaussianProcesses(*(exact[name] for name in _EXACT))
+    return ExactGaussianProcesses(
+        exact["inputs"],
+        exact["targets"],
+        exact["length_scales"],
+        exact["signal_variances"],
+        exact["noise_variances"],
+    )
 
 
 _SPARSE_FORMS: dict[int, SparseGaussianProcesses] = {}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,30 @@ from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import GaitReport, IdentificationReport, Robot, Scenario, Simulation, TruthSpecification
+from onboard_estimation.robots import (
+    GaitReport,
+    IdentificationReport,
+    ReportSection,
+    Robot,
+    Scenario,
+    Series,
+    Simulation,
+    TruthSpecification,
+)
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
-from salp_estimation.estimator import SalpEstimator
+from salp_estimation.estimator import COMMAND, SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
 from salp_estimation.hardware_scenario import hardware_scenario
 from salp_estimation.hardware_simulator import HardwareSimulation
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.residual_model import load_model
 from salp_estimation.urdf import chain_urdf
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.result import EvaluationResult
 
 
 class SalpRobot(Robot):
@@ -100,6 +112,20 @@ class SalpRobot(Robot):
     def body_shapes(self, configuration: SalpConfiguration) -> Shapes:
         """Links as boxes, with their wheels and joints."""
         return chain_shapes(configuration.chain)
+
+    def report_sections(
+        self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
+        from salp_estimation import observability
+
+        command = next((one for one in series if one.channel.sensor == COMMAND), None)
+        part = result.parts.get("joint_angles")
+        if command is None or part is None:
+            return ()
+        record = observability.JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
+        seen = observability.observe(configuration.chain, command, record, self.settle_s)
+        return (observability.section(configuration.chain, seen),)
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root."""

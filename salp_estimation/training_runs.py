@@ -95,7 +95,6 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
         one = series[f"imu/{name}"]
         rate = sign * one.values[:, axis]
         gyro[:, link] = motion.low_pass(motion.sampled(one.stamps_ns, rate[:, None]))[:, 0]
-        noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, gyro[:, link], lagged[:, link])
     time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     columns = (motion.rates, controls, slopes, gyro)
     usable = motion.valid & np.all([np.isfinite(one).all(axis=1) for one in columns], axis=0)
@@ -108,8 +107,12 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
         seconds = len(rows) / TRAINING_RATE_HZ
         raise UserError(f"{label}: the robot moves within sight of the motion capture for {seconds:.1f} s only")
     rates = motion.rates[rows]
-    turning = link_rates(rates)
-    bias = np.median(gyro[rows] - turning, axis=0)
+    bias = np.median(gyro[rows] - link_rates(rates), axis=0)
+    turning = np.where(motion.valid[:, None], link_rates(motion.rates), np.nan)
+    for link, name in enumerate(chain.link_names):
+        one = series[f"imu/{name}"]
+        rate = sign * one.values[:, axis] - bias[link]
+        noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, turning[:, link], lagged[:, link])
     return TrainingRun(
         label,
         time_s[rows],
@@ -149,13 +152,11 @@ def lagged_commands(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
 
 
 def _noise(stamps_ns: Stamps, rate: Vector, at_ns: Stamps, smooth: Vector, speed: Vector) -> Vector:
-    """(2,) noise of a sample at rest and its growth with the rim speed, from what the low-pass takes away."""
-    known = np.isfinite(smooth)
-    if known.sum() < 10:
-        return np.array([np.nan, np.nan])
-    inside = (stamps_ns >= at_ns[known][0]) & (stamps_ns <= at_ns[known][-1])
-    fast = rate[inside] - np.interp(stamps_ns[inside], at_ns[known], smooth[known])
-    moving = np.interp(stamps_ns[inside], at_ns, np.abs(speed))
+    """(2,) noise of a sample at rest and its growth with the rim speed, from how far it is from motion capture."""
+    nearest = np.minimum(np.searchsorted(at_ns, stamps_ns), len(at_ns) - 1)
+    inside = np.isfinite(smooth[nearest]) & (stamps_ns >= at_ns[0]) & (stamps_ns <= at_ns[-1])
+    fast = rate[inside] - smooth[nearest[inside]]
+    moving = np.abs(speed[nearest[inside]])
     # Least squares of the squares, robust against the few samples of a jerk at the start.
     keep = np.abs(fast) < 6.0 * np.median(np.abs(fast)) / 0.6745
     design = np.column_stack([np.ones(keep.sum()), moving[keep] ** 2])

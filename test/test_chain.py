@@ -194,8 +194,9 @@ def test_gaits_move_as_the_models_say_by_the_projects_own_integration() -> None:
     np.testing.assert_allclose(ends["forward"][:2], [0.0300, 0.0], atol=5e-6)
     np.testing.assert_allclose(ends["backward"][:2], [-0.0300, 0.0], atol=5e-6)
     np.testing.assert_allclose(ends["lateral"][:2], [0.0, 0.0300], atol=5e-6)
-    for end in ends.values():
-        np.testing.assert_allclose(np.rad2deg(end[2:]), 0.0, atol=5e-3)
+    np.testing.assert_allclose(np.rad2deg(ends["turning"][2]), 45.0, atol=5e-3)
+    for name, end in ends.items():
+        np.testing.assert_allclose(np.rad2deg(end[3 if name == "turning" else 2 :]), 0.0, atol=5e-3)
     np.testing.assert_allclose(ends["forward"], _integrate(chain.velocity, GAITS["forward"])[1][-1], atol=1e-6)
 
 

@@ -176,7 +176,7 @@ def test_json_is_only_json(tmp_path: Path) -> None:
 def test_robots_and_what_they_can_do() -> None:
     found = {one["name"]: one for one in json.loads(command("robots", "--json").out)["robots"]}
     assert set(found) >= {"salp", "strapdown"}
-    assert found["salp"]["scenarios"]["ideal"]["variants"] == ["forward", "backward"]
+    assert found["salp"]["scenarios"]["ideal"]["variants"] == ["forward", "backward", "left", "right", "turning"]
     assert "imu/link_2/data_raw" in found["salp"]["topics"]
     only = command("robots", "salp").out
     assert only.startswith("salp: planar chain")

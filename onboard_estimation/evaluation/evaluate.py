@@ -100,6 +100,7 @@ def evaluate_bag(
     result = judge(robot, configuration, estimator, recording, options.settings, bag=name, command=command)
     if not write:
         return Evaluation(result, None)
+    result = replace(result, sections=robot.report_sections(configuration, recording.series, result))
     folder = output or free_folder(Path("runs") / f"{name}-{robot.name}")
     space = robot.estimator(configuration, estimator, None).space
     inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
