@@ -12,7 +12,7 @@ listens to, an estimator, and which parts of its state the ground truth tells.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import entry_points
@@ -207,6 +207,48 @@ class GaitReport(Protocol):
         """As a PNG file."""
 
 
+@dataclass(frozen=True)
+class Note:
+    """What the reader of a judged run must know.
+
+    Attributes
+    ----------
+    sentence
+        With its full stop.
+    verdict
+        A few words for the verdict; empty: it does not touch the verdict.
+    """
+
+    sentence: str
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class TrainingTable:
+    """A table of a training report; the headings in `right` stand over numbers."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    right: tuple[str, ...] = ()
+
+
+class TrainingReport(Protocol):
+    """A trained model, as the command `train` shows it."""
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, units in the names."""
+
+    def sentences(self) -> list[str]:
+        """What it was trained with, and what the reader must know."""
+
+    def tables(self) -> list[TrainingTable]:
+        """What was found."""
+
+    def save(self, path: Path) -> None:
+        """Write the model's file; UserError where it cannot be written."""
+
+
 class Robot(ABC):
     """A robot that can be estimated.
 
@@ -228,6 +270,12 @@ class Robot(ABC):
         What it can simulate, by name; the first is the default.
     run_time_parameters
         Dotted names of parameters, or of whole sections, that may change while an estimator runs.
+    model_parameter
+        Name of the parameter that names the file of a trained model, for `--model`; None: there is none.
+    training_forms
+        Forms of the models that `train` makes.
+    training_scenario
+        Scenario that the demonstration trains in; None: it trains nothing.
     """
 
     name: str
@@ -238,6 +286,9 @@ class Robot(ABC):
     estimators: tuple[str, ...] = ("default",)
     scenarios: Mapping[str, Scenario] = {}
     run_time_parameters: tuple[str, ...] = ()
+    model_parameter: str | None = None
+    training_forms: tuple[str, ...] = ()
+    training_scenario: str | None = None
 
     @abstractmethod
     def channels(self, configuration: Any) -> tuple[Channel, ...]:
@@ -326,6 +377,44 @@ class Robot(ABC):
             The judged run: estimates, errors and truth by part.
         """
         return ()
+
+    def notes(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
+        """What the reader of an evaluation must know of this kind of robot alone; by default nothing.
+
+        Parameters are those of `report_sections`.
+        """
+        return ()
+
+    def train(
+        self,
+        configuration: Any,
+        recordings: Mapping[str, Any],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """A model of what this robot's equations leave out.
+
+        Parameters
+        ----------
+        recordings
+            With ground truth, by name (`LoadedRecording` of the evaluation).
+        hashes
+            SHA-256 of each recording's data.
+        form
+            One of `training_forms`; None: the robot's choice.
+        exact
+            Exact Gaussian processes in the place of faster ones.
+        progress
+            Takes the share that is done and what is done next.
+
+        Raises
+        ------
+        UserError
+            This robot learns nothing, or these recordings do not do.
+        """
+        raise UserError(f"robot {self.name!r} has no model to train")
 
     def identification_channels(self, configuration: Any) -> tuple[Channel, ...]:
         """Topics that `identify` makes use of beside those of the estimators; each may be absent from a bag."""

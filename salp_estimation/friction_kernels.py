@@ -78,7 +78,7 @@ def _wheels(links: Array, joint_angles: Array, parameters: Array, jacobians: Arr
 
 @njit(cache=True, error_model="numpy")
 def _from_base(to_base: Array, rates: Array) -> Array:
-    """Rates (N + 2,) of link 1 from those of the base: the upper left 2 x 2 of the map is a rotation, below are ones."""
+    """Rates (N + 2,) of link 1 from those of the base; the upper left 2 x 2 of the map turns, below it are ones."""
     m = rates.shape[0]
     q = rates.copy()
     for c in range(3, m):

@@ -8,11 +8,13 @@ import typer
 
 from onboard_estimation.commands import output
 from onboard_estimation.commands.evaluate import (
+    BeaconOption,
     BiasOption,
     ConfigOption,
     DelayOption,
     DropOption,
     EstimatorOption,
+    ModelOption,
     NoiseOption,
     SetOption,
 )
@@ -39,14 +41,18 @@ def campaign(
     estimator: EstimatorOption = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006
+    model: ModelOption = None,
     drop: DropOption = [],  # noqa: B006
     delay: DelayOption = [],  # noqa: B006
     bias: BiasOption = [],  # noqa: B006
     noise: NoiseOption = [],  # noqa: B006
+    beacon: BeaconOption = None,
     json: output.JsonOption = False,
 ) -> None:
     """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES."""
     from onboard_estimation.evaluation.campaign import judge_campaign, simulated_runs
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.judge import JudgeSettings
     from onboard_estimation.evaluation.what_if import WhatIf
     from onboard_estimation.robots import estimator_name
 
@@ -56,6 +62,9 @@ def campaign(
     for name in variants:
         choose(robot, scenario, name, duration, config, set_)
     chosen_estimator = estimator_name(found, estimator)
+    if model is not None:
+        overrides = output.parse_overrides(set_)
+        configuration = load_configuration(found, EvaluateOptions(config=config, overrides=overrides, model=model))
     what_if = WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise))
     numbers = range(first_seed, first_seed + seeds)
     judged: dict[str, Any] = {}
@@ -69,6 +78,7 @@ def campaign(
                 duration,
                 numbers,
                 chosen_estimator,
+                settings=JudgeSettings(beacon_s=beacon),
                 what_if=what_if,
                 progress=advance,
             )

@@ -12,6 +12,7 @@ from onboard_estimation.commands import output
 EXAMPLES = output.examples(
     "evaluate BAG",
     "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
+    "evaluate BAG --model salp.npz --beacon 30",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
 _WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
@@ -71,6 +72,21 @@ EstimatorOption = Annotated[
 ]
 
 
+ModelOption = Annotated[
+    Path | None,
+    typer.Option("--model", metavar="FILE", help="Trained model, as `onboard-estimation train` writes it."),
+]
+BeaconOption = Annotated[
+    float | None,
+    typer.Option(
+        "--beacon",
+        metavar="S",
+        rich_help_panel=_JUDGED,
+        help="Give the filter the pose of the motion capture every so many seconds, as a beacon would.",
+    ),
+]
+
+
 def evaluate(
     bag: Annotated[
         Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
@@ -84,6 +100,7 @@ def evaluate(
     estimator: EstimatorOption = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
+    model: ModelOption = None,
     topic: Annotated[
         list[str],
         typer.Option(
@@ -142,6 +159,7 @@ def evaluate(
             help="How late a message may come and still be used, s, below 10; the configuration's otherwise.",
         ),
     ] = None,
+    beacon: BeaconOption = None,
     json: output.JsonOption = False,
 ) -> None:
     """Replay a bag through a robot's estimator and judge the estimates against the ground truth.
@@ -171,8 +189,9 @@ def evaluate(
         topics=output.parse_pairs(topic, "--topic", "NAME=TOPIC"),
         namespace=namespace,
         mirror_truth=mirror_truth,
+        model=model,
         what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),
-        settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag),
+        settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag, beacon),
     )
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
         evaluation = evaluate_bag(bag, options, run, progress=progress)

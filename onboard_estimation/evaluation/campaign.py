@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,8 +66,7 @@ def simulated_runs(
         recording = simulated_recording(robot, configuration, scenario, variant, duration_s, seed)
         if what_if is not None:
             recording = recording.changed(what_if)
-        drawn = JudgeSettings(base.initial, seed, base.longest_truth_gap_s, base.settle_s, base.lag_s)
-        runs.append(judge(robot, configuration, estimator, recording, drawn))
+        runs.append(judge(robot, configuration, estimator, recording, replace(base, seed=seed)))
         progress()
     return runs
 

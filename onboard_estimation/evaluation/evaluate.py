@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ class EvaluateOptions:
         Parameters by dotted name.
     topics
         Relative topic name to topic of the bag, where names differ.
+    model
+        File of a trained model; None: the one that the configuration names, if any.
     namespace
         Of the robot's topics; None: the one that holds most of them.
     mirror_truth
@@ -52,6 +55,7 @@ class EvaluateOptions:
     topics: Mapping[str, str] = field(default_factory=dict)
     namespace: str | None = None
     mirror_truth: str | None = None
+    model: Path | None = None
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
 
@@ -93,6 +97,9 @@ def evaluate_bag(
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
         estimator = estimator_name(robot, options.estimator)
+        model = model_file(robot, configuration)
+        if model is not None:
+            robot.estimator(configuration, estimator, None)  # a model that does not fit is refused before all the work
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
     command = command_line(bag_path, robot.name, estimator, match, options)
     progress("filtering")
@@ -104,7 +111,8 @@ def evaluate_bag(
     folder = output or free_folder(Path("runs") / f"{name}-{robot.name}")
     space = robot.estimator(configuration, estimator, None).space
     inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
-    write_run(result, space, configuration, inputs, folder, _settings(options), progress)
+    inputs |= {"model": model} if model is not None else {}
+    write_run(result, space, configuration, inputs, folder, _settings(options, model), progress)
     return Evaluation(result, folder)
 
 
@@ -175,7 +183,23 @@ def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
     source: Path | None = options.config
     if source is None and robot.configuration_file is not None:
         source = resource(robot.configuration_file)
-    return load(robot.configuration_type, source, options.overrides)
+    overrides = dict(options.overrides)
+    if options.model is not None:
+        name = robot.model_parameter
+        if name is None:
+            raise UserError(f"--model {options.model}: {robot.name} takes no trained model")
+        if name in overrides:
+            raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
+        overrides[name] = str(options.model.absolute())
+    return load(robot.configuration_type, source, overrides)
+
+
+def model_file(robot: Robot, configuration: Any) -> Path | None:
+    """The trained model that a configuration names; None where it names none."""
+    if robot.model_parameter is None:
+        return None
+    name = attrgetter(robot.model_parameter)(configuration)
+    return Path(name) if name else None
 
 
 def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, options: EvaluateOptions) -> str:
@@ -183,6 +207,8 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
     words = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
     if options.config is not None:
         words += ["--config", str(options.config)]
+    if options.model is not None:
+        words += ["--model", str(options.model)]
     for name, value in options.overrides.items():
         words += ["--set", f"{name}={_as_yaml(value)}"]
     for relative, topic in options.topics.items():
@@ -205,6 +231,8 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
         words += ["--settle", str(settings.settle_s)]
     if settings.lag_s is not None:
         words += ["--lag", str(settings.lag_s)]
+    if settings.beacon_s is not None:
+        words += ["--beacon", str(settings.beacon_s)]
     return shlex.join(words)
 
 
@@ -214,7 +242,7 @@ def _as_yaml(value: Any) -> str:
     return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
 
 
-def _settings(options: EvaluateOptions) -> dict[str, Any]:
+def _settings(options: EvaluateOptions, model: Path | None) -> dict[str, Any]:
     settings, what_if = options.settings, options.what_if
     return {
         "initial": settings.initial,
@@ -222,6 +250,8 @@ def _settings(options: EvaluateOptions) -> dict[str, Any]:
         "longest_truth_gap_s": settings.longest_truth_gap_s,
         "settle_s": settings.settle_s,
         "lag_s": settings.lag_s,
+        "beacon_s": settings.beacon_s,
+        "model": None if model is None else str(model.absolute()),
         "mirror_truth": options.mirror_truth,
         "namespace": options.namespace,
         "overrides": dict(options.overrides),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
+from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
@@ -45,6 +46,8 @@ class JudgeSettings:
         Start left out of the metrics; None: the robot's own.
     lag_s
         How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
+    beacon_s
+        The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
     """
 
     initial: Literal["drawn", "exact"] = "drawn"
@@ -52,6 +55,7 @@ class JudgeSettings:
     longest_truth_gap_s: float = 0.1
     settle_s: float | None = None
     lag_s: float | None = None
+    beacon_s: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +92,12 @@ def judge(
     Raises
     ------
     UserError
-        The filter gave no estimate, or only a mirror image of the ground truth fits it.
+        The filter gave no estimate, only a mirror image of the ground truth fits it, or there can be no beacon.
     """
-    settings = settings or JudgeSettings()
+    settings, plain = settings or JudgeSettings(), recording
+    recording = with_beacon(robot, configuration, plain, settings.beacon_s, settings.longest_truth_gap_s)
     specification = robot.truth_specification(configuration)
-    initial, initial_note = _initial(robot, configuration, estimator_name, recording, settings)
+    initial, initial_note = _initial(robot, configuration, estimator_name, plain, settings)
     pipeline, record = _replay(robot, configuration, estimator_name, recording, initial, settings)
     if len(record.stamps_ns) == 0:
         raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, pipeline)}")
@@ -102,8 +107,9 @@ def judge(
     matched_ratio = float(np.mean(known))
 
     def mirrored(axes: str) -> Compared:
-        tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in recording.tracks.items()}
-        image, seen = replace(recording, tracks=tracks), record
+        tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in plain.tracks.items()}
+        image, seen = replace(plain, tracks=tracks), record
+        image = with_beacon(robot, configuration, image, settings.beacon_s, settings.longest_truth_gap_s)
         if initial is not None:
             start, _ = _initial(robot, configuration, estimator_name, image, settings)
             seen = _replay(robot, configuration, estimator_name, image, start, settings)[1]
@@ -128,7 +134,7 @@ def judge(
         *nees_notes(parts),
         settle_note,
     ]
-    return EvaluationResult(
+    result = EvaluationResult(
         robot=robot.name,
         estimator=estimator_name,
         source="simulated" if recording.simulated else "recorded",
@@ -145,6 +151,12 @@ def judge(
         verdict=verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio),
         command=command,
         notes=tuple(note for note in notes if note),
+    )
+    own = robot.notes(configuration, recording.series, result)
+    return replace(
+        result,
+        notes=(*result.notes, *(note.sentence for note in own)),
+        verdict="; ".join([result.verdict, *(note.verdict for note in own if note.verdict)]),
     )
 
 

@@ -64,7 +64,7 @@ def write_run(
     Parameters
     ----------
     inputs
-        Files that the run depends on, by role (`bag`, `config`); their hashes are kept.
+        Files that the run depends on, by role (`bag`, `config`, `model`); their hashes are kept.
     settings
         What else was asked for, for `run.json`.
 
@@ -134,14 +134,14 @@ def _run(result: EvaluationResult, inputs: Mapping[str, Path], settings: Mapping
         "notes": list(result.notes),
         "sections": {section.title: list(section.sentences) for section in result.sections},
         "settings": dict(settings),
-        "inputs_sha256": {role: _hash(path) for role, path in inputs.items()},
+        "inputs_sha256": {role: content_hash(path) for role, path in inputs.items()},
         "versions": versions(),
         "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
 
 
-def _hash(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder with their names."""
+def content_hash(path: Path) -> str:
+    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names."""
     digest = hashlib.sha256()
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     for file in files:
