@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,13 @@ from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import (
     GaitReport,
     IdentificationReport,
+    Note,
     ReportSection,
     Robot,
     Scenario,
     Series,
     Simulation,
+    TrainingReport,
     TruthSpecification,
 )
 from onboard_estimation.simulation import imu_channel, set_pose_channel
@@ -33,7 +35,7 @@ from salp_estimation.gaits import GAITS, gait_for
 from salp_estimation.hardware_scenario import hardware_scenario
 from salp_estimation.hardware_simulator import HardwareSimulation
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
-from salp_estimation.residual_model import load_model
+from salp_estimation.residual_model import FORMS, load_model
 from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
@@ -50,6 +52,9 @@ class SalpRobot(Robot):
     configuration_file = "config/salp.yaml"
     estimators = ("ukf",)
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
+    model_parameter = "residual_model"
+    training_forms = FORMS
+    training_scenario = "hardware"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
         "hardware": Scenario(
@@ -126,6 +131,32 @@ class SalpRobot(Robot):
         record = observability.JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
         seen = observability.observe(configuration.chain, command, record, self.settle_s)
         return (observability.section(configuration.chain, seen),)
+
+    def notes(
+        self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[Note, ...]:
+        """Which residual model there was, and how much of the run lies outside its training data."""
+        part = result.parts.get("joint_angles")
+        if not configuration.residual_model or part is None:
+            return ()
+        from salp_estimation.residual_coverage import model_notes
+
+        model = load_model(configuration.residual_model, configuration)
+        return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
+
+    def train(
+        self,
+        configuration: SalpConfiguration,
+        recordings: Mapping[str, Any],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
+        from salp_estimation.training_report import train_salp  # offline only: nodes do without
+
+        return train_salp(configuration, recordings, hashes, form, exact, progress)
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root."""

@@ -1,0 +1,99 @@
+"""How much of a run lies outside the data that its residual model was trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Vector
+from onboard_estimation.robots import Note, Series
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import COMMAND
+from salp_estimation.residual_model import ResidualModel
+from salp_estimation.training_runs import lagged_commands
+
+Rows = NDArray[np.float64]
+
+MARGIN = 0.05
+"""The covered range of an input is widened by this share of it, on either side: so far a model carries."""
+WORTH_SAYING = 0.05
+"""A larger share of the run outside belongs into the verdict."""
+_MOST_NAMED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Outside:
+    """Shares of a run, in [0, 1], at which the inputs of a model lie outside its training data.
+
+    Attributes
+    ----------
+    any_input
+        At which at least one does.
+    by_input
+        Of those inputs that do at all, by name, the largest first.
+    """
+
+    any_input: float
+    by_input: dict[str, float]
+
+
+def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> Outside:
+    """Of a run with joint angles (K, N - 1), rad, and lagged rim speeds (K, N), m/s; rows with NaN do not count."""
+    conditions = model.header.training
+    lowest, highest = np.array(conditions.input_lowest), np.array(conditions.input_highest)
+    margin = MARGIN * (highest - lowest)
+    inputs = np.hstack([joint_angles, controls])
+    inputs = inputs[np.isfinite(inputs).all(axis=1)]
+    if not len(inputs):
+        return Outside(0.0, {})
+    beyond = (inputs < lowest - margin) | (inputs > highest + margin)
+    shares: Vector = beyond.mean(axis=0)
+    order = [number for number in np.argsort(-shares, kind="stable") if shares[number] > 0.0]
+    return Outside(
+        float(beyond.any(axis=1).mean()), {model.header.input_names[number]: float(shares[number]) for number in order}
+    )
+
+
+def model_notes(
+    configuration: SalpConfiguration,
+    model: ResidualModel,
+    series: Sequence[Series],
+    stamps_ns: NDArray[np.int64],
+    joint_angles: Rows,
+) -> tuple[Note, ...]:
+    """With which model a run was estimated, and how much of it lies outside the training data.
+
+    Parameters
+    ----------
+    stamps_ns, joint_angles
+        (K,) and (K, N - 1), of the estimates.
+    """
+    training = model.header.training
+    trained = (
+        f"Residual model of the form {model.header.kind}, trained with {training.point_count} points of "
+        f"{len(training.runs)} runs."
+    )
+    command = next((one for one in series if one.channel.sensor == COMMAND and len(one.stamps_ns)), None)
+    chain = configuration.chain
+    controls = np.zeros((len(stamps_ns), len(chain.link_names)))
+    if command is not None:
+        order = np.argsort(command.stamps_ns, kind="stable")
+        speeds = command.values[order] * chain.wheel_radius_m * chain.wheel_signs
+        known = np.isfinite(speeds).all(axis=1)
+        if known.any():
+            controls = lagged_commands(command.stamps_ns[order][known], speeds[known], stamps_ns)
+    found = outside(model, joint_angles, controls)
+    if found.any_input == 0.0:
+        return (Note(f"{trained} All of the run lies within its training data."),)
+    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(found.by_input.items())[:_MOST_NAMED]]
+    more = len(found.by_input) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more else "")
+    share = f"{100.0 * found.any_input:.2g} % of the run"
+    # The inputs that are outside for at least half as long as the worst one: those to be trained.
+    worst = max(found.by_input.values())
+    blamed = [name for name, one in found.by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
+    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if found.any_input > WORTH_SAYING else ""
+    return (Note(f"{trained} {share} is outside its training data: {listed}.", verdict),)
