@@ -31,6 +31,7 @@ from onboard_estimation.commands import (
     run,
     simulate,
     topic,
+    train,
     urdf,
     view,
     warmup,
@@ -61,6 +62,7 @@ app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
 app.command("observability", epilog=observability.EXAMPLES)(observability.observability)
 app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
+app.command("train", epilog=train.EXAMPLES)(train.train)
 app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)

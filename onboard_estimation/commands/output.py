@@ -99,6 +99,23 @@ def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], Non
         yield lambda: progress.advance(task)
 
 
+@contextmanager
+def share(what: str, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    shown = Console(stderr=True)
+    if quiet or not shown.is_terminal:
+        yield lambda done, step: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=shown, transient=True) as progress:
+        task = progress.add_task(escape(what), total=1.0)
+        yield lambda done, step: progress.update(task, completed=done, description=f"{escape(what)}: {escape(step)}")
+
+
 def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
     """Empty table in this program's style; the headings in `right` stand over numbers."""
     from rich.box import SIMPLE_HEAD

@@ -1,0 +1,92 @@
+"""`onboard-estimation train`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.simulate import RobotArgument
+
+EXAMPLES = output.examples(
+    "train salp forward left turning --output salp.npz",
+    "train salp BAG --form local --output salp.npz --json",
+    "evaluate BAG --model salp.npz",
+)
+
+
+def train(
+    robot: RobotArgument,
+    bags: Annotated[
+        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands and motion capture of all bodies.")
+    ],
+    model: Annotated[
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; a model there is replaced.")
+    ],
+    form: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Form of the model; the robot's choice otherwise. salp: `calibrated` (friction, harness and lag, and "
+            "Gaussian processes where they help), `local` (without Gaussian processes: chains of any length), "
+            "`gaussian_process` (nothing else).",
+        ),
+    ] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Exact Gaussian processes: slower to train and to run.")
+    ] = False,
+    config: ConfigOption = None,
+    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    topic: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=TOPIC", help="Where the bags call a topic otherwise; may be repeated."),
+    ] = [],  # noqa: B006
+    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of the robot's topics.")] = None,
+    mirror_truth: Annotated[
+        str | None,
+        typer.Option(metavar="AXES", help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down."),
+    ] = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Train a model of what a robot's equations leave out, from bags with motion capture.
+
+    Two bags at least; several motions cover more of what the robot does. All bags are needed: one that does not do is
+    named, and nothing is trained.
+    """
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.training import TrainingOptions, check_form, train_from_bags
+    from onboard_estimation.robots import find_robot
+
+    if mirror_truth is not None and not (
+        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
+    ):
+        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
+    found = find_robot(robot)
+    check_form(found, form)
+    configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
+    renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
+    options = TrainingOptions(form, exact, renamed, namespace, mirror_truth)
+    with output.share(f"training {robot}", quiet=json) as progress:
+        report = train_from_bags(found, configuration, bags, model, options, progress)
+    if json:
+        output.print_json({**report.summary(), "model": str(model)})
+        return
+    show(report)
+    output.say(f"\nwritten: {model}")
+    output.say(f"use it:  {output.program()} evaluate BAG --model {shlex.quote(str(model))}")
+
+
+def show(report: Any) -> None:
+    """Print what was trained for people."""
+    for one in report.tables():
+        table = output.table(one.title, *one.headings, right=one.right)
+        for row in one.rows:
+            table.add_row(*row)
+        output.console().print(table)
+    for sentence in report.sentences():
+        output.say(f"- {sentence}")

@@ -1,0 +1,201 @@
+"""`train`: bags with ground truth go in, a model of what a robot's equations leave out comes out."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.presentation import printable
+from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
+from onboard_estimation.evaluation.run_folder import content_hash
+from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics
+from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.learning import model_file
+from onboard_estimation.robots import Robot, TrainingReport
+
+Progress = Callable[[float, str], None]
+
+_READING = 0.2  # share of the progress that reading takes
+_IMU = "imu"
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What a user may say of a training.
+
+    Attributes
+    ----------
+    form
+        Of the model; None: the robot's choice.
+    exact
+        Exact Gaussian processes in the place of faster ones.
+    topics
+        Relative topic name to topic of the bags, where names differ.
+    namespace
+        Of the robot's topics; None: the one that holds most of them.
+    mirror_truth
+        Axes of the ground truth to turn round: one or more of x, y, z.
+    """
+
+    form: str | None = None
+    exact: bool = False
+    topics: Mapping[str, str] = field(default_factory=dict)
+    namespace: str | None = None
+    mirror_truth: str | None = None
+
+
+def train_from_bags(
+    robot: Robot,
+    configuration: Any,
+    bags: Sequence[Path],
+    output: Path,
+    options: TrainingOptions | None = None,
+    progress: Progress = lambda share, step: None,
+) -> TrainingReport:
+    """Train a model with the recordings of bags, and write it to a file.
+
+    Raises
+    ------
+    UserError
+        The robot or the form cannot be trained, the file cannot be written, a bag is given twice, or a bag does not do;
+        the message names the bag.
+    """
+    options = options or TrainingOptions()
+    check_form(robot, options.form)
+    check_output(output)
+    recordings: dict[str, LoadedRecording] = {}
+    hashes = []
+    for number, bag in enumerate(bags):
+        progress(_READING * number / len(bags), f"reading {bag}")
+        if bag.resolve() in {other.resolve() for other in bags[:number]}:
+            raise UserError(f"{bag} is given twice")
+        name = bag.resolve().name
+        try:
+            recording = read_training_bag(robot, configuration, bag, options)
+        except UserError as error:
+            raise UserError(str(error) if str(bag) in str(error) else f"{bag}: {error}") from error
+        recordings[name if name not in recordings else str(bag)] = recording
+        hashes.append(content_hash(bag))
+    report = robot.train(
+        configuration,
+        recordings,
+        hashes,
+        options.form,
+        options.exact,
+        lambda share, step: progress(_READING + (1.0 - _READING) * share, step),
+    )
+    report.save(output)
+    return report
+
+
+def train_from_simulations(
+    robot: Robot,
+    configuration: Any,
+    scenario: str,
+    duration_s: float,
+    seeds: Sequence[int],
+    form: str | None = None,
+    progress: Progress = lambda share, step: None,
+) -> TrainingReport:
+    """Train a model with simulated runs of every variant of a scenario, one for each seed."""
+    check_form(robot, form)
+    variants = robot.scenarios[scenario].variants or ("",)
+    wanted = [(variant, seed) for variant in variants for seed in seeds]
+    recordings, hashes = {}, []
+    for number, (variant, seed) in enumerate(wanted):
+        label = " ".join(word for word in (variant, f"seed {seed}") if word)
+        progress(_READING * number / len(wanted), f"simulating {label}")
+        recording = simulated_recording(robot, configuration, scenario, variant, duration_s, seed)
+        recordings[label] = recording
+        hashes.append(_recording_hash(recording))
+    return robot.train(
+        configuration,
+        recordings,
+        hashes,
+        form,
+        progress=lambda share, step: progress(_READING + (1.0 - _READING) * share, step),
+    )
+
+
+def check_form(robot: Robot, form: str | None) -> None:
+    """Raise UserError where the robot learns nothing, or has no such form of model."""
+    if not robot.training_forms:
+        raise UserError(f"robot {robot.name!r} has no model to train")
+    if form is not None and form not in robot.training_forms:
+        raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
+
+
+def check_output(path: Path) -> None:
+    """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
+    if path.is_dir():
+        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model.npz'}")
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise UserError(f"--output {path}: {parent} is no folder; make it first")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"--output {path}: no permission to write in {parent}")
+    if path.exists():
+        try:
+            model_file.load(path)
+        except UserError as error:
+            raise UserError(
+                f"--output {path} exists and is no model that may be replaced; name another file"
+            ) from error
+
+
+def read_training_bag(robot: Robot, configuration: Any, path: Path, options: TrainingOptions) -> LoadedRecording:
+    """A bag's recording, with ground truth of all bodies.
+
+    Raises
+    ------
+    UserError
+        As `load_recording`; several robots of the kind; no ground truth of a body; more bodies than are configured.
+    """
+    with open_bag(path) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+        match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+        if match.rivals and options.namespace is None:
+            spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
+            raise UserError(f"{path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        _refuse_others(robot, configuration, match, kinds)
+        recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
+    missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
+    if missing:
+        topics = ", ".join(f"{TRUTH}/{body}/pose" for body in missing)
+        raise UserError(
+            f"{path}: no ground truth of {', '.join(missing)}, and nothing can be learned without it ({topics}; "
+            "--topic NAME=TOPIC where the bag calls them otherwise)"
+        )
+    return recording
+
+
+def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError where the bag has bodies with IMU and truth beside those configured: it is of a longer robot."""
+    bodies = robot.truth_specification(configuration).bodies
+    with_truth, with_imu = (
+        {topic.removeprefix(prefix).partition("/")[0] for topic in topics if topic.startswith(prefix)}
+        for prefix in (f"{match.namespace}/{TRUTH}/", f"{match.namespace}/{_IMU}/")
+    )
+    others = sorted((with_truth & with_imu) - set(bodies))
+    if others and not match.missing_bodies:
+        raise UserError(
+            f"the bag also holds IMU and ground truth of {printable(', '.join(others))}, the configuration has "
+            f"{', '.join(bodies)} only: name the configuration of that robot with --config"
+        )
+
+
+def _recording_hash(recording: LoadedRecording) -> str:
+    """SHA-256, hexadecimal, of all stamps and values."""
+    digest = hashlib.sha256()
+    for one in recording.series:
+        digest.update(one.channel.sensor.encode() + one.stamps_ns.tobytes() + one.values.tobytes())
+    for body, track in recording.tracks.items():
+        digest.update(body.encode() + track.stamps_ns.tobytes() + track.values.tobytes())
+    return digest.hexdigest()
