@@ -22,6 +22,8 @@ def case_lines(result: dict[str, Any]) -> list[str]:
     """A row of the table for every case: medians, with the tenth to ninetieth percentile of the ratio."""
     lines = []
     for row in result["cases"]:
+        if "cells" in row:  # in a table of its own
+            continue
         if "figure" in row:
             lines.append(f"| {row['case']} | {row['figure']} | | | | {_verdict(row, row.get('target', ''))} |")
             continue
@@ -41,6 +43,18 @@ def case_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def further_lines(result: dict[str, Any]) -> list[str]:
+    """Tables of the cases that name one (`table`) and what stands in its columns (`cells`)."""
+    lines: list[str] = []
+    last = ""
+    for row in (row for row in result["cases"] if "cells" in row):
+        if row["table"] != last:
+            last = row["table"]
+            lines += ["", f"{last}:", "", f"| {' | '.join(row['cells'])} |", "|" + "---|" * len(row["cells"])]
+        lines.append(f"| {' | '.join(row['cells'].values())} |")
+    return lines
+
+
 def _times(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10.0 else f"{ratio:.1f}"
 
@@ -57,7 +71,8 @@ def render(results: list[dict[str, Any]]) -> str:
     for result in results:
         machine, versions = result["machine"], result["versions"]
         packages = ", ".join(f"{name} {versions[name]}" for name in ("numpy", "numba", "filterpy"))
-        parts += [f"### `{result['benchmark']}`", "", result["summary"], "", *HEADER, *case_lines(result), ""]
+        parts += [f"### `{result['benchmark']}`", "", result["summary"], ""]
+        parts += [*HEADER, *case_lines(result), *further_lines(result), ""]
         parts += [
             f"{result['date_utc'][:10]}, {machine['processor']} ({machine['architecture']}), {machine['cores']} cores, "
             f"{machine['memory_gb']} GB, load average before {machine['load_average_before']}; "
