@@ -141,7 +141,6 @@ def predict(
     a, m, p, size = links - 1, links + 2, by_parameters.shape[1], state.shape[0]
     first, noise, pose = a + 2 * links, a + 2 * links + p, size - 3
     rates = expected_rates(links, state, reference, mean, by_angles, by_parameters, stddevs)
-    new_state[:] = state
     # Rows of the transition that are not the identity: joint angles, residual rates, pose.
     change = np.zeros((m, size))
     for i in range(m):
@@ -158,49 +157,58 @@ def predict(
     half_cosine = 0.5 * turn if abs(turn) < 1e-9 else (1.0 - c) / turn
     x = -duration * (half_sine * rates[0] - half_cosine * rates[1])
     y = -duration * (half_cosine * rates[0] + half_sine * rates[1])
-    rows = covariance.copy()
+    keep = np.exp(-duration / correlation_times)
+    # Only these rows and columns change: joint angles, residual rates and pose. Their rows of transition x covariance:
+    count = a + m + 3
+    changed, rows = np.empty(count, dtype=np.int64), np.empty((count, size))
+    for i in range(a):
+        changed[i] = i
+        rows[i] = covariance[i] + moved[3 + i]
+    for i in range(m):
+        changed[a + i] = noise + i
+        rows[a + i] = keep[i] * covariance[noise + i]
+    for i in range(3):
+        changed[a + m + i] = pose + i
     for j in range(size):
         px, py, pt = covariance[pose, j], covariance[pose + 1, j], covariance[pose + 2, j]
-        rows[pose, j] = c * px - s * py + y * pt + moved[0, j]
-        rows[pose + 1, j] = s * px + c * py - x * pt + moved[1, j]
-        rows[pose + 2, j] = pt + moved[2, j]
-        for i in range(a):
-            rows[i, j] += moved[3 + i, j]
-        for i in range(m):
-            rows[noise + i, j] *= np.exp(-duration / correlation_times[i])
+        rows[a + m, j] = c * px - s * py + y * pt + moved[0, j]
+        rows[a + m + 1, j] = s * px + c * py - x * pt + moved[1, j]
+        rows[a + m + 2, j] = pt + moved[2, j]
+    # And times the transition's transpose: of those columns only, the others stay.
     moved = rows @ change.T
-    for j in range(size):
-        for i in range(size):
-            new_covariance[j, i] = rows[j, i]
-        px, py, pt = rows[j, pose], rows[j, pose + 1], rows[j, pose + 2]
-        new_covariance[j, pose] = c * px - s * py + y * pt + moved[j, 0]
-        new_covariance[j, pose + 1] = s * px + c * py - x * pt + moved[j, 1]
-        new_covariance[j, pose + 2] = pt + moved[j, 2]
+    block = np.empty((count, count))
+    for j in range(count):
         for i in range(a):
-            new_covariance[j, i] += moved[j, 3 + i]
+            block[j, i] = rows[j, i] + moved[j, 3 + i]
         for i in range(m):
-            new_covariance[j, noise + i] *= np.exp(-duration / correlation_times[i])
+            block[j, a + i] = keep[i] * rows[j, noise + i]
+        px, py, pt = rows[j, pose], rows[j, pose + 1], rows[j, pose + 2]
+        block[j, a + m] = c * px - s * py + y * pt + moved[j, 0]
+        block[j, a + m + 1] = s * px + c * py - x * pt + moved[j, 1]
+        block[j, a + m + 2] = pt + moved[j, 2]
     share = duration * max(duration, 2.0 * error_time)
-    for i in range(a):
-        for j in range(a):
-            new_covariance[i, j] += share * left_over[3 + i, 3 + j]
-        for j in range(3):
-            new_covariance[i, pose + j] += share * left_over[3 + i, j]
-            new_covariance[pose + j, i] += share * left_over[j, 3 + i]
-        new_covariance[i, i] += angle_noise * angle_noise * duration
-    for i in range(3):
-        for j in range(3):
-            new_covariance[pose + i, pose + j] += share * left_over[i, j]
-        new_covariance[pose + i, pose + i] += angle_noise * angle_noise * duration
+    for i in range(a + 3):
+        # Rows of the block and of what is left over: joint angles, then pose.
+        row, rate = (i, 3 + i) if i < a else (m + i, i - a)
+        for j in range(a + 3):
+            column, other = (j, 3 + j) if j < a else (m + j, j - a)
+            block[row, column] += share * left_over[rate, other]
+        block[row, row] += angle_noise * angle_noise * duration
     for i in range(m):
-        new_covariance[noise + i, noise + i] += 1.0 - np.exp(-2.0 * duration / correlation_times[i])
-        new_state[noise + i] *= np.exp(-duration / correlation_times[i])
+        block[a + i, a + i] += 1.0 - keep[i] * keep[i]
+    new_covariance[:] = covariance
+    for i in range(count):
+        for j in range(size):
+            new_covariance[changed[i], j] = rows[i, j]
+            new_covariance[j, changed[i]] = rows[i, j]
+    for i in range(count):
+        for j in range(count):
+            new_covariance[changed[i], changed[j]] = 0.5 * (block[i, j] + block[j, i])
     for i in range(links):
         new_covariance[a + i, a + i] += bias_walk * bias_walk * duration
-    for i in range(size):
-        for j in range(i):
-            both = 0.5 * (new_covariance[i, j] + new_covariance[j, i])
-            new_covariance[i, j] = new_covariance[j, i] = both
+    new_state[:] = state
+    for i in range(m):
+        new_state[noise + i] *= keep[i]
     for i in range(a):
         new_state[i] = wrap(state[i] + duration * rates[3 + i])
     _move(new_state, duration * rates[0], duration * rates[1], duration * rates[2])
@@ -274,7 +282,7 @@ def update(
     spread = np.dot(slope, towards) + variance
     if not innovation * innovation <= threshold * spread:
         return innovation, spread
-    correct(state, covariance, slope, towards, innovation, variance, spread, new_state, new_covariance)
+    correct(state, covariance, towards, innovation, spread, new_state, new_covariance)
     return innovation, spread
 
 
@@ -282,26 +290,24 @@ def update(
 def correct(
     state: Array,
     covariance: Array,
-    slope: Array,
     towards: Array,
     innovation: float,
-    variance: float,
     spread: float,
     new_state: Array,
     new_covariance: Array,
 ) -> None:
-    """Into `new_state` and `new_covariance` the state corrected by a scalar innovation: Joseph's form."""
+    """Into `new_state` and `new_covariance` the state corrected by a scalar innovation.
+
+    Joseph's form (I - K H) P (I - K H)^T + K R K^T, multiplied out: P - K t^T - t K^T + K (H t + R) K^T with t = P H^T.
+    It is symmetric to the last digit where P is, and stays the covariance of the corrected state for any gain.
+    """
     size = state.shape[0]
     gain = towards / spread
     for i in range(size):
+        own, along = gain[i], towards[i]
         for j in range(size):
-            new_covariance[i, j] = covariance[i, j] - gain[i] * towards[j]
-    back = new_covariance @ slope
-    for i in range(size):
-        for j in range(i + 1):
-            both = new_covariance[i, j] - back[i] * gain[j] + variance * gain[i] * gain[j]
-            mirrored = new_covariance[j, i] - back[j] * gain[i] + variance * gain[i] * gain[j]
-            new_covariance[i, j] = new_covariance[j, i] = 0.5 * (both + mirrored)
+            less = own * towards[j] + along * gain[j]
+            new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
     new_state[:] = state
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
