@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import machine, versions
-from benchmarks.table import TABLE_FILE, case_lines, write_table
+from benchmarks.table import TABLE_FILE, case_lines, further_lines, write_table
 
 RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
-ON_REQUEST = ("from_nothing", "live_hour", "residual_training")
+ON_REQUEST = ("from_nothing", "live_hour", "residual_training", "salp_filter_step", "salp_hardware")
 """Only with --only: they take from a few minutes to more than an hour."""
 
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     for name in options.only or BENCHMARKS:
         print(f"\n{name}: {summary(name)}", flush=True)
         result = measure(name, options.quick)
-        print("\n".join(case_lines(result)), flush=True)
+        print("\n".join([*case_lines(result), *further_lines(result)]), flush=True)
         missed += [f"{name}: {row['case']}" for row in result["cases"] if row.get("met") is False]
         if not options.quick:
             RESULTS.mkdir(exist_ok=True)

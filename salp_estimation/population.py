@@ -138,7 +138,8 @@ def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress 
             step = uncertainty @ right
             found = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B")
             logarithms = found.x
-        stddevs, times_s = left_over([part.remainder(step, np.exp(logarithms)[group]) for part in parts])
+        remainders, hidden = zip(*(part.remainder(step, np.exp(logarithms)[group]) for part in parts), strict=True)
+        stddevs, times_s = left_over(remainders, hidden)
         parameters = parameters + step
     report(1.0, "friction and harness found")
     return Population(parameters, uncertainty, np.exp(0.5 * logarithms)[group], stddevs, times_s)
@@ -182,11 +183,18 @@ class _Run:
         covariance = _inverse(np.diag(1.0 / variances) + self.information)
         return covariance @ (self.evidence - self.information @ step), covariance
 
-    def remainder(self, step: Vector, variances: Vector) -> Rows:
-        """(K, m) what common and own parameters leave of the rates."""
-        own, _ = self.effects(step, variances)
+    def remainder(self, step: Vector, variances: Vector) -> tuple[Rows, Rows]:
+        """(K, m) what common and own parameters leave of the rates, and (3, m) what the doubt about the own ones hides.
+
+        The latter is the sum over the run of the expected products, at a distance of none, one and two steps, of what
+        the best guess of the own parameters has taken along: without it a fit of many parameters looks too good.
+        """
+        own, covariance = self.effects(step, variances)
+        spread = self.slopes @ covariance
+        count = len(self.errors)
+        hidden = np.array([np.einsum("kmp,kmp->m", spread[k:], self.slopes[: count - k]) for k in range(3)])
         out: Rows = self.errors - self.slopes @ (step + own)
-        return out
+        return out, hidden
 
 
 def _spread_cost(
@@ -204,14 +212,16 @@ def _spread_cost(
     return value, np.bincount(group, slope, len(start)) + (logarithms - start) / _SPREAD_PRIOR
 
 
-def left_over(remainders: Sequence[Rows]) -> tuple[Vector, Vector]:
+def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) -> tuple[Vector, Vector]:
     """Standard deviations (m,) and correlation times (m,), s, of Markov processes with these samples (K, m) each.
 
-    From the autocovariances at one and two steps: noise of the measurement, which has none, does not count.
+    From the autocovariances at one and two steps: noise of the measurement, which has none, does not count. `hidden`
+    (3, m) of each is added to the sums of products at none, one and two steps.
     """
 
     def lagged(k: int) -> Vector:
         products = [(one[k:] * one[: len(one) - k]).sum(axis=0) for one in remainders]
+        products += [one[k] for one in hidden or ()]
         counts = [len(one) - k for one in remainders]
         mean: Vector = np.sum(products, axis=0) / max(sum(counts), 1)
         return mean

@@ -61,14 +61,16 @@ def with_beacon(
     first_ns = int(np.median([one.stamps_ns.min() for one in filled]))
     last_ns = int(np.median([one.stamps_ns.max() for one in filled]))
     period_ns = round(period_s * NANOSECONDS_PER_SECOND)
+    run_s = (last_ns - first_ns) / NANOSECONDS_PER_SECOND
+    if last_ns < first_ns + period_ns:
+        raise UserError(f"--beacon {period_s:g}: the run has {run_s:.1f} s only, so no beacon falls into it")
     stamps: NDArray[np.int64] = np.arange(first_ns + period_ns, last_ns + 1, period_ns, dtype=np.int64)
     found = {body: recording.tracks[body].at(stamps, longest_gap_s) for body in specification.bodies}
     valid = np.all([good for _, good in found.values()], axis=0)
     if not valid.any():
-        run_s = (last_ns - first_ns) / NANOSECONDS_PER_SECOND
         raise UserError(
-            f"--beacon {period_s:g}: of the {len(stamps)} instants that a run of {run_s:.1f} s has for it, none has a "
-            "ground truth of all bodies; take a shorter period"
+            f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of all "
+            f"bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
         )
     stamps = stamps[valid]
     parts = robot.true_parts(configuration, {body: values[valid] for body, (values, _) in found.items()})

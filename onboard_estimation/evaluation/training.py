@@ -164,6 +164,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Tra
         if match.rivals and options.namespace is None:
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{path} holds several robots of the kind {robot.name}; choose: {spaces}")
+        _refuse_incomplete(path, match, kinds)
         _refuse_others(robot, configuration, match, kinds)
         recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
     missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
@@ -174,6 +175,17 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Tra
             "--topic NAME=TOPIC where the bag calls them otherwise)"
         )
     return recording
+
+
+def _refuse_incomplete(path: Path, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError where sensors or commands are missing: an estimator may do without one, training does not."""
+    missing = [channel.topic for channel in match.missing if channel.required]
+    if missing:
+        there = ", ".join(printable(topic) for topic in sorted(topics))
+        raise UserError(
+            f"{path}: {', '.join(missing)} missing, and training needs all of them (a robot with other links: --config; "
+            f"--topic NAME=TOPIC where the bag calls them otherwise). Topics in the bag: {there or 'none'}"
+        )
 
 
 def _refuse_others(robot: Robot, configuration: Any, match: TopicMatch, topics: Mapping[str, str]) -> None:
