@@ -69,8 +69,8 @@ def with_beacon(
     valid = np.all([good for _, good in found.values()], axis=0)
     if not valid.any():
         raise UserError(
-            f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of all "
-            f"bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
+            f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of "
+            f"all bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
         )
     stamps = stamps[valid]
     parts = robot.true_parts(configuration, {body: values[valid] for body, (values, _) in found.items()})

@@ -183,8 +183,8 @@ def _refuse_incomplete(path: Path, match: TopicMatch, topics: Mapping[str, str])
     if missing:
         there = ", ".join(printable(topic) for topic in sorted(topics))
         raise UserError(
-            f"{path}: {', '.join(missing)} missing, and training needs all of them (a robot with other links: --config; "
-            f"--topic NAME=TOPIC where the bag calls them otherwise). Topics in the bag: {there or 'none'}"
+            f"{path}: {', '.join(missing)} missing, and training needs all of them (a robot with other links: "
+            f"--config; --topic NAME=TOPIC where the bag calls them otherwise). Topics in the bag: {there or 'none'}"
         )
 
 
