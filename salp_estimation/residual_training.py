@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning import exact, sparse
 from onboard_estimation.learning.model_file import package_version
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
@@ -21,6 +23,7 @@ from salp_estimation.population import (
     nominal_parameters,
     run_effects,
 )
+from salp_estimation.residual_calibration import HeldOut, inflated, inflation
 from salp_estimation.residual_model import FORMS, ROBOT, Processes, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
@@ -40,6 +43,7 @@ def train(
     form: str = "calibrated",
     exact_processes: bool = False,
     progress: Progress | None = None,
+    recordings: Sequence[LoadedRecording] | None = None,
 ) -> tuple[ResidualModel, list[str]]:
     """A model and sentences on it.
 
@@ -51,6 +55,8 @@ def train(
         One of FORMS.
     exact_processes
         Exact Gaussian processes in the place of sparse ones.
+    recordings
+        Of the runs. With them the size of the residual rates is calibrated, see `residual_calibration`.
 
     Raises
     ------
@@ -66,47 +72,93 @@ def train(
             f"{count} points of {len(runs)} runs at {TRAINING_RATE_HZ:g} Hz: at least {FEWEST_POINTS} points of 2 runs "
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
+    share = 0.5 if recordings is not None else 1.0
+    learned = _learn(configuration, runs, form, exact_processes, lambda done, text: report(share * done, text))
+    noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
+    header = _header(configuration, runs, hashes, form)
+    model = ResidualModel(header, learned.population, learned.processes, noise)
+    notes = list(learned.notes)
+    if recordings is not None:
+        factor = _factor(
+            configuration, runs, recordings, model, lambda done, text: report(share + (1.0 - share) * done, text)
+        )
+        model = inflated(model, factor)
+        notes.append(f"residual rates taken {factor:.2f} times as large, as runs that were held out ask for")
+    report(1.0, "done")
+    return model, notes
+
+
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    population: Population
+    processes: Processes | None
+    notes: tuple[str, ...]
+
+
+def _learn(
+    configuration: SalpConfiguration, runs: Sequence[TrainingRun], form: str, exact_processes: bool, report: Progress
+) -> _Learned:
+    """Population and Gaussian processes of a form, and sentences on them."""
     links = configuration.chain.build().links
     n = len(links)
     if form == "gaussian_process":
         population = _nominal(n)
     else:
         population = fit_population(links, runs, lambda share, text: report(0.5 * share, text))
-    notes: list[str] = []
-    processes: Processes | None = None
-    residuals = [_residuals(links, population, run) for run in runs]
-    if form != "local":
-        inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
-        targets = np.vstack(residuals)
-        labels = np.repeat(np.arange(len(runs)), [len(run.time_s) for run in runs])
-        start = 0.0 if form == "gaussian_process" else 0.5
+    if form == "local":
+        return _Learned(population, None, ())
+    inputs = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in runs])
+    targets = np.vstack([_residuals(links, population, run) for run in runs])
+    labels = np.repeat(np.arange(len(runs)), [len(run.time_s) for run in runs])
+    start = 0.0 if form == "gaussian_process" else 0.5
 
-        def learn(share: float, text: str) -> None:
-            report(start + (1.0 - start) * share, f"Gaussian processes: {text}")
+    def learn(share: float, text: str) -> None:
+        report(start + (1.0 - start) * share, f"Gaussian processes: {text}")
 
-        if exact_processes:
-            processes = exact.fit(inputs, targets, progress=learn)
-        else:
-            processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
-        unseen, _ = processes.leave_out(labels)
+    processes: Processes
+    if exact_processes:
+        processes = exact.fit(inputs, targets, progress=learn)
+    else:
+        processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
+    unseen, _ = processes.leave_out(labels)
+    notes: tuple[str, ...] = ()
+    if form == "calibrated":
         kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
-        names = _outputs(configuration)
-        if form == "calibrated" and not kept[: n + 2].all():
-            dropped = [name for name, keep in zip(names[: n + 2], kept, strict=False) if not keep]
-            notes.append(f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out")
-        if form == "calibrated" and not kept[: n + 2].any():
-            processes = None
-        else:
-            if form == "calibrated":
-                processes = _only(processes, kept)
-                unseen = np.where(kept, unseen, targets)
-            pieces = np.split(unseen[:, : n + 2], np.cumsum([len(run.time_s) for run in runs])[:-1])
-            stddevs, times_s = left_over(pieces)
-            population = Population(population.parameters, population.uncertainty, population.spreads, stddevs, times_s)
-    noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
-    header = _header(configuration, runs, hashes, form)
-    report(1.0, "done")
-    return ResidualModel(header, population, processes, noise), notes
+        dropped = [name for name, keep in zip(_outputs(configuration), kept, strict=True) if not keep]
+        if dropped:
+            notes = (f"Gaussian processes of {', '.join(dropped)} do not help with unseen runs and are left out",)
+        if not kept.any():
+            return _Learned(population, None, notes)
+        processes = _only(processes, kept)
+        unseen = np.where(kept, unseen, targets)
+    pieces = np.split(unseen[:, : n + 2], np.cumsum([len(run.time_s) for run in runs])[:-1])
+    stddevs, times_s = left_over(pieces)
+    if form == "calibrated":  # what the doubt about the runs' own parameters hides is in the population's
+        stddevs, times_s = np.maximum(stddevs, population.residual_stddevs), population.correlation_times_s
+    population = Population(population.parameters, population.uncertainty, population.spreads, stddevs, times_s)
+    return _Learned(population, processes, notes)
+
+
+def _factor(
+    configuration: SalpConfiguration,
+    runs: Sequence[TrainingRun],
+    recordings: Sequence[LoadedRecording],
+    model: ResidualModel,
+    report: Progress,
+) -> float:
+    """By how much the residual rates are to be inflated: each half of the runs is judged with a model of the other."""
+    held_out = []
+    for half in range(2):
+        others = [run for k, run in enumerate(runs) if k % 2 != half]
+        if len(others) < 2:
+            return 1.0
+        report(0.2 * half, f"held-out half {half + 1} of 2")
+        # Exact processes would take long, and say nearly the same of how unsure a model is.
+        learned = _learn(configuration, others, model.header.kind, False, lambda done, text: None)
+        other = replace(model, population=learned.population, processes=learned.processes)
+        held_out += [HeldOut(recording, other, k) for k, recording in enumerate(recordings) if k % 2 == half]
+    held_out.sort(key=lambda one: one.seed)
+    return inflation(configuration, held_out, lambda done, text: report(0.4 + 0.6 * done, text))
 
 
 def _nominal(links: int) -> Population:

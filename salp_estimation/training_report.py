@@ -226,7 +226,13 @@ def train_salp(
         _refuse_mirrored(run)
         runs.append(run)
     model, notes = residual_training.train(
-        configuration, runs, hashes, chosen, exact, lambda share, step: progress(0.1 + 0.9 * share, step)
+        configuration,
+        runs,
+        hashes,
+        chosen,
+        exact,
+        lambda share, step: progress(0.1 + 0.9 * share, step),
+        list(recordings.values()),
     )
     return SalpTraining(model, tuple(runs), tuple(notes), time.perf_counter() - start_s)
 
