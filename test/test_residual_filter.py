@@ -250,7 +250,7 @@ def test_the_gate_leaves_the_state_alone() -> None:
 def test_many_corrections_keep_the_covariance_positive() -> None:
     case = a_case(5, 5)
     for step in range(500):
-        innovation, spread, state, covariance = updated(case, step % 5, 0.0, np.inf)
+        _, _, state, covariance = updated(case, step % 5, 0.0, np.inf)
         case.state, case.covariance = state, covariance
     np.testing.assert_array_equal(case.covariance, case.covariance.T)
     assert np.linalg.eigvalsh(case.covariance)[0] > -1e-12 * np.abs(case.covariance).max()
