@@ -15,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
@@ -32,6 +33,9 @@ _FORWARD_SEED = 910_000
 _MODEL_CODE = ("chain*", "friction_kernels", "gait*", "hardware_*", "marker_flips", "motion", "population")
 TRAINING_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
+    "salp_estimation/residual_calibration.py",
+    "salp_estimation/residual_estimator.py",
+    "salp_estimation/residual_filter*.py",
     "salp_estimation/residual_training.py",
     "salp_estimation/training_runs.py",
     "onboard_estimation/learning/*.py",
@@ -174,9 +178,10 @@ def trained(model: Model) -> Path:
     name = f"{model.form}_{'forward' if model.data.forward_only else 'all'}{'_exact' if model.exact else ''}"
     path = SCRATCH / f"{name}_{model_key(model)}.npz"
     if not path.exists():
-        configuration, runs = SalpConfiguration(), training_runs(model.data)
+        configuration = SalpConfiguration()
+        recordings, runs = training_runs(model.data)
         hashes = [hashlib.sha256(run.rates.tobytes()).hexdigest() for run in runs]
-        found, _ = train(configuration, runs, hashes, model.form, exact_processes=model.exact)
+        found, _ = train(configuration, runs, hashes, model.form, model.exact, recordings=recordings)
         SCRATCH.mkdir(parents=True, exist_ok=True)
         # Whole or not at all, and never by two processes at once.
         whole = path.with_name(f"{os.getpid()}_{path.name}")
@@ -185,11 +190,12 @@ def trained(model: Model) -> Path:
     return path
 
 
-def training_runs(data: TrainingSet) -> Sequence[TrainingRun]:
+def training_runs(data: TrainingSet) -> tuple[Sequence[LoadedRecording], Sequence[TrainingRun]]:
     """Simulated, and read as `train` reads a bag."""
     robot, configuration = find_robot("salp"), SalpConfiguration()
-    runs = []
+    recordings, runs = [], []
     for gait, seed in data.runs():
         recording = simulated_recording(robot, configuration, SCENARIO, gait, data.duration_s, seed)
+        recordings.append(recording)
         runs.append(training_run(configuration, recording, f"{gait}, seed {seed}"))
-    return runs
+    return recordings, runs

@@ -6,6 +6,7 @@ two predictions their mean acts.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +75,7 @@ class ResidualEstimator(Estimator):
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._rim_speed = chain.wheel_radius_m * np.array(chain.wheel_signs)
         self._disabled: set[str] = set()
+        self._no_area = np.zeros(len(chain.link_names))
         self._filter = ResidualFilter(chain.build().links, model, configuration.gyro.bias_walk_rad_s_sqrt_s)
         self._gates: list[Gate] = []
         self._clock: _Clock
@@ -136,7 +138,8 @@ class ResidualEstimator(Estimator):
         if measurement.sensor == COMMAND:
             if not early:
                 self._advance_command(stamp_ns)
-            self._clock = replace(self._clock, asked=self._rim_speed * measurement.value)
+            clock, asked = self._clock, self._rim_speed * measurement.value
+            self._clock = _Clock(clock.state_ns, clock.command_ns, asked, clock.lagged, clock.area, clock.last_ns)
             return None
         if early or measurement.sensor in self._disabled or self._too_soon(measurement):
             self.left_out = True
@@ -159,10 +162,10 @@ class ResidualEstimator(Estimator):
         duration_s = (stamp_ns - clock.command_ns) / NANOSECONDS_PER_SECOND
         if duration_s <= 0.0:
             return
-        keep = np.exp(-duration_s / COMMAND_LAG_S)
+        keep = math.exp(-duration_s / COMMAND_LAG_S)
         missing = clock.lagged - clock.asked
         area = clock.area + duration_s * clock.asked + COMMAND_LAG_S * (1.0 - keep) * missing
-        self._clock = replace(clock, command_ns=stamp_ns, lagged=clock.asked + keep * missing, area=area)
+        self._clock = _Clock(clock.state_ns, stamp_ns, clock.asked, clock.asked + keep * missing, area, clock.last_ns)
 
     def _drive(self, controls: Vector) -> Drive:
         slopes = (self._clock.asked - controls) / COMMAND_LAG_S
@@ -181,11 +184,12 @@ class ResidualEstimator(Estimator):
         self._advance_command(stamp_ns)
         duration_s = (stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
         mean_control = self._clock.area / duration_s
-        steps = max(1, int(np.ceil(duration_s / self.configuration.process.longest_step_s - 1e-9)))
+        steps = max(1, math.ceil(duration_s / self.configuration.process.longest_step_s - 1e-9))
         for step in range(steps):
             at_ns = start_ns + round((step + 0.5) / steps * (stamp_ns - start_ns))
             self._filter.predict(duration_s / steps, self._near(at_ns, mean_control))
-        self._clock = replace(self._clock, state_ns=stamp_ns, area=np.zeros_like(mean_control))
+        clock = self._clock
+        self._clock = _Clock(stamp_ns, clock.command_ns, clock.asked, clock.lagged, self._no_area, clock.last_ns)
 
     def _near(self, at_ns: int, controls: Vector) -> Linearised:
         """The last linearisation if it is of about that time, else a new one."""
@@ -201,9 +205,8 @@ class ResidualEstimator(Estimator):
         rate = self._gyro_sign * float(measurement.value[self._gyro_axis])
         speed = float(clock.lagged[link])
         self.last_innovation = self._filter.correct_gyro(link, rate, linearised, speed, period_s, self._gates[link])
-        last_ns = list(clock.last_ns)
-        last_ns[link] = measurement.stamp_ns
-        self._clock = replace(clock, last_ns=tuple(last_ns))
+        last_ns = (*clock.last_ns[:link], measurement.stamp_ns, *clock.last_ns[link + 1 :])
+        self._clock = _Clock(clock.state_ns, clock.command_ns, clock.asked, clock.lagged, clock.area, last_ns)
 
     def _take_pose(self, value: Vector) -> None:
         pose = planar_pose(value[None, :7])[0]

@@ -133,7 +133,7 @@ class ResidualFilter:
                 np.full(m, RESTING_STDDEV),
                 np.zeros(n),
             )
-            self.now = replace(now, linearised=made, start=np.zeros(m))
+            self.now = FilterState(now.state, now.covariance, made, np.zeros(m))
             return made
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
             self._links, now.state, now.covariance, drive.controls, drive.slopes, SLIP, now.start, *self._means
@@ -144,7 +144,7 @@ class ResidualFilter:
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs, 0, m)[0])
             offsets = predict_means(*self._means, inputs, m, m + n)[0]
         made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
-        self.now = replace(now, linearised=made, start=start)
+        self.now = FilterState(now.state, now.covariance, made, start)
         return made
 
     def predict(self, duration_s: float, linearised: Linearised) -> None:
@@ -169,7 +169,7 @@ class ResidualFilter:
             state,
             covariance,
         )
-        self.now = replace(now, state=state, covariance=covariance)
+        self.now = FilterState(state, covariance, now.linearised, now.start)
 
     def correct_gyro(
         self, link: int, rate_rad_s: float, linearised: Linearised, speed_m_s: float, period_s: float, gate: Gate
@@ -202,11 +202,11 @@ class ResidualFilter:
         nis = innovation * innovation / spread
         accepted = nis <= threshold
         if accepted:
-            self.now = replace(now, state=state, covariance=covariance)
+            self.now = FilterState(state, covariance, now.linearised, now.start)
         seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
         if gate.count(accepted):
             inflation = gate.inflation(seen)
-            self.now = replace(now, covariance=now.covariance * inflation)
+            self.now = FilterState(now.state, now.covariance * inflation, now.linearised, now.start)
             again = self.correct_gyro(link, rate_rad_s, linearised, speed_m_s, period_s, _open_gate())
             return replace(again, inflation=inflation)
         return seen
@@ -225,7 +225,7 @@ class ResidualFilter:
         keep = np.eye(self.size)
         keep[:, -3:] -= gain
         after = keep @ now.covariance @ keep.T + gain @ covariance @ gain.T
-        self.now = replace(now, state=state, covariance=0.5 * (after + after.T), linearised=None)
+        self.now = FilterState(state, 0.5 * (after + after.T), None, now.start)
         return Innovation(error, root, nis, True)
 
     def replace_pose(self, pose: Vector, covariance: Matrix) -> None:
@@ -235,7 +235,7 @@ class ResidualFilter:
         state[-3:] = pose
         whole[-3:, :] = whole[:, -3:] = 0.0
         whole[-3:, -3:] = covariance
-        self.now = replace(now, state=state, covariance=whole, linearised=None)
+        self.now = FilterState(state, whole, None, now.start)
 
 
 def _open_gate() -> Gate:

@@ -51,7 +51,7 @@ def demo(
     output.say(f"Then with a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
 
-_LEARNED_SECONDS = 30.0
+_LEARNED_SECONDS = 20.0
 _TRAINING_SECONDS = 20.0
 _TRAINING_SEEDS = (1000, 1001)
 """Added to the seed of the demonstration: no run that is judged was trained with."""
