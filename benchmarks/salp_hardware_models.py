@@ -92,11 +92,15 @@ class RaisedNoise:
 
 
 RAISED = (
-    RaisedNoise(0.01, 0.0015, 0.01, 0.01),
-    RaisedNoise(0.02, 0.003, 0.02, 0.02),
-    RaisedNoise(0.04, 0.006, 0.04, 0.04),
+    RaisedNoise(0.02, 0.006, 0.02, 0.2),
+    RaisedNoise(0.02, 0.006, 0.02, 0.5),
+    RaisedNoise(0.02, 0.006, 0.02, 1.5),
 )
-"""Tried on training seeds; the best of them is what `raised` stands for on test seeds."""
+"""Tried on training seeds; the best of them is what `raised` stands for on test seeds.
+
+What the model leaves out lasts for seconds, at 200 samples a second: only a gyro noise hundreds of times the real one
+keeps the filter from trusting it. With 0.02 to 0.08 rad/s joint angles were 10 to 90 deg off on training seeds, with
+whatever process noise; process noise of 0.05 instead of 0.02 made little difference."""
 
 
 @dataclass(frozen=True)
