@@ -35,6 +35,7 @@ from onboard_estimation.measurement import (
     Vector,
 )
 from onboard_estimation.pipeline import Estimator, Pipeline
+from onboard_estimation.smoother import Smoother
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.result import EvaluationResult
@@ -300,6 +301,16 @@ class Robot(ABC):
 
         Measurements from before the stamp of `initial` come too, where the truth starts late: they are to be left out.
         """
+
+    def smoother(self, configuration: Any, name: str, initial: Estimate | None) -> Smoother:
+        """The same for `evaluate --smooth`: it filters, and smooths what it has filtered.
+
+        Raises
+        ------
+        UserError
+            This robot has no smoother, or not in this configuration.
+        """
+        raise UserError(f"--smooth: robot {self.name!r} has no smoother; judge its filter instead, without --smooth")
 
     @abstractmethod
     def truth_specification(self, configuration: Any) -> TruthSpecification:

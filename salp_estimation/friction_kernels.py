@@ -187,6 +187,37 @@ def rates(
 
 
 @njit(cache=True, error_model="numpy")
+def force_effects(
+    links: Array, joint_angles: Array, controls: Array, slopes: Array, parameters: Array, slip: Array, at: Array
+) -> Array:
+    """(N + 2, 3) variance of each rate for forces of unit variance on every wheel: along, across (N), turning (N m).
+
+    `at` (N + 2,) are the rates there. Where wheels slip a force moves the chain far, where friction holds hardly at
+    all: an uneven floor disturbs a gait at some of its phases only.
+    """
+    n = links.shape[0]
+    m = n + 2
+    jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
+    _wheels(links, joint_angles, parameters, jacobians, to_base)
+    hessian, gradient, pushed = np.empty((m, m)), np.empty((m, 1)), np.empty((m, 3 * n))
+    q = _from_base(to_base, at)
+    _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, np.empty(3))
+    _factorise(hessian)
+    for i in range(n):
+        for a in range(3):
+            for c in range(m):
+                pushed[c, 3 * i + a] = jacobians[i, a, c]
+    _solve(hessian, pushed)
+    pushed = to_base @ pushed
+    out = np.zeros((m, 3))
+    for i in range(n):
+        for a in range(3):
+            for c in range(m):
+                out[c, a] += pushed[c, 3 * i + a] * pushed[c, 3 * i + a]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
 def _balance(
     links: Array,
     joint_angles: Array,

@@ -11,12 +11,12 @@ autocorrelation of what is left over. Laird & Ware, "Random-effects models for l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.optimize import minimize
+from scipy.optimize import minimize, nnls
 
 from onboard_estimation.measurement import Vector
 from salp_estimation import friction_kernels as kernels
@@ -62,6 +62,9 @@ class Population:
         (p,) standard deviations from run to run.
     residual_stddevs, correlation_times_s
         (N + 2,) of what is left of each rate (m/s, m/s, rad/s, ...), and how long it lasts.
+    force_stddevs
+        (3,) of forces on each wheel, along, across (N), turning (N m), that disturb the rates as the balance lets them:
+        what the floor does beside friction.
     """
 
     parameters: Vector
@@ -69,6 +72,7 @@ class Population:
     spreads: Vector
     residual_stddevs: Vector
     correlation_times_s: Vector
+    force_stddevs: Vector = field(default_factory=lambda: np.zeros(3))
 
     @property
     def prior(self) -> Rows:
@@ -87,22 +91,15 @@ def nominal_parameters(links: int) -> Vector:
     return np.array([1.0 if kind == "drag" else 0.0 for kind in kinds(links)])
 
 
-def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows]:
-    """Rates (K, m) of a run and their derivatives (K, m, p) by the parameters."""
+def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, Rows, Rows]:
+    """Rates (K, m) of a run, their derivatives (K, m, p) by the parameters, and the effects (K, m, 3) of forces."""
     count, m = run.rates.shape
-    rates, slopes = np.empty((count, m)), np.empty((count, m, len(parameters)))
+    rates, slopes, gains = np.empty((count, m)), np.empty((count, m, len(parameters))), np.empty((count, m, 3))
     for k in range(count):
-        rates[k] = kernels.rates(
-            links,
-            run.joint_angles[k].copy(),
-            run.controls[k].copy(),
-            run.slopes[k].copy(),
-            parameters,
-            SLIP,
-            run.rates[k].copy(),
-            slopes[k],
-        )
-    return rates, slopes
+        place = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
+        rates[k] = kernels.rates(links, *place, parameters, SLIP, run.rates[k].copy(), slopes[k])
+        gains[k] = kernels.force_effects(links, *place, parameters, SLIP, rates[k])
+    return rates, slopes, gains
 
 
 def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress | None = None) -> Population:
@@ -121,11 +118,14 @@ def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress 
     prior_mean, prior_precision = parameters.copy(), np.array([_KINDS[one][1] for one in kind]) ** -2.0
     start = 2.0 * np.log([_KINDS[one][2] for one in names])
     logarithms = start.copy()
-    stddevs, times_s = np.array([1e-3, 1e-3] + [0.01] * len(links)), np.full(len(links) + 2, 0.7)
+    # The residuals to start with: some of the rates themselves, some by forces.
+    left = _Left(
+        np.array([5e-4, 5e-4] + [0.005] * len(links)), np.array([0.05, 0.05, 0.003]), np.full(len(links) + 2, 0.7)
+    )
     uncertainty = np.diag(1.0 / prior_precision)
     for number in range(_ROUNDS):
         report(number / _ROUNDS, f"friction and harness: round {number + 1} of {_ROUNDS}")
-        parts = [_Run.of(links, run, parameters, stddevs, times_s) for run in runs]
+        parts = [_Run.of(links, run, parameters, left) for run in runs]
         step = np.zeros(len(parameters))
         for _ in range(4):
             variances = np.exp(logarithms)[group]
@@ -138,18 +138,32 @@ def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress 
             step = uncertainty @ right
             found = minimize(_spread_cost, logarithms, (parts, step, group, start), jac=True, method="L-BFGS-B")
             logarithms = found.x
-        remainders, hidden = zip(*(part.remainder(step, np.exp(logarithms)[group]) for part in parts), strict=True)
-        stddevs, times_s = left_over(remainders, hidden)
+        left = _left(parts, left, step, np.exp(logarithms)[group])
         parameters = parameters + step
     report(1.0, "friction and harness found")
-    return Population(parameters, uncertainty, np.exp(0.5 * logarithms)[group], stddevs, times_s)
+    spreads = np.exp(0.5 * logarithms)[group]
+    return Population(parameters, uncertainty, spreads, left.stddevs, left.times_s, left.forces)
 
 
 def run_effects(population: Population, links: Rows, run: TrainingRun) -> Vector:
     """(p,) the best guess of a run's own parameters, less the common ones."""
-    stddevs, times = population.residual_stddevs, population.correlation_times_s
-    part = _Run.of(links, run, population.parameters, stddevs, times)
+    left = _Left(population.residual_stddevs, population.force_stddevs, population.correlation_times_s)
+    part = _Run.of(links, run, population.parameters, left)
     return part.effects(np.zeros(len(population.parameters)), population.spreads**2)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Left:
+    """What is left of the rates: own standard deviations (m,), those of forces (3,), correlation times (m,)."""
+
+    stddevs: Vector
+    forces: Vector
+    times_s: Vector
+
+    def scale(self, gains: Rows) -> Rows:
+        """Standard deviations (K, m) of the rates where forces act on them by `gains` (K, m, 3)."""
+        out: Rows = np.sqrt(self.stddevs**2 + gains @ self.forces**2)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,25 +172,26 @@ class _Run:
 
     errors: Rows
     slopes: Rows
+    gains: Rows
     information: Rows
     evidence: Vector
 
     @classmethod
-    def of(cls, links: Rows, run: TrainingRun, parameters: Vector, stddevs: Vector, times_s: Vector) -> _Run:
-        rates, slopes = expected(links, run, parameters)
+    def of(cls, links: Rows, run: TrainingRun, parameters: Vector, left: _Left) -> _Run:
+        rates, slopes, gains = expected(links, run, parameters)
         errors = run.rates - rates
+        scale = left.scale(gains)
         p = len(parameters)
         information, evidence = np.zeros((p, p)), np.zeros(p)
         apart_s = np.abs(run.time_s[:, None] - run.time_s[None])
         for output in range(errors.shape[1]):
-            covariance = np.exp(-apart_s / times_s[output])
+            covariance = np.exp(-apart_s / left.times_s[output])
             covariance[np.diag_indices_from(covariance)] += 1e-4
-            root = stddevs[output] * np.linalg.cholesky(covariance)
-            both = np.column_stack([slopes[:, output], errors[:, output]])
-            white = solve_triangular(root, both, lower=True, check_finite=False)
+            both = np.column_stack([slopes[:, output], errors[:, output]]) / scale[:, output, None]
+            white = solve_triangular(np.linalg.cholesky(covariance), both, lower=True, check_finite=False)
             information += white[:, :-1].T @ white[:, :-1]
             evidence += white[:, :-1].T @ white[:, -1]
-        return cls(errors, slopes, information, evidence)
+        return cls(errors, slopes, gains, information, evidence)
 
     def effects(self, step: Vector, variances: Vector) -> tuple[Vector, Rows]:
         """Mean and covariance of the run's own parameters, the common ones moved by `step`."""
@@ -184,17 +199,48 @@ class _Run:
         return covariance @ (self.evidence - self.information @ step), covariance
 
     def remainder(self, step: Vector, variances: Vector) -> tuple[Rows, Rows]:
-        """(K, m) what common and own parameters leave of the rates, and (3, m) what the doubt about the own ones hides.
+        """What common and own parameters leave of the rates, (K, m), and what the doubt about the own ones hides.
 
-        The latter is the sum over the run of the expected products, at a distance of none, one and two steps, of what
+        The latter (3, K, m) are expected products, of an instant with itself, the next and the next but one, of what
         the best guess of the own parameters has taken along: without it a fit of many parameters looks too good.
         """
         own, covariance = self.effects(step, variances)
         spread = self.slopes @ covariance
-        count = len(self.errors)
-        hidden = np.array([np.einsum("kmp,kmp->m", spread[k:], self.slopes[: count - k]) for k in range(3)])
+        hidden = np.zeros((3, *self.errors.shape))
+        for k in range(3):
+            count = len(self.errors) - k
+            hidden[k, :count] = np.einsum("kmp,kmp->km", spread[k:], self.slopes[:count])
         out: Rows = self.errors - self.slopes @ (step + own)
         return out, hidden
+
+
+def _left(parts: Sequence[_Run], before: _Left, step: Vector, variances: Vector) -> _Left:
+    """What is left of the rates: sizes by least squares of the squares, then correlation times of what they scale."""
+    found = [part.remainder(step, variances) for part in parts]
+    outputs = len(before.stddevs)
+    rows, squares = [], []
+    for part, (error, hidden) in zip(parts, found, strict=True):
+        weight = before.scale(part.gains) ** -2.0
+        for output in range(outputs):
+            own = np.zeros((len(error), outputs))
+            own[:, output] = 1.0
+            rows.append(np.hstack([own, part.gains[:, output]]) * weight[:, output, None])
+            squares.append((error[:, output] ** 2 + hidden[0, :, output]) * weight[:, output])
+    design, right = np.vstack(rows), np.concatenate(squares)
+    columns = np.maximum(np.abs(design).max(axis=0), 1e-300)
+    fitted = nnls(design / columns, right)[0] / columns
+    # A rate that forces explain whole keeps a twentieth of its size: no filter should trust a model without bounds.
+    whole = np.mean([(error**2 + hidden[0]).mean(axis=0) for error, hidden in found], axis=0)
+    left = _Left(np.sqrt(np.maximum(fitted[:outputs], 0.0025 * whole)), np.sqrt(fitted[outputs:]), before.times_s)
+    scaled, sums = [], []
+    for part, (error, hidden) in zip(parts, found, strict=True):
+        scale = left.scale(part.gains)
+        scaled.append(error / scale)
+        count = len(error)
+        sums.append(
+            np.array([(hidden[k, : count - k] / (scale[k:] * scale[: count - k])).sum(axis=0) for k in range(3)])
+        )
+    return replace(left, times_s=left_over(scaled, sums)[1])
 
 
 def _spread_cost(

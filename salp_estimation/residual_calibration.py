@@ -21,7 +21,6 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mea
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.estimator import COMMAND
-from salp_estimation.population import Population
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.residual_model import ResidualModel
 
@@ -49,9 +48,7 @@ class HeldOut:
 def inflated(model: ResidualModel, factor: float) -> ResidualModel:
     """The model with residual rates of so many times their size."""
     old = model.population
-    population = Population(
-        old.parameters, old.uncertainty, old.spreads, factor * old.residual_stddevs, old.correlation_times_s
-    )
+    population = replace(old, residual_stddevs=factor * old.residual_stddevs, force_stddevs=factor * old.force_stddevs)
     return replace(model, population=population)
 
 

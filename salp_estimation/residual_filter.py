@@ -138,7 +138,17 @@ class ResidualFilter:
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
             self._links, now.state, now.covariance, drive.controls, drive.slopes, SLIP, now.start, *self._means
         )
-        stddevs, offsets = self._population.residual_stddevs, np.zeros(n)
+        offsets = np.zeros(n)
+        effects = friction.force_effects(
+            self._links,
+            now.state[self._angles],
+            drive.controls,
+            drive.slopes,
+            now.state[self._parameters],
+            SLIP,
+            start,
+        )
+        stddevs = np.sqrt(self._population.residual_stddevs**2 + effects @ self._population.force_stddevs**2)
         if self._variances is not None:
             inputs = np.concatenate([now.state[self._angles], drive.controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs, 0, m)[0])

@@ -37,7 +37,7 @@ Processes = SparseGaussianProcesses | ExactGaussianProcesses
 
 FORMS = ("calibrated", "local", "gaussian_process")
 ROBOT = "salp"
-_POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s")
+_POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s", "force_stddevs")
 _EXACT = ("inputs", "targets", "length_scales", "signal_variances", "noise_variances")
 
 
@@ -119,6 +119,7 @@ class ResidualModel:
             "spreads": (p,),
             "residual_stddevs": (links + 2,),
             "correlation_times_s": (links + 2,),
+            "force_stddevs": (3,),
             "gyro_noise": (links, 2),
         }
         wrong = [name for name, shape in shapes.items() if values[name].shape != shape]

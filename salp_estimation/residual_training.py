@@ -135,7 +135,7 @@ def _learn(
     stddevs, times_s = left_over(pieces)
     if form == "calibrated":  # what the doubt about the runs' own parameters hides is in the population's
         stddevs, times_s = np.maximum(stddevs, population.residual_stddevs), population.correlation_times_s
-    population = Population(population.parameters, population.uncertainty, population.spreads, stddevs, times_s)
+    population = replace(population, residual_stddevs=stddevs, correlation_times_s=times_s)
     return _Learned(population, processes, notes)
 
 
@@ -172,7 +172,7 @@ def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     parameters = population.parameters
     if population.spreads.any():
         parameters = parameters + run_effects(population, links, run)
-    rates, _ = expected(links, run, parameters)
+    rates, _, _ = expected(links, run, parameters)
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 

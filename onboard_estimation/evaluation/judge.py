@@ -27,6 +27,10 @@ from onboard_estimation.robots import Robot, TruthSpecification, initial_state, 
 Rows = NDArray[np.float64]
 
 _JUDGED_SHARE = 0.2
+_SMOOTHED = (
+    "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
+    "counts and NIS of the sensors are the filter's."
+)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,8 @@ class JudgeSettings:
         How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
     beacon_s
         The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
+    smooth
+        Judge the robot's smoother, each of whose estimates knows the whole recording, in the place of its filter.
     """
 
     initial: Literal["drawn", "exact"] = "drawn"
@@ -56,6 +62,7 @@ class JudgeSettings:
     settle_s: float | None = None
     lag_s: float | None = None
     beacon_s: float | None = None
+    smooth: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +134,7 @@ def judge(
     notes = [
         *recording.notes,
         initial_note,
+        _SMOOTHED if settings.smooth else "",
         alignment_note,
         *pipeline_notes(pipeline),
         gap_note(time_s),
@@ -136,7 +144,7 @@ def judge(
     ]
     result = EvaluationResult(
         robot=robot.name,
-        estimator=estimator_name,
+        estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
         bag=bag,
         time_s=time_s,
@@ -170,6 +178,11 @@ def _replay(
 ) -> tuple[Pipeline, Record]:
     """The pipeline after the whole recording, and its record."""
     lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
+    if settings.smooth:
+        smoother = robot.smoother(configuration, estimator_name, initial)
+        pipeline = Pipeline(smoother, lag_s=lag_s)
+        pipeline.run(recording.measurements())
+        return pipeline, Record.of(smoother.smoothed())
     pipeline = Pipeline(robot.estimator(configuration, estimator_name, initial), lag_s=lag_s)
     return pipeline, Record.of(pipeline.run(recording.measurements()))
 
