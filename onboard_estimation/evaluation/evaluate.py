@@ -112,7 +112,7 @@ def evaluate_bag(
     space = robot.estimator(configuration, estimator, None).space
     inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
     inputs |= {"model": model} if model is not None else {}
-    write_run(result, space, configuration, inputs, folder, _settings(options, model), progress)
+    write_run(result, space, configuration, inputs, folder, _settings(options), progress)
     return Evaluation(result, folder)
 
 
@@ -242,7 +242,7 @@ def _as_yaml(value: Any) -> str:
     return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
 
 
-def _settings(options: EvaluateOptions, model: Path | None) -> dict[str, Any]:
+def _settings(options: EvaluateOptions) -> dict[str, Any]:
     settings, what_if = options.settings, options.what_if
     return {
         "initial": settings.initial,
@@ -250,8 +250,6 @@ def _settings(options: EvaluateOptions, model: Path | None) -> dict[str, Any]:
         "longest_truth_gap_s": settings.longest_truth_gap_s,
         "settle_s": settings.settle_s,
         "lag_s": settings.lag_s,
-        "beacon_s": settings.beacon_s,
-        "model": None if model is None else str(model.absolute()),
         "mirror_truth": options.mirror_truth,
         "namespace": options.namespace,
         "overrides": dict(options.overrides),
@@ -260,4 +258,5 @@ def _settings(options: EvaluateOptions, model: Path | None) -> dict[str, Any]:
         "delay": list(what_if.delay),
         "bias": list(what_if.bias),
         "noise": list(what_if.noise),
+        **({"beacon_s": settings.beacon_s} if settings.beacon_s is not None else {}),
     }
