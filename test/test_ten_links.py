@@ -1,0 +1,82 @@
+"""Ten links: a model of the form `local` is trained from runs with motion capture and runs in the filter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.configuration import load
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.measurement import Estimate
+from onboard_estimation.resources import resource
+from onboard_estimation.robots import find_robot
+from salp_estimation import friction_kernels
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.gaits import Gait
+from salp_estimation.hardware_simulator import HardwareSimulation
+from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
+from salp_estimation.residual_training import train
+from salp_estimation.training_runs import training_run
+
+# A wave along the chain: designing a gait of ten links takes seconds, and any that bends all joints will do.
+_PHASES = 1.3 * np.arange(10)
+WAVE = Gait((0.0,) * 10, tuple(0.04 * np.cos(_PHASES)), tuple(0.04 * np.sin(_PHASES)))
+
+
+def configuration() -> SalpConfiguration:
+    loaded: SalpConfiguration = load(SalpConfiguration, resource("config/salp_ten_links.yaml"))
+    return loaded
+
+
+def recording(seed: int, duration_s: float) -> LoadedRecording:
+    simulation = HardwareSimulation(configuration().chain, WAVE.controls, np.random.default_rng(seed))
+    names = configuration().chain.link_names
+    return from_simulator(simulation.advance(round(duration_s * 1e9)), names)
+
+
+def true_angles(seen: LoadedRecording, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(K, 9) rad, from the motion capture."""
+    names = configuration().chain.link_names
+    tracks = {name: seen.tracks[name] for name in names}
+    parts = find_robot("salp").true_parts(configuration(), {name: one.values for name, one in tracks.items()})
+    stamps = tracks[names[0]].stamps_ns
+    columns = parts["joint_angles"].T
+    return np.column_stack([np.interp(at_ns, stamps, column) for column in columns])
+
+
+def test_the_configuration_is_that_of_ten_links() -> None:
+    chain = configuration().chain
+    assert len(chain.link_names) == 10
+    assert set(chain.wheel_angles_deg) == {-57.0, -130.0}
+    assert Path(resource("config/salp_ten_links.yaml")).is_file()
+
+
+def test_a_local_model_is_trained_and_follows_another_robot() -> None:
+    """Without a model the commands alone would put the joints elsewhere by degrees: no friction, no harness."""
+    told = replace(configuration(), gyro=replace(configuration().gyro, used_rate_hz=25.0))
+    runs = [training_run(told, recording(seed, 17.0), f"run {seed}") for seed in (11, 12, 13)]
+    model, _ = train(told, runs, ["", "", ""], "local")
+    assert model.link_count == 10
+    assert model.processes is None
+    assert model.population.parameters.shape == (friction_kernels.parameter_count(10),)
+
+    seen = recording(14, 12.0)
+    start_ns = seen.first_stamp_ns()
+    space = ResidualEstimator(told, model).space
+    mean = space.origin()
+    mean[space.coordinates("joint_angles")] = true_angles(seen, np.array([start_ns + 20_000_000]))[0]
+    covariance = initial_covariance(replace(told, initial=replace(told.initial, joint_angle_stddev_deg=0.5)))
+    estimator = ResidualEstimator(told, model, Estimate(start_ns, mean, covariance))
+    estimates = [one for one in map(estimator.apply, seen.measurements()) if one is not None]
+    late = [one for one in estimates if one.stamp_ns > start_ns + 6_000_000_000]
+    joints = space.coordinates("joint_angles")
+    truth = true_angles(seen, np.array([one.stamp_ns for one in late]))
+    error = np.array([one.mean[joints] for one in late]) - truth
+    assert np.rad2deg(np.ptp(truth, axis=0)).max() > 5.0
+    assert np.rad2deg(np.sqrt(np.mean(error**2))) < 1.0
+    final = late[-1].covariance
+    np.testing.assert_allclose(final, final.T, rtol=0.0, atol=1e-15)
+    assert np.linalg.eigvalsh(final)[0] > 0.0
