@@ -49,10 +49,12 @@ class Plan:
         Of NAMES.
     exact_seeds
         For models with exact Gaussian processes, whose filter takes about a minute a run.
+    followed
+        The estimator that further runs are about.
     rates_hz
-        Further rates of `calibrated` beside 50 Hz.
+        Of further runs, beside 50 Hz.
     beacon_s
-        Period of the poses from motion capture in further runs of `calibrated`; 0: no such runs.
+        Period of the poses from motion capture in further runs; 0: no such runs.
     workers
         Processes; None: one for each core. 0: none but this.
     """
@@ -64,6 +66,7 @@ class Plan:
     tuning_seeds: int = 2
     duration_s: float = 60.0
     data: TrainingSet = field(default_factory=TrainingSet)
+    followed: str = "calibrated"
     rates_hz: tuple[float, ...] = (5.0, 200.0)
     rate_seeds: int = 10
     beacon_s: float = 30.0
@@ -99,12 +102,14 @@ def rows(plan: Plan) -> list[Row]:
         name: Campaign(known[name], _seeds(plan, known[name]), plan.gaits, plan.duration_s) for name in plan.estimators
     }
     for rate_hz in plan.rates_hz:
-        subject = replace(known["calibrated"], name=f"calibrated, all gaits, {rate_hz:g} Hz", used_rate_hz=rate_hz)
+        subject = replace(
+            known[plan.followed], name=f"{known[plan.followed].name}, {rate_hz:g} Hz", used_rate_hz=rate_hz
+        )
         campaigns[f"{rate_hz:g} Hz"] = Campaign(subject, _first(plan.rate_seeds), plan.gaits, plan.duration_s)
     drifts = {}
     if plan.beacon_s:
         for name, period_s in (("without a beacon", None), (f"a beacon every {plan.beacon_s:g} s", plan.beacon_s)):
-            subject = replace(known["calibrated"], name=name, beacon_s=period_s)
+            subject = replace(known[plan.followed], name=name, beacon_s=period_s)
             drifts[name] = Campaign(subject, _first(plan.beacon_seeds), plan.gaits, plan.beacon_duration_s)
     lines = compute([*campaigns.values(), *drifts.values()], plan.workers)
     tables = [row for one in campaigns.values() for row in _table(one, lines)]
@@ -258,7 +263,7 @@ def _drift(campaign: Campaign, lines: Mapping[str, Line], period_s: float) -> li
         out.append(
             {
                 "case": f"drift, {name}, {gait}",
-                "table": f"Drift of the pose in {campaign.duration_s:g} s, calibrated",
+                "table": f"Drift of the pose in {campaign.duration_s:g} s, with the residual model",
                 "beacon_s": campaign.subject.beacon_s,
                 "gait": gait,
                 "seeds": len(runs),
