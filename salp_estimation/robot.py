@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.description import Shapes
+from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
@@ -27,6 +28,7 @@ from onboard_estimation.robots import (
     TruthSpecification,
 )
 from onboard_estimation.simulation import imu_channel, set_pose_channel
+from onboard_estimation.smoother import Smoother
 from salp_estimation import simulator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
@@ -74,6 +76,17 @@ class SalpRobot(Robot):
             model = load_model(configuration.residual_model, configuration)
             return ResidualEstimator(configuration, model, initial)
         return SalpEstimator(configuration, initial)
+
+    def smoother(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> Smoother:
+        """That of the filter with a residual model; UserError without one."""
+        if not configuration.residual_model:
+            raise UserError(
+                "--smooth: the smoother of the salp is that of its filter with a residual model; "
+                "name one with --model FILE, as `train salp` writes it"
+            )
+        from salp_estimation.residual_smoother import ResidualSmoother  # offline only: nodes do without
+
+        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration), initial)
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""

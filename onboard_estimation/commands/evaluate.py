@@ -13,6 +13,7 @@ EXAMPLES = output.examples(
     "evaluate BAG",
     "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
     "evaluate BAG --model salp.npz --beacon 30",
+    "evaluate BAG --model salp.npz --smooth",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
 _WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
@@ -160,6 +161,15 @@ def evaluate(
         ),
     ] = None,
     beacon: BeaconOption = None,
+    smooth: Annotated[
+        bool,
+        typer.Option(
+            "--smooth",
+            rich_help_panel=_JUDGED,
+            help="Judge the robot's smoother, which knows the whole recording at every instant; not every robot has "
+            "one.",
+        ),
+    ] = False,
     json: output.JsonOption = False,
 ) -> None:
     """Replay a bag through a robot's estimator and judge the estimates against the ground truth.
@@ -191,7 +201,7 @@ def evaluate(
         mirror_truth=mirror_truth,
         model=model,
         what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),
-        settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag, beacon),
+        settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag, beacon, smooth),
     )
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
         evaluation = evaluate_bag(bag, options, run, progress=progress)

@@ -100,6 +100,8 @@ def evaluate_bag(
         model = model_file(robot, configuration)
         if model is not None:
             robot.estimator(configuration, estimator, None)  # a model that does not fit is refused before all the work
+        if options.settings.smooth:
+            robot.smoother(configuration, estimator, None)  # so is a robot without a smoother
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
     command = command_line(bag_path, robot.name, estimator, match, options)
     progress("filtering")
@@ -233,6 +235,8 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
         words += ["--lag", str(settings.lag_s)]
     if settings.beacon_s is not None:
         words += ["--beacon", str(settings.beacon_s)]
+    if settings.smooth:
+        words += ["--smooth"]
     return shlex.join(words)
 
 
