@@ -1,9 +1,9 @@
-"""How much larger the residual rates must be taken for the filter to be as sure as it should be.
+"""How much less sure a model must be taken for the filter to be as sure as it should be.
 
-The regression that finds their size has seen the runs, sees them at 5 Hz, and knows nothing of the filter's own
-approximations (parameters that enter as products are carried to first order). So the filter itself is run on robots
-that were held out, from drawn initial errors, and the standard deviations are multiplied by the factor at which its
-NEES of the joint angles is what it should be. Only training runs are used.
+A regression knows the spread between robots from as many as it was given, perhaps two for each gait, and nothing of the
+filter's own approximations (parameters that enter as products are carried to first order). So the filter itself is run
+on robots that were held out, from drawn initial errors, and all standard deviations of the model are multiplied by the
+factor at which its NEES of the joint angles is what it should be. Only training runs are used.
 """
 
 from __future__ import annotations
@@ -46,9 +46,15 @@ class HeldOut:
 
 
 def inflated(model: ResidualModel, factor: float) -> ResidualModel:
-    """The model with residual rates of so many times their size."""
+    """The model with standard deviations of so many times their size: of residuals, of forces and between robots."""
     old = model.population
-    population = replace(old, residual_stddevs=factor * old.residual_stddevs, force_stddevs=factor * old.force_stddevs)
+    population = replace(
+        old,
+        uncertainty=factor**2 * old.uncertainty,
+        spreads=factor * old.spreads,
+        residual_stddevs=factor * old.residual_stddevs,
+        force_stddevs=factor * old.force_stddevs,
+    )
     return replace(model, population=population)
 
 

@@ -83,7 +83,7 @@ def train(
             configuration, runs, recordings, model, lambda done, text: report(share + (1.0 - share) * done, text)
         )
         model = inflated(model, factor)
-        notes.append(f"residual rates taken {factor:.2f} times as large, as runs that were held out ask for")
+        notes.append(f"standard deviations taken {factor:.2f} times as large, as runs that were held out ask for")
     report(1.0, "done")
     return model, notes
 
