@@ -151,6 +151,11 @@ class RecordingFilter(ResidualFilter):
         """The last step."""
         return self.now.history if isinstance(self.now, RecordedState) else None
 
+    @property
+    def public(self) -> NDArray[np.int64]:
+        """(2 N + 2,) where pose, joint angles and biases stand in the state, as `published` has them."""
+        return np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * self.link_count - 1)])
+
     def _record(self, step: Step | None) -> None:
         now = self.now
         self.now = RecordedState(now.state, now.covariance, now.linearised, now.start, step)
@@ -222,7 +227,7 @@ class RecordingFilter(ResidualFilter):
             step = step.before
         if isinstance(step, Instant) and stamp_ns - step.stamp_ns < apart_ns:
             return
-        public, now = self._public(), self.now
+        public, now = self.public, self.now
         self._record(Instant(self.history, stamp_ns, now.state[public], now.covariance[public]))
 
 

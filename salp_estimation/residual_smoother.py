@@ -57,7 +57,7 @@ class ResidualSmoother(ResidualEstimator, Smoother):
 
     def _smoothed_at(self, instant: Instant, adjoint: Vector, information: Matrix) -> Estimate:
         correction = -instant.rows @ adjoint
-        public = self._recorder._public()
+        public = self._recorder.public
         covariance = instant.rows[:, public] - instant.rows @ information @ instant.rows.T
         # Of the errors at the filtered state; then of those at the smoothed one.
         jacobian = self.space.right_jacobian(correction)

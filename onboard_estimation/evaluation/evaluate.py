@@ -263,4 +263,5 @@ def _settings(options: EvaluateOptions) -> dict[str, Any]:
         "bias": list(what_if.bias),
         "noise": list(what_if.noise),
         **({"beacon_s": settings.beacon_s} if settings.beacon_s is not None else {}),
+        **({"smooth": True} if settings.smooth else {}),
     }

@@ -103,7 +103,9 @@ def _from_run(folder: Path, bag_path: Path | None) -> Record:
     description = _read_json(folder / "run.json")
     robot = find_robot(str(description.get("robot")))
     configuration: Any = load(robot.configuration_type, folder / "config.yaml", {})
-    estimator = robot.estimator(configuration, estimator_name(robot, description.get("estimator")), None)
+    # Of a smoothed run the estimator's name says so, after a comma.
+    name = str(description.get("estimator") or "").partition(",")[0]
+    estimator = robot.estimator(configuration, estimator_name(robot, name), None)
     subject = Subject(f"/{robot.name}", robot, configuration, estimator.space)
     with open_bag(folder / "estimates") as bag:
         stamps_ns, means, covariances = _estimates(bag, f"/{robot.name}", subject)

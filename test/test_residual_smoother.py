@@ -1,0 +1,400 @@
+"""Smoother of the filter with residual models: its steps against dense algebra and the general smoother, then on runs.
+
+The model is made by hand of round numbers: the subject is looking back, not what is learned.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation_samples import command, refusal
+from numpy.typing import NDArray
+from test_residual_filter import Case, a_case, dense_prediction, predicted
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.evaluate import EvaluateOptions
+from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.filtering.smoothing import FilterStep, smooth
+from onboard_estimation.filtering.state_space import StateSpace, vector
+from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.live.view_recorded import load_records
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Recording, find_robot
+from salp_estimation import residual_filter_kernels as kernels
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.population import Population, kinds
+from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.residual_filter import Linearised
+from salp_estimation.residual_history import Correction, PoseReplacement, Prediction, RecordingFilter, Step, gyro_slope
+from salp_estimation.residual_model import ResidualModel, chain_hash
+from salp_estimation.residual_smoother import APART_NS, ResidualSmoother
+from salp_estimation.robot import ROBOT
+
+Array = NDArray[np.float64]
+CONFIGURATION = SalpConfiguration()
+LINKS = CONFIGURATION.chain.link_names
+SECONDS = 15.0
+_TYPICAL = {
+    # Value, and its spread from robot to robot.
+    "along": (0.5, 0.1),
+    "across": (0.7, 0.15),
+    "turning": (0.01, 0.004),
+    "drag": (1.0, 0.05),
+    "gain": (0.0, 0.03),
+    "lag": (0.03, 0.01),
+    "angle": (0.0, 0.01),
+    "torque": (0.0, 0.008),
+    "stiffness": (0.22, 0.05),
+    "joint friction": (0.013, 0.003),
+}
+
+
+def a_model() -> ResidualModel:
+    """Friction and harness about as large as those of the scenario `hardware`."""
+    typical = np.array([_TYPICAL[kind] for kind in kinds(3)])
+    residuals = np.array([0.002, 0.002, 0.02, 0.02, 0.02])
+    population = Population(
+        typical[:, 0], np.zeros((len(typical), len(typical))), typical[:, 1], residuals, np.full(5, 0.5)
+    )
+    inputs = (*(f"alpha_{j}" for j in (1, 2)), *(f"u_{j}" for j in (1, 2, 3)))
+    training = TrainingConditions(5.0, 1.0, 5, ("made",), ("",), ("0" * 64,), (-1.0,) * 5, (1.0,) * 5)
+    header = ModelHeader(
+        "local",
+        "salp",
+        tuple(f"imu/{name}" for name in LINKS),
+        chain_hash(CONFIGURATION),
+        inputs,
+        ("rad", "rad", "m/s", "m/s", "m/s"),
+        tuple(f"rate_{i}" for i in range(5)),
+        ("m/s", "m/s", "rad/s", "rad/s", "rad/s"),
+        training,
+        "0",
+    )
+    return ResidualModel(header, population, None, np.array([[0.003, 0.06]] * 3))
+
+
+# Single steps.
+
+
+def near(case: Case) -> Linearised:
+    reference, mean, by_angles, by_parameters, left_over, stddevs = case.linearised()
+    return Linearised(0, reference, mean, by_angles, by_parameters, left_over, stddevs, np.zeros(case.links))
+
+
+def prediction_of(case: Case, duration_s: float) -> Prediction:
+    twist = duration_s * case.rates(case.state)[:3]
+    return Prediction(None, near(case), duration_s, twist, case.times_s)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_transition_is_that_of_the_prediction(n: int) -> None:
+    """By the filter's own covariance, exactly; by differences of the motion, but for the twist's own curvature."""
+    case, other = a_case(n), a_case(n, 1)
+    duration_s = 0.02
+    transition = prediction_of(case, duration_s).times_transition(np.eye(len(case.state)))
+    # The process noise is the same for both covariances, so that it leaves their difference.
+    _, first = predicted(case, duration_s)
+    other = replace(case, covariance=other.covariance)
+    _, second = predicted(other, duration_s)
+    change = transition @ (case.covariance - other.covariance) @ transition.T
+    np.testing.assert_allclose(first - second, change, rtol=0.0, atol=1e-13)
+    dense = dense_prediction(case, duration_s)[1] - dense_prediction(other, duration_s)[1]
+    moved = np.abs(dense - (case.covariance - other.covariance)).max()
+    assert np.abs(change - dense).max() < 5e-3 * moved
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_slope_of_a_gyro_is_that_of_the_correction(n: int) -> None:
+    case = a_case(n, 2)
+    for link in range(n):
+        state, covariance = np.empty_like(case.state), np.empty_like(case.covariance)
+        innovation, spread = kernels.update(
+            n, link, 0.4, 4e-4, 0.0, case.state, case.covariance, *case.linearised(), 3.0, np.inf, state, covariance
+        )
+        gain = case.covariance @ gyro_slope(link, case.state, near(case)) / spread
+        np.testing.assert_allclose(state[:-3], case.state[:-3] + gain[:-3] * innovation, rtol=1e-12, atol=1e-14)
+        taken = spread * np.outer(gain, gain)
+        np.testing.assert_allclose(case.covariance - covariance, taken, rtol=0.0, atol=1e-12)
+
+
+def test_backward_pass_is_the_general_smoother() -> None:
+    """Linear and Gaussian, with transitions as the filter has them: the same as Rauch, Tung and Striebel's."""
+    rng = np.random.default_rng(3)
+    size = len(a_case(2).state)
+    space = StateSpace(vector("state", tuple(f"x_{i}" for i in range(size)), "m"))
+    mean, covariance = rng.normal(size=size), a_case(2).covariance + np.diag(rng.uniform(0.1, 1.0, size))
+    steps = [FilterStep(mean, covariance, covariance, mean, covariance)]
+    history: Step | None = None
+    marks: list[Step | None] = []
+    for k in range(12):
+        if k > 0:
+            step: Step
+            if k == 7:
+                step = PoseReplacement(history)
+                transition = np.diag([*np.ones(size - 3), 0.0, 0.0, 0.0])
+            else:
+                step = replace(prediction_of(a_case(2, k), 0.3), before=history)
+                transition = step.times_transition(np.eye(size))
+            root = 0.3 * rng.normal(size=(size, size))
+            cross = covariance @ transition.T
+            before_mean = mean = transition @ mean
+            before = covariance = transition @ covariance @ transition.T + root @ root.T
+            history = step
+        else:
+            before_mean, before, cross = mean, covariance, covariance
+        for width in (1, 3):
+            slopes, noise = rng.normal(size=(width, size)), np.diag(rng.uniform(0.1, 1.0, width))
+            spread = slopes @ covariance @ slopes.T + noise
+            gain = covariance @ slopes.T @ np.linalg.inv(spread)
+            innovation = np.linalg.cholesky(spread) @ rng.normal(size=width)
+            mean, covariance = mean + gain @ innovation, covariance - gain @ spread @ gain.T
+            history = Correction(history, slopes, gain, spread, innovation)
+        marks.append(history)
+        if k > 0:
+            steps.append(FilterStep(before_mean, before, cross, mean, covariance))
+        else:
+            steps = [FilterStep(before_mean, before, cross, mean, covariance)]
+    means, covariances = smooth(space, steps)
+    adjoint, information = np.zeros(size), np.zeros((size, size))
+    walked = history
+    for k in range(11, -1, -1):
+        while walked is not marks[k]:
+            assert walked is not None
+            adjoint, information = walked.back(adjoint, information)
+            walked = walked.before
+        filtered = steps[k].covariance
+        np.testing.assert_allclose(steps[k].mean - filtered @ adjoint, means[k], rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(filtered - filtered @ information @ filtered, covariances[k], rtol=0.0, atol=1e-8)
+
+
+# Runs.
+
+
+def simulated(gait: str, seed: int, duration_s: float) -> Recording:
+    simulation = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed), imu_rate_hz=50.0)
+    recording = simulation.advance(round(duration_s * 1e9) + 1)
+    thinned = (replace(one, stamps_ns=one.stamps_ns[::4], values=one.values[::4]) for one in recording.truth)
+    return replace(recording, truth=tuple(thinned))
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "made.npz"
+    a_model().save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recording() -> LoadedRecording:
+    return from_simulator(simulated("left", 7, SECONDS), LINKS)
+
+
+def judged(recording: LoadedRecording, model_file: Path, smoothed: bool, beacon_s: float | None) -> EvaluationResult:
+    configuration = replace(CONFIGURATION, residual_model=str(model_file))
+    settings = JudgeSettings(settle_s=0.0, smooth=smoothed, beacon_s=beacon_s)
+    return judge(ROBOT, configuration, "ukf", recording, settings)
+
+
+@pytest.mark.parametrize("beacon_s", [None, 5.0])
+def test_a_smoothed_run_is_nearer_and_surer(
+    recording: LoadedRecording, model_file: Path, beacon_s: float | None
+) -> None:
+    filtered, smoothed = (judged(recording, model_file, one, beacon_s) for one in (False, True))
+    assert smoothed.estimator == "ukf, smoothed"
+    assert any(note.startswith("Smoothed:") for note in smoothed.notes)
+    assert smoothed.sensors == filtered.sensors
+    np.testing.assert_array_equal(smoothed.stamps_ns[-1], filtered.stamps_ns[-1])
+    np.testing.assert_array_equal(smoothed.mean[-1], filtered.mean[-1])
+    np.testing.assert_array_equal(smoothed.covariance[-1], filtered.covariance[-1])
+    assert np.diff(smoothed.stamps_ns)[:-1].min() >= APART_NS
+    places = np.searchsorted(filtered.stamps_ns, smoothed.stamps_ns)
+    np.testing.assert_array_equal(filtered.stamps_ns[places], smoothed.stamps_ns)
+    np.testing.assert_array_equal(smoothed.covariance, smoothed.covariance.transpose(0, 2, 1))
+    assert (np.linalg.eigvalsh(smoothed.covariance)[:, 0] > 0.0).all()
+    # Nowhere larger: in no direction of joint angles and biases, whose errors have the same axes in both. Of gyros
+    # with one stamp the filter's record has the last, and the smoother knows them all at the first.
+    for part in (slice(3, 5), slice(5, 8)):
+        less = filtered.covariance[places, part, part] - smoothed.covariance[:, part, part]
+        assert np.linalg.eigvalsh(less)[:, 0].min() > -1e-12
+    heading = filtered.covariance[places, 2, 2] - smoothed.covariance[:, 2, 2]
+    assert heading.min() > -1e-12
+    errors = {}
+    for name, result in (("filtered", filtered), ("smoothed", smoothed)):
+        early = result.time_s < 0.5 * SECONDS
+        errors[name] = {part: np.sqrt(np.nanmean(result.parts[part].error[early] ** 2)) for part in result.parts}
+        nees = np.nanmean(result.parts["joint_angles"].nees)
+        assert nees < 6.0, name
+    assert errors["smoothed"]["joint_angles"] < errors["filtered"]["joint_angles"]
+    if beacon_s is not None:  # the first pose tells what the heading was from the start
+        assert errors["smoothed"]["pose"] < 0.3 * errors["filtered"]["pose"]
+
+
+def smoothed_run(measurements: list[Measurement], lag_s: float = 0.2) -> tuple[Pipeline, ResidualSmoother]:
+    smoother = ResidualSmoother(CONFIGURATION, a_model())
+    pipeline = Pipeline(smoother, lag_s=lag_s)
+    pipeline.run(measurements)
+    return pipeline, smoother
+
+
+def corrections(smoother: ResidualSmoother) -> int:
+    count, step = 0, smoother._recorder.history
+    while step is not None:
+        count += isinstance(step, Correction)
+        step = step.before
+    return count
+
+
+@pytest.fixture(scope="module")
+def measurements(recording: LoadedRecording) -> list[Measurement]:
+    """The first four seconds, in order."""
+    start_ns = recording.first_stamp_ns()
+    return [one for one in recording.measurements() if one.stamp_ns < start_ns + 4_000_000_000]
+
+
+@pytest.fixture(scope="module")
+def plain(measurements: list[Measurement]) -> list[Estimate]:
+    """Those measurements smoothed as they are."""
+    return smoothed_run(measurements)[1].smoothed()
+
+
+def test_late_measurements_are_smoothed_in_their_place(measurements: list[Measurement], plain: list[Estimate]) -> None:
+    delays_ns = np.random.default_rng(0).choice([0, 0, 0, 60_000_000], len(measurements))
+    order = np.argsort([one.stamp_ns + late for one, late in zip(measurements, delays_ns, strict=True)], kind="stable")
+    shuffled = [measurements[k] for k in order]
+    pipeline, late = smoothed_run(shuffled)
+    assert sum(row["late"] for row in pipeline.statistics().values()) > 100
+    smoothed = late.smoothed()
+    assert len(smoothed) == len(plain) > 150
+    for one, other in zip(smoothed, plain, strict=True):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_the_filter_is_the_filter(measurements: list[Measurement]) -> None:
+    """Recording changes nothing of what the filter says as it goes."""
+    smoother, estimator = ResidualSmoother(CONFIGURATION, a_model()), ResidualEstimator(CONFIGURATION, a_model())
+    for one, other in zip(Pipeline(smoother).run(measurements), Pipeline(estimator).run(measurements), strict=True):
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_refused_measurements_stay_refused_and_a_recovery_is_one_correction(measurements: list[Measurement]) -> None:
+    """A gyro with a burst of nonsense: at first refused, then let in with an inflated covariance."""
+    start_ns = measurements[0].stamp_ns
+    spoilt = []
+    for one in measurements:
+        value = one.value
+        if one.sensor == "imu/link_2" and 2.0 < (one.stamp_ns - start_ns) / 1e9 < 2.9:
+            value = value + np.array([0.0, 0.0, 0.8, 0.0, 0.0, 0.0])
+        spoilt.append(Measurement(one.stamp_ns, one.sensor, value))
+    pipeline, smoother = smoothed_run(spoilt)
+    rows = {name: row for name, row in pipeline.statistics().items() if name.startswith("imu/")}
+    assert rows["imu/link_2"]["gated"] > 10
+    assert rows["imu/link_2"]["recoveries"] > 0
+    assert corrections(smoother) == sum(row["used"] for row in rows.values())
+    assert all(np.linalg.eigvalsh(one.covariance)[0] > 0.0 for one in smoother.smoothed())
+
+
+def pose_given(stamp_ns: int, x: float, stddev: float) -> Measurement:
+    covariance = np.diag([stddev**2] * 6)
+    return Measurement(stamp_ns, "set_pose", np.array([x, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, *covariance.ravel()]))
+
+
+def test_a_pose_that_replaces_the_filters_says_nothing_of_the_past(
+    measurements: list[Measurement], plain: list[Estimate]
+) -> None:
+    at_ns = measurements[len(measurements) // 2].stamp_ns + 1
+    replaced = sorted([*measurements, pose_given(at_ns, 50.0, 0.01)], key=lambda one: one.stamp_ns)
+    moved = smoothed_run(replaced)[1].smoothed()
+    before = [one for one in moved if one.stamp_ns < at_ns]
+    after = [one for one in moved if one.stamp_ns > at_ns]
+    assert len(before) > 80
+    assert len(after) > 80
+    for one, other in zip(before, plain, strict=False):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_allclose(one.mean[:2], other.mean[:2], rtol=0.0, atol=0.005)
+        np.testing.assert_allclose(one.mean[3:5], other.mean[3:5], rtol=0.0, atol=0.02)
+        # What came later still tells joint angles and biases, and so hardly less of the pose.
+        np.testing.assert_allclose(
+            one.covariance, other.covariance, rtol=0.0, atol=0.03 * np.abs(other.covariance).max()
+        )
+    assert min(one.mean[0] for one in after) > 49.0
+
+
+def test_a_pose_that_fits_corrects_the_past(measurements: list[Measurement], plain: list[Estimate]) -> None:
+    at_ns = measurements[len(measurements) // 2].stamp_ns + 1
+    corrected = sorted([*measurements, pose_given(at_ns, 0.0, 0.001)], key=lambda one: one.stamp_ns)
+    known = smoothed_run(corrected)[1].smoothed()
+    assert known[0].covariance[2, 2] < 0.05 * plain[0].covariance[2, 2]
+    assert np.trace(known[0].covariance[:2, :2]) < 0.5 * np.trace(plain[0].covariance[:2, :2])
+
+
+def test_a_reset_starts_a_new_interval(measurements: list[Measurement]) -> None:
+    half = len(measurements) // 2
+    smoother = ResidualSmoother(CONFIGURATION, a_model())
+    pipeline = Pipeline(smoother)
+    pipeline.run(measurements[:half])
+    first = smoother.smoothed()
+    pipeline.reset()
+    assert len(smoother.smoothed()) in (len(first), len(first) - 1)  # the filter's own at the end is no longer the last
+    pipeline.run(measurements[half:])
+    both = smoother.smoothed()
+    assert len(both) > len(first) + 80
+    for one, other in zip(both, first[:-1], strict=False):
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_a_correction_by_an_open_gate_is_linked_once() -> None:
+    recorder = RecordingFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
+    case = a_case(3, 5)
+    recorder.start(np.zeros(3), np.zeros(2), np.zeros(3), 0.01 * np.eye(8))
+    first = recorder.history
+    gate = Gate(0.99, 1)  # the first refusal is a recovery
+    seen = recorder.correct_gyro(0, 5.0, near(case), 0.0, 0.02, gate)
+    assert seen.inflation > 1.0
+    assert isinstance(recorder.history, Correction)
+    assert recorder.history.before is first
+    refused = recorder.correct_gyro(0, 500.0, near(case), 0.0, 0.02, Gate(0.99, 0))
+    assert not refused.accepted
+    assert recorder.history.before is first
+
+
+def test_no_smoother_without_a_model_or_for_another_robot() -> None:
+    with pytest.raises(UserError, match="--model FILE"):
+        ROBOT.smoother(CONFIGURATION, "ukf", None)
+    strapdown = find_robot("strapdown")
+    with pytest.raises(UserError, match="'strapdown' has no smoother"):
+        strapdown.smoother(strapdown.configuration_type(), strapdown.estimators[0], None)
+
+
+def test_the_command_smooths_and_repeats_itself(tmp_path: Path, model_file: Path) -> None:
+    recording = simulated("forward", 3, 4.0)
+    with BagWriter(tmp_path / "bag", custom_data={"source": "simulated"}) as writer:
+        write_series(writer, [*recording.sensors, *recording.truth], "/salp")
+    run = tmp_path / "run"
+    outcome = command("evaluate", tmp_path / "bag", "--model", model_file, "--smooth", "--output", run, "--json")
+    assert outcome.code == 0, outcome
+    said = json.loads(outcome.out)
+    assert said["estimator"] == "ukf, smoothed"
+    assert "--estimator ukf " in said["command"]
+    assert said["command"].endswith("--smooth")
+    kept = json.loads((run / "run.json").read_text())
+    assert kept["settings"]["smooth"] is True
+    assert "Smoothed: each estimate" in (run / "report.html").read_text()
+    (record,) = load_records(run, EvaluateOptions())  # `view` opens it as any other run
+    assert len(record.stamps_ns) > 150
+    message = refusal("evaluate", tmp_path / "bag", "--smooth", "--output", tmp_path / "other")
+    assert "--model FILE" in message
+    assert not (tmp_path / "other").exists()
