@@ -91,6 +91,9 @@ class ResidualFilter:
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5
+        # Pose, joint angles and biases.
+        self._public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
+        self._public_block = np.ix_(self._public, self._public)
         self.now = FilterState(np.zeros(self.size), np.eye(self.size), None, np.zeros(n + 2))
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> None:
@@ -104,18 +107,12 @@ class ResidualFilter:
         whole[self._parameters, self._parameters] = self._population.prior
         residuals = slice(self._parameters.stop, self.size - 3)
         whole[residuals, residuals] = np.eye(n + 2)
-        whole[np.ix_(self._public(), self._public())] = covariance
+        whole[self._public_block] = covariance
         self.now = FilterState(state, whole, None, np.zeros(n + 2))
-
-    def _public(self) -> NDArray[np.int64]:
-        """Where pose, joint angles and biases stand."""
-        n = self.link_count
-        return np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
 
     def published(self) -> tuple[Vector, Matrix]:
         """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order."""
-        public = self._public()
-        return self.now.state[public], self.now.covariance[np.ix_(public, public)]
+        return self.now.state[self._public], self.now.covariance[self._public_block]
 
     def linearise(self, at_ns: int, drive: Drive) -> Linearised:
         """The rates near the state now, under that drive."""

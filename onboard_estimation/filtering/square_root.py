@@ -69,6 +69,34 @@ def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first
 
 
 @njit(cache=True)
+def is_finite(values: NDArray[np.float64]) -> bool:
+    """Whether all of a vector are numbers."""
+    for value in values:
+        if not np.isfinite(value):
+            return False
+    return True
+
+
+@njit(cache=True)
+def is_positive_definite(matrix: NDArray[np.float64]) -> bool:
+    """Whether a symmetric matrix (n, n), of which the lower half is read, has a Cholesky factor."""
+    n = matrix.shape[0]
+    lower = np.empty((n, n))
+    for j in range(n):
+        for i in range(j, n):
+            rest = matrix[i, j]
+            for k in range(j):
+                rest -= lower[i, k] * lower[j, k]
+            if i == j:
+                if not rest > 0.0:
+                    return False
+                lower[j, j] = np.sqrt(rest)
+            else:
+                lower[i, j] = rest / lower[j, j]
+    return True
+
+
+@njit(cache=True)
 def downdate(lower: NDArray[np.float64], vector: NDArray[np.float64]) -> bool:
     """In place, L L^T - v v^T; false (and L unusable) where the result is not positive definite."""
     n = lower.shape[0]

@@ -224,9 +224,7 @@ class MeasurementBuffer:
 
     def _settle_old(self) -> None:
         horizon = self._keys[-1][0] - self._lag_ns
-        count = 0
-        while self._keys[count][0] < horizon:
-            count += 1
+        count = bisect_left(self._keys, (horizon, -1, ""))
         # Leaving the window one by one would cost a shift of the lists each time.
         if count > len(self._keys) // 2 or self._lag_ns == 0:
             self._settle(count)
