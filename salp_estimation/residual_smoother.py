@@ -1,7 +1,7 @@
 """Fixed-interval smoother of a chain with a trained residual model: the filter forward, then its history back.
 
-It holds the whole run in memory: for three links with gyros at 200 Hz about 3 MB for each second of it, for ten links
-four times as much for each gyro sample (`gyro.used_rate_hz` leaves some out).
+It holds the whole run in memory: for three links with gyros at 200 Hz about 4 MB for each second of it. That grows with
+the square of the number of links, and with the rate of the gyros (`gyro.used_rate_hz` leaves samples out).
 """
 
 from __future__ import annotations
