@@ -1,7 +1,7 @@
 """LandSalp in the scenario `hardware`: accuracy and consistency of the estimators, with and without residual models.
 
 Every seed is another robot: friction, harness, delays, mounting and gyro biases are drawn anew, and so is the error of
-the initial state. Models are trained on seeds from 900000 up and judged on seeds from 0; nothing is chosen on the
+the initial state. Models are trained on seeds from 900000 up and judged on seeds from 100; nothing is chosen on the
 latter. The first 6 s of 60 s are left out. NEES is averaged over seeds at each of five instants a second and judged by
 its 95 % band there; coverage counts single errors.
 
@@ -123,8 +123,12 @@ def rows(plan: Plan) -> list[Row]:
     return [conditions, *_targets(campaigns, lines), *_drift_targets(drift_rows), *tables, *drift_rows]
 
 
+FIRST_TEST_SEED = 100
+"""Seeds below were looked at while the training was being written."""
+
+
 def _first(count: int) -> tuple[int, ...]:
-    return tuple(range(count))
+    return tuple(range(FIRST_TEST_SEED, FIRST_TEST_SEED + count))
 
 
 def _seeds(plan: Plan, subject: Subject) -> tuple[int, ...]:
@@ -317,7 +321,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--estimators", nargs="*", default=[], choices=plan.estimators, help="none: rates and beacon only"
     )
     parser.add_argument("--gaits", nargs="+", default=list(plan.gaits), choices=plan.gaits)
-    parser.add_argument("--seeds", type=int, default=plan.seeds, help="0, 1, ...")
+    parser.add_argument("--seeds", type=int, default=plan.seeds, help="how many, from 100 up")
     parser.add_argument("--exact-seeds", type=int, default=plan.exact_seeds)
     parser.add_argument("--rates", nargs="*", type=float, default=[], help="further rates of `calibrated`, Hz")
     parser.add_argument("--rate-seeds", type=int, default=plan.rate_seeds)

@@ -28,7 +28,7 @@ SCRATCH = Path(__file__).parent / "scratch" / "salp_hardware"
 SCENARIO = "hardware"
 ALL_GAITS = tuple(GAITS)
 FIRST_TRAINING_SEED = 900_000
-"""Test seeds count from 0 and stay far below."""
+"""Test seeds count from 100 and stay far below."""
 _FORWARD_SEED = 910_000
 _MODEL_CODE = ("chain*", "friction_kernels", "gait*", "hardware_*", "marker_flips", "motion", "population")
 TRAINING_CODE = (

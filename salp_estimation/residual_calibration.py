@@ -31,7 +31,7 @@ Progress = Callable[[float, str], None]
 RATE_HZ = 20.0
 LARGEST_FACTOR = 4.0
 _SETTLE_S = 6.0
-_MOST_LINK_RUNS = 36  # links times runs
+_MOST_LINK_RUNS = 75  # links times runs
 _COMMANDS_HZ = 50.0
 _SEED = 20260103
 
