@@ -50,7 +50,6 @@ def inflated(model: ResidualModel, factor: float) -> ResidualModel:
     old = model.population
     population = replace(
         old,
-        uncertainty=factor**2 * old.uncertainty,
         spreads=factor * old.spreads,
         residual_stddevs=factor * old.residual_stddevs,
         force_stddevs=factor * old.force_stddevs,
