@@ -55,10 +55,14 @@ def generate_launch_description() -> LaunchDescription:
             DeclareLaunchArgument("record", default_value="", description="bag to record all topics into"),
             DeclareLaunchArgument("bag", default_value="", description="bag to play, with source:=bag"),
             DeclareLaunchArgument("rate", default_value="1.0", description="times real time, of the bag"),
-            DeclareLaunchArgument("gait", default_value="forward", description="simulated: forward or backward"),
+            DeclareLaunchArgument("scenario", default_value="ideal", description="simulated: ideal or hardware"),
+            DeclareLaunchArgument(
+                "gait", default_value="forward", description="simulated: forward, backward, left, right or turning"
+            ),
             DeclareLaunchArgument("seed", default_value="0", description="simulated: of all noise"),
             DeclareLaunchArgument("imu_rate_hz", default_value="0.0", description="simulated; 0: as the scenario says"),
             DeclareLaunchArgument("duration_s", default_value="0.0", description="simulated; 0: without an end"),
+            DeclareLaunchArgument("model", default_value="", description="file of a residual model made by `train`"),
             DeclareLaunchArgument("namespace", default_value="salp", description="of all nodes and topics"),
             DeclareLaunchArgument(
                 "config",
@@ -94,13 +98,17 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
     from_truth = start == "true" or (start == "auto" and source == truth == "simulated")
     common = {"output": "screen", "ros_arguments": ["--log-level", LaunchConfiguration("log_level")]}
     files = [LaunchConfiguration("config"), LaunchConfiguration("nodes"), {"use_sim_time": source == "bag"}]
+    model = LaunchConfiguration("model").perform(context)
+    if model and not Path(model).is_file():
+        raise RuntimeError(f"model:={model} is no file; make one with `onboard-estimation train salp BAG... --output`")
+    learned = {"residual_model": str(Path(model).absolute())} if model else {}
     in_namespace = [
         PushRosNamespace(LaunchConfiguration("namespace")),
         Node(
             package=PACKAGE,
             executable="salp_estimator",
             name="salp_estimator",
-            parameters=[*files, {"initial_from_truth": from_truth}],
+            parameters=[*files, {"initial_from_truth": from_truth, **learned}],
             # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
             respawn=True,
             respawn_delay=1.0,
@@ -113,6 +121,7 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
     beside = []
     if source == "simulated":
         chosen = {
+            "scenario": argument("scenario", str),
             "variant": argument("gait", str),
             "seed": argument("seed", int),
             "imu_rate_hz": argument("imu_rate_hz", float),
@@ -133,7 +142,7 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
         played = {"bag": argument("bag", str), "rate": argument("rate", float), "clock": 100.0}
         namespace = LaunchConfiguration("namespace").perform(context)
         played["exclude_topics"] = published_topics(namespace)
-        played["wait_for_nodes"] = [name_in(namespace, "salp_estimator")]
+        played["wait_for_nodes"] = [name_in(namespace, "salp_estimator"), *(["/recorder"] if record else [])]
         beside.append(Node(package=PACKAGE, executable="bag_player", name="bag_player", parameters=[played], **common))
     else:
         beside.append(LogInfo(msg="source:=hardware: start the drivers; the estimator says which topics it waits for"))

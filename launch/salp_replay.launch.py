@@ -72,7 +72,7 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
         "start_offset": argument("start_offset", float),
         "clock": 100.0,
         "exclude_topics": published_topics(namespace),
-        "wait_for_nodes": [name_in(namespace, "salp_estimator")],
+        "wait_for_nodes": [name_in(namespace, "salp_estimator"), *(["/recorder"] if record else [])],
     }
     in_namespace = [
         PushRosNamespace(LaunchConfiguration("namespace")),

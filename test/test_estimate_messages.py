@@ -19,7 +19,9 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.measurement import Estimate
+from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages
+from onboard_estimation.ros.measurements import MessageFault
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
@@ -198,3 +200,20 @@ def test_nees_from_the_bag_is_that_of_the_run(run: tuple[EvaluationResult, State
         error = angles_of.position - true
         nees.append(error @ np.linalg.solve(rebuilt(covariance, space.names)[3:, 3:] + noise, error))
     np.testing.assert_allclose(nees, result.parts["joint_angles"].nees, rtol=1e-8)
+
+
+def test_an_estimate_with_more_than_is_wanted_is_read_by_names(rng: np.random.Generator) -> None:
+    """A filter that estimates biases, too, is drawn by a node that knows of pose and joint angles only."""
+    joints = angles("joint_angles", ("alpha_1", "alpha_2"))
+    whole = StateSpace(vector("bias", ("a", "b"), "rad/s"), se2("pose"), joints)
+    mean, covariance = rng.normal(size=7), covariance_of(rng, 7, 0.1)
+    messages = published(whole, mean, covariance)
+    reader = EstimateReader(StateSpace(se2("pose"), joints))
+    assert reader.take_state(messages["state"]) is None
+    read = reader.take_covariance(messages["state_covariance"])
+    assert read is not None
+    np.testing.assert_array_equal(read.mean, mean[2:])
+    np.testing.assert_array_equal(read.covariance, covariance[2:, 2:])
+    other = EstimateReader(StateSpace(vector("position", ("x", "y"), "m")))
+    with pytest.raises(MessageFault, match="7 numbers"):
+        other.take_state(messages["state"])

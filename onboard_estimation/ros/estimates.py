@@ -85,7 +85,7 @@ class EstimateMessages:
         if "joint_angles" in self._kinds:
             names = list(joint_names or space.block("joint_angles").names)
             self._names = {"joint_states": names, "joint_states_stddev": names}
-        self._names["state"] = [name for block in space.blocks for name in _coordinate_names(block)]
+        self._names["state"] = coordinate_names(space)
         self._names["state_covariance"] = [
             f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)
         ]
@@ -202,6 +202,11 @@ class EstimateMessages:
 
 def _axes(new: New, message_type: str, values: Vector) -> Any:
     return new(message_type, **dict(zip("xyzw", values.tolist(), strict=False)))
+
+
+def coordinate_names(space: StateSpace) -> list[str]:
+    """Name of every coordinate of a state, e.g. `pose.x`, as on `state`."""
+    return [name for block in space.blocks for name in _coordinate_names(block)]
 
 
 def _coordinate_names(block: Block) -> list[str]:
