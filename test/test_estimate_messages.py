@@ -202,9 +202,9 @@ def test_nees_from_the_bag_is_that_of_the_run(run: tuple[EvaluationResult, State
     np.testing.assert_allclose(nees, result.parts["joint_angles"].nees, rtol=1e-8)
 
 
-def test_an_estimate_with_more_than_is_wanted_is_read_by_names(rng: np.random.Generator) -> None:
+def test_an_estimate_with_more_than_is_wanted_is_read_by_names() -> None:
     """A filter that estimates biases, too, is drawn by a node that knows of pose and joint angles only."""
-    joints = angles("joint_angles", ("alpha_1", "alpha_2"))
+    rng, joints = np.random.default_rng(4), angles("joint_angles", ("alpha_1", "alpha_2"))
     whole = StateSpace(vector("bias", ("a", "b"), "rad/s"), se2("pose"), joints)
     mean, covariance = rng.normal(size=7), covariance_of(rng, 7, 0.1)
     messages = published(whole, mean, covariance)
