@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -68,22 +68,23 @@ class ResidualModel:
         """N."""
         return len(self.gyro_noise)
 
+    @cached_property
+    def _sparse(self) -> SparseGaussianProcesses | None:
+        """The processes in the form that the compiled filter takes."""
+        if self.processes is None or isinstance(self.processes, SparseGaussianProcesses):
+            return self.processes
+        return exact_as_sparse(self.processes)
+
     def mean_arrays(self) -> tuple[Rows, Rows, Indices, Rows]:
         """What `sparse_kernels.predict_means` takes before the inputs; without weights where there are no processes."""
-        if self.processes is None:
+        if self._sparse is None:
             none = np.zeros((1, 2 * self.link_count - 1, 1))
             return none, none[:, :, 0].copy(), np.zeros(0, dtype=np.int64), np.zeros((0, 1))
-        if isinstance(self.processes, SparseGaussianProcesses):
-            return self.processes.mean_arrays
-        return exact_as_sparse(self.processes).mean_arrays
+        return self._sparse.mean_arrays
 
     def variance_arrays(self) -> tuple[Rows, Rows, Indices, Rows, Rows, Vector] | None:
         """What `sparse_kernels.predict_variances` takes before the inputs; None where there are no processes."""
-        if self.processes is None:
-            return None
-        if isinstance(self.processes, SparseGaussianProcesses):
-            return self.processes.variance_arrays
-        return exact_as_sparse(self.processes).variance_arrays
+        return None if self._sparse is None else self._sparse.variance_arrays
 
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
@@ -165,38 +166,32 @@ def _processes(arrays: model_file.Arrays, path: Path) -> Processes | None:
     )
 
 
-_SPARSE_FORMS: dict[int, SparseGaussianProcesses] = {}
-
-
 def exact_as_sparse(exact: ExactGaussianProcesses) -> SparseGaussianProcesses:
     """The same predictions in the form that the compiled filter takes: every training point is an inducing point.
 
     Its memory is 8 n^2 bytes for each output: 40 MB at 2250 points.
     """
-    key = id(exact)
-    if key not in _SPARSE_FORMS:
-        outputs = exact.targets.shape[1]
-        weights, projections = [], []
-        for output in range(outputs):
-            root, weight = exact._factor(output)
-            signal = exact.signal_variances[output]
-            weights.append(signal * weight)
-            # variance = signal - |L^-1 c signal|^2 = signal (1 - sum (sqrt(signal) L^-1 c)^2)
-            inverse = np.linalg.solve(root, np.eye(len(root)))
-            projections.append(np.sqrt(signal) * inverse)
-        _SPARSE_FORMS[key] = SparseGaussianProcesses(
-            np.repeat(exact.inputs[None], outputs, axis=0),
-            exact.length_scales,
-            np.arange(outputs, dtype=np.int64),
-            np.array(weights),
-            np.array(projections),
-            np.ones((outputs, len(exact.inputs))),
-            exact.signal_variances,
-            exact.noise_variances,
-            exact.inputs,
-            exact.targets,
-        )
-    return _SPARSE_FORMS[key]
+    outputs = exact.targets.shape[1]
+    weights, projections = [], []
+    for output in range(outputs):
+        root, weight = exact.factor(output)
+        signal = exact.signal_variances[output]
+        weights.append(signal * weight)
+        # variance = signal - |L^-1 c signal|^2 = signal (1 - sum (sqrt(signal) L^-1 c)^2)
+        inverse = np.linalg.solve(root, np.eye(len(root)))
+        projections.append(np.sqrt(signal) * inverse)
+    return SparseGaussianProcesses(
+        np.repeat(exact.inputs[None], outputs, axis=0),
+        exact.length_scales,
+        np.arange(outputs, dtype=np.int64),
+        np.array(weights),
+        np.array(projections),
+        np.ones((outputs, len(exact.inputs))),
+        exact.signal_variances,
+        exact.noise_variances,
+        exact.inputs,
+        exact.targets,
+    )
 
 
 def chain_hash(configuration: SalpConfiguration) -> str:

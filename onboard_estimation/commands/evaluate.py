@@ -67,6 +67,16 @@ NoiseOption = Annotated[
 ]
 
 
+# Of commands that read several bags at once.
+BagTopicOption = Annotated[
+    list[str],
+    typer.Option(metavar="NAME=TOPIC", help="Where the bags call a topic otherwise; may be repeated."),
+]
+BagNamespaceOption = Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of the robot's topics.")]
+BagMirrorOption = Annotated[
+    str | None,
+    typer.Option(metavar="AXES", help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down."),
+]
 EstimatorOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),

@@ -9,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate import (
+    BagMirrorOption,
+    BagNamespaceOption,
+    BagTopicOption,
+    ConfigOption,
+    SetOption,
+)
 from onboard_estimation.commands.simulate import RobotArgument
 
 EXAMPLES = output.examples(
@@ -41,15 +47,9 @@ def train(
     ] = False,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)
-    topic: Annotated[
-        list[str],
-        typer.Option(metavar="NAME=TOPIC", help="Where the bags call a topic otherwise; may be repeated."),
-    ] = [],  # noqa: B006
-    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of the robot's topics.")] = None,
-    mirror_truth: Annotated[
-        str | None,
-        typer.Option(metavar="AXES", help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down."),
-    ] = None,
+    topic: BagTopicOption = [],  # noqa: B006
+    namespace: BagNamespaceOption = None,
+    mirror_truth: BagMirrorOption = None,
     json: output.JsonOption = False,
 ) -> None:
     """Train a model of what a robot's equations leave out, from bags with motion capture.

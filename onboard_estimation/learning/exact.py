@@ -109,7 +109,7 @@ class ExactGaussianProcesses:
         x = check_inputs(inputs, self.inputs.shape[1])
         means, variances = np.empty((len(x), self.targets.shape[1])), np.empty((len(x), self.targets.shape[1]))
         for output, signal in enumerate(self.signal_variances):
-            factor, weights = self._factor(output)
+            factor, weights = self.factor(output)
             for first in range(0, len(x), _CHUNK):
                 part = slice(first, first + _CHUNK)
                 covariance = signal * self._unit_covariance(output, x[part])
@@ -142,7 +142,7 @@ class ExactGaussianProcesses:
         members = check_groups(groups, len(self.inputs))
         residuals, variances = np.empty_like(self.targets), np.empty_like(self.targets)
         for output in range(self.targets.shape[1]):
-            factor, weights = self._factor(output)
+            factor, weights = self.factor(output)
             inverse, _ = dpotri(factor, lower=1)
             for member in members:
                 block = inverse[np.ix_(member, member)]
@@ -158,7 +158,7 @@ class ExactGaussianProcesses:
             np.ascontiguousarray((inputs / scales).T), np.ascontiguousarray((self.inputs / scales).T)
         )
 
-    def _factor(self, output: int) -> tuple[Array, Array]:
+    def factor(self, output: int) -> tuple[Array, Array]:
         """Lower Cholesky factor (n, n) of the targets' covariance, zero above, and weights (n,) K^-1 y."""
         if output not in self._factors:
             covariance = self.signal_variances[output] * self._unit_covariance(output, self.inputs)
