@@ -220,3 +220,21 @@ def test_it_rests_before_the_gait_and_moves_otherwise_than_the_ideal_model() -> 
     for k in range(1200):
         state = ideal.propagate(state, GAITS["forward"].controls(0.01 * k), 0.01)
     assert np.rad2deg(np.abs(state[0, 3:] - found[-1, 3:]).max()) > 2.0
+
+
+def test_the_harness_pulls_the_joints_to_its_rest_angles() -> None:
+    """Without friction and commands: drag times rates balances the springs' torques, solved here as a dense system."""
+    links = CHAIN.build().links
+    drag = links[:, chain_kernels.DRAG : chain_kernels.DRAG + 9].reshape(3, 3, 3).copy()
+    stiffness, rest, start = np.array([0.3, 0.2]), np.array([0.05, -0.1]), np.array([0.3, 0.2])
+    none = np.zeros((2001, 3)), np.zeros((2001, 3, 3))
+    states, rates = hardware_kernels.drive(
+        links, np.concatenate([np.zeros(3), start]), np.zeros(5), *none, 0.01, drag, np.zeros(3),
+        np.zeros((3, 3)), np.full(3, 0.01), np.zeros(2), 0.01, stiffness, rest,
+    )  # fmt: skip
+    jacobians = hardware_kernels.wheel_jacobians(links, start)
+    whole = sum(jacobians[i].T @ drag[i] @ jacobians[i] for i in range(3))
+    whole[[3, 4], [3, 4]] += links[:2, chain_kernels.JOINT_DRAG]
+    wanted = np.linalg.solve(whole, np.concatenate([np.zeros(3), stiffness * (rest - start)]))
+    np.testing.assert_allclose(rates[0], wanted, rtol=1e-6)
+    assert np.abs(states[-1, 3:] - rest).max() < 0.2 * np.abs(start - rest).max()

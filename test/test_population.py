@@ -1,0 +1,131 @@
+"""Mixed-effects regression of the chain's rates: what was put in comes out, and what a fit hides is counted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+
+from salp_estimation import friction_kernels as kernels
+from salp_estimation.configuration import ChainConfiguration
+from salp_estimation.gaits import GAITS
+from salp_estimation.population import SLIP, Population, fit_population, kinds, left_over, run_effects
+from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
+
+Array = NDArray[np.float64]
+LINKS = ChainConfiguration().build().links
+COMMON = {
+    "along": 0.5,
+    "across": 0.6,
+    "turning": 0.01,
+    "drag": 1.0,
+    "lag": 0.03,
+    "stiffness": 0.2,
+    "joint friction": 0.01,
+}
+SPREAD = {
+    "along": 0.08,
+    "across": 0.09,
+    "turning": 0.0015,
+    "drag": 0.02,
+    "torque": 0.006,
+    "stiffness": 0.02,
+    "lag": 0.003,
+}
+STDDEVS, TIME_S = np.array([5e-4, 5e-4, 2e-3, 4e-3, 7e-3]), 0.6
+
+
+def markov(rng: np.random.Generator, count: int, stddevs: Array, time_s: float) -> Array:
+    keep = np.exp(-1.0 / TRAINING_RATE_HZ / time_s)
+    drawn = rng.normal(size=(count + 100, len(stddevs))) * np.sqrt(1.0 - keep**2)
+    out: Array = lfilter([1.0], [1.0, -keep], drawn, axis=0)[100:] * stddevs
+    return out
+
+
+def made(rng: np.random.Generator, gait: str) -> tuple[TrainingRun, Array]:
+    """A run of a robot of its own, and its parameters."""
+    kind = kinds(3)
+    own = np.array([COMMON.get(one, 0.0) + SPREAD.get(one, 0.0) * rng.normal() for one in kind])
+    time_s = np.arange(90) / TRAINING_RATE_HZ
+    phase = 2.0 * np.pi / 6.0 * time_s[:, None] + rng.uniform(0.0, 2.0 * np.pi, 2)
+    angles = 0.15 * np.sin(phase) + rng.normal(0.0, 0.05, 2)
+    controls = GAITS[gait].controls(time_s)
+    slopes = (GAITS[gait].controls(time_s + 1e-4) - GAITS[gait].controls(time_s - 1e-4)) / 2e-4
+    none = np.empty((5, 0))
+    rates = np.array(
+        [
+            kernels.rates(LINKS, *place, own, SLIP, np.zeros(5), none)
+            for place in zip(angles, controls, slopes, strict=True)
+        ]
+    )
+    rates += markov(rng, len(time_s), STDDEVS, TIME_S)
+    nothing = np.zeros((90, 3))
+    return TrainingRun(gait, time_s, angles, rates, controls, slopes, nothing, nothing[:3, :2], nothing[0], {}), own
+
+
+@pytest.fixture(scope="module")
+def drawn() -> tuple[list[TrainingRun], Array, Population]:
+    rng = np.random.default_rng(12)
+    runs, own = zip(*(made(rng, gait) for gait in ("forward", "left", "turning") for _ in range(8)), strict=True)
+    return list(runs), np.array(own), fit_population(LINKS, runs)
+
+
+def test_common_parameters_lie_within_their_uncertainty(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
+    _, own, population = drawn
+    missed = (population.parameters - own.mean(axis=0)) / np.sqrt(np.diag(population.uncertainty))
+    assert np.abs(missed).max() < 3.5
+    assert np.sqrt(np.mean(missed**2)) < 1.5
+    friction = [kind == "along" for kind in kinds(3)]
+    np.testing.assert_allclose(population.parameters[friction], 0.5, atol=0.1)
+
+
+def test_spreads_are_those_between_the_robots(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
+    _, own, population = drawn
+    for kind in ("along", "across", "torque"):
+        columns = [one == kind for one in kinds(3)]
+        wanted = np.sqrt(np.mean(own[:, columns].var(axis=0)))
+        np.testing.assert_allclose(population.spreads[columns], wanted, rtol=0.35)
+
+
+def test_what_is_left_is_what_was_added(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
+    """A fit of 33 parameters to 90 instants leaves less than there is: what it hides is counted."""
+    runs, _, population = drawn
+    scale = [
+        np.sqrt(
+            population.residual_stddevs**2
+            + kernels.force_effects(
+                LINKS,
+                run.joint_angles[k].copy(),
+                run.controls[k].copy(),
+                run.slopes[k].copy(),
+                population.parameters,
+                SLIP,
+                run.rates[k].copy(),
+            )
+            @ population.force_stddevs**2
+        )
+        for run in runs
+        for k in range(0, 90, 9)
+    ]
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(scale), axis=0)), STDDEVS, rtol=0.2)
+    np.testing.assert_allclose(population.correlation_times_s.mean(), TIME_S, rtol=0.35)
+
+
+def test_a_runs_own_parameters_are_found(drawn: tuple[list[TrainingRun], Array, Population]) -> None:
+    runs, own, population = drawn
+    found = np.array([population.parameters + run_effects(population, LINKS, run) for run in runs])
+    for kind in ("along", "across", "torque"):
+        columns = [one == kind for one in kinds(3)]
+        missed = np.sqrt(np.mean((found[:, columns] - own[:, columns]) ** 2))
+        spread = np.sqrt(np.mean((own[:, columns] - own[:, columns].mean(axis=0)) ** 2))
+        assert missed < 0.9 * spread
+
+
+def test_markov_processes_are_recognised_under_noise() -> None:
+    rng = np.random.default_rng(3)
+    samples = [markov(rng, 400, STDDEVS, TIME_S) for _ in range(20)]
+    noisy = [one + 0.3 * STDDEVS * rng.normal(size=one.shape) for one in samples]
+    stddevs, times_s = left_over(noisy)
+    np.testing.assert_allclose(stddevs, STDDEVS, rtol=0.08)
+    np.testing.assert_allclose(times_s, TIME_S, rtol=0.1)
