@@ -381,3 +381,22 @@ def test_spans_across_holes_of_the_truth_are_not_compared() -> None:
     found = evidence(CHAIN, motion, {"joint_angles": truth[:, 3:]})
     assert found["turns"].misfit < 1e-9
     assert evidence(CHAIN, motion, {"joint_angles": np.full_like(truth[:, 3:], np.nan)}) == {}
+
+
+def test_a_filter_that_diverged_is_not_taken_for_a_mirrored_truth() -> None:
+    """Started from a mirror image it diverges less, but fits no better than nothing."""
+    rng = np.random.default_rng(8)
+    path = walk_path(rng)
+    wandering = np.cumsum(rng.normal(size=path.shape), axis=0)
+    truth = {"position": path}
+    far, nearer = 1e4 * wandering, wandering / wandering.std() * 3.0 * path.std()
+    recorded = Compared(stamps(TIMES), far, truth)
+    refuse_mirrored(POSITION, recorded, lambda axes: Compared(stamps(TIMES), nearer, {"position": flipped(path, axes)}))
+    with pytest.raises(UserError, match="left-handed"):
+        refuse_mirrored(
+            POSITION,
+            recorded,
+            lambda axes: Compared(
+                stamps(TIMES), flipped(path, axes) if axes == "y" else far, {"position": flipped(path, axes)}
+            ),
+        )
