@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,31 @@ class Estimate:
     stamp_ns: int
     mean: Vector
     covariance: Matrix
+
+
+class PhaseEvent(NamedTuple):
+    """The begin of a phase of a robot's motion.
+
+    Attributes
+    ----------
+    name
+        What happened, e.g. `touchdown`.
+    stamp_ns, seen_ns
+        When it happened, and stamp of the measurement that it was seen in, nanoseconds since the epoch.
+    stddev_s
+        Standard deviation of the time of the event; NaN where it is not known.
+    phase
+        Number of the phase that it begins.
+    height_m
+        Height of the body above the ground of the start at that time; NaN where it is not known.
+    """
+
+    name: str
+    stamp_ns: int
+    seen_ns: int
+    stddev_s: float
+    phase: int
+    height_m: float = math.nan
 
 
 VALUE_SIZES: Mapping[str, int] = {

@@ -18,7 +18,7 @@ import numpy as np
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 
 Listener = Callable[[str], None]
@@ -89,9 +89,17 @@ class Estimator(ABC):
 
     Subclasses keep all state that measurements change in what `snapshot` returns, and treat arrays as values: replaced,
     never written, so that snapshots are cheap.
+
+    Attributes
+    ----------
+    space
+        State space of the estimates.
+    phases
+        Names of the phases of its motion, by number; empty: it tells of none.
     """
 
     space: StateSpace
+    phases: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self.last_innovation: Innovation | None = None
@@ -120,6 +128,19 @@ class Estimator(ABC):
     @abstractmethod
     def reset(self) -> None:
         """Forget all measurements and start anew."""
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that it is in, one of `phases`; None where it has none (yet)."""
+        return None
+
+    def take_events(self) -> list[PhaseEvent]:
+        """Events that were seen since this was last asked, in the order of being seen.
+
+        A roll-back of late measurements may see the same event once more, a little earlier or later, or not any more:
+        the estimator tells of what it sees, and its host sorts out what it has already told.
+        """
+        return []
 
     def set_enabled(self, sensor: str, enabled: bool) -> None:
         """Use a sensor or leave it out from now on."""
