@@ -55,7 +55,7 @@ class Estimate:
 
 
 class PhaseEvent(NamedTuple):
-    """The begin of a phase of a robot's motion.
+    """Something that happens between two phases of a robot's motion.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class PhaseEvent(NamedTuple):
     stddev_s
         Standard deviation of the time of the event; NaN where it is not known.
     phase
-        Number of the phase that it begins.
+        Number of the phase from then on.
     height_m
         Height of the body above the ground of the start at that time; NaN where it is not known.
     """
@@ -87,7 +87,7 @@ VALUE_SIZES: Mapping[str, int] = {
     "geometry_msgs/msg/WrenchStamped": 6,
     "sensor_msgs/msg/FluidPressure": 1,
 }
-"""Elements of a measurement's value by type of the message; a joint state has as many as its channel has names."""
+"""Elements of a measurement's value by type of the message, but for those that `value_size` knows of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,7 @@ class Channel:
     | message type | value |
     |---|---|
     | `sensor_msgs/msg/Imu` | gyro x y z (rad/s), accelerometer x y z (m/s^2) |
+    | the same with the field `orientation` | quaternion x y z w from the sensor's frame to the world |
     | `sensor_msgs/msg/JointState` | the array `field`, in the order of `names` |
     | `geometry_msgs/msg/PoseStamped` | position x y z (m), quaternion x y z w |
     | `geometry_msgs/msg/PointStamped` | x y z (m) |
@@ -111,7 +112,7 @@ class Channel:
     sensor
         Name of the sensor in measurements and statistics, e.g. `imu/link_2`.
     field, names
-        For joint states: which array, and the joints' order.
+        For joint states: which array, and the joints' order. For an attitude sensor: `orientation`.
     required
         A recording without this topic cannot be evaluated.
     """
@@ -119,6 +120,21 @@ class Channel:
     topic: str
     message_type: str
     sensor: str
-    field: Literal["position", "velocity", "effort"] = "velocity"
+    field: Literal["position", "velocity", "effort", "orientation"] = "velocity"
     names: tuple[str, ...] = ()
     required: bool = True
+
+
+def value_size(channel: Channel) -> int | None:
+    """Elements of a measurement's value; None for joint states without names, which have as many as their messages."""
+    if channel.field == "orientation":
+        return 4
+    return VALUE_SIZES.get(channel.message_type, len(channel.names) or None)
+
+
+def neutral_value(channel: Channel) -> Vector:
+    """(d,) a value that a sensor may have: zeros, an attitude without a turn; none of joint states without names."""
+    value = np.zeros(value_size(channel) or 0)
+    if channel.field == "orientation":
+        value[3] = 1.0
+    return value

@@ -27,12 +27,12 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
     NANOSECONDS_PER_SECOND,
-    VALUE_SIZES,
     Channel,
     Estimate,
     Matrix,
     Measurement,
     Vector,
+    neutral_value,
 )
 from onboard_estimation.pipeline import Estimator, Pipeline
 from onboard_estimation.smoother import Smoother
@@ -440,13 +440,12 @@ class Robot(ABC):
     def exercise(self, configuration: Any, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that all its kernels are compiled.
 
-        By default on zeros, a few of each channel.
+        By default on neutral values, a few of each channel.
         """
         pipeline = Pipeline(self.estimator(configuration, estimator, None))
         for step in range(3):
             for channel in self.channels(configuration):
-                count = len(channel.names) or VALUE_SIZES[channel.message_type]
-                pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, np.zeros(count)))
+                pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
 
 
 def planar_position(space: StateSpace) -> slice | None:

@@ -16,7 +16,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_blocks import printable
 from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
 from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, gather, layout_of, stamps_at
-from onboard_estimation.measurement import VALUE_SIZES, Channel, Matrix, Vector
+from onboard_estimation.measurement import Channel, Matrix, Vector, value_size
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
 
 Integers = NDArray[np.int64]
@@ -123,7 +123,7 @@ class _ChannelReader:
         self._encoding = bag.encoding(topic) if topic in bag.topics else ""
         self._layouts: list[Layout] = []
         self._bulk = bulk and topic in bag.topics and bag.is_standard(topic)
-        self._dimension: int | None = VALUE_SIZES.get(channel.message_type, len(channel.names) or None)
+        self._dimension: int | None = value_size(channel)
         self._stamps: list[Integers] = []
         self._times: list[Integers] = []
         self._values: list[Matrix] = []

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
-from onboard_estimation.ros.measurements import MessageFault, joint_columns
+from onboard_estimation.ros.measurements import MessageFault, is_no_rotation, is_not_measured, joint_columns
 
 Bytes = NDArray[np.uint8]
 
@@ -47,6 +47,8 @@ class Layout:
         (place, count) of consecutive float64 numbers; in this order they are the row that `columns` picks from.
     columns
         Which of those numbers are a measurement's value, in its order.
+    orientation
+        For an attitude: place of the quaternion, which the covariance follows. Messages without one do not fit.
     """
 
     length: int
@@ -54,12 +56,16 @@ class Layout:
     stamp: int
     runs: tuple[tuple[int, int], ...]
     columns: tuple[int, ...]
+    orientation: int | None = None
 
     def fits(self, messages: Bytes) -> NDArray[np.bool_]:
         """(M,) which of the messages (M, length) have this layout."""
         fits = np.ones(len(messages), dtype=np.bool_)
         for place, content in self.fixed:
             fits &= (messages[:, place : place + len(content)] == np.frombuffer(content, dtype=np.uint8)).all(axis=1)
+        if self.orientation is not None:
+            numbers = np.ascontiguousarray(messages[:, self.orientation : self.orientation + 40]).view("<f8")
+            fits &= ~(is_not_measured(numbers[:, 4]) | is_no_rotation(*numbers[:, :4].T))
         return fits
 
     def stamps_ns(self, messages: Bytes) -> NDArray[np.int64]:
@@ -84,7 +90,8 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
     Raises
     ------
     NoLayout
-        The message is of another byte order, too short, or otherwise not as its type says.
+        The message is of another byte order, too short, or otherwise not as its type says; an attitude's message holds
+        none.
     """
     try:
         walk = _WALKS[channel.message_type]
@@ -95,7 +102,11 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
         raise NoLayout from error
     if not cursor.position <= len(message) <= cursor.position + (_MOST_PADDING if cursor.cdr else 0):
         raise NoLayout
-    return Layout(len(message), tuple(cursor.fixed), stamp, tuple(runs), tuple(columns))
+    orientation = runs[0][0] if channel.field == "orientation" else None
+    layout = Layout(len(message), tuple(cursor.fixed), stamp, tuple(runs), tuple(columns), orientation)
+    if orientation is not None and not layout.fits(np.frombuffer(message, dtype=np.uint8)[None])[0]:
+        raise NoLayout
+    return layout
 
 
 def gather(buffer: Bytes, starts: NDArray[np.int64], length: int) -> Bytes:
@@ -182,12 +193,15 @@ class _Cursor:
 Walk = Callable[[_Cursor, Channel], tuple[list[tuple[int, int]], list[int]]]
 
 
-def _imu(cursor: _Cursor, _: Channel) -> tuple[list[tuple[int, int]], list[int]]:
-    cursor.numbers(4 + 9)  # orientation and its covariance
+def _imu(cursor: _Cursor, channel: Channel) -> tuple[list[tuple[int, int]], list[int]]:
+    orientation = cursor.numbers(4)
+    cursor.numbers(9)
     rate = cursor.numbers(3)
     cursor.numbers(9)
     acceleration = cursor.numbers(3)
     cursor.numbers(9)
+    if channel.field == "orientation":
+        return [orientation], list(range(4))
     return [rate, acceleration], list(range(6))
 
 

@@ -15,9 +15,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+
+_UNIT_TOLERANCE = 0.01
+"""Of a quaternion's squared length, as tf2 has it."""
 
 
 class MessageFault(UserError):
@@ -33,7 +37,8 @@ def to_measurement(channel: Channel, message: Any) -> Measurement:
     Raises
     ------
     MessageFault
-        A joint state lacks one of the channel's names, or its arrays do not fit its names.
+        A joint state lacks one of the channel's names, or its arrays do not fit its names. An orientation is not
+        measured, or no unit quaternion (its squared length within 1 % of one; it is not normalised).
     UserError
         The channel's message type is none that has a value.
     """
@@ -95,8 +100,31 @@ def _short_list(names: tuple[str, ...], most: int = 8) -> str:
     return ", ".join(repr(name[:50]) for name in names[:most]) + more
 
 
-def _imu(_: Channel, message: Any) -> Vector:
+def is_not_measured(first_covariance: ArrayLike) -> NDArray[np.bool_]:
+    """Where element 0 of a covariance of `sensor_msgs/Imu` says that its quantity is not measured: it is -1 there."""
+    return np.equal(first_covariance, -1.0)
+
+
+def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> NDArray[np.bool_]:
+    """Where quaternions are not of unit length; NaN passes, see `to_measurement`."""
+    squares = [np.square(np.asarray(part, dtype=np.float64)) for part in (x, y, z, w)]
+    return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), _UNIT_TOLERANCE)
+
+
+def _imu(channel: Channel, message: Any) -> Vector:
+    if channel.field == "orientation":
+        return _orientation(message)
     return np.array([*_xyz(message.angular_velocity), *_xyz(message.linear_acceleration)], dtype=np.float64)
+
+
+def _orientation(message: Any) -> Vector:
+    if is_not_measured(float(message.orientation_covariance[0])):
+        raise MessageFault("has no orientation: element 0 of its covariance is -1, which means not measured")
+    turn = message.orientation
+    value = np.array([turn.x, turn.y, turn.z, turn.w], dtype=np.float64)
+    if is_no_rotation(*value):
+        raise MessageFault("has an orientation that is no unit quaternion (its squared length is not one within 1 %)")
+    return value
 
 
 def _joint_state(channel: Channel, message: Any) -> Vector:

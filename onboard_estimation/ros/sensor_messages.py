@@ -30,12 +30,22 @@ def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
 
 
 def _imu(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
-    no_orientation = np.zeros(9)
-    no_orientation[0] = -1.0
+    not_measured = np.zeros(9)
+    not_measured[0] = -1.0
+    frame = header(new, stamp_ns, prefix + channel.sensor.replace("/", "_"))
+    if channel.field == "orientation":
+        qx, qy, qz, qw = value
+        return new(
+            "sensor_msgs/msg/Imu",
+            header=frame,
+            orientation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
+            angular_velocity_covariance=not_measured,
+            linear_acceleration_covariance=not_measured,
+        )
     return new(
         "sensor_msgs/msg/Imu",
-        header=header(new, stamp_ns, prefix + channel.sensor.replace("/", "_")),
-        orientation_covariance=no_orientation,
+        header=frame,
+        orientation_covariance=not_measured,
         angular_velocity=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
         linear_acceleration=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
     )
