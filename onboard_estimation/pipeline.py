@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
@@ -142,6 +144,30 @@ class Estimator(ABC):
         """
         return []
 
+    def filter_recording(
+        self, series: Sequence[MeasurementSeries], arrival: NDArray[np.int64], lag_s: float
+    ) -> BulkRecord | None:
+        """The record of a whole recording at once, where the filter is a compiled kernel over arrays.
+
+        It must equal what a pipeline makes of the same measurements one by one, and it starts as a new estimator does,
+        whatever this one has seen. By default None: the measurements are filtered one by one.
+
+        Parameters
+        ----------
+        series
+            One of each sensor, (K, d) values, all finite, in the order of their stamps, of which none occurs twice.
+        arrival
+            (M,) int64: the number of the series of each measurement, in the order in which they are to be filtered: by
+            stamp, `rank` and name of the sensor (see `in_order` in `onboard_estimation.bulk_record`).
+        lag_s
+            How late measurements might have arrived; they have been put in order.
+
+        Returns
+        -------
+        The record, or None where this recording is not one for the kernel.
+        """
+        return None
+
     def set_enabled(self, sensor: str, enabled: bool) -> None:
         """Use a sensor or leave it out from now on."""
         raise NotImplementedError(f"{type(self).__name__} cannot leave out {sensor!r} (asked for enabled={enabled})")
@@ -165,6 +191,7 @@ class _Guarded:
         self._checked_state = estimator.snapshot()
         self._is_checked = True
         self._broke_down = False
+        self.events: dict[tuple[int, str], list[PhaseEvent]] | None = None
 
     def rank(self, sensor: str) -> int:
         return self.estimator.rank(sensor)
@@ -181,6 +208,9 @@ class _Guarded:
                 _check(estimate)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
             estimator.restore(self._checked_state if self._broke_down else before)
+            if self.events is not None:
+                self._keep_events(measurement, [])
+                estimator.take_events()
             self._is_checked, self._broke_down = self._is_checked or self._broke_down, True
             self.use[measurement.sensor] = use._replace(breakdowns=use.breakdowns + 1)
             stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
@@ -188,6 +218,8 @@ class _Guarded:
                 f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}"
             )
             return None
+        if self.events is not None:
+            self._keep_events(measurement, estimator.take_events())
         self._is_checked = estimate is not None
         self._broke_down = self._broke_down and not self._is_checked
         if estimator.left_out:
@@ -195,6 +227,14 @@ class _Guarded:
         else:
             self.use[measurement.sensor] = use.counted(estimator.last_innovation)
         return estimate
+
+    def _keep_events(self, measurement: Measurement, events: list[PhaseEvent]) -> None:
+        """What is seen in a measurement when it is filtered once more, after a roll-back, replaces what was seen before."""
+        assert self.events is not None
+        if events:
+            self.events[measurement.stamp_ns, measurement.sensor] = events
+        elif self.events:
+            self.events.pop((measurement.stamp_ns, measurement.sensor), None)
 
     def snapshot(self) -> Any:
         return self.estimator.snapshot(), dict(self.use), self._checked_state, self._is_checked, self._broke_down
@@ -265,14 +305,21 @@ class Pipeline:
         return self._buffer.add(measurement)
 
     def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
-        """Process a whole recording; its settled record, in order."""
+        """Process a whole recording; its settled record, in order. Takes the estimator's events, see `events`."""
         record: list[Estimate] = []
+        self._guarded.events = {}
         for count, measurement in enumerate(measurements):
             self._add(measurement)
             if count % 1024 == 0:
                 record.extend(self._buffer.take_settled())
         record.extend(self._buffer.flush())
         return record
+
+    @property
+    def events(self) -> tuple[PhaseEvent, ...]:
+        """Phase events of the settled record of `run`, in the order of being seen."""
+        found = [event for events in (self._guarded.events or {}).values() for event in events]
+        return tuple(sorted(found, key=lambda event: (event.seen_ns, event.stamp_ns)))
 
     def reset(self) -> None:
         """Forget all measurements and start anew; counters go on."""
@@ -285,28 +332,7 @@ class Pipeline:
         received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid, and up to four that
         are held back while a jump of the clock waits for its confirmation.
         """
-        table: dict[str, dict[str, float]] = {}
-        for sensor in sorted({*self._buffer.counters, *self._invalid}):
-            arrival = self._buffer.counters.get(sensor, BufferCounters())
-            use = self._guarded.use.get(sensor, UseCounters())
-            invalid = self._invalid.get(sensor, 0)
-            table[sensor] = {
-                "received": arrival.received + invalid,
-                "used": use.used,
-                "late": arrival.late,
-                "too_late": arrival.too_late,
-                "gated": use.gated,
-                "left_out": use.left_out,
-                "breakdowns": use.breakdowns,
-                "recoveries": use.recoveries,
-                "duplicates": arrival.duplicates,
-                "stray": arrival.stray,
-                "invalid": invalid,
-                "rate_hz": arrival.rate_hz,
-                "mean_nis": use.nis_sum / use.nis_degrees if use.nis_degrees else math.nan,
-                "mean_innovation_sigma": use.mean_innovation_sigma,
-            }
-        return table
+        return sensor_table(self._buffer.counters, self._guarded.use, self._invalid)
 
     @property
     def breakdowns(self) -> int:
@@ -323,3 +349,31 @@ class Pipeline:
             self.messages.append(sentence)
         else:
             self._listener(sentence)
+
+
+def sensor_table(
+    counters: Mapping[str, BufferCounters], use: Mapping[str, UseCounters], invalid: Mapping[str, int]
+) -> dict[str, dict[str, float]]:
+    """`Pipeline.statistics` from what arrived, what the filter did with it, and how many were not finite, by sensor."""
+    table: dict[str, dict[str, float]] = {}
+    for sensor in sorted({*counters, *invalid}):
+        arrival = counters.get(sensor, BufferCounters())
+        used = use.get(sensor, UseCounters())
+        unusable = invalid.get(sensor, 0)
+        table[sensor] = {
+            "received": arrival.received + unusable,
+            "used": used.used,
+            "late": arrival.late,
+            "too_late": arrival.too_late,
+            "gated": used.gated,
+            "left_out": used.left_out,
+            "breakdowns": used.breakdowns,
+            "recoveries": used.recoveries,
+            "duplicates": arrival.duplicates,
+            "stray": arrival.stray,
+            "invalid": unusable,
+            "rate_hz": arrival.rate_hz,
+            "mean_nis": used.nis_sum / used.nis_degrees if used.nis_degrees else math.nan,
+            "mean_innovation_sigma": used.mean_innovation_sigma,
+        }
+    return table
