@@ -22,6 +22,7 @@ from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages
 from onboard_estimation.ros.measurements import MessageFault
+from onboard_estimation.ros.transforms import odom_to_base
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
@@ -136,6 +137,43 @@ def test_joint_states_and_the_whole_state_by_name() -> None:
     np.testing.assert_array_equal(rebuilt(messages["state_covariance"], space.names), covariance)
     named = published(space, mean, covariance, joint_names=("front", "rear"))
     assert named["joint_states"].name == named["joint_states_stddev"].name == ["front", "rear"]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown(order: tuple[int, ...]) -> None:
+    blocks = (
+        vector("height", ("z",), "m"),
+        vector("vertical_velocity", ("vz",), "m/s"),
+        vector("accelerometer_bias", ("b",), "m/s^2"),
+    )
+    space = StateSpace(*(blocks[index] for index in order))
+    rng = np.random.default_rng(5)
+    means, covariances = rng.normal(size=(4, 3)), np.array([covariance_of(rng, 3, 0.05) for _ in range(4)])
+    place = {space.blocks[index].name: index for index in range(3)}
+    z, vz = place["height"], place["vertical_velocity"]
+    for mean, covariance in zip(means, covariances, strict=True):
+        messages = published(space, mean, covariance, frame_id="hopper/odom", child_frame_id="hopper/base_link")
+        odometry = messages["odometry"]
+        assert (odometry.header.frame_id, odometry.child_frame_id) == ("hopper/odom", "hopper/base_link")
+        np.testing.assert_array_equal(xyz(odometry.pose.pose.position), [0.0, 0.0, mean[z]])
+        np.testing.assert_array_equal(quaternion(odometry.pose.pose.orientation), [0.0, 0.0, 0.0, 1.0])
+        np.testing.assert_array_equal(xyz(odometry.twist.twist.linear), [0.0, 0.0, mean[vz]])
+        np.testing.assert_array_equal(xyz(odometry.twist.twist.angular), np.zeros(3))
+        for stated, variance in ((odometry.pose, covariance[z, z]), (odometry.twist, covariance[vz, vz])):
+            wanted = UNKNOWN_VARIANCE * np.eye(6)
+            wanted[2, 2] = variance
+            np.testing.assert_array_equal(np.asarray(stated.covariance).reshape(6, 6), wanted)
+        (base,) = odom_to_base(new, space, Estimate(STAMP_NS, mean, covariance), "hopper/")
+        assert (base.header.frame_id, base.child_frame_id) == ("hopper/odom", "hopper/base_link")
+        np.testing.assert_array_equal(xyz(base.transform.translation), [0.0, 0.0, mean[z]])
+        np.testing.assert_array_equal(quaternion(base.transform.rotation), [0.0, 0.0, 0.0, 1.0])
+    # All at once, as the estimates of a whole run are written.
+    (batch,) = EstimateMessages(space, new).numbers(means, covariances, {"odometry"})
+    for index in range(4):
+        (alone,) = EstimateMessages(space, new).numbers(
+            means[index : index + 1], covariances[index : index + 1], {"odometry"}
+        )
+        np.testing.assert_array_equal(batch.values[index], alone.values[0])
 
 
 def test_a_state_without_a_pose() -> None:

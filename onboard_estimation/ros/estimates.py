@@ -5,6 +5,7 @@ What is published follows from the blocks of the state space:
 | blocks | message |
 |---|---|
 | `pose` (SE(2)), or `position`, `attitude` and `velocity` | `nav_msgs/Odometry` on `odometry` |
+| `height` and `vertical_velocity`, one number each | the same: z and the velocity along z, all else unknown |
 | `joint_angles` | `sensor_msgs/JointState` on `joint_states` and `joint_states_stddev` |
 | all others, and all coordinates | `sensor_msgs/JointState` on `state`: one name per coordinate |
 | covariance | `sensor_msgs/JointState` on `state_covariance`: upper triangle, names `a:b` |
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.state_space import Block, StateSpace
+from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 
 New = Callable[..., Any]
@@ -79,6 +81,7 @@ class EstimateMessages:
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
         self._kinds = {block.name: block.kind for block in space.blocks}
+        self._is_vertical = is_vertical(space)
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
@@ -98,7 +101,8 @@ class EstimateMessages:
     def types(self) -> dict[str, str]:
         """Type of message by topic, of all topics there are for this state space."""
         topics = {}
-        if self._kinds.get("pose") == SE2 or ("position" in self._kinds and self._kinds.get("attitude") == SO3):
+        whole = "position" in self._kinds and self._kinds.get("attitude") == SO3
+        if self._kinds.get("pose") == SE2 or whole or self._is_vertical:
             topics["odometry"] = "nav_msgs/msg/Odometry"
         return topics | dict.fromkeys(self._names, _NAMED)
 
@@ -157,6 +161,12 @@ class EstimateMessages:
             zero = np.zeros(count)
             quaternion = np.column_stack([zero, zero, np.sin(0.5 * heading), np.cos(0.5 * heading)])
             return np.column_stack([x, y, zero]), quaternion, covariance.reshape(count, 36)
+        if self._is_vertical:
+            position, unknown = np.zeros((count, 3)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
+            position[:, 2] = means[:, space.coordinates(HEIGHT).start]
+            row = space.tangent(HEIGHT).start
+            unknown[:, 2, 2] = covariances[:, row, row]
+            return position, np.tile([0.0, 0.0, 0.0, 1.0], (count, 1)), unknown.reshape(count, 36)
         quaternion = means[:, space.coordinates("attitude")]
         rows = np.r_[space.tangent("position"), space.tangent("attitude")]
         # The attitude's error is in the body frame, the message's along the fixed axes.
@@ -171,7 +181,11 @@ class EstimateMessages:
         """Twists (K, 6) in the child frame and their covariances (K, 36); what is not estimated is zero and unknown."""
         count = len(means)
         twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
-        if "velocity" in self._kinds:
+        if self._is_vertical:  # its axes are the fixed ones, as far as is known
+            row = self.space.tangent(VERTICAL_VELOCITY).start
+            twist[:, 2] = means[:, self.space.coordinates(VERTICAL_VELOCITY).start]
+            covariance[:, 2, 2] = covariances[:, row, row]
+        elif "velocity" in self._kinds:
             to_body = _rotations(quaternions).inv().as_matrix()
             tangent = self.space.tangent("velocity")
             twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.ros.estimates import New
 from onboard_estimation.ros.sensor_messages import header
@@ -83,12 +84,14 @@ def transform(new: New, stamp_ns: int, parent: str, child: str, pose: ArrayLike)
 
 
 def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
-    """Pose of the base at a state (a,); None where the state has none."""
+    """Pose of the base at a state (a,), over the origin and upright of one that has only a height; None without any."""
     kinds = {block.name: block.kind for block in space.blocks}
     if kinds.get("pose") == SE2:
         return planar(mean[space.coordinates("pose")])
     if "position" in kinds and kinds.get("attitude") == SO3:
         return np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("attitude")]])
+    if is_vertical(space):
+        return np.array([0.0, 0.0, mean[space.coordinates(HEIGHT).start], 0.0, 0.0, 0.0, 1.0])
     return None
 
 
