@@ -1,6 +1,7 @@
 """What a picture of an estimate shows, as numbers: 95 % ellipses, the wedge of the heading, errors in words.
 
-Both RViz's markers and the live picture in the browser are made of it. Everything is seen from above.
+Both RViz's markers and the live picture in the browser are made of it. Everything is seen from above, but for a robot
+of which only the height is estimated: that one is seen from the side.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.state_space import Block, StateSpace
+from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Estimate, Matrix, Vector
 from onboard_estimation.robots import Robot
 
@@ -22,10 +24,10 @@ ESTIMATE_COLOUR, TRUTH_COLOUR, BAND_COLOUR = "#0072B2", "#D55E00", "#56B4E9"
 
 ELLIPSE_SCALE = float(-2.0 * np.log(1.0 - 0.95))
 """95 % quantile of chi-square with two degrees of freedom: scales a covariance to the ellipse that is drawn."""
-HEADING_SCALE = 1.959964
+NORMAL_SCALE = 1.959964
 """Standard deviations that hold a Gaussian with 95 % probability."""
 
-_SMALLEST_M = 0.2
+_SMALLEST_M, _VERTICAL_M = 0.2, 1.0
 _STEP = 1e-5
 _DISPLAY = {"m": ("cm", 100.0), "rad": ("deg", float(np.rad2deg(1.0))), "m/s": ("cm/s", 100.0)}
 
@@ -43,6 +45,13 @@ class BaseUncertainty:
     heading_stddev_rad: float | None
 
 
+class HeightUncertainty(NamedTuple):
+    """Height of a robot over the ground of its start, and the half-length of the interval that holds it with 95 %."""
+
+    height_m: float
+    half_width_m: float
+
+
 class ErrorRow(NamedTuple):
     """One line of the text: error and standard deviation in `unit`; the error is None without truth."""
 
@@ -53,7 +62,12 @@ class ErrorRow(NamedTuple):
 
 
 def size_m(robot: Robot, configuration: Any, space: StateSpace) -> float:
-    """Length of the robot, which letters and margins follow from; 0.2 m for one that is drawn as a point."""
+    """Length of the robot, which letters and margins follow from; 0.2 m for one that is drawn as a point.
+
+    1 m for one that hops: it is seen from so far that its whole way fits in.
+    """
+    if is_vertical(space):
+        return _VERTICAL_M
     outline = robot.outline(configuration, space, space.origin()[None])
     return _SMALLEST_M if outline is None else max(_SMALLEST_M, float(np.ptp(outline[0], axis=0).max()))
 
@@ -79,6 +93,15 @@ def base_uncertainty(space: StateSpace, estimate: Estimate) -> BaseUncertainty |
     up = np.array([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)])
     rows = space.tangent("attitude")
     return BaseUncertainty(position, covariance, heading, _root(up @ estimate.covariance[rows, rows] @ up))
+
+
+def height_uncertainty(space: StateSpace, estimate: Estimate) -> HeightUncertainty | None:
+    """Of a state of which only the height is known; None of any other."""
+    if not is_vertical(space):
+        return None
+    row = space.tangent(HEIGHT).start
+    half_width_m = NORMAL_SCALE * _root(estimate.covariance[row, row])
+    return HeightUncertainty(float(estimate.mean[space.coordinates(HEIGHT).start]), half_width_m)
 
 
 def body_covariances(robot: Robot, configuration: Any, space: StateSpace, estimate: Estimate) -> dict[str, Matrix]:
@@ -108,7 +131,7 @@ def wedge(base: BaseUncertainty, radius_m: float, points: int = 25) -> NDArray[n
     """(points, 2) arc of the headings that the estimate holds possible with 95 %; None where it has no heading."""
     if base.heading_rad is None or base.heading_stddev_rad is None:
         return None
-    half = min(HEADING_SCALE * base.heading_stddev_rad, np.pi)
+    half = min(NORMAL_SCALE * base.heading_stddev_rad, np.pi)
     angle = base.heading_rad + np.linspace(-half, half, points)
     return base.position_m + radius_m * np.column_stack((np.cos(angle), np.sin(angle)))
 

@@ -11,6 +11,7 @@ Each has a namespace, which RViz can switch, and an id that stays from picture t
 | `estimate`, `truth` | the bodies: boxes, wheels, joints; the outline of a robot without them |
 | `position_95` | ellipse that holds the base's position with 95 % probability |
 | `heading_95` | wedge that holds its heading with 95 % probability |
+| `height_95` | of a robot of which only the height is known: beside it, the interval that holds it with 95 % |
 | `bodies_95` | ellipses of the bodies' positions, with the joint angles' part in it |
 | `estimate_path`, `truth_path` | the way so far |
 | `error` | error against the truth and standard deviations |
@@ -19,8 +20,8 @@ Each has a namespace, which RViz can switch, and an id that stays from picture t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,7 +44,17 @@ _SHADE = {"body": 1.0, "wheel": 0.55, "joint": 0.35}
 """Brightness of a part's colour."""
 _LETTERS, _LINE_WIDTH, _ABOVE, _WEDGE = 0.055, 0.008, 0.05, 0.35
 """As shares of the robot's length: letters, lines, height of what is drawn over the robot, radius of the wedge."""
+_BESIDE, _CAP, _ASIDE = 0.3, 0.05, 0.8
+"""Of a robot seen from the side: distance of the bar along x, half-width of its ends, distance of the legend."""
 _WHITE = "#F0F0F0"
+
+
+class _Place(NamedTuple):
+    """Middle of the robot (3,), m; direction (3,) that is up in the picture; the height, of one seen from the side."""
+
+    middle: Vector
+    up: Vector
+    height: picture.HeightUncertainty | None = None
 
 
 class Scene:
@@ -120,32 +131,35 @@ class Scene:
 
     def text(self, estimate: Estimate, truth: Mapping[str, Vector] | None = None) -> list[Any]:
         """Errors and standard deviations beside the robot; `truth` as `picture.error_rows` takes it."""
-        base = picture.base_uncertainty(self.space, estimate)
-        if base is None:
+        place = self._place(estimate)
+        if place is None:
             return []
         rows = picture.error_rows(self.space, estimate, truth)
         words = picture.error_text(rows)
         height = _LETTERS * self._size
         # RViz centres a text on its place: it is raised by half of its lines, to stand clear of the robot.
-        up = 0.35 * self._size + 0.5 * height * (words.count("\n") + 1)
-        place = [base.position_m[0], base.position_m[1] + up, 0.0]
-        return [self._letters(estimate.stamp_ns, "error", 0, words, place, _WHITE)]
+        raised = place.middle + (0.35 * self._size + 0.5 * height * (words.count("\n") + 1)) * place.up
+        return [self._letters(estimate.stamp_ns, "error", 0, words, raised, _WHITE)]
 
     def legend(self, estimate: Estimate, truth: bool = True) -> list[Any]:
-        """`estimate` and `truth` in their colours, below the robot."""
-        base = picture.base_uncertainty(self.space, estimate)
-        if base is None:
+        """`estimate` and `truth` in their colours, below the robot; in front of a robot that is seen from the side."""
+        place = self._place(estimate)
+        if place is None:
             return []
-        entries = [("estimate, 95 % ellipses", picture.ESTIMATE_COLOUR)]
+        shown = "95 % bar" if place.height is not None else "95 % ellipses"
+        entries = [(f"estimate, {shown}", picture.ESTIMATE_COLOUR)]
         entries += [("truth", picture.TRUTH_COLOUR)] if truth else []
         step = 1.3 * _LETTERS * self._size
+        first = place.middle - 0.35 * self._size * place.up
+        if place.height is not None:
+            first = np.array([-_ASIDE * self._size, 0.0, 2.0 * step])
         return [
             self._letters(
                 estimate.stamp_ns,
                 "legend",
                 index,
                 words,
-                [base.position_m[0], base.position_m[1] - 0.35 * self._size - index * step, 0.0],
+                first - index * step * place.up,
                 colour,
             )
             for index, (words, colour) in enumerate(entries)
@@ -184,11 +198,14 @@ class Scene:
         return self._marker(stamp_ns, self._frame, "estimate", 0, LINE_STRIP, colour, 0.9, scale=width, points=rows)
 
     def _uncertainty(self, estimate: Estimate) -> list[Any]:
+        stamp_ns, frame, above = estimate.stamp_ns, self._frame, _ABOVE * self._size
+        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
+        height = picture.height_uncertainty(self.space, estimate)
+        if height is not None:
+            return [self._bar(stamp_ns, height)]
         base = picture.base_uncertainty(self.space, estimate)
         if base is None:
             return []
-        stamp_ns, frame, above = estimate.stamp_ns, self._frame, _ABOVE * self._size
-        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
         unit = self._xyz("Vector3", [1.0, 1.0, 1.0])
         outline = picture.ellipse(base.position_m, base.covariance_m2)
         rows = self._points(outline, above)
@@ -213,9 +230,25 @@ class Scene:
             out.append(self._marker(stamp_ns, frame, "bodies_95", 0, LINE_LIST, band, 0.9, scale=line, points=rows))
         return out
 
-    def _letters(
-        self, stamp_ns: int, namespace: str, index: int, words: str, place: Sequence[float], colour: str
-    ) -> Any:
+    def _bar(self, stamp_ns: int, height: picture.HeightUncertainty) -> Any:
+        """The interval of the height as a bar with ends, beside the robot."""
+        x, cap = _BESIDE * self._size, _CAP * self._size
+        low, high = height.height_m - height.half_width_m, height.height_m + height.half_width_m
+        ends = [(x - cap, low), (x + cap, low), (x - cap, high), (x + cap, high), (x, low), (x, high)]
+        rows = self._points(np.array([(along, 0.0, z) for along, z in ends]))
+        line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
+        colour = picture.BAND_COLOUR
+        return self._marker(stamp_ns, self._frame, "height_95", 0, LINE_LIST, colour, 0.9, scale=line, points=rows)
+
+    def _place(self, estimate: Estimate) -> _Place | None:
+        """Where the robot is in the picture; None where its state does not say."""
+        height = picture.height_uncertainty(self.space, estimate)
+        if height is not None:
+            return _Place(np.array([0.0, 0.0, height.height_m]), np.array([0.0, 0.0, 1.0]), height)
+        base = picture.base_uncertainty(self.space, estimate)
+        return None if base is None else _Place(np.append(base.position_m, 0.0), np.array([0.0, 1.0, 0.0]))
+
+    def _letters(self, stamp_ns: int, namespace: str, index: int, words: str, place: Vector, colour: str) -> Any:
         height = self._xyz("Vector3", [0.0, 0.0, _LETTERS * self._size])
         pose = self._pose(np.array([*place, 0.0, 0.0, 0.0, 1.0]))
         return self._marker(stamp_ns, self._frame, namespace, index, TEXT, colour, pose=pose, scale=height, text=words)
