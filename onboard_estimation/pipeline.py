@@ -229,7 +229,7 @@ class _Guarded:
         return estimate
 
     def _keep_events(self, measurement: Measurement, events: list[PhaseEvent]) -> None:
-        """What is seen in a measurement when it is filtered once more, after a roll-back, replaces what was seen before."""
+        """Of a measurement that is filtered once more, after a roll-back, what is seen last counts."""
         assert self.events is not None
         if events:
             self.events[measurement.stamp_ns, measurement.sensor] = events

@@ -389,6 +389,14 @@ class Robot(ABC):
         """
         return ()
 
+    def metrics(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> dict[str, Any]:
+        """Figures of this kind of robot alone, for `metrics.json` under the robot's name; by default none.
+
+        Numbers, or mappings of them, by names with their units. Parameters are those of `report_sections`; the notes
+        and sections come after, and find these figures in `result.metrics`.
+        """
+        return {}
+
     def notes(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
         """What the reader of an evaluation must know of this kind of robot alone; by default nothing.
 

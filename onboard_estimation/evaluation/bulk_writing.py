@@ -28,25 +28,39 @@ def serialise_alike(
     Parameters
     ----------
     make
-        A message from its stamp and its m numbers, which stand in one row, as float64, in what it serialises to.
+        A message from its stamp and its m numbers, each of which stands once, as float64, in what it serialises to.
     stamps_ns, values
         (K,) and (K, m).
 
     Raises
     ------
     ValueError
-        The numbers do not stand in one row.
+        A number is not in the message, or is in it more than once.
     """
     count, size = values.shape
     # Numbers that no header or name looks like, to find where they stand.
     marks: Vector = 1e100 * (1.0 + np.arange(size, dtype=np.float64))
     template = bytes(jazzy_types().serialize_cdr(make(0, marks), message_type))
-    start = template.find(marks.tobytes())
-    if start < 0:
-        raise ValueError(f"the numbers of a {message_type} do not stand in one row")
-    rows = np.tile(np.frombuffer(template, dtype=np.uint8), (count, 1))
+    rows = np.empty((count, len(template)), dtype=np.uint8)
+    rows[:] = np.frombuffer(template, dtype=np.uint8)
     seconds, nanoseconds = np.divmod(stamps_ns, NANOSECONDS_PER_SECOND)
     stamps = np.column_stack([seconds, nanoseconds]).astype("<u4")
     rows[:, _STAMP] = stamps.view(np.uint8)
-    rows[:, start : start + 8 * size] = np.ascontiguousarray(values, dtype="<f8").view(np.uint8)
+    for place, first, last in _runs(message_type, template, marks):
+        numbers = np.ascontiguousarray(values[:, first:last], dtype="<f8").view(np.uint8)
+        rows[:, place : place + 8 * (last - first)] = numbers
     return rows
+
+
+def _runs(message_type: str, template: bytes, marks: Vector) -> list[tuple[int, int, int]]:
+    """Numbers that stand in one row: (place of the first in the message, its column, the column after the last)."""
+    runs: list[tuple[int, int, int]] = []
+    for column, mark in enumerate(marks.astype("<f8")):
+        place = template.find(mark.tobytes())
+        if place < 0 or template.count(mark.tobytes()) > 1:
+            raise ValueError(f"number {column} is not in a {message_type} once")
+        if runs and place == runs[-1][0] + 8 * (column - runs[-1][1]):
+            runs[-1] = (*runs[-1][:2], column + 1)
+        else:
+            runs.append((place, column, column + 1))
+    return runs

@@ -14,6 +14,7 @@ from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.replay import Record, Replayed, replay
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
 from onboard_estimation.filtering.consistency import nees
@@ -21,8 +22,9 @@ from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
-from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, TruthSpecification, initial_state, planar_position
+
+__all__ = ["JudgeSettings", "Record", "judge"]
 
 Rows = NDArray[np.float64]
 
@@ -54,6 +56,8 @@ class JudgeSettings:
         The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
     smooth
         Judge the robot's smoother, each of whose estimates knows the whole recording, in the place of its filter.
+    bulk
+        Let a robot that can filter the whole recording at once do so; false: measurement by measurement, as live.
     """
 
     initial: Literal["drawn", "exact"] = "drawn"
@@ -63,26 +67,7 @@ class JudgeSettings:
     lag_s: float | None = None
     beacon_s: float | None = None
     smooth: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n)."""
-
-    stamps_ns: NDArray[np.int64]
-    means: Rows
-    covariances: Rows
-
-    @classmethod
-    def of(cls, estimates: list[Estimate]) -> Record:
-        """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
-        following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
-        last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
-        return cls(
-            np.array([estimate.stamp_ns for estimate in last], dtype=np.int64),
-            np.array([estimate.mean for estimate in last]),
-            np.array([estimate.covariance for estimate in last]),
-        )
+    bulk: bool = True
 
 
 def judge(
@@ -105,10 +90,10 @@ def judge(
     recording = with_beacon(robot, configuration, plain, settings.beacon_s, settings.longest_truth_gap_s)
     specification = robot.truth_specification(configuration)
     initial, initial_note = _initial(robot, configuration, estimator_name, plain, settings)
-    pipeline, record = _replay(robot, configuration, estimator_name, recording, initial, settings)
+    replayed = _replay(robot, configuration, estimator_name, recording, initial, settings)
+    space, record, sensors = replayed.space, replayed.record, replayed.sensors
     if len(record.stamps_ns) == 0:
-        raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, pipeline)}")
-    space = pipeline.space
+        raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, sensors)}")
     time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     true_parts, known = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
     matched_ratio = float(np.mean(known))
@@ -119,7 +104,7 @@ def judge(
         image = with_beacon(robot, configuration, image, settings.beacon_s, settings.longest_truth_gap_s)
         if initial is not None:
             start, _ = _initial(robot, configuration, estimator_name, image, settings)
-            seen = _replay(robot, configuration, estimator_name, image, start, settings)[1]
+            seen = _replay(robot, configuration, estimator_name, image, start, settings).record
         return Compared(seen.stamps_ns, seen.means, _truth_at(robot, configuration, image, seen.stamps_ns, settings)[0])
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), mirrored)
@@ -130,13 +115,12 @@ def judge(
         name: _part(space, name, record, values, specification.covariances.get(name)) for name, values in shown.items()
     }
     settle_s, settle_note = _settling(robot, settings, time_s, known)
-    sensors = pipeline.statistics()
     notes = [
         *recording.notes,
         initial_note,
         _SMOOTHED if settings.smooth else "",
         alignment_note,
-        *pipeline_notes(pipeline),
+        *pipeline_notes(replayed.messages, sensors),
         gap_note(time_s),
         *truth_notes(recording.tracks, record.stamps_ns, matched_ratio, settings.longest_truth_gap_s),
         *nees_notes(parts),
@@ -159,7 +143,10 @@ def judge(
         verdict=verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio),
         command=command,
         notes=tuple(note for note in notes if note),
+        phase_events=replayed.events,
     )
+    if figures := robot.metrics(configuration, recording.series, result):
+        result = replace(result, metrics={**result.metrics, robot.name: figures})
     own = robot.notes(configuration, recording.series, result)
     return replace(
         result,
@@ -175,16 +162,10 @@ def _replay(
     recording: LoadedRecording,
     initial: Estimate | None,
     settings: JudgeSettings,
-) -> tuple[Pipeline, Record]:
-    """The pipeline after the whole recording, and its record."""
+) -> Replayed:
+    """What the filter, or the smoother, makes of the whole recording."""
     lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
-    if settings.smooth:
-        smoother = robot.smoother(configuration, estimator_name, initial)
-        pipeline = Pipeline(smoother, lag_s=lag_s)
-        pipeline.run(recording.measurements())
-        return pipeline, Record.of(smoother.smoothed())
-    pipeline = Pipeline(robot.estimator(configuration, estimator_name, initial), lag_s=lag_s)
-    return pipeline, Record.of(pipeline.run(recording.measurements()))
+    return replay(robot, configuration, estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk)
 
 
 def _initial(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.measurement import Matrix, PhaseEvent, Vector
 from onboard_estimation.robots import ReportSection
 
 
@@ -92,6 +92,8 @@ class EvaluationResult:
         Losses and settings that the reader must know, one sentence each.
     events
         Intervals worth marking on time axes, e.g. {"contact": (M, 2) seconds}.
+    phase_events
+        What the filter saw begin, in the order of being seen; stamps as in `stamps_ns`.
     sections
         What the robot adds to the report, see `Robot.report_sections`.
     """
@@ -113,4 +115,5 @@ class EvaluationResult:
     command: str
     notes: tuple[str, ...] = ()
     events: Mapping[str, Matrix] = field(default_factory=dict)
+    phase_events: tuple[PhaseEvent, ...] = ()
     sections: tuple[ReportSection, ...] = ()

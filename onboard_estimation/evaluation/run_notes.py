@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Series
 
 _LONG_GAP_S = 1.0
@@ -23,12 +22,12 @@ _LOSSES = {
 }
 
 
-def pipeline_notes(pipeline: Pipeline) -> list[str]:
+def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, float]]) -> list[str]:
     """What the pipeline told, and what it lost of each sensor."""
-    notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in pipeline.messages[:5]))
-    if len(pipeline.messages) > 5:
-        notes.append(f"{len(pipeline.messages) - 5} further messages of the filter are left out here.")
-    for sensor, row in pipeline.statistics().items():
+    notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in messages[:5]))
+    if len(messages) > 5:
+        notes.append(f"{len(messages) - 5} further messages of the filter are left out here.")
+    for sensor, row in sensors.items():
         lost = [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
         if lost:
             notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
@@ -85,18 +84,17 @@ def nees_notes(parts: Mapping[str, PartResult]) -> list[str]:
     return notes
 
 
-def no_estimate(series: Sequence[Series], pipeline: Pipeline) -> str:
+def no_estimate(series: Sequence[Series], sensors: Mapping[str, Mapping[str, float]]) -> str:
     """Why there may be no estimate: of each sensor how many messages, from when to when, and what became of them."""
     filled = [one for one in series if len(one.stamps_ns)]
     start_ns = min(int(one.stamps_ns.min()) for one in filled)
-    statistics = pipeline.statistics()
     words = []
     for one in filled:
         name, count = one.channel.sensor, len(one.stamps_ns)
         first, last = (
             (int(stamp) - start_ns) / NANOSECONDS_PER_SECOND for stamp in (one.stamps_ns.min(), one.stamps_ns.max())
         )
-        row = statistics.get(name, {})
+        row = sensors.get(name, {})
         lost = [f", {row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
         words.append(f"{name} {count} messages from {first:.1f} to {last:.1f} s{''.join(lost)}")
     return f"{'; '.join(words)} (seconds after the earliest stamp; see `inspect`)"

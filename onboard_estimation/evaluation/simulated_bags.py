@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -10,12 +11,15 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.robots import Robot, Series
 from onboard_estimation.ros.sensor_messages import to_message
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
 """Stamp of a simulation's start (2026-01-01 UTC): fixed, so that a seed gives one bag; zero is no time in ROS."""
+
+_SERIALISED_AT_ONCE = 50_000
 
 
 def simulate_to_bag(
@@ -51,13 +55,37 @@ def simulate_to_bag(
     return {**description, "path": str(path), "messages": count, "topics": len(series), "duration_s": duration_s}
 
 
-def write_series(writer: BagWriter, series: list[Series], namespace: str, epoch_ns: int = EPOCH_NS) -> None:
+def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, epoch_ns: int = EPOCH_NS) -> None:
     """Write all messages in the order of their stamps, each topic under the namespace."""
+    series = [_sorted(one) for one in series]
     stamps = np.concatenate([one.stamps_ns for one in series])
     numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
-    rows = np.concatenate([np.arange(len(one.stamps_ns)) for one in series])
-    for index in np.argsort(stamps, kind="stable"):
-        one = series[numbers[index]]
-        stamp_ns = int(stamps[index]) + epoch_ns
-        message = to_message(new, one.channel, stamp_ns, one.values[rows[index]])
-        writer.write(f"{namespace}/{one.channel.topic}", one.channel.message_type, stamp_ns, message)
+    order = np.argsort(stamps, kind="stable")
+    topics = [f"{namespace}/{one.channel.topic}" for one in series]
+    written = np.zeros(len(series), dtype=np.int64)
+    for start in range(0, len(order), _SERIALISED_AT_ONCE):
+        piece = numbers[order[start : start + _SERIALISED_AT_ONCE]]
+        counts = np.bincount(piece, minlength=len(series))
+        rows = [
+            _rows(one, slice(first, first + count), epoch_ns)
+            for one, first, count in zip(series, written.tolist(), counts.tolist(), strict=True)
+        ]
+        written += counts
+        for number in piece.tolist():
+            stamp_ns, data = next(rows[number])
+            writer.write_serialized(topics[number], series[number].channel.message_type, stamp_ns, data)
+
+
+def _sorted(one: Series) -> Series:
+    if np.all(one.stamps_ns[1:] >= one.stamps_ns[:-1]):
+        return one
+    order = np.argsort(one.stamps_ns, kind="stable")
+    return Series(one.channel, one.stamps_ns[order], one.values[order])
+
+
+def _rows(one: Series, rows: slice, epoch_ns: int) -> Iterator[tuple[int, memoryview]]:
+    """Stamp and message of some rows of a series."""
+    stamps = one.stamps_ns[rows] + epoch_ns
+    make = partial(to_message, new, one.channel)
+    messages = serialise_alike(one.channel.message_type, make, stamps, one.values[rows])
+    return zip(stamps.tolist(), (row.data for row in messages), strict=True)

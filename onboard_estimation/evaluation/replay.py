@@ -1,0 +1,133 @@
+"""A recording through a robot's filter: at once where the robot can, else measurement by measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.bulk_record import BulkRecord, Integers, in_filter_order
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Estimate, PhaseEvent
+from onboard_estimation.pipeline import Estimator, Pipeline, sensor_table
+from onboard_estimation.robots import Robot, Series
+
+Rows = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n)."""
+
+    stamps_ns: NDArray[np.int64]
+    means: Rows
+    covariances: Rows
+
+    @classmethod
+    def of(cls, estimates: list[Estimate]) -> Record:
+        """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
+        following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
+        last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
+        return cls(
+            np.array([estimate.stamp_ns for estimate in last], dtype=np.int64),
+            np.array([estimate.mean for estimate in last]),
+            np.array([estimate.covariance for estimate in last]),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """What a filter made of a recording.
+
+    Attributes
+    ----------
+    sensors
+        Statistics by sensor, see `Pipeline.statistics`.
+    messages
+        What the pipeline told.
+    events
+        Phase events of the record, in the order of being seen.
+    """
+
+    space: StateSpace
+    record: Record
+    sensors: Mapping[str, Mapping[str, float]]
+    messages: tuple[str, ...]
+    events: tuple[PhaseEvent, ...]
+
+
+def replay(
+    robot: Robot,
+    configuration: Any,
+    estimator_name: str,
+    recording: LoadedRecording,
+    initial: Estimate | None,
+    lag_s: float,
+    smooth: bool = False,
+    bulk: bool = True,
+) -> Replayed:
+    """The record of a whole recording.
+
+    Parameters
+    ----------
+    initial
+        State to start from; None: as the configuration says.
+    lag_s
+        How late a measurement may arrive and still be filtered in its place.
+    smooth
+        The robot's smoother in the place of its filter.
+    bulk
+        Let the robot filter the recording at once, where it can.
+
+    Raises
+    ------
+    UserError
+        A lag that is none, or a robot without a smoother.
+    """
+    if smooth:
+        smoother = robot.smoother(configuration, estimator_name, initial)
+        pipeline = Pipeline(smoother, lag_s=lag_s)
+        pipeline.run(recording.measurements())
+        return _of_pipeline(pipeline, Record.of(smoother.smoothed()))
+    estimator = robot.estimator(configuration, estimator_name, initial)
+    pipeline = Pipeline(estimator, lag_s=lag_s)
+    if bulk and (found := at_once(estimator, recording, lag_s)) is not None:
+        return found
+    return _of_pipeline(pipeline, Record.of(pipeline.run(recording.measurements())))
+
+
+def at_once(estimator: Estimator, recording: LoadedRecording, lag_s: float) -> Replayed | None:
+    """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
+    if type(estimator).filter_recording is Estimator.filter_recording:
+        return None
+    ordered = in_filter_order(recording.series, recording.arrival, estimator.rank, lag_s, _with_rows)
+    if ordered is None:
+        return None
+    found = estimator.filter_recording(ordered.series, ordered.arrival, lag_s)
+    if found is None or not _is_finite(found):
+        return None  # the pipeline puts a filter that broke down back to its last good state
+    found = found.one_a_stamp()
+    return Replayed(
+        estimator.space,
+        Record(found.stamps_ns, found.means, found.covariances),
+        sensor_table(ordered.counters, found.use, ordered.invalid),
+        found.messages,
+        found.events,
+    )
+
+
+def _with_rows(one: Series, rows: Integers | slice) -> Series:
+    return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
+
+
+def _is_finite(found: BulkRecord) -> bool:
+    # A sum is finite where all of its terms are.
+    return bool(np.isfinite(found.means.sum()) and np.isfinite(found.covariances.sum()))
+
+
+def _of_pipeline(pipeline: Pipeline, record: Record) -> Replayed:
+    return Replayed(pipeline.space, record, pipeline.statistics(), tuple(pipeline.messages), pipeline.events)
