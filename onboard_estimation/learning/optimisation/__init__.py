@@ -1,0 +1,1 @@
+"""Optimisers of parameters within bounds, through one interface: genetic algorithm, differential evolution, CMA-ES."""
