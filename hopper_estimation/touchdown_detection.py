@@ -4,8 +4,8 @@ Two signs have to come together, since each alone deceives. An **impact** is a j
 size over several readings, above a threshold (the hopping phase estimator of "Optimized Kalman Filter based State
 Estimation and Height Control in Hopping Robots", section II). A heel that strikes, a toe that slaps and a push-off all
 have one. A **stance** is the claim of `contact_detection`; a foot that shifts its weight leaves it and returns to it
-without having been lifted. A stance without an impact was put down softly: it counts when it has lasted for a while, if there was
-motion before it.
+without having been lifted. A stance without an impact was put down softly: it counts when it has lasted for a while,
+if there was motion before it.
 
 **When it happened.** A stance is recognised late, when a window of readings is calm. From there the readings are
 integrated backwards: the foot has touched down when its speed against the one in the stance fell below a threshold for
@@ -31,6 +31,7 @@ from hopper_estimation.strapdown_configuration import Contact
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 _SATURATED = 0.99
 
@@ -114,7 +115,8 @@ class TouchdownDetector:
     def reset(self) -> None:
         """Forget all readings."""
         self._detector.reset()
-        self._calibrated = False
+        self._detector.calibrate(np.zeros(3), STANDARD_GRAVITY_M_S2)
+        self._first_rest: ContactDetector | None = ContactDetector(self._detector.parameters)
         self._readings: deque[tuple[int, Vector]] = deque()
         self._impacts: deque[int] = deque()
         self._in_contact = False
@@ -168,19 +170,18 @@ class TouchdownDetector:
         return None
 
     def _stance(self, stamp_ns: int, reading: Vector) -> ContactState:
-        """What the contact detector says, which learns at the first rest what the gyro shows at rest.
+        """What the contact detector says, which learns at the first rest what the IMU reads at rest.
 
-        Until then it takes any steady turn for a bias of the gyro: larger ones than a gyro has are refused.
+        Until then the gyro counts as unbiased. The first rest is found by another detector, that takes what is steady for
+        a bias; a turn that is faster than a bias is none.
         """
         contact = self._detector.add(stamp_ns, reading)
-        if self._calibrated or not contact.in_contact:
+        if self._first_rest is None or not self._first_rest.add(stamp_ns, reading).at_rest:
             return contact
-        mean = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
-        if np.abs(mean[:3]).max() > self.parameters.largest_gyro_bias_rad_s:
-            return contact._replace(in_contact=False, at_rest=False)
-        if contact.at_rest:
-            self._detector.calibrate(mean[:3], float(np.linalg.norm(mean[3:])))
-            self._calibrated = True
+        calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
+        if np.abs(calm[:3]).max() <= self.parameters.largest_gyro_bias_rad_s:
+            self._detector.calibrate(calm[:3], float(np.linalg.norm(calm[3:])))
+            self._first_rest = None
         return contact
 
     def _remember(self, stamp_ns: int, reading: Vector) -> None:
@@ -202,7 +203,7 @@ class TouchdownDetector:
         return bool(np.abs(reading[3:]).max() >= _SATURATED * self.parameters.accelerometer_range_m_s2)
 
     def _land(self, stamp_ns: int) -> Touchdown | None:
-        """The touchdown of the stance that is claimed first at `stamp_ns`; None: neither impact nor motion before it."""
+        """The touchdown of the stance claimed first at the stamp; None: neither impact nor motion before it."""
         stamps = np.array([stamp for stamp, _ in self._readings])
         readings = np.array([reading for _, reading in self._readings])
         saturated = [k for k, one in enumerate(readings) if self._is_saturated(one)]
