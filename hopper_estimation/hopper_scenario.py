@@ -50,7 +50,9 @@ class RotorScenario:
     drag_spread: float = parameter(0.1, "spread of the drag, as a share", minimum=0.0, maximum=0.3)
     gust_m_s: float = parameter(0.3, "standard deviation of vertical gusts", unit="m/s", minimum=0.0)
     gust_time_s: float = parameter(0.8, "their correlation time", unit="s", exclusive_minimum=0.0)
-    vibration_m_s2: float = parameter(10.0, "amplitude of the rotors' vibration at full thrust", unit="m/s^2", minimum=0)
+    vibration_m_s2: float = parameter(
+        10.0, "amplitude of the rotors' vibration at full thrust", unit="m/s^2", minimum=0
+    )
     rotor_frequency_hz: float = parameter(700.0, "its frequency at full thrust", unit="Hz", exclusive_minimum=0.0)
 
 

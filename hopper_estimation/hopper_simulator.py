@@ -363,7 +363,9 @@ class HopperSimulation:
         ):
             force = np.column_stack([sideways, read[:, column] * lean])
             reading = sensor.reading(force, drift[:, share] * sensor.scenario.drift_m_s2, rng)
-            turning = rates + s.gyro_noise_rad_s * rng.normal(size=rates.shape) if name == "low" else np.zeros_like(rates)
+            turning = (
+                rates + s.gyro_noise_rad_s * rng.normal(size=rates.shape) if name == "low" else np.zeros_like(rates)
+            )
             self._give(name, stamps, np.hstack([turning, reading]))
         encoder = s.encoder
         leg = self._encoder_scale * read[:, dynamics.T_COMPRESSION] + encoder.noise_m * rng.normal(size=len(stamps))
@@ -380,7 +382,9 @@ class HopperSimulation:
         stamps = stamps_between(start_ns, stop_ns, s.rate_hz)
         # Behind by the latency, a part of a millisecond to some: the start of this piece needs the end of the last.
         late_ns = round(self._latency_s * NANOSECONDS_PER_SECOND)
-        before = self._previous if self._previous is not None else np.repeat(trace[:1, : dynamics.T_VELOCITY], 400, axis=0)
+        before = (
+            self._previous if self._previous is not None else np.repeat(trace[:1, : dynamics.T_VELOCITY], 400, axis=0)
+        )
         heights = np.concatenate([before[:, 0], trace[:, dynamics.T_HEIGHT]])
         place = (stamps - late_ns - start_ns) / (dynamics.STEP_S * NANOSECONDS_PER_SECOND) + len(before)
         z = np.interp(place, np.arange(len(heights)), heights)

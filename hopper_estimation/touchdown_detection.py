@@ -172,8 +172,8 @@ class TouchdownDetector:
     def _stance(self, stamp_ns: int, reading: Vector) -> ContactState:
         """What the contact detector says, which learns at the first rest what the IMU reads at rest.
 
-        Until then the gyro counts as unbiased. The first rest is found by another detector, that takes what is steady for
-        a bias; a turn that is faster than a bias is none.
+        Until then the gyro counts as unbiased. The first rest is found by another detector, which takes what is steady
+        for a bias; a turn that is faster than a bias is none.
         """
         contact = self._detector.add(stamp_ns, reading)
         if self._first_rest is None or not self._first_rest.add(stamp_ns, reading).at_rest:

@@ -1,0 +1,272 @@
+"""Compiled hopping phase estimator and vertical state filters: KF1, KF2, KF3 of the paper.
+
+One sample after another:
+
+    low-pass filters          y1 (for the state) and y2 (for the phase), cut-offs f1 and f2
+    prediction                v += y1 dt, z += v dt + y1 dt^2 / 2, covariance with an acceleration noise
+    phase                     touchdown    jerk of y2 over several readings above a threshold
+                              max squat    that jerk becomes negative
+                              liftoff      y2 below zero
+                              apex         v below zero
+    inferred measurements     at touchdown and liftoff the leg is extended: z - v d = L
+                              at max squat the body turns round: v - y1 d = 0
+                              at liftoff v = s v, s = exp(fit), a fit of liftoff velocity and commanded height
+                              in flight (KF2) the accelerometer's bias is its reading less thrust and gravity
+
+(sections III and IV-A). The delays d, between an event and its detection, are ours: at 8 m/s a touchdown that is seen
+10 ms late is 8 cm lower than the leg is long. Zero delays are the paper's form.
+
+Robustness is ours, too: an event cannot follow another sooner than legs can move, a touchdown ends a rebound whose
+apex was missed, and a stance or a drop that lasts longer than any is given up.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hopper_estimation.phases import (
+    APEX,
+    DROP,
+    LIFTOFF,
+    MAX_SQUAT,
+    REBOUND,
+    STANCE_DOWN,
+    STANCE_UP,
+    STARTUP,
+    TOUCHDOWN,
+)
+
+Array = NDArray[np.float64]
+
+# Elements of a parameter vector; the first fifteen are those of the paper's table II.
+(F_STATE, F_PHASE, SWITCH, SIGMA_A, SIGMA_B, SIGMA_V, SIGMA_P, VEL2, VEL1, VEL0, CH1, CH0, THRUST1, THRUST0, JERK,
+ DELAY_TD, DELAY_MS, DELAY_LO) = range(18)  # fmt: skip
+PARAMETER_COUNT = 18
+
+KF1, KF2, KF3 = 0, 1, 2
+
+# Elements of a filter's state.
+(S_Z, S_V, S_B, S_PZZ, S_PZV, S_PVV, S_PZB, S_PVB, S_PBB, S_Y1, S_Y2, S_H1, S_H2, S_H3, S_PHASE, S_SINCE, S_STILL,
+ S_APEX, S_STARTED, S_TIME) = range(20)  # fmt: skip
+STATE_SIZE = 20
+
+E_KIND, E_TIME, E_HEIGHT, E_VELOCITY, E_VARIANCE, E_SAMPLE = range(6)
+EVENT_SIZE = 6
+"""An event: kind, time (s, of the state's clock), height and velocity before its updates, variance of the height."""
+
+_JERK_STEPS = 3.0
+_FIT_SCALE = 0.05
+_SPEED_SCALE_M_S = 5.0
+_HEIGHT_SCALE_M = 4.0
+_SHORTEST_STANCE_S = 0.004
+_SHORTEST_REBOUND_S = 0.02
+_SHORTEST_FLIGHT_S = 0.09
+_LONGEST_STANCE_S = 0.25
+_LONGEST_FLIGHT_S = 2.5
+_STILL_M_S2 = 0.8
+_STILL_S = 0.5
+_LOST_HEIGHT_M = 0.3
+_LOST_SPEED_M_S = 3.0
+
+
+@njit(cache=True, error_model="numpy")
+def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
+    """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
+    x, y = velocity / _SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
+    fit = (parameters[VEL2] * x + parameters[VEL1]) * x + parameters[VEL0] + parameters[CH1] * y + parameters[CH0]
+    return np.exp(_FIT_SCALE * fit)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def filter_samples(
+    kind: int,
+    parameters: Array,
+    length: float,
+    gravity: float,
+    nominal_dt: float,
+    state: Array,
+    dt: Array,
+    low: Array,
+    high: Array,
+    usable: NDArray[np.uint8],
+    goal: Array,
+    thrust: Array,
+    out: Array,
+    events: Array,
+) -> int:
+    """Filter samples one after another; how many events were found.
+
+    Parameters
+    ----------
+    kind
+        `KF1`, `KF2`, `KF3`.
+    parameters
+        (PARAMETER_COUNT,).
+    length, gravity, nominal_dt
+        Height of the body with the leg extended, m; m/s^2; usual time between samples, s.
+    state
+        (STATE_SIZE,), changed.
+    dt
+        (N,) time since the sample before, s.
+    low, high
+        (N,) vertical acceleration of the body by each sensor, m/s^2, gravity taken off.
+    usable
+        (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is.
+    goal, thrust
+        (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2.
+    out
+        (N, 6) or (0, 6): z, v, their covariance (zz, zv, vv) and the phase after each sample.
+    events
+        (M, EVENT_SIZE), written; events beyond M are lost.
+    """
+    f1, f2 = 2.0 * np.pi * parameters[F_STATE], 2.0 * np.pi * parameters[F_PHASE]
+    gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)
+    switch = parameters[SWITCH] * gravity
+    q = parameters[SIGMA_A] ** 2
+    r_p, r_v, r_b = parameters[SIGMA_P] ** 2, parameters[SIGMA_V] ** 2, parameters[SIGMA_B] ** 2
+    threshold = parameters[JERK] * _JERK_STEPS
+    with_bias = kind == KF2
+    all_updates = kind != KF3
+    record = out.shape[0] > 0
+    z, v, b = state[S_Z], state[S_V], state[S_B]
+    pzz, pzv, pvv = state[S_PZZ], state[S_PZV], state[S_PVV]
+    pzb, pvb, pbb = state[S_PZB], state[S_PVB], state[S_PBB]
+    y1, y2, h1, h2, h3 = state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3]
+    phase, since, still, apex = int(state[S_PHASE]), state[S_SINCE], state[S_STILL], state[S_APEX]
+    started, time = state[S_STARTED], state[S_TIME]
+    found = 0
+    for n in range(dt.shape[0]):
+        step = dt[n]
+        g1, g2 = gain1, gain2
+        if abs(step - nominal_dt) > 1e-5:
+            g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
+        # Which sensor: the low-g one as far as it can be trusted.
+        use = usable[n]
+        a = low[n]
+        noise = q
+        if use & 2 and (not use & 1 or abs(a + gravity) > switch):
+            a = high[n]
+        elif not use & 1:
+            noise = q + 400.0  # neither is inside its range: the clipped reading, and little trust
+        if started == 0.0:
+            y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
+        y1 += g1 * (a - y1)
+        y2 += g2 * (a - y2)
+        rise = y2 - h3
+        h3, h2, h1 = h2, h1, y2
+        used = y1 - b if with_bias else y1
+        half = 0.5 * step
+        z += step * (v + half * used)
+        v += step * used
+        noise *= step * step
+        if with_bias:
+            # d(z, v)/db = (-dt^2/2, -dt), the bias walks slowly.
+            pzz += step * (2.0 * pzv + step * pvv) - step * step * (pzb + step * pvb) + 0.25 * step**4 * pbb
+            pzv += step * (pvv - pzb - 1.5 * step * pvb + 0.5 * step * step * pbb)
+            pvv += step * (step * pbb - 2.0 * pvb)
+            pzb += step * (pvb - half * pbb)
+            pvb -= step * pbb
+            pbb += 1e-4 * step
+        else:
+            pzz += step * (2.0 * pzv + step * pvv)
+            pzv += step * pvv
+        pzz += half * half * noise
+        pzv += half * noise
+        pvv += noise
+        since += step
+        time += step
+        event = -1
+        if phase == DROP or phase == STARTUP:
+            if rise > threshold * step and since > _SHORTEST_REBOUND_S:
+                event = TOUCHDOWN
+            elif since > _LONGEST_FLIGHT_S and phase == DROP:
+                pzz += _LOST_HEIGHT_M**2
+                pvv += _LOST_SPEED_M_S**2
+                phase, since = STARTUP, 0.0
+        elif phase == REBOUND:
+            if v < 0.0 and since > _SHORTEST_REBOUND_S:
+                event = APEX
+            elif rise > threshold * step and since > _SHORTEST_FLIGHT_S:
+                event = TOUCHDOWN  # whose apex was missed
+        elif since > _LONGEST_STANCE_S:
+            # No leg is pressed for so long: the touchdown was none, or the robot stands.
+            pzz += _LOST_HEIGHT_M**2
+            pvv += _LOST_SPEED_M_S**2
+            phase, since = STARTUP, 0.0
+        elif phase == STANCE_DOWN:
+            if rise < 0.0 and since > _SHORTEST_STANCE_S:
+                event = MAX_SQUAT
+        elif y2 < 0.0 and since > _SHORTEST_STANCE_S:
+            event = LIFTOFF
+        # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
+        still = still + step if abs(a) < _STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < _STILL_M_S2 else 0.0
+        if event >= 0:
+            if found < events.shape[0]:
+                events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, z
+                events[found, E_VELOCITY], events[found, E_VARIANCE], events[found, E_SAMPLE] = v, pzz, n
+                found += 1
+            if event == TOUCHDOWN or (event == LIFTOFF and all_updates):
+                delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
+                # z - v d = L
+                hz, hv = pzz - delay * pzv, pzv - delay * pvv
+                gain = 1.0 / (hz - delay * hv + r_p)
+                residual = length - (z - delay * v)
+                if with_bias:
+                    hb = pzb - delay * pvb
+                    b += hb * gain * residual
+                    pzb -= hz * hb * gain
+                    pvb -= hv * hb * gain
+                    pbb -= hb * hb * gain
+                z += hz * gain * residual
+                v += hv * gain * residual
+                pzz -= hz * hz * gain
+                pzv -= hz * hv * gain
+                pvv -= hv * hv * gain
+            if all_updates and (event == MAX_SQUAT or event == LIFTOFF):
+                wanted = parameters[DELAY_MS] * y1 if event == MAX_SQUAT else lift_scale(parameters, v, goal[n]) * v
+                gain = 1.0 / (pvv + r_v)
+                residual = wanted - v
+                if with_bias:
+                    b += pvb * gain * residual
+                    pzb -= pzv * pvb * gain
+                    pbb -= pvb * pvb * gain
+                    pvb -= pvv * pvb * gain
+                z += pzv * gain * residual
+                v += pvv * gain * residual
+                pzz -= pzv * pzv * gain
+                pzv -= pzv * pvv * gain
+                pvv -= pvv * pvv * gain
+            if event == APEX:
+                apex = z
+                phase = DROP
+            else:
+                phase = event + 1
+            since = 0.0
+        elif with_bias and (phase == DROP or phase == REBOUND):
+            seen = a - (parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity)
+            gain = 1.0 / (pbb + r_b)
+            residual = seen - b
+            z += pzb * gain * residual
+            v += pvb * gain * residual
+            b += pbb * gain * residual
+            pzz -= pzb * pzb * gain
+            pzv -= pzb * pvb * gain
+            pvv -= pvb * pvb * gain
+            pzb -= pzb * pbb * gain
+            pvb -= pvb * pbb * gain
+            pbb -= pbb * pbb * gain
+        if still > _STILL_S and event < 0:
+            phase, since, v = STARTUP, 0.0, 0.0
+            z += (length - z) * min(10.0 * step, 1.0)
+            pzz, pzv, pvv = min(pzz, 1e-2), 0.0, 1e-4
+        if record:
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = z, v, pzz, pzv, pvv, phase
+    state[S_Z], state[S_V], state[S_B] = z, v, b
+    state[S_PZZ], state[S_PZV], state[S_PVV] = pzz, pzv, pvv
+    state[S_PZB], state[S_PVB], state[S_PBB] = pzb, pvb, pbb
+    state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3] = y1, y2, h1, h2, h3
+    state[S_PHASE], state[S_SINCE], state[S_STILL], state[S_APEX] = phase, since, still, apex
+    state[S_STARTED], state[S_TIME] = started, time
+    return found
