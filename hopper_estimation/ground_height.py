@@ -1,0 +1,167 @@
+"""Height of the ground over many hops, summed up from each hop's change; equations 11 to 13 of the paper.
+
+A position update at touchdown sets the height back to that of the extended leg, and so forgets where the ground is.
+What the filter thought just before tells it: with the estimated heights z_apex and z_touchdown of hop k, both before
+the update and above the ground that the robot left, and the standing height z_s,
+
+    drop_k = z_apex,k - z_touchdown,k
+    change_drops,k  = drop_(k-1) - drop_k           a shorter drop: the ground is higher                     (11)
+    change_direct,k = z_touchdown,k - z_s                                                                    (12)
+    change_k = (change_drops,k + change_direct,k) / 2                                                        (13)
+
+(The formulas are lost in the text at hand; these are its words. It subtracts no z_s in (12) where heights count from
+touchdown.)
+
+What (11) assumes. (12) holds for any hop. (11) holds only where the absolute height of the apex stays the same from hop
+to hop. It carries no more information: with the apex's own change, which the filter knows, put in, it becomes (12).
+What it does is to assume. Its sum telescopes to drop_0 - drop_N and cannot drift, so on flat ground with steady hops
+the mean (13) has half the drift of (12). On a staircase climbed with hops of a set height above the step just left, all
+drops are alike, (11) is zero, and (13) finds half of the staircase. So the weight of (11) is the caller's to choose:
+`PAPER_DROP_WEIGHT` where apexes are held at an absolute height or the ground is level, `DIRECT` where neither is known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+
+PAPER_DROP_WEIGHT = 0.5
+"""Weight of eq. (11) in eq. (13)."""
+DIRECT = 0.0
+"""Weight of eq. (11) for ground and apexes of which nothing is known: eq. (12) alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroundHeight:
+    """Height of the ground under the robot against that of its start, as a value: `after_hop` gives the next one.
+
+    Attributes
+    ----------
+    standing_height_m
+        Height of the body above the ground at touchdown, leg extended.
+    hops
+        Touchdowns counted.
+    direct_m
+        Sum of eq. (12).
+    from_drops_m
+        Sum of eq. (11); the first hop, which has no drop before it, counts with eq. (12).
+    last_drop_m
+        Drop of the last hop whose apex was seen; NaN: none yet.
+    """
+
+    standing_height_m: float
+    hops: int = 0
+    direct_m: float = 0.0
+    from_drops_m: float = 0.0
+    last_drop_m: float = math.nan
+
+    def after_hop(self, apex_height_m: float, touchdown_height_m: float) -> GroundHeight:
+        """With one more touchdown.
+
+        Parameters
+        ----------
+        apex_height_m, touchdown_height_m
+            Estimated heights above the ground last left, the second just before its update, m. An apex that was not
+            seen (NaN) counts as a drop like the one before; a touchdown must have a height.
+
+        Raises
+        ------
+        UserError
+            Where the height at touchdown is not finite.
+        """
+        if not math.isfinite(touchdown_height_m):
+            raise UserError(f"hop {self.hops + 1}: the height at touchdown is {touchdown_height_m}, not a number of m")
+        direct = touchdown_height_m - self.standing_height_m  # eq. (12)
+        drop = apex_height_m - touchdown_height_m
+        if not math.isfinite(drop):
+            drop = self.last_drop_m
+        from_drops = direct if math.isnan(self.last_drop_m) else self.last_drop_m - drop  # eq. (11)
+        return GroundHeight(
+            self.standing_height_m, self.hops + 1, self.direct_m + direct, self.from_drops_m + from_drops, drop
+        )
+
+    def height_m(self, drop_weight: float) -> float:
+        """Ground height after the hops so far, with this weight of eq. (11); see the module for what to choose."""
+        return drop_weight * self.from_drops_m + (1.0 - drop_weight) * self.direct_m
+
+
+def ground_changes(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float
+) -> tuple[Array, Array]:
+    """Change of the ground's height at each of N touchdowns by eq. (11) and by eq. (12), each (N,), m.
+
+    Parameters
+    ----------
+    apex_height_m, touchdown_height_m
+        (N,) and what stands in for eq. (11) where there is none: see `GroundHeight`.
+    """
+    apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
+    if apex.shape != touchdown.shape or apex.ndim != 1:
+        raise UserError(f"{apex.size} apexes and {touchdown.size} touchdowns: each hop needs one of both")
+    if not np.isfinite(touchdown).all():
+        raise UserError(f"{np.sum(~np.isfinite(touchdown))} of {touchdown.size} heights at touchdown are not numbers")
+    direct = touchdown - standing_height_m
+    drop = apex - touchdown
+    seen = np.maximum.accumulate(np.where(np.isfinite(drop), np.arange(len(drop)), -1))
+    drop = np.where(seen >= 0, drop[np.maximum(seen, 0)], np.nan)
+    from_drops = direct.copy()
+    later = np.isfinite(drop[:-1])
+    from_drops[1:][later] = (drop[:-1] - drop[1:])[later]
+    return from_drops, direct
+
+
+def ground_heights(
+    apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float, drop_weight: float
+) -> Array:
+    """(N,) height of the ground after each of N touchdowns, m: the sum of the changes, eq. (13)."""
+    from_drops, direct = ground_changes(apex_height_m, touchdown_height_m, standing_height_m)
+    return np.cumsum(drop_weight * from_drops + (1.0 - drop_weight) * direct)
+
+
+def drift_m(estimated_m: ArrayLike, true_m: ArrayLike, hops: int) -> Array:
+    """Error of the ground height that `hops` hops add, over every stretch of so many, m.
+
+    Parameters
+    ----------
+    estimated_m, true_m
+        (N,) ground heights after each touchdown; the start, before the first, is zero in both.
+    hops
+        Length of a stretch.
+
+    Returns
+    -------
+    (N - hops + 1,) float64 with signs: stretches overlap, so that they are not independent. Empty for shorter runs.
+    """
+    if hops < 1:
+        raise UserError(f"a drift over {hops} hops is not defined; take 1 or more")
+    error = np.concatenate(([0.0], np.asarray(estimated_m, float) - np.asarray(true_m, float)))
+    return error[hops:] - error[:-hops]
+
+
+def summary(
+    apex_height_m: ArrayLike,
+    touchdown_height_m: ArrayLike,
+    true_ground_m: ArrayLike,
+    standing_height_m: float,
+    hops: int = 30,
+) -> dict[str, Any]:
+    """Mean size of the drift over `hops` hops by eq. (12) and by eq. (13); units in the names.
+
+    `true_ground_m` (N,) is the ground of each touchdown against that of the start.
+    """
+    out: dict[str, Any] = {"touchdowns": int(np.size(true_ground_m)), "drift_hops": hops}
+    for name, weight in (("direct", DIRECT), ("paper", PAPER_DROP_WEIGHT)):
+        estimated = ground_heights(apex_height_m, touchdown_height_m, standing_height_m, weight)
+        drift = drift_m(estimated, true_ground_m, hops)
+        if len(drift):
+            out[f"ground_height_{name}_drift_mean_abs_m"] = float(np.mean(np.abs(drift)))
+        out[f"ground_height_{name}_final_error_m"] = float(estimated[-1] - np.asarray(true_ground_m)[-1])
+    return out

@@ -1,0 +1,167 @@
+"""Which estimated hop is which true one, and when the phases' events were told against when they happened.
+
+Hops are intervals that do not overlap among themselves. Two of them are the same hop if what they share is more than
+half of what they cover together. Then no hop has two partners: of two estimated hops, each sharing more than half with
+one true hop, one would have to overlap the other. So the matching needs no search and no order.
+
+Events of one kind are the same if each is the other's nearest in time, within a tolerance.
+
+What has no partner is counted: missed where the truth has it, extra where the estimate has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation.hops import HopCycles, HopEvents
+from hopper_estimation.phases import EVENTS
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+EVENT_TOLERANCE_S = 0.15
+_SAME_HOP = 0.5
+
+
+def match_cycles(true: HopCycles, estimated: HopCycles, covered_s: tuple[float, float] | None = None) -> HopMatches:
+    """Pair true and estimated cycles.
+
+    Parameters
+    ----------
+    covered_s
+        Time over which the truth is known; estimated hops that are not wholly in it are no extra ones. By default, from
+        the first to the last true touchdown.
+    """
+    begins, ends = estimated.touchdown_s, estimated.next_touchdown_s
+    order = np.argsort(begins)
+    partner = np.full(len(true), -1, np.int64)
+    for row, (begin, end) in enumerate(zip(true.touchdown_s, true.next_touchdown_s, strict=True)):
+        first = np.searchsorted(begins[order], begin - (end - begin))
+        for column in order[first:]:
+            if begins[column] >= end:
+                break
+            shared = min(end, ends[column]) - max(begin, begins[column])
+            if shared > _SAME_HOP * (max(end, ends[column]) - min(begin, begins[column])):
+                partner[row] = column
+    if covered_s is None:
+        covered_s = (true.touchdown_s[0], true.next_touchdown_s[-1]) if len(true) else (np.inf, -np.inf)
+    inside = (begins >= covered_s[0]) & (ends <= covered_s[1])
+    extra = inside & ~np.isin(np.arange(len(estimated)), partner)
+    return HopMatches(partner, np.flatnonzero(extra))
+
+
+@dataclass(frozen=True)
+class HopMatches:
+    """Pairs of hops.
+
+    Attributes
+    ----------
+    partner
+        (N,) for each true hop the index of the estimated one, -1: missed.
+    extra
+        (E,) indices of estimated hops without a true one.
+    """
+
+    partner: Indices
+    extra: Indices
+
+    @property
+    def missed(self) -> int:
+        """True hops that the estimate does not have."""
+        return int(np.sum(self.partner < 0))
+
+
+@dataclass(frozen=True)
+class EventTiming:
+    """Times of one kind of event.
+
+    Attributes
+    ----------
+    error_s
+        (P,) time told less true time of the pairs.
+    delay_s
+        (P,) time seen less true time.
+    true_s
+        (P,) true times of the pairs.
+    missed, extra
+        Events without a partner.
+    """
+
+    error_s: Array
+    delay_s: Array
+    true_s: Array
+    missed: int
+    extra: int
+
+    def summary(self) -> dict[str, Any]:
+        """Counts and, where there are pairs, medians and 95 % of the sizes; units in the names."""
+        out: dict[str, Any] = {"matched": len(self.error_s), "missed": self.missed, "extra": self.extra}
+        if len(self.error_s):
+            out |= {
+                "time_error_median_s": float(np.median(self.error_s)),
+                "time_error_abs_median_s": float(np.median(np.abs(self.error_s))),
+                "time_error_abs_95_percent_s": float(np.quantile(np.abs(self.error_s), 0.95)),
+                "seen_after_median_s": float(np.median(self.delay_s)),
+                "seen_after_95_percent_s": float(np.quantile(self.delay_s, 0.95)),
+            }
+        return out
+
+
+def match_events(
+    true: HopEvents,
+    estimated: HopEvents,
+    kind: int,
+    covered_s: tuple[float, float] | None = None,
+    tolerance_s: float = EVENT_TOLERANCE_S,
+) -> EventTiming:
+    """Pair events of one kind.
+
+    Parameters
+    ----------
+    covered_s
+        Time over which the truth is known; estimated events outside it, by more than the tolerance, are not extra. By
+        default, from the first to the last true event of any kind.
+    tolerance_s
+        Events further apart are not the same.
+
+    Raises
+    ------
+    UserError
+        Where the tolerance is not above zero.
+    """
+    if not tolerance_s > 0.0:
+        raise UserError(f"events within {tolerance_s:g} s of each other never match; the tolerance must be above 0 s")
+    if covered_s is None:
+        covered_s = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
+    used = estimated.kind == kind
+    used &= (estimated.happened_s >= covered_s[0] - tolerance_s) & (estimated.happened_s <= covered_s[1] + tolerance_s)
+    told, seen, truth = estimated.happened_s[used], estimated.seen_s[used], true.times_s(kind)
+    if not len(told) or not len(truth):
+        return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), len(told))
+    to_truth, to_told = _nearest(truth, told), _nearest(told, truth)
+    mutual = to_told[to_truth] == np.arange(len(told))
+    mutual &= np.abs(told - truth[to_truth]) <= tolerance_s
+    pairs = to_truth[mutual]
+    count = len(pairs)
+    error, delay = told[mutual] - truth[pairs], seen[mutual] - truth[pairs]
+    return EventTiming(error, delay, truth[pairs], len(truth) - count, len(told) - count)
+
+
+def event_summary(
+    true: HopEvents, estimated: HopEvents, covered_s: tuple[float, float] | None = None
+) -> dict[str, dict[str, Any]]:
+    """`EventTiming.summary` of every kind of event by its name."""
+    return {name: match_events(true, estimated, kind, covered_s).summary() for kind, name in enumerate(EVENTS)}
+
+
+def _nearest(sorted_s: Array, at_s: Array) -> Indices:
+    """Index of the nearest of sorted times to each time."""
+    right = np.clip(np.searchsorted(sorted_s, at_s), 1, max(len(sorted_s) - 1, 1))
+    if len(sorted_s) == 1:
+        return np.zeros(len(at_s), np.int64)
+    return np.where(at_s - sorted_s[right - 1] <= sorted_s[right] - at_s, right - 1, right).astype(np.int64)

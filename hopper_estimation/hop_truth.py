@@ -1,0 +1,265 @@
+"""Events of a hop from motion capture alone: heights at some hundred hertz, with noise, gaps and times of rest.
+
+Where the robot touches. In flight the body is slowed or pulled by less than gravity; on the ground the spring's preload
+alone pushes with several times gravity. So a stance is a stretch with an upward acceleration that nothing in the air
+reaches, or a gap over which the velocity turns upwards that fast. Standing, hovering and slow landings have none of it.
+
+When. At touchdown and liftoff the leg is extended, so the body passes the standing height above the ground: the time is
+where the flight's own curve, a parabola through its last 40 ms, crosses that height. Not the smoothed height: it is
+bent over the kink there. At 8 m/s and 0.3 mm of noise, that is known to some 0.05 ms.
+
+Where the ground's height is not known, the kink tells it: at touchdown the acceleration jumps from that of flight to
+that of the preloaded spring (by some 100 m/s^2), at liftoff the velocity drops too, as the body pulls the leg along.
+Curves of flight, stance and flight are fitted to the heights, and the level at which they fit best when they meet there
+is that of the ground: known to some millimetres (`contact_level`). Touchdown and liftoff of one stance share it. The
+lowest point would not do: it tells the ground less the compression.
+
+The apex is where the derivative of a cubic about the highest point is zero (thrust changes there, so no parabola).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from numpy.typing import ArrayLike, NDArray
+
+from hopper_estimation.contact_level import contact_level
+from hopper_estimation.hops import HopCycles, HopEvents, finite_samples, hop_cycles
+from hopper_estimation.local_polynomials import local_quadratics
+from hopper_estimation.phases import APEX, LIFTOFF, MAX_SQUAT, TOUCHDOWN
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+
+_CONTACT_M_S2 = 20.0
+_SLOWEST_M_S = 0.7
+"""Speed of touchdown and liftoff from which on it counts as a hop: 2.5 cm of height."""
+_HALF_WINDOW_S = 0.0125
+_FLIGHT_S = 0.04
+_SQUAT_S = 0.01
+_APEX_S = 0.03
+_LONGEST_GAP_S = 0.3
+_LONGEST_GAP_IN_STANCE_S = 0.015
+_LONGEST_EXTRAPOLATION_S = 0.05
+_LONGEST_STANCE_S = 0.4
+_FEWEST_SAMPLES = 6
+
+
+@dataclass(frozen=True)
+class TrueHops:
+    """What motion capture says of a run.
+
+    Attributes
+    ----------
+    time_s, height_m, velocity_m_s
+        (K,) samples with a height; velocity by local parabolas, NaN beside gaps.
+    events
+        Of all stances and of the apexes between them.
+    cycles
+        From touchdown to touchdown.
+    ground_m, ground_stddev_m
+        (S,) height of the ground at each touchdown, and its standard deviation (0: it was given).
+    unseen_events
+        Events that must have been, in a gap too long to tell when. No cycle goes across an unseen touchdown, nor across
+        a gap of more than 0.3 s, in which there may have been one.
+    """
+
+    time_s: Array
+    height_m: Array
+    velocity_m_s: Array
+    events: HopEvents
+    cycles: HopCycles
+    ground_m: Array
+    ground_stddev_m: Array
+    unseen_events: int
+
+
+def true_hops(
+    time_s: ArrayLike,
+    height_m: ArrayLike,
+    standing_height_m: float,
+    ground_m: float | None = 0.0,
+    velocity_m_s: ArrayLike | None = None,
+) -> TrueHops:
+    """Find stances, events and hop cycles in a motion capture track.
+
+    Parameters
+    ----------
+    time_s, height_m
+        (K,) times in order and heights of the body's centre of mass, m; NaN where it was not seen. 200 Hz or more.
+    standing_height_m
+        Height of the body above the ground with the leg extended, m.
+    ground_m
+        Height of level ground, m; None: not level, estimated anew at each stance.
+    velocity_m_s
+        (K,) true velocity, where there is one; else it is differentiated from the heights.
+
+    Raises
+    ------
+    UserError
+        Where times are not in order or samples are too few or too slow for the kink of a touchdown.
+    """
+    columns = [height_m] if velocity_m_s is None else [height_m, velocity_m_s]
+    time, height, *given = finite_samples(time_s, *columns)
+    if len(time) < 2 * _FEWEST_SAMPLES:
+        raise UserError(f"{len(time)} heights of motion capture; hops need {2 * _FEWEST_SAMPLES} or more")
+    step = float(np.median(np.diff(time)))
+    if step > 0.0051:
+        raise UserError(f"motion capture at {1.0 / step:.0f} Hz; events of hops need 200 Hz or more")
+    half_window = max(_HALF_WINDOW_S, 3.0 * step)
+    _, velocity, acceleration = local_quadratics(time, height, half_window)
+
+    spans = _contacts(time, velocity, acceleration)
+    stances = [one for one in (_stance(time, height, span) for span in spans) if one is not None]
+    levels = [
+        (ground_m, 0.0) if ground_m is not None else _ground(time, height, one, standing_height_m) for one in stances
+    ]
+    found: list[tuple[int, float, float]] = []
+    landed: list[tuple[float, float]] = []
+    unseen = 0
+    breaks = time[:-1][np.diff(time) > _LONGEST_GAP_S].tolist()
+    for number, (one, level) in enumerate(zip(stances, levels, strict=True)):
+        end_s = stances[number + 1].first_s if number + 1 < len(stances) else float(time[-1])
+        events = _events_of(time, height, one, standing_height_m + level[0], end_s)
+        found += [(kind, *event) for kind, event in events.items() if event is not None]
+        if events.get(TOUCHDOWN) is not None:
+            landed.append(level)
+        elif one.falls:
+            breaks.append(one.lowest_s)
+        # The last flight need not have been recorded to its apex.
+        unseen += sum(event is None for kind, event in events.items() if kind != APEX or number + 1 < len(stances))
+    kinds, times, heights = np.array(found, float).reshape(-1, 3).T
+    all_events = HopEvents.of(kinds, times, None, heights)
+    ground, deviation = np.array(landed, float).reshape(-1, 2).T
+    cycles = hop_cycles(all_events, time, height, standing_height_m, ground, breaks_s=sorted(breaks))
+    return TrueHops(time, height, given[0] if given else velocity, all_events, cycles, ground, deviation, unseen)
+
+
+class _Stance(NamedTuple):
+    """A stretch of contact: first and last instant of strong acceleration, the lowest point, what happens around it."""
+
+    first_s: float
+    last_s: float
+    lowest_s: float
+    falls: bool
+    rises: bool
+
+
+def _contacts(time: Array, velocity: Array, acceleration: Array) -> list[tuple[float, float]]:
+    """First and last instants with an upward acceleration of contact; gaps count by their mean acceleration."""
+    known = np.flatnonzero(np.isfinite(acceleration))
+    if len(known) < 2:
+        return []
+    pushed = acceleration[known] > _CONTACT_M_S2
+    spans = np.flatnonzero(np.diff(np.concatenate(([False], pushed, [False])).astype(np.int8))).reshape(-1, 2)
+    contacts = [(time[known[a]], time[known[b - 1]]) for a, b in spans]
+    # Beside a gap no parabola fits: what happened in it shows in the velocities before and after.
+    lasted, gained = np.diff(time[known]), np.diff(velocity[known])
+    turned = (np.diff(known) > 1) & (lasted <= _LONGEST_GAP_S) & (gained > _CONTACT_M_S2 * lasted)
+    contacts += [(time[known[k]], time[known[k + 1]]) for k in np.flatnonzero(turned)]
+    contacts.sort()
+    merged: list[tuple[float, float]] = []
+    for first, last in contacts:
+        if merged and first - merged[-1][1] < 0.02:
+            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def _stance(time: Array, height: Array, span: tuple[float, float]) -> _Stance | None:
+    """A contact with its lowest point, if the robot falls into it or rises from it; else None."""
+    first, last = span
+    if last - first > _LONGEST_STANCE_S:
+        return None
+    inside = slice(*np.searchsorted(time, [first - 0.01, last + 0.01]))
+    if inside.stop <= inside.start:
+        lowest = 0.5 * (first + last)
+    else:
+        lowest = float(time[inside][np.argmin(height[inside])])
+    before, after = _speed(time, height, first - _FLIGHT_S, first), _speed(time, height, last, last + _FLIGHT_S)
+    falls, rises = before < -_SLOWEST_M_S, after > _SLOWEST_M_S
+    turns = after - before > _SLOWEST_M_S  # noise in flight does not
+    return _Stance(first, last, lowest, falls, rises) if turns and (falls or rises) else None
+
+
+def _speed(time: Array, height: Array, start: float, stop: float) -> float:
+    """Mean velocity between two times, m/s; NaN without samples."""
+    first, last = np.searchsorted(time, [start, stop])
+    if last - first < 3:
+        return np.nan
+    return float(np.polyfit(time[first:last] - start, height[first:last], 1)[0])
+
+
+def _events_of(
+    time: Array, height: Array, one: _Stance, level: float, end_s: float
+) -> dict[int, tuple[float, float] | None]:
+    """Times and heights of the events of a stance and of the flight after it, by kind; None: it was not seen."""
+    out: dict[int, tuple[float, float] | None] = {}
+    if one.falls:
+        out[TOUCHDOWN] = _crossing(time, height, one, level, down=True)
+    if one.falls and one.rises:
+        out[MAX_SQUAT] = _extremum(time, height, one.lowest_s, _SQUAT_S, 2)
+    if one.rises:
+        out[LIFTOFF] = _crossing(time, height, one, level, down=False)
+        out[APEX] = _apex(time, height, one.last_s, end_s)
+    return out
+
+
+def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool) -> tuple[float, float] | None:
+    """Where the flight before (down) or after the stance crosses a level: its parabola there."""
+    start, stop = (
+        (one.lowest_s - _LONGEST_GAP_S, one.lowest_s) if down else (one.lowest_s, one.lowest_s + _LONGEST_GAP_S)
+    )
+    first, last = np.searchsorted(time, [start, stop])
+    above = first + np.flatnonzero(height[first:last] > level)
+    if not len(above):
+        return None
+    edge = float(time[above[-1 if down else 0]])
+    used = above[np.abs(time[above] - edge) <= _FLIGHT_S]
+    if len(used) < _FEWEST_SAMPLES:
+        return None
+    roots = _real(Polynomial.fit(time[used] - edge, height[used] - level, 2).roots(), _LONGEST_EXTRAPOLATION_S)
+    return (edge + roots[0], level) if roots else None
+
+
+def _ground(time: Array, height: Array, one: _Stance, standing: float) -> tuple[float, float]:
+    """Height of the ground under a stance and its standard deviation, from the kinks at its ends."""
+    first, last = np.searchsorted(time, [one.first_s - _FLIGHT_S, one.last_s + _FLIGHT_S])
+    if last - first < 2 or np.diff(time[first:last]).max() > _LONGEST_GAP_IN_STANCE_S:
+        return np.nan, np.nan
+    level = contact_level(time[first:last], height[first:last], one.lowest_s, one.falls, one.rises)
+    return (level.height_m - standing, level.stddev_m) if level else (np.nan, np.nan)
+
+
+def _apex(time: Array, height: Array, after: float, before: float) -> tuple[float, float] | None:
+    """Time and height of the highest point between two stances; None where it was not seen."""
+    first, last = np.searchsorted(time, [after, before])
+    if last - first < _FEWEST_SAMPLES:
+        return None
+    top = first + int(np.argmax(height[first:last]))
+    # A maximum at the end of the recording is no apex.
+    if top in (first, last - 1):
+        return None
+    return _extremum(time, height, float(time[top]), _APEX_S, 3)
+
+
+def _extremum(time: Array, height: Array, near: float, half_window: float, degree: int) -> tuple[float, float] | None:
+    """Time and height of the extremum next to a time; None beside a gap of a third of the window or more."""
+    first, last = np.searchsorted(time, [near - half_window, near + half_window])
+    times = time[first:last]
+    gaps = np.diff(times, prepend=near - half_window, append=near + half_window)
+    if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
+        return None
+    curve = Polynomial.fit(times - near, height[first:last], degree)
+    roots = _real(curve.deriv().roots(), half_window)
+    return (near + roots[0], float(curve(roots[0]))) if roots else None
+
+
+def _real(roots: NDArray[Any], largest: float) -> list[float]:
+    """Real roots up to a size, the smallest first."""
+    real = [float(root.real) for root in roots if abs(root.imag) < 1e-9 * (1.0 + abs(root.real))]
+    return sorted((root for root in real if abs(root) <= largest), key=abs)
