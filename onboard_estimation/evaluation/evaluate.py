@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ import yaml
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
-from onboard_estimation.evaluation.recording import load_recording
+from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import check_free, free_folder, write_run
 from onboard_estimation.evaluation.topics import TopicMatch, fitting_robots, guess_robot, match_topics
@@ -46,6 +49,8 @@ class EvaluateOptions:
         Of the robot's topics; None: the one that holds most of them.
     mirror_truth
         Axes of the ground truth to turn round: one or more of x, y, z.
+    estimates_rate_hz
+        Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
     """
 
     robot: str | None = None
@@ -58,6 +63,7 @@ class EvaluateOptions:
     model: Path | None = None
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
+    estimates_rate_hz: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,15 @@ class Evaluation:
     folder: Path | None
 
 
+Progress = Callable[[str], None]
+
+
 def evaluate_bag(
     bag_path: Path,
     options: EvaluateOptions,
     output: Path | None = None,
     write: bool = True,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: Progress = lambda step: None,
 ) -> Evaluation:
     """Replay a bag through a robot's pipeline, judge it, and write a run folder.
 
@@ -89,6 +98,69 @@ def evaluate_bag(
     """
     if write and output is not None:
         check_free(output)
+    with _hashes(bag_path, options, write) as hashes:
+        read = _read(bag_path, options, [options.estimator], progress)
+        folder = None
+        if write:
+            folder = output or free_folder(_default_folder(bag_path, read.robot))
+        return _evaluated(read, read.estimators[0], folder, hashes, progress)
+
+
+def evaluate_estimators(
+    bag_path: Path,
+    options: EvaluateOptions,
+    estimators: Sequence[str],
+    output: Path | None = None,
+    progress: Progress = lambda step: None,
+) -> Iterator[Evaluation]:
+    """The same with several estimators, one after the other; the bag is read once.
+
+    Parameters
+    ----------
+    estimators
+        Names, each once; `options.estimator` is not looked at.
+    output
+        Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
+    """
+    if output is not None:
+        check_free(output)
+    with _hashes(bag_path, options) as hashes:
+        read = _read(bag_path, options, estimators, progress)
+        folder = output or free_folder(_default_folder(bag_path, read.robot))
+        for estimator in read.estimators:
+            yield _evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+
+
+def _named(progress: Progress, estimator: str, step: str) -> None:
+    progress(f"{estimator}: {step}")
+
+
+def _default_folder(bag_path: Path, robot: Robot) -> Path:
+    return Path("runs") / f"{bag_path.resolve().name}-{robot.name}"
+
+
+def _hashes(bag_path: Path, options: EvaluateOptions, wanted: bool = True) -> ContentHashes:
+    if not wanted:
+        return ContentHashes({})
+    inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
+    return ContentHashes(inputs)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A bag that was read, and what it is judged with."""
+
+    bag_path: Path
+    options: EvaluateOptions
+    robot: Robot
+    configuration: Any
+    match: TopicMatch
+    estimators: tuple[str, ...]
+    recording: LoadedRecording
+
+
+def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | None], progress: Progress) -> _Read:
+    """Read the recording; what does not fit the bag or the robot is refused before all the work."""
     progress("reading the bag")
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
@@ -96,25 +168,34 @@ def evaluate_bag(
         if match.rivals and options.namespace is None:
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
-        estimator = estimator_name(robot, options.estimator)
-        model = model_file(robot, configuration)
-        if model is not None:
-            robot.estimator(configuration, estimator, None)  # a model that does not fit is refused before all the work
-        if options.settings.smooth:
-            robot.smoother(configuration, estimator, None)  # so is a robot without a smoother
+        names = tuple(estimator_name(robot, asked) for asked in estimators)
+        for name in names:
+            if model_file(robot, configuration) is not None:
+                robot.estimator(configuration, name, None)  # a model that does not fit
+            if options.settings.smooth:
+                robot.smoother(configuration, name, None)  # a robot without a smoother
         recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
-    command = command_line(bag_path, robot.name, estimator, match, options)
+    return _Read(bag_path, options, robot, configuration, match, names, recording)
+
+
+def _evaluated(
+    read: _Read, estimator: str, folder: Path | None, hashes: ContentHashes, progress: Progress
+) -> Evaluation:
+    """Judge one estimator, and write its run folder where one is given."""
+    robot, configuration, options = read.robot, read.configuration, read.options
+    command = command_line(read.bag_path, robot.name, estimator, read.match, options)
     progress("filtering")
-    name = bag_path.resolve().name
-    result = judge(robot, configuration, estimator, recording, options.settings, bag=name, command=command)
-    if not write:
+    name = read.bag_path.resolve().name
+    result = judge(robot, configuration, estimator, read.recording, options.settings, bag=name, command=command)
+    if folder is None:
         return Evaluation(result, None)
-    result = replace(result, sections=robot.report_sections(configuration, recording.series, result))
-    folder = output or free_folder(Path("runs") / f"{name}-{robot.name}")
+    result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
     space = robot.estimator(configuration, estimator, None).space
-    inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
-    inputs |= {"model": model} if model is not None else {}
-    write_run(result, space, configuration, inputs, folder, _settings(options), progress)
+    known = dict(hashes.result())
+    if (model := model_file(robot, configuration)) is not None:
+        known["model"] = content_hash(model)
+    settings = _settings(options)
+    result = write_run(result, space, configuration, known, folder, settings, options.estimates_rate_hz, progress)
     return Evaluation(result, folder)
 
 
@@ -237,7 +318,15 @@ def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, 
         words += ["--beacon", str(settings.beacon_s)]
     if settings.smooth:
         words += ["--smooth"]
+    if not settings.bulk:
+        words += ["--message-by-message"]
+    if options.estimates_rate_hz is not None:
+        words += ["--estimates-rate", _rate_text(options.estimates_rate_hz)]
     return shlex.join(words)
+
+
+def _rate_text(rate_hz: float) -> str:
+    return f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"
 
 
 def _as_yaml(value: Any) -> str:
@@ -264,4 +353,6 @@ def _settings(options: EvaluateOptions) -> dict[str, Any]:
         "noise": list(what_if.noise),
         **({"beacon_s": settings.beacon_s} if settings.beacon_s is not None else {}),
         **({"smooth": True} if settings.smooth else {}),
+        **({"message_by_message": True} if not settings.bulk else {}),
+        **({"estimates_rate": _rate_text(options.estimates_rate_hz)} if options.estimates_rate_hz is not None else {}),
     }

@@ -5,27 +5,24 @@ Everything but the times in `run.json` is the same when the same bag is evaluate
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_writing import BagWriter, new
-from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.ros.estimates import EstimateMessages
 
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 
@@ -54,19 +51,22 @@ def write_run(
     result: EvaluationResult,
     space: StateSpace,
     configuration: Any,
-    inputs: Mapping[str, Path],
+    hashes: Mapping[str, str],
     folder: Path,
     settings: Mapping[str, Any],
+    estimates_rate_hz: float | None = None,
     progress: Callable[[str], None] = lambda step: None,
-) -> None:
-    """Write a run folder.
+) -> EvaluationResult:
+    """Write a run folder; the result, with a note where something of it was left out of the folder.
 
     Parameters
     ----------
-    inputs
-        Files that the run depends on, by role (`bag`, `config`, `model`); their hashes are kept.
+    hashes
+        Of the files that the run depends on, by role (`bag`, `config`, `model`), see `content_hash`.
     settings
         What else was asked for, for `run.json`.
+    estimates_rate_hz
+        See `write_estimates`.
 
     Raises
     ------
@@ -85,29 +85,17 @@ def write_run(
             (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
             (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
             progress("estimates")
-            write_estimates(result, space, run / "estimates")
+            if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
+                result = replace(result, notes=(*result.notes, note))
             progress("plots")
             write_plots(result, run)
             progress("report")
             write_report(result, run)
-            (run / "run.json").write_text(to_json(_run(result, inputs, settings)), encoding="utf-8")
+            (run / "run.json").write_text(to_json(_run(result, hashes, settings)), encoding="utf-8")
             run.replace(folder)
+            return result
     except OSError as error:
         raise UserError(f"cannot write the run to {folder}: {error.strerror or error}") from error
-
-
-def write_estimates(result: EvaluationResult, space: StateSpace, path: Path) -> None:
-    """The record as a bag, with the messages that a live node publishes."""
-    messages = EstimateMessages(space, new, frame_id="map" if result.parts else "odom")
-    stamps_ns = result.stamps_ns.tolist()
-    serialised = {}
-    for topic, message_type, values in messages.numbers(result.mean, result.covariance):
-        make = partial(messages.message, topic)
-        serialised[topic] = message_type, serialise_alike(message_type, make, result.stamps_ns, values)
-    with BagWriter(path) as writer:
-        for row, stamp_ns in enumerate(stamps_ns):
-            for topic, (message_type, rows) in serialised.items():
-                writer.write_serialized(f"/{result.robot}/{topic}", message_type, stamp_ns, rows[row].data)
 
 
 def versions() -> dict[str, str]:
@@ -121,7 +109,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _run(result: EvaluationResult, inputs: Mapping[str, Path], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "robot": result.robot,
         "estimator": result.estimator,
@@ -134,19 +122,7 @@ def _run(result: EvaluationResult, inputs: Mapping[str, Path], settings: Mapping
         "notes": list(result.notes),
         "sections": {section.title: list(section.sentences) for section in result.sections},
         "settings": dict(settings),
-        "inputs_sha256": {role: content_hash(path) for role, path in inputs.items()},
+        "inputs_sha256": dict(hashes),
         "versions": versions(),
         "created_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
-
-
-def content_hash(path: Path) -> str:
-    """SHA-256, hexadecimal, of a file, or of all files of a folder with their names."""
-    digest = hashlib.sha256()
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    for file in files:
-        digest.update(file.relative_to(path).as_posix().encode() if path.is_dir() else b"")
-        with file.open("rb") as stream:
-            while piece := stream.read(1 << 20):
-                digest.update(piece)
-    return digest.hexdigest()
