@@ -1,0 +1,216 @@
+"""Contact data of a walking quadruped: an IMU at the foot of a leg, and the force that the foot's own sensor reads.
+
+Maravgakis, Argiropoulos, Piperakis and Trahanias, "Probabilistic contact state estimation for legged robots using
+inertial information", 2023: comma-separated, no header; Fz (counts), accelerometer x y z (g), gyro x y z (deg/s).
+
+The two groups of columns ran on different clocks: a line is no instant. The force has a line every 2 ms. The IMU's
+columns end halfway down the file, since it was slower; 4 ms a line is what was meant. In the recording at hand that
+does not fit, neither in rate nor at the start, and nothing in the file tells: so rate and offset of the IMU's clock are
+those with which its rotation fits best to the swings that the force shows. Both sensors delivered new values more
+seldom than lines were written: values repeat.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.robots import Recording, Series
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
+
+IMU = imu_channel("foot")
+FORCE = Channel("foot/contact_force", "sensor_msgs/msg/JointState", "foot/contact_force", "effort", ("fz_counts",))
+
+FORCE_RATE_HZ = 500.0
+IMU_RATE_HZ = 250.0
+
+CONTACT_SHARE = 0.15
+"""The foot stands where the force is above this share of the way from its 5th to its 95th percentile."""
+
+_COLUMNS = 7
+_PLAUSIBLE_FORCE_G = (0.5, 2.0)
+_CLIPPED_G = 3.99
+# What is searched for the IMU's clock, and how well it has to fit.
+_RATES_HZ = np.arange(225.0, 276.0, 1.0)
+_OFFSETS_S = np.arange(-0.6, 0.605, 0.01)
+_LEAST_CORRELATION = 0.5
+_LEAST_OVERLAP = 0.8
+# A rotation that is faster tells no more of a swing.
+_SWING_RAD_S = 5.0
+
+
+class ImuClock(NamedTuple):
+    """Rate of the IMU's lines, time of its first line after that of the force, and the correlation that this gives."""
+
+    rate_hz: float
+    offset_s: float
+    correlation: float
+
+
+@dataclass(frozen=True)
+class QuadrupedRecording:
+    """A file's content.
+
+    Attributes
+    ----------
+    recording
+        IMU (gyro rad/s, accelerometer m/s^2) and force (counts, as `effort` of a joint `fz_counts`), stamps from the
+        force's first line on, ns.
+    clock
+        Of the IMU, as used.
+    notes
+        What was changed or left out, one sentence each.
+    """
+
+    recording: Recording
+    clock: ImuClock
+    notes: tuple[str, ...]
+
+
+def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRecording:
+    """Read a file; `clocks_as_recorded`: both groups start together, at 500 Hz and 250 Hz.
+
+    Raises
+    ------
+    UserError
+        No such table, a cell that is no number, IMU columns that are filled in part or in another unit.
+    """
+    force, imu_columns = _table(path)
+    size = float(np.median(np.linalg.norm(imu_columns[:, :3], axis=1)))
+    low, high = _PLAUSIBLE_FORCE_G
+    if not low < size < high:
+        raise UserError(f"{path}: accelerometer reads {size:.3g} in the median; in g it would be {low:g} to {high:g}")
+    imu = np.hstack([np.deg2rad(imu_columns[:, 3:]), imu_columns[:, :3] * STANDARD_GRAVITY_M_S2])
+    notes = ["Force left in counts, as recorded."]
+    clock = ImuClock(IMU_RATE_HZ, 0.0, float("nan"))
+    if clocks_as_recorded:
+        notes.append(
+            f"Clocks left as recorded: {FORCE_RATE_HZ:g} and {IMU_RATE_HZ:g} lines a second, starting together."
+        )
+    else:
+        clock, note = _fitted(force, imu)
+        notes.append(note)
+    clipped = np.count_nonzero(np.abs(imu_columns[:, :3]).max(axis=1) >= _CLIPPED_G)
+    if clipped:
+        notes.append(f"Accelerometer clipped near 4 g in {clipped} of {len(imu)} lines.")
+    force_new, imu_new = _share_of_new(force[:, None]), _share_of_new(imu)
+    notes.append(
+        f"New values come at about {force_new * FORCE_RATE_HZ:.0f} Hz (force) and {imu_new * clock.rate_hz:.0f} Hz "
+        "(IMU); between them they repeat."
+    )
+    recording = Recording(
+        (
+            Series(IMU, _stamps(len(imu), clock.rate_hz, clock.offset_s), imu),
+            Series(FORCE, _stamps(len(force), FORCE_RATE_HZ, 0.0), force[:, None]),
+        ),
+        (),
+    )
+    return QuadrupedRecording(recording, clock, tuple(notes))
+
+
+def contact_threshold(force: NDArray[np.float64]) -> float:
+    """Force above which the foot stands, from the forces of a walk (K,); see `CONTACT_SHARE`."""
+    low, high = np.percentile(force, [5.0, 95.0])
+    return float(low + CONTACT_SHARE * (high - low))
+
+
+def fit_imu_clock(
+    force: NDArray[np.float64],
+    rotation_rad_s: NDArray[np.float64],
+) -> ImuClock:
+    """The clock of the IMU with which its rotation (K,) correlates best with the swings that the force (N,) shows.
+
+    A constant delay between rotation and force cannot be told from an offset of the clocks. Resolution 1 Hz and 10 ms;
+    the correlation is NaN if nothing varies.
+    """
+    times = np.arange(len(force)) / FORCE_RATE_HZ
+    swing = (force < contact_threshold(force)).astype(np.float64)
+    activity = np.minimum(rotation_rad_s, _SWING_RAD_S)
+    best = ImuClock(IMU_RATE_HZ, 0.0, float("nan"))
+    for rate in _RATES_HZ.tolist():
+        for offset in _OFFSETS_S.tolist():
+            position = (times - offset) * rate
+            inside = (position >= 0.0) & (position <= len(activity) - 1)
+            if inside.mean() < _LEAST_OVERLAP:
+                continue
+            there, then = activity[position[inside].astype(np.int64)], swing[inside]
+            spread = float(there.std() * then.std())
+            if spread == 0.0:
+                continue
+            correlation = float(np.mean((there - there.mean()) * (then - then.mean()))) / spread
+            if not correlation <= best.correlation:
+                best = ImuClock(rate, offset, correlation)
+    return best
+
+
+def _fitted(force: NDArray[np.float64], imu: NDArray[np.float64]) -> tuple[ImuClock, str]:
+    """The clock that fits, else the nominal one, and a sentence on it."""
+    found = fit_imu_clock(force, np.linalg.norm(imu[:, :3], axis=1))
+    if not found.correlation >= _LEAST_CORRELATION:
+        return ImuClock(IMU_RATE_HZ, 0.0, found.correlation), (
+            f"No clock of the IMU fits its rotation to the swings (best correlation {found.correlation:.2f}): "
+            f"left at {IMU_RATE_HZ:g} Hz, starting with the force."
+        )
+    return found, (
+        f"Clock of the IMU estimated: {found.rate_hz:.0f} lines a second, starting {found.offset_s:+.2f} s after the "
+        f"force (correlation of its rotation with the force's swings {found.correlation:.2f})."
+    )
+
+
+def _table(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Force (N,) and the IMU's columns (K, 6) as recorded."""
+    force: list[float] = []
+    imu: list[list[float]] = []
+    ended: int | None = None
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for number, cells in enumerate(csv.reader(file), start=1):
+                if len(cells) != _COLUMNS:
+                    raise UserError(
+                        f"{path}, line {number}: {len(cells)} cells; it must be {_COLUMNS}: Fz, ax, ay, az, gx, gy, gz"
+                    )
+                force.append(_number(path, number, cells[0]))
+                filled = [cell.strip() != "" for cell in cells[1:]]
+                if not any(filled):
+                    ended = ended or number
+                elif not all(filled):
+                    raise UserError(f"{path}, line {number}: {sum(filled)} of 6 cells of the IMU are filled")
+                elif ended is not None:
+                    raise UserError(f"{path}, line {number}: readings of the IMU after they had ended in line {ended}")
+                else:
+                    imu.append([_number(path, number, cell) for cell in cells[1:]])
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is no comma-separated table: {error}") from error
+    if len(imu) < 2:
+        raise UserError(f"{path}: {len(force)} lines, {len(imu)} with readings of the IMU; two at least are needed")
+    return np.array(force), np.array(imu)
+
+
+def _number(path: Path, line: int, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise UserError(f"{path}, line {line}: {cell.strip()!r} is no number (the file has no header line)")
+    return value
+
+
+def _share_of_new(values: NDArray[np.float64]) -> float:
+    """Share of the rows that differ from the one before."""
+    return float(np.mean((np.diff(values, axis=0) != 0.0).any(axis=1)))
+
+
+def _stamps(count: int, rate_hz: float, offset_s: float) -> NDArray[np.int64]:
+    seconds = offset_s + np.arange(count) / rate_hz
+    stamps: NDArray[np.int64] = np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64)
+    return stamps
