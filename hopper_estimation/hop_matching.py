@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hopper_estimation.hops import HopCycles, HopEvents
 from hopper_estimation.phases import EVENTS
@@ -28,14 +28,21 @@ EVENT_TOLERANCE_S = 0.15
 _SAME_HOP = 0.5
 
 
-def match_cycles(true: HopCycles, estimated: HopCycles, covered_s: tuple[float, float] | None = None) -> HopMatches:
+def match_cycles(
+    true: HopCycles,
+    estimated: HopCycles,
+    covered_s: tuple[float, float] | None = None,
+    unknown_s: ArrayLike = (),
+) -> HopMatches:
     """Pair true and estimated cycles.
 
     Parameters
     ----------
     covered_s
-        Time over which the truth is known; estimated hops that are not wholly in it are no extra ones. By default, from
-        the first to the last true touchdown.
+        Time of the truth; estimated hops that are not wholly in it are no extra ones. By default, from the first to the
+        last true touchdown.
+    unknown_s
+        (B, 2) times in it at which the truth is not known; hops that lie more than half in one are no extra ones.
     """
     begins, ends = estimated.touchdown_s, estimated.next_touchdown_s
     order = np.argsort(begins)
@@ -51,6 +58,8 @@ def match_cycles(true: HopCycles, estimated: HopCycles, covered_s: tuple[float, 
     if covered_s is None:
         covered_s = (true.touchdown_s[0], true.next_touchdown_s[-1]) if len(true) else (np.inf, -np.inf)
     inside = (begins >= covered_s[0]) & (ends <= covered_s[1])
+    for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
+        inside &= np.minimum(ends, stop) - np.maximum(begins, start) <= 0.5 * (ends - begins)
     extra = inside & ~np.isin(np.arange(len(estimated)), partner)
     return HopMatches(partner, np.flatnonzero(extra))
 
@@ -117,6 +126,7 @@ def match_events(
     estimated: HopEvents,
     kind: int,
     covered_s: tuple[float, float] | None = None,
+    unknown_s: ArrayLike = (),
     tolerance_s: float = EVENT_TOLERANCE_S,
 ) -> EventTiming:
     """Pair events of one kind.
@@ -124,8 +134,10 @@ def match_events(
     Parameters
     ----------
     covered_s
-        Time over which the truth is known; estimated events outside it, by more than the tolerance, are not extra. By
-        default, from the first to the last true event of any kind.
+        Time of the truth; estimated events outside it are not extra. By default, from the first to the last true event
+        of any kind, and the tolerance before and after.
+    unknown_s
+        (B, 2) times in it at which the truth is not known; events in one count only if they have a partner.
     tolerance_s
         Events further apart are not the same.
 
@@ -137,26 +149,32 @@ def match_events(
     if not tolerance_s > 0.0:
         raise UserError(f"events within {tolerance_s:g} s of each other never match; the tolerance must be above 0 s")
     if covered_s is None:
-        covered_s = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
-    used = estimated.kind == kind
-    used &= (estimated.happened_s >= covered_s[0] - tolerance_s) & (estimated.happened_s <= covered_s[1] + tolerance_s)
+        ends = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
+        covered_s = (ends[0] - tolerance_s, ends[1] + tolerance_s)
+    used = (estimated.kind == kind) & (estimated.happened_s >= covered_s[0]) & (estimated.happened_s <= covered_s[1])
     told, seen, truth = estimated.happened_s[used], estimated.seen_s[used], true.times_s(kind)
+    judged = np.ones(len(told), bool)
+    for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
+        judged &= (told <= start + tolerance_s) | (told >= stop - tolerance_s)
     if not len(told) or not len(truth):
-        return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), len(told))
+        return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), int(judged.sum()))
     to_truth, to_told = _nearest(truth, told), _nearest(told, truth)
     mutual = to_told[to_truth] == np.arange(len(told))
     mutual &= np.abs(told - truth[to_truth]) <= tolerance_s
     pairs = to_truth[mutual]
-    count = len(pairs)
     error, delay = told[mutual] - truth[pairs], seen[mutual] - truth[pairs]
-    return EventTiming(error, delay, truth[pairs], len(truth) - count, len(told) - count)
+    return EventTiming(error, delay, truth[pairs], len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
 
 
 def event_summary(
-    true: HopEvents, estimated: HopEvents, covered_s: tuple[float, float] | None = None
+    true: HopEvents,
+    estimated: HopEvents,
+    covered_s: tuple[float, float] | None = None,
+    unknown_s: ArrayLike = (),
 ) -> dict[str, dict[str, Any]]:
     """`EventTiming.summary` of every kind of event by its name."""
-    return {name: match_events(true, estimated, kind, covered_s).summary() for kind, name in enumerate(EVENTS)}
+    kinds = enumerate(EVENTS)
+    return {name: match_events(true, estimated, kind, covered_s, unknown_s).summary() for kind, name in kinds}
 
 
 def _nearest(sorted_s: Array, at_s: Array) -> Indices:

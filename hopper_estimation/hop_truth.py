@@ -65,6 +65,8 @@ class TrueHops:
     unseen_events
         Events that must have been, in a gap too long to tell when. No cycle goes across an unseen touchdown, nor across
         a gap of more than 0.3 s, in which there may have been one.
+    unknown_s
+        (B, 2) times between touchdowns that such a gap lies between: hops and events there cannot be judged.
     """
 
     time_s: Array
@@ -75,6 +77,7 @@ class TrueHops:
     ground_m: Array
     ground_stddev_m: Array
     unseen_events: int
+    unknown_s: Array
 
 
 def true_hops(
@@ -135,7 +138,24 @@ def true_hops(
     all_events = HopEvents.of(kinds, times, None, heights)
     ground, deviation = np.array(landed, float).reshape(-1, 2).T
     cycles = hop_cycles(all_events, time, height, standing_height_m, ground, breaks_s=sorted(breaks))
-    return TrueHops(time, height, given[0] if given else velocity, all_events, cycles, ground, deviation, unseen)
+    return TrueHops(
+        time,
+        height,
+        given[0] if given else velocity,
+        all_events,
+        cycles,
+        ground,
+        deviation,
+        unseen,
+        _unknown(time, all_events.times_s(TOUCHDOWN), np.array(breaks, float)),
+    )
+
+
+def _unknown(time: Array, touchdowns: Array, breaks: Array) -> Array:
+    """(B, 2) stretches between touchdowns, or to an end of the track, with a break in them."""
+    edges = np.concatenate(([time[0]], touchdowns, [time[-1]]))
+    at = np.unique(np.clip(np.searchsorted(edges, breaks, side="right") - 1, 0, len(edges) - 2))
+    return np.column_stack([edges[at], edges[at + 1]])
 
 
 class _Stance(NamedTuple):
