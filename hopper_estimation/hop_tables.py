@@ -216,13 +216,15 @@ def hop_agility_table(
     Parameters
     ----------
     runs
-        Control (`GT` or `SE`), hop cycles, commanded hop height of each (N,); the same control more than once is pooled.
+        Control (`GT` or `SE`), hop cycles, commanded hop height of each (N,); runs of the same control are pooled.
 
-    Agilities are means over hops, each with its own h_prev; hops without an apex before them count for the other columns
-    and for the vertical jumping agility.
+    Agilities are means over hops, each with its own h_prev; hops without an apex before them count for the other
+    columns and for the vertical jumping agility.
     """
-    headings = ("set height, m", "control", "hops", "hop height, m", "t_stance, s", "t_stance + t_rebound, s")
-    headings += ("t_cycle, s", "vertical jumping agility, m/s", "hopping agility, m/s")
+    headings = (
+        *("set height, m", "control", "hops", "hop height, m", "t_stance, s", "t_stance + t_rebound, s"),
+        *("t_cycle, s", "vertical jumping agility, m/s", "hopping agility, m/s"),
+    )
     rows = []
     controls = list(dict.fromkeys(control for control, _, _ in runs))
     for height in set_heights_m:
@@ -245,8 +247,10 @@ def published_agility_table(ours: Sequence[tuple[str, float, float, float]] = ()
     ours
         Further rows: name, hop height (m), stance and rebound time (s), cycle time (s) of hops of constant height.
     """
-    headings = ("platform", "hop height, m", "t_stance + t_rebound, s", "t_cycle, s")
-    headings += ("vertical jumping agility, m/s", "printed", "hopping agility, m/s", "printed ")
+    headings = (
+        *("platform", "hop height, m", "t_stance + t_rebound, s", "t_cycle, s"),
+        *("vertical jumping agility, m/s", "as printed (jumping)", "hopping agility, m/s", "as printed (hopping)"),
+    )
     rows = []
     for one in paper_tables.TABLE_IV:
         jumping, hopping = _constant(one.hop_height_m, one.stance_and_rebound_s, one.cycle_s)
@@ -284,8 +288,8 @@ def _joined(group: Sequence[HopErrors], metric: str) -> tuple[Array, Array]:
 
 def _same_hops(first: Sequence[HopErrors], second: Sequence[HopErrors]) -> bool:
     """Whether two groups were judged on the same true hops: their touchdowns are the same numbers."""
-    starts = [np.concatenate([one.touchdown_s for one in group]) for group in (first, second)]
-    return np.array_equal(*starts)
+    one, other = (np.concatenate([run.touchdown_s for run in group]) for group in (first, second))
+    return np.array_equal(one, other)
 
 
 def _mean_and_deviation(values: Array, digits: int) -> str:

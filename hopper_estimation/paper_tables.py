@@ -1,4 +1,4 @@
-"""The paper's own figures, of its robot and its hops: to stand beside ours with that label, never to be compared as ours.
+"""The paper's own figures, of its robot and its hops: to stand beside ours with that label, never as ours.
 
 Table III and Table S3 (errors), Table IV and Table S1 (agility). The text at hand glued footnote marks to some times of
 Table IV (0.58111 is 0.58 with mark 1 printed three times); they are taken off here.
