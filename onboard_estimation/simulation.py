@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +11,27 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 SET_POSE = "set_pose"
+
+
+@runtime_checkable
+class ControlledByEstimate(Protocol):
+    """A simulation (see `onboard_estimation.robots.Simulation`) whose controller can go by an estimate.
+
+    Until the first estimate it goes by the truth.
+    """
+
+    def take_estimate(self, stamp_ns: int, height_m: float, velocity_m_s: float, phase: int) -> None:
+        """Go by this from now on, in place of the truth.
+
+        Parameters
+        ----------
+        stamp_ns
+            Instant that the estimate belongs to, on the simulation's clock, which starts at zero.
+        height_m, velocity_m_s
+            Height over the ground of the start and vertical velocity.
+        phase
+            Number of the phase; -1 where it is not known.
+        """
 
 
 def imu_channel(name: str) -> Channel:

@@ -18,7 +18,7 @@ from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import neutral_value, value_size
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import attitude_channel, imu_channel
+from onboard_estimation.simulation import attitude_channel, imu_channel, set_pose_channel
 
 CHANNEL = attitude_channel()
 TOPIC = "/imu/attitude/data"
@@ -103,3 +103,10 @@ def test_a_simulated_sensors_message_reads_back() -> None:
     plain = to_message(new, imu_channel("low_g"), START_NS, np.arange(6.0))
     with pytest.raises(MessageFault, match="not measured"):
         to_measurement(CHANNEL, plain)
+
+
+def test_a_given_pose_reads_back_with_its_covariance() -> None:
+    value = np.concatenate([[1.0, 2.0, 3.0], turns(1)[0], np.arange(36.0)])
+    message = to_message(new, set_pose_channel(), START_NS, value, "hopper/")
+    np.testing.assert_array_equal(to_measurement(set_pose_channel(), message).value, value)
+    assert message.header.frame_id == "hopper/map"  # the estimator's node refuses all other frames

@@ -20,6 +20,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.phases import PhaseOutputs
 from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline import Pipeline
@@ -69,11 +70,12 @@ class EstimatorNode(Node):
 
     Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with
     `initial_from_truth`. Publishes `odometry`, `path`, `joint_states`, `joint_states_stddev`, `state`,
-    `state_covariance` as far as the robot's state has them, tf, and `/diagnostics`. Services: `reset`
-    (std_srvs/Trigger) and `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and
-    `EstimatorHost`.
+    `state_covariance` as far as the robot's state has them, tf, and `/diagnostics`; of a robot with phases
+    `phase_events`, `phase_state`, `apex` and `phase` as well. Services: `reset` (std_srvs/Trigger) and
+    `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and `EstimatorHost`.
 
-    A message is made only for a topic that somebody listens to.
+    An estimate's message is made only for a topic that somebody listens to. An event is published once, when it is
+    first seen; late measurements may show that it was none, which is not taken back (see `NewEvents`).
 
     Raises
     ------
@@ -94,7 +96,8 @@ class EstimatorNode(Node):
         self.channels = robot.channels(configuration)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
-        self._newest_ns = 0
+        self._newest_ns = 0  # of the estimates
+        self._heard_ns = 0  # of the last measurement
         self._estimates = 0
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._to_odom = MapToOdom(self.pipeline.space)
@@ -125,6 +128,7 @@ class EstimatorNode(Node):
         }
         latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
         self._path = self.create_publisher(PathMessage, "path", latched) if "odometry" in origin else None
+        self._phases = PhaseOutputs(self, odom) if self.pipeline.estimator.phases else None
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
         self.create_service(Trigger, "reset", self._reset)
@@ -156,6 +160,7 @@ class EstimatorNode(Node):
         except MessageFault as error:
             self.get_logger().warning(f"{self._topics[channel.topic]} {error}", throttle_duration_sec=5.0)
             return
+        self._heard_ns = measurement.stamp_ns
         if self._start is None:
             self._process(measurement)
 
@@ -163,6 +168,8 @@ class EstimatorNode(Node):
         estimate = self.pipeline.process(measurement)
         if estimate is not None:
             self._publish(estimate)
+        if self._phases is not None:
+            self._phases.publish(self.pipeline)
 
     def _publish(self, estimate: Estimate) -> None:
         self._estimates += 1
@@ -187,7 +194,11 @@ class EstimatorNode(Node):
         self.get_logger().info(f"started from the ground truth at {initial.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s")
 
     def _set_pose(self, message: Any) -> None:
-        """A pose of the base in `map`; one without a stamp, or far from the sensors' clock, is taken as of now."""
+        """A pose of the base in `map`; one without a stamp, or far from the sensors' clock, is taken as of now.
+
+        Of a robot with a place in the plane it moves `map`, which is done from the newest estimate on. One of which
+        only the height is estimated may start from it, and it counts from its stamp on.
+        """
         channel = next(channel for channel in self.channels if channel.sensor == SET_POSE)
         frame = message.header.frame_id
         if frame and frame not in (f"{self._prefix}map", "map"):
@@ -195,24 +206,29 @@ class EstimatorNode(Node):
                 f"pose in frame {frame!r} refused: it has to be in {self._prefix}map (RViz: Fixed Frame)"
             )
             return
-        if self._start is not None or not self._newest_ns:
+        moves_map = self._to_odom.can_move
+        if self._start is not None or (moves_map and not self._newest_ns):
             self.get_logger().warning("pose refused: there is no estimate yet that it could replace")
             return
         measurement = to_measurement(channel, message)
         if not np.isfinite(measurement.value).all():
             self.get_logger().warning("pose refused: it holds numbers that are not finite")
             return
-        if abs(measurement.stamp_ns - self._newest_ns) > _RECENT_NS or measurement.stamp_ns < self._newest_ns:
-            measurement = Measurement(self._newest_ns, measurement.sensor, measurement.value)
+        now_ns = self._newest_ns or self._heard_ns or measurement.stamp_ns
+        if abs(measurement.stamp_ns - now_ns) > _RECENT_NS or (moves_map and measurement.stamp_ns < now_ns):
+            measurement = Measurement(now_ns, measurement.sensor, measurement.value)
         self._to_odom.take_up_next()
         self._process(measurement)
-        x, y = measurement.value[:2]
-        self.get_logger().info(f"pose set to x {x:.3f} m, y {y:.3f} m in {self._prefix}map")
+        x, y, z = measurement.value[:3]
+        place = f"pose set to x {x:.3f} m, y {y:.3f} m" if moves_map else f"height set to {z:.3f} m"
+        self.get_logger().info(f"{place} in {self._prefix}map")
 
     def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.pipeline.reset()
         self._to_odom.reset()
         self._trail.clear()
+        if self._phases is not None:
+            self._phases.forget()
         response.success, response.message = True, "filter back at its initial state"
         if self._settings.host.initial_from_truth and self._start is None:
             self._start = TruthStart(self.robot, self._settings.configuration)

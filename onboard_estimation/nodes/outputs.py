@@ -12,6 +12,10 @@ _IN_NAMESPACE = (
     "joint_states_stddev",
     "state",
     "state_covariance",
+    "phase_events",
+    "phase_state",
+    "phase",
+    "apex",
     "markers",
 )
 _OF_ALL = ("/tf", "/tf_static", "/diagnostics", "/rosout", "/parameter_events")

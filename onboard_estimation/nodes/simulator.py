@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import rclpy.clock
+from nav_msgs.msg import Odometry
 from rclpy.clock import ClockType
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
+from std_msgs.msg import String
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
@@ -22,10 +26,14 @@ from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import Recording, Robot
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.live_messages import new
+from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import header, to_message
+from onboard_estimation.simulation import ControlledByEstimate
 
 _AHEAD_S = 0.1
 """What is simulated at a time."""
+_AHEAD_IN_LOOP_S = 0.005
+"""The same where an estimate closes the loop: so much later does it act, at most."""
 _TICK_S = 0.002
 _TOO_LATE_NS = NANOSECONDS_PER_SECOND
 _CLOCK_PERIOD_NS = NANOSECONDS_PER_SECOND // 100
@@ -43,6 +51,11 @@ class SimulatorHost:
     rate: float = parameter(1.0, "times real time", exclusive_minimum=0.0, maximum=1000.0)
     duration_s: float = parameter(0.0, "ends after this much simulated time; 0: never", unit="s", minimum=0.0)
     imu_rate_hz: float = parameter(0.0, "rate of the IMUs; 0: the scenario's", unit="Hz", minimum=0.0, maximum=1000.0)
+    control: str = parameter(
+        "truth",
+        "what the robot's controller goes by: its true motion, or the estimate on odometry",
+        choices=("truth", "estimate"),
+    )
     publish_truth: bool = parameter(True, "publish ground_truth/<body>/pose")
     publish_clock: bool = parameter(False, "publish the simulated time on /clock, for nodes with use_sim_time")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
@@ -55,11 +68,22 @@ class SimulatorNode(Node):
     they run ahead of it, and other nodes need `use_sim_time` and this node's `publish_clock`. Parameters: the robot's
     configuration and `SimulatorHost`.
 
+    With `control` set to `estimate` it subscribes to `odometry` and `phase`, and the simulated controller goes by their
+    height, vertical velocity and phase, as that of a real robot must. Until the first of them it goes by the truth.
+
+    Attributes
+    ----------
+    phases
+        Names of the robot's phases, by number, as its estimators have them.
+
     Raises
     ------
     UserError
-        Parameters at fault, a scenario or variant that the robot has not.
+        Parameters at fault, a scenario or variant that the robot has not, control by an estimate of a robot that has
+        no controller.
     """
+
+    phases: tuple[str, ...] = ()
 
     def __init__(self, robot: Robot, name: str) -> None:
         super().__init__(name, automatically_declare_parameters_from_overrides=True)
@@ -70,10 +94,15 @@ class SimulatorNode(Node):
         self._simulation = robot.simulation(
             parameters.configuration, scenario, variant, np.random.default_rng(host.seed), host.imu_rate_hz
         )
+        self._ahead_s = _AHEAD_S
+        self._phase = -1
+        if host.control == "estimate":
+            self._close_the_loop(robot)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._end_ns = round(host.duration_s * NANOSECONDS_PER_SECOND) or None
         self._simulated_ns = 0
         self._due: deque[tuple[int, Channel, Vector]] = deque()
+        self._channels: dict[str, Channel] = {}
         self._refill()  # compiles kernels, before the clock starts
         self._outputs = self._offer()
         self._clock_output: Any = None
@@ -85,21 +114,43 @@ class SimulatorNode(Node):
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(_TICK_S, self._tick, clock=steady)
         pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
-        self.get_logger().info(f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}{pace}")
+        loop = ", controlled by the estimate" if host.control == "estimate" else ""
+        self.get_logger().info(f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}{pace}{loop}")
+
+    def _close_the_loop(self, robot: Robot) -> None:
+        simulation: Any = self._simulation
+        if not isinstance(simulation, ControlledByEstimate):
+            raise UserError(f"control: estimate: the simulated {robot.name} has no controller that goes by an estimate")
+        self._ahead_s = _AHEAD_IN_LOOP_S
+        take = partial(self._take_estimate, simulation)
+        self.create_subscription(Odometry, "odometry", take, QoSProfile(depth=100))
+        latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+        self.create_subscription(String, "phase", self._take_phase, latched)
+
+    def _take_estimate(self, simulation: ControlledByEstimate, message: Any) -> None:
+        at_ns = stamp_ns(message) - self._epoch_ns
+        height_m, velocity_m_s = message.pose.pose.position.z, message.twist.twist.linear.z
+        # One of an estimator that runs on from an earlier simulation belongs to another motion.
+        if 0 <= at_ns <= self._simulated_ns and math.isfinite(height_m) and math.isfinite(velocity_m_s):
+            simulation.take_estimate(at_ns, height_m, velocity_m_s, self._phase)
+
+    def _take_phase(self, message: Any) -> None:
+        self._phase = self.phases.index(message.data) if message.data in self.phases else -1
 
     def _offer(self) -> dict[str, Any]:
-        """By topic, of all that the first part of the simulation holds."""
-        channels = {channel.topic: channel for _, channel, _ in self._due}
+        """By topic, of all that the simulation may give."""
         return {
             topic: self.create_publisher(interface_class(channel.message_type), topic, _STREAM)
-            for topic, channel in channels.items()
+            for topic, channel in self._channels.items()
         }
 
     def _refill(self) -> None:
-        stop_ns = self._simulated_ns + round(_AHEAD_S * NANOSECONDS_PER_SECOND)
+        stop_ns = self._simulated_ns + round(self._ahead_s * NANOSECONDS_PER_SECOND)
         if self._end_ns is not None:
             stop_ns = min(stop_ns, self._end_ns + 1)
         recording = self._simulation.advance(stop_ns)
+        series = [*recording.sensors, *(recording.truth if self._host.publish_truth else ())]
+        self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
         self._due.extend(_in_order(recording, self._host.publish_truth))
 

@@ -39,6 +39,8 @@ class HealthReport:
         """The message; `estimates` is how many were published so far."""
         now = pipeline.statistics()
         statuses = [self._filter_status(pipeline, estimates)]
+        if pipeline.estimator.phases:
+            statuses.append(self._phase_status(pipeline))
         for channel in channels:
             counters = now.get(channel.sensor, {})
             if channel.required or counters:
@@ -58,6 +60,12 @@ class HealthReport:
             "clock_jumps": pipeline.clock_jumps,
         }
         return self._status("filter", level, text, values)
+
+    def _phase_status(self, pipeline: Pipeline) -> Any:
+        phase = pipeline.estimator.phase
+        if phase is None:
+            return self._status("phase", WARN, "no phase yet", {})
+        return self._status("phase", OK, phase, {"phase": pipeline.estimator.phases.index(phase)})
 
     def _sensor_status(self, channel: Channel, now: Mapping[str, float], before: Mapping[str, float]) -> Any:
         def since(counter: str) -> float:

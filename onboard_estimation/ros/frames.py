@@ -45,6 +45,11 @@ class MapToOdom:
         self._waiting = False
 
     @property
+    def can_move(self) -> bool:
+        """Whether a pose that is set moves it: a height has no pose in the plane, and is set in `odom` itself."""
+        return self._pose is not None
+
+    @property
     def is_identity(self) -> bool:
         """Whether no pose was ever set."""
         return not self.pose.any()

@@ -15,6 +15,8 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.ros.estimates import New
 
 TRUTH_FRAME = "world"
+MAP_FRAME = "map"
+"""Of poses given to the filter, with the prefix of the robot's frames."""
 
 
 def to_message(new: New, channel: Channel, stamp_ns: int, value: NDArray[np.float64], frame_prefix: str = "") -> Any:
@@ -57,13 +59,24 @@ def _joint_state(new: New, channel: Channel, stamp_ns: int, value: list[float], 
 
 
 def _pose(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
+    pose = _bare_pose(new, value)
+    return new("geometry_msgs/msg/PoseStamped", header=header(new, stamp_ns, TRUTH_FRAME), pose=pose)
+
+
+def _pose_with_covariance(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    covariance = np.array(value[7:])
+    pose = new("geometry_msgs/msg/PoseWithCovariance", pose=_bare_pose(new, value[:7]), covariance=covariance)
+    message_type = "geometry_msgs/msg/PoseWithCovarianceStamped"
+    return new(message_type, header=header(new, stamp_ns, prefix + MAP_FRAME), pose=pose)
+
+
+def _bare_pose(new: New, value: list[float]) -> Any:
     qx, qy, qz, qw = value[3:]
-    pose = new(
+    return new(
         "geometry_msgs/msg/Pose",
         position=_xyz(new, "geometry_msgs/msg/Point", value[:3]),
         orientation=new("geometry_msgs/msg/Quaternion", x=qx, y=qy, z=qz, w=qw),
     )
-    return new("geometry_msgs/msg/PoseStamped", header=header(new, stamp_ns, TRUTH_FRAME), pose=pose)
 
 
 def _point(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:
@@ -80,5 +93,6 @@ _MAKERS: dict[str, Callable[[New, Channel, int, list[float], str], Any]] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _pose,
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
 }
