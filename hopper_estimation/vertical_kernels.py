@@ -65,10 +65,10 @@ _SHORTEST_REBOUND_S = 0.02
 _SHORTEST_FLIGHT_S = 0.09
 _LONGEST_STANCE_S = 0.25
 _LONGEST_FLIGHT_S = 2.5
-_STILL_M_S2 = 0.8
-_STILL_S = 0.5
-_LOST_HEIGHT_M = 0.3
-_LOST_SPEED_M_S = 3.0
+STILL_M_S2 = 0.8
+STILL_S = 0.5
+LOST_HEIGHT_M = 0.3
+LOST_SPEED_M_S = 3.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -77,6 +77,43 @@ def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
     x, y = velocity / _SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
     fit = (parameters[VEL2] * x + parameters[VEL1]) * x + parameters[VEL0] + parameters[CH1] * y + parameters[CH0]
     return np.exp(_FIT_SCALE * fit)
+
+
+NO_EVENT, LOST = -1, -2
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def phase_event(phase: int, since: float, velocity: float, level: float, rise: float, limit: float) -> int:
+    """Which event ends the phase now: an event's number, `NO_EVENT`, or `LOST` for a phase that no robot stays in.
+
+    Parameters
+    ----------
+    phase, since
+        Phase and how long it lasts, s.
+    velocity, level
+        Estimated velocity, m/s; filtered acceleration, m/s^2.
+    rise, limit
+        How much that acceleration rose over several readings, and what a touchdown's rise exceeds, m/s^2.
+    """
+    event = NO_EVENT
+    if phase == DROP or phase == STARTUP:
+        if rise > limit and since > _SHORTEST_REBOUND_S:
+            event = TOUCHDOWN
+        elif since > _LONGEST_FLIGHT_S and phase == DROP:
+            event = LOST
+    elif phase == REBOUND:
+        if velocity < 0.0 and since > _SHORTEST_REBOUND_S:
+            event = APEX
+        elif rise > limit and since > _SHORTEST_FLIGHT_S:
+            event = TOUCHDOWN  # whose apex was missed
+    elif since > _LONGEST_STANCE_S:
+        event = LOST  # no leg is pressed for so long: the touchdown was none, or the robot stands
+    elif phase == STANCE_DOWN:
+        if rise < 0.0 and since > _SHORTEST_STANCE_S:
+            event = MAX_SQUAT
+    elif level < 0.0 and since > _SHORTEST_STANCE_S:
+        event = LIFTOFF
+    return event
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -177,31 +214,13 @@ def filter_samples(
         pvv += noise
         since += step
         time += step
-        event = -1
-        if phase == DROP or phase == STARTUP:
-            if rise > threshold * step and since > _SHORTEST_REBOUND_S:
-                event = TOUCHDOWN
-            elif since > _LONGEST_FLIGHT_S and phase == DROP:
-                pzz += _LOST_HEIGHT_M**2
-                pvv += _LOST_SPEED_M_S**2
-                phase, since = STARTUP, 0.0
-        elif phase == REBOUND:
-            if v < 0.0 and since > _SHORTEST_REBOUND_S:
-                event = APEX
-            elif rise > threshold * step and since > _SHORTEST_FLIGHT_S:
-                event = TOUCHDOWN  # whose apex was missed
-        elif since > _LONGEST_STANCE_S:
-            # No leg is pressed for so long: the touchdown was none, or the robot stands.
-            pzz += _LOST_HEIGHT_M**2
-            pvv += _LOST_SPEED_M_S**2
+        event = phase_event(phase, since, v, y2, rise, threshold * step)
+        if event == LOST:
+            pzz += LOST_HEIGHT_M**2
+            pvv += LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
-        elif phase == STANCE_DOWN:
-            if rise < 0.0 and since > _SHORTEST_STANCE_S:
-                event = MAX_SQUAT
-        elif y2 < 0.0 and since > _SHORTEST_STANCE_S:
-            event = LIFTOFF
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
-        still = still + step if abs(a) < _STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < _STILL_M_S2 else 0.0
+        still = still + step if abs(a) < STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < STILL_M_S2 else 0.0
         if event >= 0:
             if found < events.shape[0]:
                 events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, z
@@ -257,7 +276,7 @@ def filter_samples(
             pzb -= pzb * pbb * gain
             pvb -= pvb * pbb * gain
             pbb -= pbb * pbb * gain
-        if still > _STILL_S and event < 0:
+        if still > STILL_S and event < 0:
             phase, since, v = STARTUP, 0.0, 0.0
             z += (length - z) * min(10.0 * step, 1.0)
             pzz, pzv, pvv = min(pzz, 1e-2), 0.0, 1e-4
