@@ -33,7 +33,6 @@ from hopper_estimation.phases import (
     MAX_SQUAT,
     REBOUND,
     STANCE_DOWN,
-    STANCE_UP,
     STARTUP,
     TOUCHDOWN,
 )
@@ -58,6 +57,8 @@ EVENT_SIZE = 6
 
 _JERK_STEPS = 3.0
 _FIT_SCALE = 0.05
+_LARGEST_EXPONENT = 5.0
+_FASTEST_M_S = 30.0
 _SPEED_SCALE_M_S = 5.0
 _HEIGHT_SCALE_M = 4.0
 _SHORTEST_STANCE_S = 0.004
@@ -76,7 +77,16 @@ def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
     """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
     x, y = velocity / _SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
     fit = (parameters[VEL2] * x + parameters[VEL1]) * x + parameters[VEL0] + parameters[CH1] * y + parameters[CH0]
-    return np.exp(_FIT_SCALE * fit)
+    return np.exp(min(max(_FIT_SCALE * fit, -_LARGEST_EXPONENT), _LARGEST_EXPONENT))
+
+
+@njit(cache=True, error_model="numpy")
+def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
+    """s v: the liftoff velocity that is inferred from the estimated one (m/s), no faster than any leg is.
+
+    Without a bound, parameters that a training tries let the velocity grow from hop to hop until it is no number.
+    """
+    return min(max(lift_scale(parameters, velocity, goal) * velocity, -_FASTEST_M_S), _FASTEST_M_S)
 
 
 NO_EVENT, LOST = -1, -2
@@ -96,7 +106,7 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
         How much that acceleration rose over several readings, and what a touchdown's rise exceeds, m/s^2.
     """
     event = NO_EVENT
-    if phase == DROP or phase == STARTUP:
+    if phase in (DROP, STARTUP):
         if rise > limit and since > _SHORTEST_REBOUND_S:
             event = TOUCHDOWN
         elif since > _LONGEST_FLIGHT_S and phase == DROP:
@@ -243,8 +253,8 @@ def filter_samples(
                 pzz -= hz * hz * gain
                 pzv -= hz * hv * gain
                 pvv -= hv * hv * gain
-            if all_updates and (event == MAX_SQUAT or event == LIFTOFF):
-                wanted = parameters[DELAY_MS] * y1 if event == MAX_SQUAT else lift_scale(parameters, v, goal[n]) * v
+            if all_updates and event in (MAX_SQUAT, LIFTOFF):
+                wanted = parameters[DELAY_MS] * y1 if event == MAX_SQUAT else liftoff_velocity(parameters, v, goal[n])
                 gain = 1.0 / (pvv + r_v)
                 residual = wanted - v
                 if with_bias:
@@ -263,7 +273,7 @@ def filter_samples(
             else:
                 phase = event + 1
             since = 0.0
-        elif with_bias and (phase == DROP or phase == REBOUND):
+        elif with_bias and phase in (DROP, REBOUND):
             seen = a - (parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity)
             gain = 1.0 / (pbb + r_b)
             residual = seen - b
