@@ -1,0 +1,1 @@
+"""The hopper's rclpy nodes."""
