@@ -322,6 +322,20 @@ class Robot(ABC):
     ) -> dict[str, NDArray[np.float64]]:
         """Parts of the state by name, (K, a) each, from the bodies' poses (K, 7) or positions (K, 3) at K instants."""
 
+    def true_rates(
+        self, configuration: Any, tracks: Mapping[str, Any], stamps_ns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Parts of the state that are derivatives of the truth, by name, (K, a) each, NaN where unknown; by default none.
+
+        Parameters
+        ----------
+        tracks
+            `BodyTrack` of the evaluation by body, whole: stamps and poses or positions.
+        stamps_ns
+            (K,) instants at which all bodies were seen.
+        """
+        return {}
+
     def initial_covariance(self, configuration: Any) -> Matrix | None:
         """(n, n) covariance of an initial state taken from the truth; None where the robot finds its own."""
         return None

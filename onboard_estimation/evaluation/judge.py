@@ -223,7 +223,9 @@ def _truth_at(
     if not valid.any():
         return {}, valid
     parts = {}
-    for name, values in robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()}).items():
+    told = robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()})
+    tracks = {body: recording.tracks[body] for body in bodies}
+    for name, values in (told | robot.true_rates(configuration, tracks, stamps_ns[valid])).items():
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return parts, valid
@@ -292,10 +294,14 @@ def _turned(quaternions: Rows, heading_rad: float) -> Rows:
 
 def _nees(error: Rows, covariance: Rows, stddev: Rows) -> Rows:
     """NEES (K,); NaN where rounding has made the covariance singular, as after a gross inflation."""
+    if error.shape[1] == 1:  # a number has no correlation, and there may be millions of them
+        variance = covariance[:, 0, 0]
+        usable = (variance > 0.0) & np.isfinite(variance)
+        return np.divide(error[:, 0] ** 2, variance, out=np.full(len(error), np.nan), where=usable)
     with np.errstate(divide="ignore", invalid="ignore"):  # what is exactly known has no correlation
         correlation = covariance / (stddev[:, :, None] * stddev[:, None, :])
         normalised = error / stddev
-    usable: NDArray[np.bool_] = np.asarray(np.isfinite(correlation).all(axis=(1, 2)), dtype=np.bool_)
+    usable = np.asarray(np.isfinite(correlation).all(axis=(1, 2)), dtype=np.bool_)
     smallest = np.linalg.eigvalsh(np.where(usable[:, None, None], correlation, 0.0))[:, 0]
     usable &= smallest > error.shape[1] * np.finfo(np.float64).eps
     return nees(np.where(usable[:, None], normalised, np.nan), correlation)
