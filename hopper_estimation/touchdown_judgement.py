@@ -96,21 +96,46 @@ def label_onsets(labels: NDArray[np.bool_], times_s: Times) -> Times:
 
 
 def onsets(runs: Times, times_s: Times) -> Times:
-    """Begins of runs, but for one that begins within 50 ms of the recording."""
-    return runs[runs[:, 0] > times_s[0] + 0.05, 0]
+    """Begins of runs; see `begun_later`."""
+    return begun_later(runs, times_s)[:, 0]
+
+
+def begun_later(runs: Times, times_s: Times) -> Times:
+    """Runs (M, 2) without one that begins with the recording, or within 50 ms of that: its begin was not seen."""
+    return runs[runs[:, 0] > times_s[0] + 0.05]
+
+
+def match_stances(stances: Times, found_s: Times, early_s: float = 0.05) -> Matches:
+    """Match by stance instead of by time: found is what lies in a stance (M, 2), or up to `early_s` before its begin.
+
+    The first in a stance is its match; any further one has none. Errors count from the stance's begin.
+    """
+    found = np.sort(found_s)
+    errors = []
+    for begin, end in stances:
+        inside = found[(found >= begin - early_s) & (found <= end)]
+        if inside.size:
+            errors.append(float(inside[0] - begin))
+    return Matches(np.array(errors), len(stances), len(found))
+
+
+def speed_from_position(position_m: Times, times_s: Times, samples: int = 9) -> Times:
+    """Speed (K,), m/s, of positions (K, 3): of a parabola through `samples` of their running medians of as many."""
+    position = np.column_stack([medfilt(column, samples) for column in position_m.T])
+    step_s = float(np.median(np.diff(times_s)))
+    speed: Times = np.linalg.norm(savgol_filter(position, samples, 2, deriv=1, delta=step_s, axis=0), axis=1)
+    return speed
 
 
 def stances_from_position(position_m: Times, times_s: Times, speed_m_s: float = 0.2, height_m: float = 0.05) -> Times:
     """Stances (M, 2) that motion capture shows: slower than `speed_m_s` and no higher than `height_m`.
 
-    The position (K, 3) has z up; the height counts from the median of the first 50 samples, at rest. A median over 9
-    samples takes single outliers away; the speed is that of a parabola through 9. Gaps under 100 ms are merged.
+    The position (K, 3) has z up; the height counts from the median of the first 50 samples, at rest, and is a median
+    over 9 samples, which takes single outliers away. Gaps under 100 ms are merged.
     """
-    position = np.column_stack([medfilt(column, 9) for column in position_m.T])
-    step_s = float(np.median(np.diff(times_s)))
-    speed = np.linalg.norm(savgol_filter(position, 9, 2, deriv=1, delta=step_s, axis=0), axis=1)
-    height = position[:, 2] - np.median(position[:50, 2])
-    return cleaned_runs((speed < speed_m_s) & (height < height_m), times_s, 0.1, 0.0)
+    height = medfilt(position_m[:, 2], 9) - np.median(position_m[:50, 2])
+    slow = speed_from_position(position_m, times_s) < speed_m_s
+    return cleaned_runs(slow & (height < height_m), times_s, 0.1, 0.0)
 
 
 def stances_from_force(force: Times, times_s: Times, threshold: float) -> Times:
