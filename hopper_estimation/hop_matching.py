@@ -1,8 +1,9 @@
 """Which estimated hop is which true one, and when the phases' events were told against when they happened.
 
 Hops are intervals that do not overlap among themselves. Two of them are the same hop if what they share is more than
-half of what they cover together. Then no hop has two partners: of two estimated hops, each sharing more than half with
-one true hop, one would have to overlap the other. So the matching needs no search and no order.
+three quarters of what they cover together. No hop then has two partners, since two estimated hops that each share more
+than half of that with one true hop would have to overlap each other: the matching needs no search and no order. With
+three quarters, two hops that were told as one (a touchdown missed) are not taken for the longer of them, either.
 
 Events of one kind are the same if each is the other's nearest in time, within a tolerance.
 
@@ -25,7 +26,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EVENT_TOLERANCE_S = 0.15
-_SAME_HOP = 0.5
+_SAME_HOP = 0.75
 
 
 def match_cycles(
