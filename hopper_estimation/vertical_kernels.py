@@ -55,7 +55,7 @@ E_KIND, E_TIME, E_HEIGHT, E_VELOCITY, E_VARIANCE, E_SAMPLE = range(6)
 EVENT_SIZE = 6
 """An event: kind, time (s, of the state's clock), height and velocity before its updates, variance of the height."""
 
-_JERK_STEPS = 3.0
+JERK_STEPS = 3.0
 _FIT_SCALE = 0.05
 _LARGEST_EXPONENT = 5.0
 _FASTEST_M_S = 30.0
@@ -70,6 +70,13 @@ STILL_M_S2 = 0.8
 STILL_S = 0.5
 LOST_HEIGHT_M = 0.3
 LOST_SPEED_M_S = 3.0
+ALONE_M_S2 = 20.0
+"""Little trust in a high-g sensor that is alone in flight: its offset drifts by some tenths of m/s^2."""
+CLIPPED_M_S2 = 400.0
+"""A clipped reading may be wrong by as much as it shows, for as long as a stance."""
+GAP_STEPS = 10.0
+GAP_M_S2 = 30.0
+"""Over a gap the acceleration may have been anything that it is in flight and stance."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -90,6 +97,24 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 
 
 NO_EVENT, LOST = -1, -2
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def choose(usable: int, low: float, high: float, held: float, gravity: float, switch: float) -> tuple[float, float]:
+    """Which reading to go by, m/s^2, and the variance by which it deserves less trust than usual.
+
+    The low-g sensor as far as its specific force is below `switch`, m/s^2, then the high-g one. Without the one that
+    ought to be taken, the other; `held`, the filtered acceleration so far, where there is neither.
+    """
+    if usable & 1:
+        if usable & 2 and abs(low + gravity) > switch:
+            return high, 0.0
+        return low, 0.0
+    if usable & 2:
+        return high, 0.0 if usable & 4 else ALONE_M_S2**2
+    if usable & 4:
+        return low, CLIPPED_M_S2**2
+    return held, CLIPPED_M_S2**2
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -160,7 +185,8 @@ def filter_samples(
     low, high
         (N,) vertical acceleration of the body by each sensor, m/s^2, gravity taken off.
     usable
-        (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is.
+        (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
+        reading is beyond its range.
     goal, thrust
         (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2.
     out
@@ -173,7 +199,7 @@ def filter_samples(
     switch = parameters[SWITCH] * gravity
     q = parameters[SIGMA_A] ** 2
     r_p, r_v, r_b = parameters[SIGMA_P] ** 2, parameters[SIGMA_V] ** 2, parameters[SIGMA_B] ** 2
-    threshold = parameters[JERK] * _JERK_STEPS
+    threshold = parameters[JERK] * JERK_STEPS
     with_bias = kind == KF2
     all_updates = kind != KF3
     record = out.shape[0] > 0
@@ -189,14 +215,10 @@ def filter_samples(
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        # Which sensor: the low-g one as far as it can be trusted.
-        use = usable[n]
-        a = low[n]
-        noise = q
-        if use & 2 and (not use & 1 or abs(a + gravity) > switch):
-            a = high[n]
-        elif not use & 1:
-            noise = q + 400.0  # neither is inside its range: the clipped reading, and little trust
+        a, more = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
+        noise = q + more
+        if step > GAP_STEPS * nominal_dt:
+            noise += GAP_M_S2**2
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
         y1 += g1 * (a - y1)
@@ -230,7 +252,7 @@ def filter_samples(
             pvv += LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
-        still = still + step if abs(a) < STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < STILL_M_S2 else 0.0
+        still = still + step if max(abs(a), abs(y1)) < STILL_M_S2 else 0.0
         if event >= 0:
             if found < events.shape[0]:
                 events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, z
@@ -290,6 +312,7 @@ def filter_samples(
             phase, since, v = STARTUP, 0.0, 0.0
             z += (length - z) * min(10.0 * step, 1.0)
             pzz, pzv, pvv = min(pzz, 1e-2), 0.0, 1e-4
+            pzb, pvb = 0.0, 0.0
         if record:
             out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = z, v, pzz, pzv, pvv, phase
     state[S_Z], state[S_V], state[S_B] = z, v, b
