@@ -72,7 +72,7 @@ ERROR_COUNT = 7
 X_COVARIANCE = X_TIME + 1
 STATE_SIZE = X_COVARIANCE + ERROR_COUNT**2
 
-START_STDDEV = (0.1, 0.1, 0.02, 0.02, 0.1, 0.01, 0.01)
+START_STDDEV = (0.01, 0.1, 0.01, 0.01, 0.1, 0.001, 0.001)
 """Standard deviations at the start: m, m/s, rad, rad, m/s^2, rad/s, rad/s."""
 
 _CLIPPED_VARIANCE = 400.0
@@ -167,26 +167,20 @@ def propagate_covariance(p: Array, step: float, by_tilt_x: float, by_tilt_y: flo
 
 
 @njit(cache=True, error_model="numpy")
-def inject(x: Array, p: Array, row: Array, residual: float, variance: float) -> None:
-    """Measurement of a linear function of the error; the error is added to the nominal values.
+def inject(x: Array, p: Array, first: int, second: int, weight: float, residual: float, variance: float) -> None:
+    """Measurement of error `first` plus `weight` times error `second`; the error is added to the nominal values.
 
     Parameters
     ----------
     x, p
         Nominal values (7,) and what follows them; covariance (7, 7); both changed.
-    row
-        (7,) derivative of the measurement.
     residual, variance
         Measurement less what the nominal values predict, and its variance.
     """
     column = np.empty(ERROR_COUNT)
-    innovation = variance
     for i in range(ERROR_COUNT):
-        column[i] = 0.0
-        for j in range(ERROR_COUNT):
-            column[i] += p[i, j] * row[j]
-        innovation += row[i] * column[i]
-    gain = 1.0 / innovation
+        column[i] = p[i, first] + weight * p[i, second]
+    gain = 1.0 / (column[first] + weight * column[second] + variance)
     for i in range(ERROR_COUNT):
         x[i] += column[i] * gain * residual
         for j in range(ERROR_COUNT):
@@ -238,7 +232,6 @@ def filter_error_samples(
     record = out.shape[0] > 0
     x = state[:X_COVARIANCE]
     p = state[X_COVARIANCE:].reshape(ERROR_COUNT, ERROR_COUNT)
-    row = np.zeros(ERROR_COUNT)
     y1, y2, h1, h2, h3 = state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3]
     side_x, side_y = state[X_SIDE_X], state[X_SIDE_Y]
     phase, since, still, apex = int(state[X_PHASE]), state[X_SINCE], state[X_STILL], state[X_APEX]
@@ -280,13 +273,9 @@ def filter_error_samples(
                 found += 1
             if event in (TOUCHDOWN, LIFTOFF):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
-                row[:] = 0.0
-                row[X_Z], row[X_V] = 1.0, -delay  # z - v d = L
-                inject(x, p, row, length - (x[X_Z] - delay * x[X_V]), r_p)
+                inject(x, p, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), r_p)  # z - v d = L
             elif event == MAX_SQUAT:
-                row[:] = 0.0
-                row[X_V] = 1.0
-                inject(x, p, row, parameters[DELAY_MS] * y1 - x[X_V], r_v)
+                inject(x, p, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)
             if event == APEX:
                 apex = x[X_Z]
                 phase = DROP
@@ -296,9 +285,8 @@ def filter_error_samples(
         elif kind == ESKF2 and phase in (DROP, REBOUND):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             pushed = parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity
-            row[:] = 0.0
-            row[X_BIAS] = 1.0
-            inject(x, p, row, corrected_acceleration(x, side[n, 0], side[n, 1], a + gravity, gravity) - pushed, r_b)
+            excess = corrected_acceleration(x, side[n, 0], side[n, 1], a + gravity, gravity) - pushed
+            inject(x, p, X_BIAS, X_BIAS, 0.0, excess, r_b)
         if still > STILL_S and event < 0:
             phase, since = STARTUP, 0.0
             x[X_V] = 0.0
