@@ -90,5 +90,5 @@ def covariance_matrix_adaptation(evaluate: Evaluate, settings: Settings, start: 
         if stops:
             return ", ".join(sorted(stops))
         solutions = strategy.ask()
-        strategy.tell(solutions, evaluate(np.clip(solutions, 0.0, 1.0)).tolist())
+        strategy.tell(solutions, evaluate(np.asarray(solutions)).tolist())
     return ""

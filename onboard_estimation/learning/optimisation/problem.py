@@ -121,7 +121,7 @@ class Problem:
         linear = (given - lower) / (upper - lower)
         safe_lower, safe_given = np.where(log, lower, 1.0), np.where(log, given, 1.0)
         logarithmic = np.log(safe_given / safe_lower) / np.log(np.where(log, upper, np.e) / safe_lower)
-        return np.clip(np.where(log, logarithmic, linear), 0.0, 1.0)
+        return np.where(log, logarithmic, linear)
 
     def as_dict(self) -> dict[str, Any]:
         """As texts, numbers and lists, for JSON."""
