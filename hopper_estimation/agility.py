@@ -37,7 +37,7 @@ Without the times, S2 with S3 and S6 with S7 give v_touchdown^2 = 2 a_D h_prev a
 What a mean acceleration is. S2 needs the mean over time, the squares of speed the mean over height, S3 the one that
 gives the right time (`effective_acceleration`). All agree where the acceleration is constant. Where it is not, as with
 drag, each formula holds exactly with its own mean only: times from S8 and S9 with the effective ones are exact, and rho
-from S11 is then off by a few percent.
+from S11 is then too low, with drag of 0.07 v^2 by some 4 % at 1 m and 14 % at 4 m.
 """
 
 from __future__ import annotations
