@@ -104,6 +104,15 @@ def height_uncertainty(space: StateSpace, estimate: Estimate) -> HeightUncertain
     return HeightUncertainty(float(estimate.mean[space.coordinates(HEIGHT).start]), half_width_m)
 
 
+def bar(height: HeightUncertainty, beside_m: float, cap_m: float) -> NDArray[np.float64]:
+    """Segments (3, 2, 3) of the interval of a height as a bar with ends `cap_m` to each side, at x = `beside_m`."""
+    low, high = height.height_m - height.half_width_m, height.height_m + height.half_width_m
+    segments = np.zeros((3, 2, 3))
+    segments[:, :, 0] = [[beside_m, beside_m], *[[beside_m - cap_m, beside_m + cap_m]] * 2]
+    segments[:, :, 2] = [[low, high], [low, low], [high, high]]
+    return segments
+
+
 def body_covariances(robot: Robot, configuration: Any, space: StateSpace, estimate: Estimate) -> dict[str, Matrix]:
     """Covariances (2, 2) of the bodies' positions, along the fixed axes: J P J^T with the whole state's P.
 

@@ -19,6 +19,8 @@ Rows = NDArray[np.float64]
 _SHADE = {"body": 1.0, "wheel": 0.5, "joint": 0.3}
 _LINE, _ABOVE, _WEDGE = 0.004, 0.055, 0.35
 """As shares of the robot's length: lines, height of what is drawn over the robot, radius of the wedge."""
+_BESIDE, _CAP = 0.3, 0.05
+"""The same of a robot that is seen from the side: distance of the bar beside it, half-width of its ends."""
 _POINT = 0.05
 """Size of a robot that is a point, as a share of its way."""
 _INK = (40, 40, 40)
@@ -113,6 +115,12 @@ class RobotPicture:
 
     def _draw_uncertainty(self, moment: Moment, poses: Mapping[str, Rows]) -> None:
         estimate, subject = moment.estimate, self._subject
+        height = picture.height_uncertainty(subject.space, estimate)
+        if height is not None:
+            bar = picture.bar(height, _BESIDE * self.size_m, _CAP * self.size_m)
+            self._draw_line("height_95", bar, _rgb(picture.BAND_COLOUR), 0.0)
+            self._write(moment, (0.0, 0.0, height.height_m + 0.3 * self.size_m))
+            return
         base = picture.base_uncertainty(subject.space, estimate)
         if base is None:
             return
@@ -123,13 +131,17 @@ class RobotPicture:
             self._draw_line("bodies_95", np.concatenate(outlines), _rgb(picture.BAND_COLOUR), _ABOVE)
         arc = picture.wedge(base, _WEDGE * self.size_m)
         if arc is not None:
-            height = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
-            vertices = np.hstack([np.vstack([base.position_m, arc]), height]).astype(np.float32)
+            above = np.full((len(arc) + 1, 1), _ABOVE * self.size_m)
+            vertices = np.hstack([np.vstack([base.position_m, arc]), above]).astype(np.float32)
             self._draw_wedge(vertices)
-        rows = picture.error_rows(subject.space, estimate, moment.truth)
-        self._label.text = f"{subject.namespace}\n{picture.error_text(rows)}"
         x, y = base.position_m
-        self._label.position = (x, y + 0.3 * self.size_m, _ABOVE * self.size_m)
+        self._write(moment, (x, y + 0.3 * self.size_m, _ABOVE * self.size_m))
+
+    def _write(self, moment: Moment, place: tuple[float, float, float]) -> None:
+        """Errors and standard deviations, in words, at a place."""
+        rows = picture.error_rows(self._subject.space, moment.estimate, moment.truth)
+        self._label.text = f"{self._subject.namespace}\n{picture.error_text(rows)}"
+        self._label.position = place
 
     def _draw_wedge(self, vertices: NDArray[np.float32]) -> None:
         if self._wedge is not None:
@@ -150,9 +162,9 @@ class RobotPicture:
     def _draw_line(
         self, name: str, segments: Rows, colour: tuple[int, int, int], above: float, width: float = 1.0
     ) -> None:
-        """Segments (k, 2, 2) in the plane."""
+        """Segments (k, 2, 2) in the plane, drawn `above` it, or (k, 2, 3) in space."""
         heights = np.full((*segments.shape[:2], 1), above * self.size_m)
-        points = np.concatenate([segments, heights], axis=2).astype(np.float32)
+        points = np.concatenate([segments, heights], axis=2)[:, :, :3].astype(np.float32)
         handle = self._lines.get(name)
         if not len(points):
             if handle is not None:

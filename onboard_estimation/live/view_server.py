@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.view_live import LiveGraph
 from onboard_estimation.live.view_plots import Plots, curves
@@ -34,6 +35,8 @@ _PICTURE_PERIOD_S = 0.06
 _PLOT_PERIOD_S = 0.25
 _CAMERA_STEP_M = 0.05
 _FAR_M = 5.0
+_HIGHEST_HOP_M = 2.0
+"""A robot of which only the height is known hops at least so high in the picture: live it may still stand."""
 """From here on the grid is one of metres, not of tenths."""
 _LEGEND = (
     "**Blue** estimate, **orange** truth. Ellipses and wedge hold position and heading with 95 % by the filter's own "
@@ -224,14 +227,24 @@ class _Camera:
 
 
 def _look_at(server: Any, record: Record, size_m: float) -> None:
-    """A camera above the way, that has all of it in view."""
+    """A camera above the way, that has all of it in view; beside a robot of which only the height is known."""
+    if is_vertical(record.subject.space):
+        highest_m = max(float(record.means[:, record.subject.space.coordinates(HEIGHT)].max()), _HIGHEST_HOP_M)
+        _aim(server, (0.0, 0.0, 0.5 * highest_m), (0.0, -1.3 * (highest_m + size_m), 0.5 * highest_m))
+        return
     way = np.vstack(record.ways())
     low, high = (way.min(axis=0), way.max(axis=0)) if len(way) else (np.zeros(2), np.zeros(2))
     x, y = 0.5 * (low + high)
     distance = 1.1 * (float((high - low).max()) + size_m)
+    _aim(server, (x, y, 0.0), (x, y - 0.35 * distance, distance))
+
+
+def _aim(server: Any, look_at: tuple[float, float, float], position: tuple[float, float, float]) -> None:
+    """Point all cameras, and lay a grid on the ground."""
+    distance = float(np.linalg.norm(np.subtract(position, look_at)))
     section_m = 1.0 if distance < _FAR_M else 10.0
-    server.initial_camera.look_at = (x, y, 0.0)
-    server.initial_camera.position = (x, y - 0.35 * distance, distance)
+    server.initial_camera.look_at = look_at
+    server.initial_camera.position = position
     server.scene.add_grid(
         "/grid",
         infinite_grid=True,

@@ -232,10 +232,7 @@ class Scene:
 
     def _bar(self, stamp_ns: int, height: picture.HeightUncertainty) -> Any:
         """The interval of the height as a bar with ends, beside the robot."""
-        x, cap = _BESIDE * self._size, _CAP * self._size
-        low, high = height.height_m - height.half_width_m, height.height_m + height.half_width_m
-        ends = [(x - cap, low), (x + cap, low), (x - cap, high), (x + cap, high), (x, low), (x, high)]
-        rows = self._points(np.array([(along, 0.0, z) for along, z in ends]))
+        rows = self._points(picture.bar(height, _BESIDE * self._size, _CAP * self._size).reshape(-1, 3))
         line = self._xyz("Vector3", [_LINE_WIDTH * self._size, 0.0, 0.0])
         colour = picture.BAND_COLOUR
         return self._marker(stamp_ns, self._frame, "height_95", 0, LINE_LIST, colour, 0.9, scale=line, points=rows)
