@@ -1,7 +1,8 @@
 """URDF of the hopper, for `robot_state_publisher` and RViz's RobotModel.
 
 Its root is `body`, so that `base_link` -> `body` stays the estimator's; the leg hangs on it by a prismatic joint whose
-position is the height of the foot in the body's frame: minus the standing height with the leg extended.
+position is the height of the foot in the body's frame: minus the standing height with the leg extended, and never above
+the centre of mass.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _FASTEST_M_S = 10.0
 """URDF asks for a limit of every joint's speed: that of a fall from 5 m."""
 
 
-def hopper_urdf(standing_height_m: float, longest_compression_m: float, name: str = "hopper") -> str:
+def hopper_urdf(standing_height_m: float, name: str = "hopper") -> str:
     """The URDF document, metres; the same lengths give the same text."""
     robot = ElementTree.Element("robot", name=name)
     robot.append(
@@ -38,7 +39,7 @@ def hopper_urdf(standing_height_m: float, longest_compression_m: float, name: st
     ElementTree.SubElement(joint, "axis", xyz="0 0 1")
     limit = ElementTree.SubElement(joint, "limit", effort="0", velocity=_number(_FASTEST_M_S))
     limit.set("lower", _number(-standing_height_m))
-    limit.set("upper", _number(longest_compression_m - standing_height_m))
+    limit.set("upper", _number(0.0))
     ElementTree.indent(robot)
     return '<?xml version="1.0"?>\n' + ElementTree.tostring(robot, encoding="unicode") + "\n"
 

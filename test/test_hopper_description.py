@@ -74,7 +74,7 @@ def test_the_leg_reaches_from_the_body_to_the_foot(height_m: float, foot_m: floa
 
 
 def test_the_urdf_has_the_same_solids_and_a_leg_that_slides() -> None:
-    root = ElementTree.fromstring(hopper_urdf(STANDING_M, 0.12))
+    root = ElementTree.fromstring(hopper_urdf(STANDING_M))
     assert root.attrib["name"] == "hopper"
     assert [link.attrib["name"] for link in root.findall("link")] == ["body", "leg"]
     materials = {one.attrib["name"] for one in root.findall("material")}
@@ -104,7 +104,7 @@ def test_the_urdf_has_the_same_solids_and_a_leg_that_slides() -> None:
     assert (joint.attrib["name"], joint.attrib["type"]) == (JOINT, "prismatic")
     assert (parent.attrib["link"], child.attrib["link"]) == ("body", "leg")
     # The foot in the body's frame, with the leg extended and squat, as the poses have it.
-    for height_m, end in ((1.0, "lower"), (STANDING_M - 0.12, "upper")):
+    for height_m, end in ((1.0, "lower"), (0.0, "upper")):
         poses = hopper_body_poses(SPACE, states(height_m), STANDING_M)
         assert float(limit.attrib[end]) == pytest.approx(poses["leg"][0, 2] - poses["body"][0, 2])
 
