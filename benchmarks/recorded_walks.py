@@ -213,29 +213,30 @@ def label_rows(walks: dict[str, Walk]) -> list[dict[str, Any]]:
     for label in ("zv_shoe_opt", "zv_ared_opt", "zv_amvd_opt", "zv_mbgtd_opt"):
         other = judged({name: label_onsets(walk.labels[label], walk.times_s) for name, walk in walks.items()})
         rows.append(share_row(f"all, label against {label}, tuned to each recording", other))
-    best = max(
-        (
-            (judged({name: slow_onsets(walk, threshold, samples) for name, walk in walks.items()}), threshold)
-            for threshold in np.geomspace(0.01, 1.5, 60).tolist()
-            for samples in (5, 9, 13)
-        ),
-        key=lambda pair: balance(pair[0]),
-    )
-    own = [
-        judged({name: slow_onsets(walk, walk.vicon_threshold_m_s, samples) for name, walk in walks.items()})
-        for samples in (5, 9, 13)
-    ]
-    rows += [
-        share_row(f"all, label against Vicon's speed below {best[1]:.3f} m/s, the best of 180 rules", best[0]),
-        share_row("all, label against Vicon's speed below each label's own threshold", max(own, key=balance)),
-    ]
-    return rows
+    smoothings = (5, 9, 13)
+    speeds = {
+        (name, samples): speed_from_position(walk.position_m, walk.times_s, samples)
+        for name, walk in walks.items()
+        for samples in smoothings
+    }
 
+    def slower(samples: int, threshold_m_s: float | None) -> list[Matches]:
+        """Vicon's speed below a threshold, cleaned as the labels are; None: below that of each label."""
+        found = {}
+        for name, walk in walks.items():
+            slow = speeds[name, samples] < (threshold_m_s or walk.vicon_threshold_m_s)
+            found[name] = onsets(cleaned_runs(slow, walk.times_s, 0.1, 0.1), walk.times_s)
+        return judged(found)
 
-def slow_onsets(walk: Walk, threshold_m_s: float, samples: int) -> NDArray[np.float64]:
-    """Onsets of Vicon's speed below a threshold, cleaned as the labels are."""
-    slow = speed_from_position(walk.position_m, walk.times_s, samples) < threshold_m_s
-    return onsets(cleaned_runs(slow, walk.times_s, 0.1, 0.1), walk.times_s)
+    rules = [(threshold, samples) for threshold in np.geomspace(0.01, 1.5, 60).tolist() for samples in smoothings]
+    threshold, samples = max(rules, key=lambda rule: balance(slower(rule[1], rule[0])))
+    own = max((slower(samples, None) for samples in smoothings), key=balance)
+    best = slower(samples, threshold)
+    return [
+        *rows,
+        share_row(f"all, label against Vicon's speed below {threshold:.3f} m/s, the best of {len(rules)} rules", best),
+        share_row("all, label against Vicon's speed below each label's own threshold", own),
+    ]
 
 
 def quadruped_rows(path: Path) -> list[dict[str, Any]]:
