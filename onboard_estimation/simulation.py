@@ -20,17 +20,10 @@ class ControlledByEstimate(Protocol):
     Until the first estimate it goes by the truth.
     """
 
-    def take_estimate(self, stamp_ns: int, height_m: float, velocity_m_s: float, phase: int) -> None:
-        """Go by this from now on, in place of the truth.
+    def take_estimate(self, height_m: float, velocity_m_s: float, phase: int) -> None:
+        """Go by this from now on: height over the ground of the start, vertical velocity, number of the phase.
 
-        Parameters
-        ----------
-        stamp_ns
-            Instant that the estimate belongs to, on the simulation's clock, which starts at zero.
-        height_m, velocity_m_s
-            Height over the ground of the start and vertical velocity.
-        phase
-            Number of the phase; -1 where it is not known.
+        A phase that is not known has the number -1.
         """
 
 

@@ -74,22 +74,22 @@ class BouncerEstimator(Estimator):
 class BouncerSimulation:
     """Height 1 m + 0.5 m sin(2 pi t), until an estimate comes.
 
-    From then on x and y tell what the controller has: the number of the phase, and the age of the estimate in seconds.
+    From then on x and y tell what the controller has: the number of the phase and the height.
     """
 
     def __init__(self) -> None:
         self._at_ns = 0
-        self._taken: tuple[int, float, float, int] | None = None
+        self._taken: tuple[float, int] | None = None
 
-    def take_estimate(self, stamp_ns: int, height_m: float, velocity_m_s: float, phase: int) -> None:
-        self._taken = stamp_ns, height_m, velocity_m_s, phase
+    def take_estimate(self, height_m: float, velocity_m_s: float, phase: int) -> None:
+        self._taken = height_m, phase
 
     def advance(self, stop_ns: int) -> Recording:
         stamps = stamps_between(self._at_ns, stop_ns, 100.0)
         heights = np.zeros((len(stamps), 3))
         heights[:, 2] = 1.0 + 0.5 * np.sin(2e-9 * np.pi * stamps)
         if self._taken is not None:
-            heights[:, 0], heights[:, 1] = self._taken[3], (self._at_ns - self._taken[0]) / 1e9
+            heights[:, 1], heights[:, 0] = self._taken
         given = stamps_between(self._at_ns, stop_ns, 2.0)
         poses = np.zeros((len(given), 43))
         poses[:, 2], poses[:, 6] = 1.0, 1.0

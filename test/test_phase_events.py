@@ -228,10 +228,17 @@ class TestLive:
             spin_until(lambda: len({m.x for m in controlled()}) >= 2 and len(controlled()) > 100 and bool(poses))
         assert odometry
         assert {m.x for m in controlled()} >= {0.0, 1.0}  # numbers of both phases
-        # The estimate is of before the piece that it acts in, and not much older than a piece and a message's way.
-        ages = np.array([m.y for m in controlled()])
-        assert ages.min() > 0.0
-        assert np.median(ages) < 0.1
+        # What the controller has is a height that was measured, not long before: a piece and a message's way.
+        stamps_ns = np.array([ns_of(m.header.stamp) for m in measurements])
+        heights, taken = (np.array([getattr(m.point, axis) for m in measurements]) for axis in "zy")
+        ages_s = []
+        for place in np.flatnonzero(taken):
+            same = np.flatnonzero(heights[:place] == taken[place])
+            if len(same):
+                ages_s.append(1e-9 * (stamps_ns[place] - stamps_ns[same[-1]]))
+        assert len(ages_s) > 0.5 * np.count_nonzero(taken)  # others are poses that were set, or from before it listened
+        assert min(ages_s) > 0.0
+        assert np.median(ages_s) < 0.1
         assert poses[0].header.frame_id == "ball/map"
 
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:

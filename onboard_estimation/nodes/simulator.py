@@ -132,7 +132,7 @@ class SimulatorNode(Node):
         height_m, velocity_m_s = message.pose.pose.position.z, message.twist.twist.linear.z
         # One of an estimator that runs on from an earlier simulation belongs to another motion.
         if 0 <= at_ns <= self._simulated_ns and math.isfinite(height_m) and math.isfinite(velocity_m_s):
-            simulation.take_estimate(at_ns, height_m, velocity_m_s, self._phase)
+            simulation.take_estimate(height_m, velocity_m_s, self._phase)
 
     def _take_phase(self, message: Any) -> None:
         self._phase = self.phases.index(message.data) if message.data in self.phases else -1
