@@ -97,6 +97,12 @@ class IndexBuilder:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def extend(self, rows: NDArray[np.int64]) -> None:
+        """Append (4, M) int64: connection, log time, start and length of M messages."""
+        columns = (self.connections, self.log_times_ns, self.starts, self.lengths)
+        for column, values in zip(columns, rows, strict=True):
+            column.frombytes(values.tobytes())
+
     def index(self) -> BlockIndex:
         """What was collected, without a copy."""
         columns = (self.connections, self.log_times_ns, self.starts, self.lengths)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
+import numpy as np
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
@@ -44,6 +45,9 @@ _FOOTER_BYTES = _RECORD.size + 20 + len(MAGIC)
 _MESSAGE_HEADER_BYTES = _MESSAGE.size - _RECORD.size
 _MAX_DESCRIPTION_BYTES = 16 * 2**20
 _FIRST_PRIVATE_OPCODE = 0x80
+_COMPILED_FROM_BYTES = 64 * 2**20  # a smaller file is indexed before numba is imported
+_SHORTEST_MESSAGE_BYTES = 64
+_FORGOTTEN_AT_ONCE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,8 @@ class McapStorage(Storage):
         self._damaged_places: list[tuple[int, int]] = []
         self._damaged_descriptions = 0
         self._closed = False
+        self._forgotten = 0
+        self._compiled = self.size_bytes >= _COMPILED_FROM_BYTES
         self._walk_file()
         self._sum_up_faults()
         self.connections = {number: self._connection(channel) for number, channel in self._channels.items()}
@@ -88,9 +94,36 @@ class McapStorage(Storage):
     def load(self, block: int) -> bytes | memoryview:
         """The decompressed chunk, or the whole file where nothing is compressed."""
         chunk = self._chunks[block]
+        self._forget(chunk.start)
         if not chunk.compression:
             return self._view
         return decompress(self._view[chunk.start : chunk.stop], chunk.compression, chunk.limit)
+
+    def _forget(self, position: int) -> None:
+        """Give back memory that holds the file before this place; it is read again where it is still needed."""
+        length = (position - self._forgotten) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        if length < 0:
+            self._forgotten = 0
+        elif length >= _FORGOTTEN_AT_ONCE_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            self._file.madvise(mmap.MADV_DONTNEED, self._forgotten, length)
+            self._forgotten += length
+
+    def _walk_messages(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, most: int) -> int:
+        """`_walk_messages`, compiled for a large file."""
+        if not self._compiled:
+            return _walk_messages(buffer, position, end, builder, most)
+        from onboard_estimation.evaluation.bag_kernels import walk_mcap_messages
+
+        data = np.frombuffer(buffer, dtype=np.uint8)
+        while True:
+            # Room for as many as there may be of an ordinary length; shorter ones take further rounds.
+            room = min(most, max((end - position) // _SHORTEST_MESSAGE_BYTES, 1), BLOCK_MESSAGES)
+            index = np.empty((4, room), dtype=np.int64)
+            count, position = walk_mcap_messages(data, position, end, index)
+            builder.extend(index[:, :count])
+            most -= count
+            if count < room or not most:
+                return position
 
     def close(self) -> None:
         """Let go of the file; arrays that still look into it keep it open."""
@@ -154,7 +187,8 @@ class McapStorage(Storage):
         """Follow the records of the file; gives `end`, or the place of a record that cannot be followed."""
         while position < end and not self.full:
             builder = IndexBuilder()
-            position = _walk_messages(self._view, position, end, builder, BLOCK_MESSAGES)
+            self._forget(position)
+            position = self._walk_messages(self._view, position, end, builder, BLOCK_MESSAGES)
             if len(builder):
                 self._chunks.append(_Chunk(0, 0, "", 0))
                 self.add_block(builder)
@@ -225,7 +259,7 @@ class McapStorage(Storage):
 
     def _walk_chunk(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, cut: bool) -> None:
         while position < end:
-            position = _walk_messages(buffer, position, end, builder, MAX_MESSAGES)
+            position = self._walk_messages(buffer, position, end, builder, MAX_MESSAGES)
             if position == end:
                 return
             record = _record_at(buffer, position, end)

@@ -306,6 +306,8 @@ class Bag:
             loaded = _decompress_messages(loaded)
         if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
             raise UserError(f"{block.storage.path} cannot be read any more: it changed while it was read")
+        if not loaded.bytes_held:  # the file itself, which is there
+            return loaded
         self._held[number] = loaded
         while len(self._held) > 1 and sum(held.bytes_held for held in self._held.values()) > _HELD_BYTES:
             self._held.popitem(last=False)

@@ -5,6 +5,7 @@ Both ways give the same numbers. The first takes less than a microsecond a messa
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ Integers = NDArray[np.int64]
 
 _MAX_LAYOUTS = 8
 _MAX_REASONS = 20
+_COMPILED_FROM = 100_000  # fewer messages of a topic are read before numba is imported
 _HEADER_BYTES = 16  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
 
 
@@ -124,16 +126,17 @@ class _ChannelReader:
         self._layouts: list[Layout] = []
         self._bulk = bulk and topic in bag.topics and bag.is_standard(topic)
         self._dimension: int | None = value_size(channel)
-        self._stamps: list[Integers] = []
-        self._times: list[Integers] = []
-        self._values: list[Matrix] = []
-        self._order: list[Integers] = []
+        # Filled from the start: parts that are joined at the end would take their memory twice.
+        self._room = bag.topics[topic].count if topic in bag.topics else 0
+        self._taken = 0
+        self._integers = np.empty((3, self._room), dtype=np.int64)
+        self._values: Matrix | None = None
         self._faults: Counter[str] = Counter()
+        self._compiled = self._room >= _COMPILED_FROM and sys.byteorder == "little"
 
     def column(self) -> Column:
-        order = _joined(self._order)
-        values = np.concatenate(self._values) if self._values else np.empty((0, self._dimension or 0))
-        stamps, times = _joined(self._stamps), _joined(self._times)
+        stamps, times, order = self._integers[:, : self._taken]
+        values = np.empty((0, self._dimension or 0)) if self._values is None else self._values[: self._taken]
         if np.any(order[1:] < order[:-1]):
             sorting = np.argsort(order)
             stamps, times, values, order = stamps[sorting], times[sorting], values[sorting], order[sorting]
@@ -172,6 +175,8 @@ class _ChannelReader:
 
     def _read_alike(self, block: Block, rows: Integers, layout: Layout) -> Integers:
         """Take the messages that have the layout; gives the rows of the others."""
+        if self._compiled and layout.plain:
+            return self._read_compiled(block, rows, layout)
         alike = block.lengths[rows] == layout.length
         candidates = rows[alike]
         messages = gather(block.buffer, block.starts[candidates], layout.length)
@@ -183,6 +188,29 @@ class _ChannelReader:
             self._append(block, taken, layout.stamps_ns(messages), layout.values(messages))
         alike[alike] = fits
         return rows[~alike]
+
+    def _read_compiled(self, block: Block, rows: Integers, layout: Layout) -> Integers:
+        """The same for a topic with very many messages."""
+        from onboard_estimation.evaluation.bag_kernels import read_alike
+
+        first, last = self._taken, self._taken + len(rows)
+        fits = np.empty(len(rows), dtype=np.bool_)
+        values = self._values_of(len(layout.columns))
+        count = read_alike(
+            block.buffer,
+            block.starts[rows],
+            block.lengths[rows],
+            layout.length,
+            *layout.fixed_bytes,
+            layout.stamp,
+            layout.number_places,
+            fits,
+            self._integers[0, first:last],
+            values[first:last].view(np.uint8),
+        )
+        taken = rows if count == len(rows) else rows[fits]
+        self._note(block, taken)
+        return rows[:0] if count == len(rows) else rows[~fits]
 
     def _read_singly(self, block: Block, rows: Integers) -> None:
         taken, stamps, values = [], [], []
@@ -212,10 +240,22 @@ class _ChannelReader:
         self._faults[reason if known else "other faults"] += 1
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
-        self._stamps.append(stamps)
-        self._times.append(block.log_times_ns[rows])
-        self._values.append(values)
-        self._order.append(block.order[rows])
+        place = slice(self._taken, self._taken + len(rows))
+        self._integers[0, place] = stamps
+        self._values_of(values.shape[1])[place] = values
+        self._note(block, rows)
+
+    def _values_of(self, dimension: int) -> Matrix:
+        if self._values is None:
+            self._values = np.empty((self._room, dimension))
+        return self._values
+
+    def _note(self, block: Block, rows: Integers) -> None:
+        """When the messages were recorded, and where, of those whose stamps and values are there."""
+        place = slice(self._taken, self._taken + len(rows))
+        self._integers[1, place] = block.log_times_ns[rows]
+        self._integers[2, place] = block.order[rows]
+        self._taken += len(rows)
 
 
 @dataclass(frozen=True)

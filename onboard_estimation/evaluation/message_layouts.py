@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +58,24 @@ class Layout:
     runs: tuple[tuple[int, int], ...]
     columns: tuple[int, ...]
     orientation: int | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether `fixed` alone tells which messages have this layout."""
+        return self.orientation is None
+
+    @cached_property
+    def fixed_bytes(self) -> tuple[NDArray[np.int64], Bytes]:
+        """The same as `fixed`: (F,) place and (F,) content of each byte."""
+        places = [place + i for place, content in self.fixed for i in range(len(content))]
+        contents = b"".join(content for _, content in self.fixed)
+        return np.array(places, dtype=np.int64), np.frombuffer(contents, dtype=np.uint8)
+
+    @cached_property
+    def number_places(self) -> NDArray[np.int64]:
+        """(d,) place of each number of a measurement's value."""
+        places = [place + 8 * i for place, count in self.runs for i in range(count)]
+        return np.array([places[column] for column in self.columns], dtype=np.int64)
 
     def fits(self, messages: Bytes) -> NDArray[np.bool_]:
         """(M,) which of the messages (M, length) have this layout."""

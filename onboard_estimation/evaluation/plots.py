@@ -32,6 +32,7 @@ from onboard_estimation.evaluation.views import (
     ELLIPSE_SCALE,
     Window,
     coverage,
+    extremes,
     require_estimates,
     thin,
     traces,
@@ -88,10 +89,9 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     window = worst_window(result)
     with style.context(_STYLE, after_reset=True):  # the user's own matplotlibrc must not change the files
         figures = {
-            f"errors_{_file_name(part.name)}.png": _error_figure(result, part, instants, window)
-            for part in result.parts.values()
+            f"errors_{_file_name(part.name)}.png": _error_figure(result, part, window) for part in result.parts.values()
         }
-        figures["nees.png"] = _nees_figure(result, instants, window)
+        figures["nees.png"] = _nees_figure(result, window)
         figures["coverage.png"] = _coverage_figure(result)
         if result.drawing is not None:
             figures["path.png"] = _path_figure(result, result.drawing, instants)
@@ -171,12 +171,10 @@ def _draw_panel(axes: Axes, panel: Panel, time_s: Vector, kept: NDArray[np.intp]
         axes.text(0.995, 0.97, view.off_scale, transform=axes.transAxes, ha="right", va="top", size=7.5)
 
 
-def _error_figure(
-    result: EvaluationResult, part: PartResult, instants: NDArray[np.intp], window: Window | None
-) -> Figure:
+def _error_figure(result: EvaluationResult, part: PartResult, window: Window | None) -> Figure:
     """Error of each dimension of a part with the filter's 3-sigma band."""
     shown, left_out = traces(part, result.time_s)
-    time_s = result.time_s[instants]
+    time_s = result.time_s
     title = f"{words(part.name)}: {'error' if part.matched.any() else 'standard deviation'}"
     caption = [_truth_sentence(part), SIGMA_CAPTION, left_out]
     caption += [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
@@ -184,10 +182,11 @@ def _error_figure(
     with _panels(figure, result, title, caption, len(shown), 1.45) as panels:
         for axes, trace in zip(panels, shown, strict=True):
             _mark_times(axes, result, window if window and window.part == part.name else None)
-            band = 3.0 * trace.stddev[instants]
-            axes.fill_between(time_s, -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
+            bounds, drawn = extremes(trace.stddev, _POINTS), extremes(trace.error, _POINTS)
+            band = 3.0 * trace.stddev[bounds]
+            axes.fill_between(time_s[bounds], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
             marker = "." if time_s.size < 3 else ""
-            axes.plot(time_s, trace.error[instants], color=ESTIMATE, marker=marker, label="error")
+            axes.plot(time_s[drawn], trace.error[drawn], color=ESTIMATE, marker=marker, label="error")
             axes.axhline(0.0, color=INK, linewidth=0.5)
             axes.set_ylim(-trace.limit, trace.limit)
             axes.set_ylabel(f"{_plain(trace.name)} ({_plain(trace.unit)})")
@@ -201,7 +200,7 @@ def _error_figure(
     return figure
 
 
-def _nees_figure(result: EvaluationResult, instants: NDArray[np.intp], window: Window | None) -> Figure:
+def _nees_figure(result: EvaluationResult, window: Window | None) -> Figure:
     """NEES of each part with truth against the chi-square band of one instant."""
     figure = Figure()
     parts, caption = _judged(result)
@@ -212,10 +211,11 @@ def _nees_figure(result: EvaluationResult, instants: NDArray[np.intp], window: W
             low, high = chi_square_band(dimension)
             values = part.nees[np.isfinite(part.nees)]
             marker = "." if values.size < 3 else ""
-            shown = np.where(part.nees > 0.0, part.nees, np.nan)[instants]
+            shown = np.where(part.nees > 0.0, part.nees, np.nan)
+            drawn = extremes(shown, _POINTS)
             _mark_times(axes, result, window if window and window.part == part.name else None)
             axes.axhspan(low, high, color=BAND, alpha=0.3, linewidth=0, label="95 % chi-square band")
-            axes.plot(result.time_s[instants], shown, color=ESTIMATE, linewidth=0.8, marker=marker, label="NEES")
+            axes.plot(result.time_s[drawn], shown[drawn], color=ESTIMATE, linewidth=0.8, marker=marker, label="NEES")
             axes.set_yscale("log")
             bottom = float(np.clip(np.quantile(values, 0.01), 0.05 * low, low))
             axes.set_ylim(0.7 * bottom, 1.4 * max(high, float(values.max())))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.transform import Rotation, Slerp
 
 from onboard_estimation.evaluation.clock_parts import clock_parts
+from onboard_estimation.evaluation.truth_kernels import interpolate
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 
 Rows = NDArray[np.float64]
@@ -42,12 +42,16 @@ class BodyTrack:
         """
         usable = np.isfinite(values).all(axis=1)
         if values.shape[1] == 7:
-            usable &= np.abs(np.linalg.norm(np.where(np.isfinite(values), values, 0.0)[:, 3:], axis=1) - 1.0) < 1e-2
-        good_ns, good = stamps_ns[usable], values[usable]
+            norm = np.sqrt(np.einsum("ij,ij->i", values[:, 3:], values[:, 3:]))
+            usable &= np.abs(np.where(usable, norm, 0.0) - 1.0) < 1e-2
+        good_ns, good = (stamps_ns, values) if usable.all() else (stamps_ns[usable], values[usable])
         # Parts of a clock that jumps back overlap in time: mixed, they would be no motion at all.
         start, stop = clock_parts(good_ns, np.zeros(len(good_ns), dtype=np.int64), longest_gap_s=math.inf).longest()
-        stamps, first = np.unique(good_ns[start:stop], return_index=True)
-        return cls(body, stamps, good[start:stop][first], len(stamps_ns) - len(stamps))
+        stamps, good = good_ns[start:stop], good[start:stop]
+        if np.any(stamps[1:] <= stamps[:-1]):
+            stamps, first = np.unique(stamps, return_index=True)
+            good = good[first]
+        return cls(body, stamps, good, len(stamps_ns) - len(stamps))
 
     def at(self, stamps_ns: NDArray[np.int64], longest_gap_s: float) -> tuple[Rows, NDArray[np.bool_]]:
         """Values (K, 7) or (K, 3) at the stamps, and where they are valid (K,).
@@ -57,22 +61,9 @@ class BodyTrack:
         """
         if len(self.stamps_ns) == 0:
             return np.full((len(stamps_ns), self.values.shape[1]), np.nan), np.zeros(len(stamps_ns), dtype=np.bool_)
-        after = np.clip(np.searchsorted(self.stamps_ns, stamps_ns), 0, len(self.stamps_ns) - 1)
-        exact = self.stamps_ns[after] == stamps_ns
-        before = np.maximum(after - 1, 0)
-        gap = self.stamps_ns[after] - self.stamps_ns[before]
-        inside = (stamps_ns >= self.stamps_ns[0]) & (stamps_ns <= self.stamps_ns[-1])
-        valid = exact | (inside & (gap <= round(longest_gap_s * NANOSECONDS_PER_SECOND)))
-        share = np.where(gap > 0, (stamps_ns - self.stamps_ns[before]) / np.maximum(gap, 1), 0.0)[:, None]
-        out = (1.0 - share) * self.values[before] + share * self.values[after]
-        out[exact] = self.values[after[exact]]
-        if self.values.shape[1] == 7 and len(self.stamps_ns) > 1:
-            start = self.stamps_ns[0]
-            slerp = Slerp((self.stamps_ns - start).astype(np.float64), Rotation.from_quat(self.values[:, 3:]))
-            times = np.clip(stamps_ns, start, self.stamps_ns[-1]) - start
-            out[:, 3:] = slerp(times.astype(np.float64)).as_quat()
-        out[~valid] = np.nan
-        return out, valid
+        longest_ns = min(longest_gap_s * NANOSECONDS_PER_SECOND, float(2**62))
+        stamps = np.ascontiguousarray(stamps_ns, dtype=np.int64)
+        return interpolate(self.stamps_ns, np.ascontiguousarray(self.values), stamps, round(longest_ns))
 
 
 @dataclass(frozen=True)

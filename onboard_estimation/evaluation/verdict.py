@@ -23,6 +23,7 @@ SIGNIFICANCE = 0.01
 FEWEST_ESTIMATES = 20
 _LOST = ("too_late", "stray", "invalid", "breakdowns")
 _WINDOW_S = 2.0
+_STARTS_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,13 @@ def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
 
 def _first_lasting(outside: np.ndarray, times: Vector) -> float:
     """Start of the first window that is mostly outside; the first instant where there is none."""
-    for k in np.flatnonzero(outside):
-        window = outside[k : np.searchsorted(times, times[k] + _WINDOW_S)]
-        if window.mean() > 0.5:
-            return float(times[k])
+    outside_before = np.concatenate(([0], np.cumsum(outside)))
+    starts = np.flatnonzero(outside)
+    for piece in np.array_split(starts, max(len(starts) // _STARTS_AT_ONCE, 1)):
+        ends = np.searchsorted(times, times[piece] + _WINDOW_S)
+        lasting = 2 * (outside_before[ends] - outside_before[piece]) > ends - piece
+        if lasting.any():
+            return float(times[piece[np.argmax(lasting)]])
     return float(times[0])
 
 

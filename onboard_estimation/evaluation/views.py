@@ -117,11 +117,14 @@ def _largest(values: NDArray[np.float64]) -> float:
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
-    """(S, d) share of the errors within each number of standard deviations; NaN without truth."""
-    ratio = np.abs(_ratio(part.error, part.stddev))
-    known = np.isfinite(ratio)
-    inside = (ratio[None] <= sigmas[:, None, None]) & known[None]
-    return _ratio(inside.sum(axis=1).astype(np.float64), known.sum(axis=0).astype(np.float64))
+    """(S, d) share of the errors within each of the numbers of standard deviations, which rise; NaN without truth."""
+    shares = []
+    for error, stddev in zip(part.error.T, part.stddev.T, strict=True):
+        ratio = np.abs(_ratio(error, stddev))
+        ratio = ratio[np.isfinite(ratio)]
+        counts = np.bincount(np.searchsorted(sigmas, ratio), minlength=len(sigmas) + 1)[:-1]
+        shares.append(_ratio(np.cumsum(counts).astype(np.float64), np.full(len(sigmas), float(len(ratio)))))
+    return np.column_stack(shares)
 
 
 def normalised_square(part: PartResult) -> Vector:
@@ -169,6 +172,24 @@ def thin(result: EvaluationResult, limit: int) -> NDArray[np.intp]:
     edges = np.linspace(0, count, max((limit - 1) // 2, 1) + 1).astype(np.intp)
     worst = [start + int(np.argmax(weight[start:end])) for start, end in itertools.pairwise(edges)]
     return np.unique(np.concatenate((edges[:-1], np.array(worst, dtype=np.intp), [count - 1])))
+
+
+def extremes(values: Vector, limit: int) -> NDArray[np.intp]:
+    """Indices of at most `limit` instants that draw a long line (K,) as it looks: the lowest and highest of stretches.
+
+    Evenly spread ones would show a fast oscillation as a slow one that is not there.
+    """
+    count = len(values)
+    if count <= limit:
+        return np.arange(count)
+    length = -(-count // max((limit - 2) // 2, 1))
+    padded = np.full(-(-count // length) * length, np.nan)
+    padded[:count] = values
+    stretches = padded.reshape(-1, length)
+    first = np.arange(len(stretches)) * length
+    lowest = np.argmin(np.where(np.isnan(stretches), np.inf, stretches), axis=1) + first
+    highest = np.argmax(np.where(np.isnan(stretches), -np.inf, stretches), axis=1) + first
+    return np.unique(np.concatenate((lowest, highest, [0, count - 1])))
 
 
 def truth_centre(drawing: Drawing) -> Matrix:

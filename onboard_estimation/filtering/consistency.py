@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.stats import chi2
 
 
@@ -111,8 +112,11 @@ def effective_sample_size(normalised: NDArray[np.float64]) -> float:
     power = float(np.sum(normalised**2))
     if count < 2 or power == 0.0:
         return float(count)
-    spectrum = np.fft.rfft(normalised, n=2 * count, axis=0)
-    products = np.fft.irfft(np.abs(spectrum) ** 2, n=2 * count, axis=0)[:count].sum(axis=1)
+    products = np.zeros(count)
+    length = next_fast_len(2 * count, real=True)  # a length with a large prime factor would take minutes
+    for column in normalised.T:
+        spectrum = rfft(column, n=length)
+        products += irfft(spectrum.real**2 + spectrum.imag**2, n=length)[:count]
     correlation = products / power
     negative = np.flatnonzero(correlation <= 0.0)
     last = int(negative[0]) if len(negative) else count
