@@ -89,7 +89,7 @@ class Law(NamedTuple):
 
 @njit(cache=True, error_model="numpy", inline="always")
 def _wanted_ratio(law: Law, height: float, velocity: float, phase: int, goal: float, length: float, g: float) -> float:
-    """Thrust-to-weight ratio from the locomotion energy: up when it is short in the rebound, or too much in the drop."""
+    """Thrust-to-weight ratio from the locomotion energy: up when it is short in the rebound, too much in the drop."""
     missing = goal - (height - length) - 0.5 * velocity * velocity / g
     if phase == DROP:
         missing = -missing
@@ -135,7 +135,6 @@ def advance(
         (K,) written: duty cycle of the motors.
     """
     m_b, m_l, g, length = plant.body_mass, plant.leg_mass, plant.gravity, plant.length
-    weight = (m_b + m_l) * g
     omega = 2.0 * np.pi * plant.ring_frequency
     low_gain = 1.0 - np.exp(-2.0 * np.pi * plant.low_bandwidth * STEP_S)
     high_gain = 1.0 - np.exp(-2.0 * np.pi * plant.high_bandwidth * STEP_S)
@@ -210,7 +209,7 @@ def advance(
             felt_there = felt + plant.ring_share * (mount - felt) + plant.vibration * level * np.sin(angle)
             low += low_gain * (felt_there - low)
             high += high_gain * (felt_there - high)
-            if row % CHIP_STEPS == 0:
+            if (tick * TICK_STEPS + n) % CHIP_STEPS == 0:
                 held_low, held_high = low, high
             trace[row, T_HEIGHT], trace[row, T_VELOCITY], trace[row, T_ACCELERATION] = z, v, acceleration
             trace[row, T_LOW], trace[row, T_HIGH], trace[row, T_COMPRESSION] = held_low, held_high, s

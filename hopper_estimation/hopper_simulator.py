@@ -142,9 +142,7 @@ class HopperSimulation:
         self._emitted_ns = 0
         self._read_ns = 0
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
-        self._state = np.zeros(dynamics.STATE_SIZE)
-        self._state[dynamics.HEIGHT] = configuration.robot.standing_height_m
-        self._state[dynamics.PHASE] = STARTUP
+        self._state = self._standing()
         self._delayed = np.zeros(64)
         self._previous: Rows | None = None
         self._feedback = np.full(3, np.nan)
@@ -152,6 +150,20 @@ class HopperSimulation:
         self._dropped = False
         self.trace: list[Rows] | None = None
         """Set to a list to keep the exact motion: (K, TRACE_SIZE) at every `STEP_S`."""
+
+    def _standing(self) -> Vector:
+        """(STATE_SIZE,) at rest on the ground: stop and ground give way a little, filters are settled."""
+        plant, state = self.plant, np.zeros(dynamics.STATE_SIZE)
+        compression = (plant.body_mass * plant.gravity - plant.preload) / (plant.stiffness + plant.stop_stiffness)
+        if compression > 0.0:  # a weak preload: the stop does not touch
+            compression *= (plant.stiffness + plant.stop_stiffness) / plant.stiffness
+        state[dynamics.FOOT] = -(plant.body_mass + plant.leg_mass) * plant.gravity / plant.ground_stiffness
+        state[dynamics.HEIGHT] = state[dynamics.FOOT] + plant.length - compression
+        state[dynamics.RING] = -plant.gravity / (2.0 * np.pi * plant.ring_frequency) ** 2
+        for one in (dynamics.LOW, dynamics.HIGH, dynamics.HELD_LOW, dynamics.HELD_HIGH):
+            state[one] = plant.gravity
+        state[dynamics.PHASE] = STARTUP
+        return state
 
     def _spread(self, stddev: float, *shape: int) -> Rows:
         return stddev * np.clip(self._rng.normal(size=shape), -_LONGEST_SPREAD, _LONGEST_SPREAD)
@@ -386,7 +398,8 @@ class HopperSimulation:
             self._previous if self._previous is not None else np.repeat(trace[:1, : dynamics.T_VELOCITY], 400, axis=0)
         )
         heights = np.concatenate([before[:, 0], trace[:, dynamics.T_HEIGHT]])
-        place = (stamps - late_ns - start_ns) / (dynamics.STEP_S * NANOSECONDS_PER_SECOND) + len(before)
+        # A row of the trace holds the state at the end of its step.
+        place = (stamps - late_ns - start_ns) / (dynamics.STEP_S * NANOSECONDS_PER_SECOND) + len(before) - 1.0
         z = np.interp(place, np.arange(len(heights)), heights)
         self._previous = heights[-400:, None]
         tick_ns = start_ns + np.arange(len(swayed)) * _TICK_NS
