@@ -107,6 +107,16 @@ def test_lost_frames(lost: float) -> None:
     assert len(found.cycles) == 10
 
 
+@pytest.mark.parametrize("seed", [0, 3, 4])
+def test_half_of_the_frames_lost(seed: int) -> None:
+    """Noise that thin samples let pass for contact in flight makes no stances."""
+    time, height = noisy(flat(), seed)
+    height[np.random.default_rng(seed).random(len(time)) < 0.5] = np.nan
+    found = true_hops(time, height, STANDING_M)
+    assert len(found.events.times_s(TOUCHDOWN)) == len(found.events.times_s(LIFTOFF)) == 11
+    assert len(found.cycles) == 10
+
+
 @pytest.mark.parametrize(("gap_s", "cycles"), [(0.06, 10), (0.12, 10), (0.25, 5), (0.5, 5)])
 def test_gaps_at_touchdown(gap_s: float, cycles: int) -> None:
     """Short gaps are bridged by the flights around them; over long ones no hop is made up, nor two made one."""
