@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -14,10 +16,12 @@ EXAMPLES = output.examples(
     "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
     "evaluate BAG --model salp.npz --beacon 30",
     "evaluate BAG --model salp.npz --smooth",
+    "evaluate BAG --estimator kf1 --estimator kf3 --estimator ba1",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
 _WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
 _JUDGED = "How it is judged"
+_WRITTEN = "What is written"
 
 ConfigOption = Annotated[
     Path | None,
@@ -108,9 +112,16 @@ def evaluate(
             metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed from the topics."
         ),
     ] = None,
-    estimator: EstimatorOption = None,
+    estimator: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME",
+            help="Estimator, see `onboard-estimation robots`; the robot's first otherwise. May be repeated: each is "
+            "judged on the bag, and they are compared.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
     config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    set_: SetOption = [],  # noqa: B006
     model: ModelOption = None,
     topic: Annotated[
         list[str],
@@ -125,7 +136,12 @@ def evaluate(
     ] = None,
     run: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Run folder to write; `runs/<bag>-<robot>` otherwise."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
+        ),
     ] = None,
     drop: DropOption = [],  # noqa: B006
     delay: DelayOption = [],  # noqa: B006
@@ -180,15 +196,33 @@ def evaluate(
             "one.",
         ),
     ] = False,
+    message_by_message: Annotated[
+        bool,
+        typer.Option(
+            "--message-by-message",
+            rich_help_panel=_JUDGED,
+            help="Filter measurement by measurement, as live, where the robot could filter the recording at once. The "
+            "figures are the same.",
+        ),
+    ] = False,
+    estimates_rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HZ|all",
+            rich_help_panel=_WRITTEN,
+            help="Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures "
+            "are always made of all.",
+        ),
+    ] = None,
     json: output.JsonOption = False,
 ) -> None:
     """Replay a bag through a robot's estimator and judge the estimates against the ground truth.
 
     Writes a run folder: metrics.json, report.html, plots, the estimates as a bag, and what is needed to repeat it.
-    Robot and topics are guessed from the bag where they are not given.
+    Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
+    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, evaluate_estimators
     from onboard_estimation.evaluation.judge import JudgeSettings
     from onboard_estimation.evaluation.what_if import WhatIf
 
@@ -201,9 +235,11 @@ def evaluate(
     for name, value in (("--truth-gap", truth_gap), ("--settle", settle), ("--lag", lag)):
         if value is not None and not 0.0 <= value < float("inf"):
             raise UserError(f"{name} {value}: must be a time of 0 s or more")
+    if twice := [name for name in dict.fromkeys(estimator) if estimator.count(name) > 1]:
+        raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
     options = EvaluateOptions(
         robot=robot,
-        estimator=estimator,
+        estimator=estimator[0] if estimator else None,
         config=config,
         overrides=output.parse_overrides(set_),
         topics=output.parse_pairs(topic, "--topic", "NAME=TOPIC"),
@@ -211,14 +247,51 @@ def evaluate(
         mirror_truth=mirror_truth,
         model=model,
         what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),
-        settings=JudgeSettings(cast(Literal["drawn", "exact"], initial), seed, truth_gap, settle, lag, beacon, smooth),
+        settings=JudgeSettings(
+            cast(Literal["drawn", "exact"], initial),
+            seed,
+            truth_gap,
+            settle,
+            lag,
+            beacon,
+            smooth,
+            bulk=not message_by_message,
+        ),
+        estimates_rate_hz=parse_rate(estimates_rate),
     )
+    if len(estimator) < 2:
+        with output.steps(f"evaluating {bag}", quiet=json) as progress:
+            evaluation = evaluate_bag(bag, options, run, progress=progress)
+        if json:
+            output.print_json(summary(evaluation))
+        else:
+            show(evaluation)
+        return
     with output.steps(f"evaluating {bag}", quiet=json) as progress:
-        evaluation = evaluate_bag(bag, options, run, progress=progress)
+        # The record of each is let go before the next is filtered.
+        judged = [
+            (evaluation.folder, summary(evaluation))
+            for evaluation in evaluate_estimators(bag, options, estimator, run, progress)
+        ]
     if json:
-        output.print_json(summary(evaluation))
+        output.print_json([one for _, one in judged])
     else:
-        show(evaluation)
+        show_several([one for _, one in judged], [folder for folder, _ in judged if folder is not None])
+
+
+def parse_rate(text: str | None) -> float | None:
+    """Rate in Hz, infinity for `all`; UserError where it is neither a rate nor `all`."""
+    from onboard_estimation.errors import UserError
+
+    if text is None or text == "all":
+        return None if text is None else math.inf
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0.0 < rate < math.inf:
+        raise UserError(f"--estimates-rate {text}: must be a rate in Hz above 0, or all")
+    return rate
 
 
 def summary(evaluation: Any) -> dict[str, Any]:
@@ -248,3 +321,16 @@ def show(evaluation: Any) -> None:
     output.say(f"\n{result.verdict[:1].upper()}{result.verdict[1:]}.", style="bold")
     output.say(f"\nreport: {evaluation.folder}/report.html")
     output.say(f"again:  {output.program()}{result.command.removeprefix(output.PROGRAM)}")
+
+
+def show_several(summaries: Sequence[Mapping[str, Any]], folders: Sequence[Path]) -> None:
+    """Print runs of several estimators on one bag for people, side by side."""
+    from onboard_estimation.evaluation.comparison import compare_runs
+
+    compared = compare_runs(folders)
+    output.console().print(compared.table())
+    for note in compared.notes:
+        output.say(f"- {note}")
+    for one in summaries:
+        output.say(f"\n{one['estimator']}: {one['verdict']}.", style="bold")
+        output.say(f"report: {one['folder']}/report.html")
