@@ -66,6 +66,7 @@ MESSAGE_OF_DISPLAY = {
     "MarkerArray": "visualization_msgs/msg/MarkerArray",
     "Odometry": "nav_msgs/msg/Odometry",
     "Path": "nav_msgs/msg/Path",
+    "PointStamped": "geometry_msgs/msg/PointStamped",
     "Pose": "geometry_msgs/msg/PoseStamped",
 }
 
@@ -150,11 +151,16 @@ def flattened(topic: str, message: Any) -> Iterator[str]:
             yield from (f"{topic}/{status.hardware_id}/{status.name}/{pair.key}" for pair in status.values)
     elif kind == "nav_msgs/msg/Odometry":
         yield from pose_names(f"{topic}/pose/pose")
-        yield from (f"{topic}/pose/covariance/[{i};{j}]" for i in range(6) for j in range(i, 6))
+        yield from (f"{topic}/twist/twist/{part}/{axis}" for part in ("linear", "angular") for axis in "xyz")
+        yield from (
+            f"{topic}/{part}/covariance/[{i};{j}]" for part in ("pose", "twist") for i in range(6) for j in range(i, 6)
+        )
     elif kind == "geometry_msgs/msg/PoseStamped":
         yield from pose_names(f"{topic}/pose")
     elif kind == "sensor_msgs/msg/Imu":
-        yield from (f"{topic}/angular_velocity/{axis}" for axis in "xyz")
+        yield from (f"{topic}/{part}/{axis}" for part in ("angular_velocity", "linear_acceleration") for axis in "xyz")
+    elif kind == "geometry_msgs/msg/PointStamped":
+        yield from (f"{topic}/point/{axis}" for axis in "xyz")
 
 
 def pose_names(prefix: str) -> Iterator[str]:
