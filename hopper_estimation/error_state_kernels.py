@@ -72,8 +72,8 @@ ERROR_COUNT = 7
 X_COVARIANCE = X_TIME + 1
 STATE_SIZE = X_COVARIANCE + ERROR_COUNT**2
 
-START_STDDEV = (0.01, 0.1, 0.01, 0.01, 0.1, 0.001, 0.001)
-"""Standard deviations at the start: m, m/s, rad, rad, m/s^2, rad/s, rad/s."""
+START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
+"""Standard deviations of tilt, accelerometer bias and gyro biases after zeroing: rad, rad, m/s^2, rad/s, rad/s."""
 
 _CLIPPED_VARIANCE = 400.0
 _TILT_WALK = 1e-5
@@ -88,11 +88,16 @@ _LARGEST_GYRO_BIAS = 0.1
 """The same of the gyro, rad/s."""
 
 
-def start_state(height_m: float, velocity_m_s: float, phase: int, stddev: tuple[float, ...] = START_STDDEV) -> Array:
-    """(STATE_SIZE,) before the first reading: nothing known of tilt and biases, standard deviations as given (7,)."""
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+    """(STATE_SIZE,) at that height and velocity, with their covariance (2, 2), in that phase: before the first reading.
+
+    Nothing is known of tilt and biases but that the sensors were zeroed.
+    """
     state = np.zeros(STATE_SIZE)
     state[X_Z], state[X_V], state[X_PHASE] = height_m, velocity_m_s, phase
-    state[X_COVARIANCE:] = np.diag(np.square(stddev)).ravel()
+    full = np.diag(np.square(np.array([0.0, 0.0, *START_STDDEV])))
+    full[:X_TILT_X, :X_TILT_X] = covariance
+    state[X_COVARIANCE:] = full.ravel()
     return state
 
 
