@@ -37,6 +37,7 @@ _PIECE_BYTES = 1 << 20
 _FULL_COUNT = 32_767
 _FULL_DIGIT = 2_047
 _COUNTS_PER_DIGIT = 16
+_ROW = 14
 _HIGH_G_RANGE = {0: 100, 1: 200, 3: 400}
 _NANOSECONDS_PER_MICROSECOND = 1000
 
@@ -111,15 +112,22 @@ class DeviceClock:
 
 @dataclass
 class _Content:
-    """What the frames of a log say; `ranges` has a row a sample used."""
+    """What the frames of a log say.
+
+    `blocks` hold a row a sample used: time (us), nine counts, status, and the codes of the three ranges.
+    """
 
     samples: int = 0
     lost: int = 0
     unscaled: int = 0
     changes: int = 0
     settings: Settings | None = None
-    rows: list[tuple[int, ...]] = field(default_factory=list)
-    ranges: list[tuple[int, int, int]] = field(default_factory=list)
+    blocks: list[NDArray[np.int64]] = field(default_factory=list)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(K, 14)."""
+        return np.concatenate([np.empty((0, _ROW), dtype=np.int64), *self.blocks])
 
 
 def read_serial_log(path: Path) -> SerialLog:
@@ -134,8 +142,8 @@ def read_serial_log(path: Path) -> SerialLog:
     content = _content(path, frames, clock)
     corrupted = sum(frames.faults.values())
     faults = ", ".join(f"{count} {fault.value}" for fault, count in frames.faults.items())
-    settings = content.settings
-    if settings is None or not content.rows:
+    settings, rows = content.settings, content.rows
+    if settings is None or not len(rows):
         told = "no frame tells the ranges" if settings is None else "none follows a frame that tells the ranges"
         raise UserError(
             f"{path}: {content.samples} valid samples, {told}; {corrupted} corrupted frames"
@@ -143,7 +151,7 @@ def read_serial_log(path: Path) -> SerialLog:
         )
     counts = {
         "samples": content.samples,
-        "used": len(content.rows),
+        "used": len(rows),
         "corrupted": corrupted,
         **{f"corrupted_{fault.name.lower()}": count for fault, count in frames.faults.items()},
         "lost": content.lost,
@@ -170,7 +178,7 @@ def read_serial_log(path: Path) -> SerialLog:
         )
         if counts[name]
     ]
-    low_g, high_g, more = _series(np.array(content.rows, dtype=np.int64), np.array(content.ranges))
+    low_g, high_g, more = _series(rows)
     return SerialLog(low_g, high_g, settings, counts, (*notes, *more))
 
 
@@ -179,6 +187,7 @@ def _content(path: Path, frames: FrameReader, clock: DeviceClock) -> _Content:
     sequence: int | None = None
     restarts = 0
     for piece in _pieces(path):
+        rows = []
         for frame in frames.feed(piece):
             is_sample = isinstance(frame, Sample)
             found.samples += is_sample
@@ -195,8 +204,10 @@ def _content(path: Path, frames: FrameReader, clock: DeviceClock) -> _Content:
             elif found.settings is None:
                 found.unscaled += 1
             else:
-                found.rows.append((elapsed, *frame.low_g, *frame.gyro, *frame.high_g, frame.status))
-                found.ranges.append(_ranges(found.settings))
+                counts = (*frame.low_g, *frame.gyro, *frame.high_g)
+                rows.append((elapsed, *counts, frame.status, *_ranges(found.settings)))
+        if rows:
+            found.blocks.append(np.array(rows, dtype=np.int64))
     return found
 
 
@@ -213,10 +224,10 @@ def _ranges(settings: Settings) -> tuple[int, int, int]:
     return settings.low_g_range, settings.gyro_range, settings.high_g_range
 
 
-def _series(rows: NDArray[np.int64], ranges: NDArray[np.int64]) -> tuple[Series, Series, list[str]]:
+def _series(rows: NDArray[np.int64]) -> tuple[Series, Series, list[str]]:
     """Low-g and high-g readings in SI units, and sentences on them."""
     stamps = rows[:, 0] * _NANOSECONDS_PER_MICROSECOND
-    low_g, gyro, high_g, status = rows[:, 1:4], rows[:, 4:7], rows[:, 7:10], rows[:, 10]
+    low_g, gyro, high_g, status, ranges = rows[:, 1:4], rows[:, 4:7], rows[:, 7:10], rows[:, 10], rows[:, 11:]
     per_g = 1.0 / _lookup(LOW_G_COUNTS_PER_G, ranges[:, 0])
     per_deg_s = 1.0 / _lookup(GYRO_COUNTS_PER_DEG_S, ranges[:, 1])
     per_digit = _lookup(HIGH_G_G_PER_DIGIT, ranges[:, 2])
