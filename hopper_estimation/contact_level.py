@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 Array = NDArray[np.float64]
 
-_COARSE_M = 0.004
+_COARSE_M = 0.008
 _FINE_M = 0.002
 _FEWEST_SAMPLES = 16
 _STANCE_POWERS = (2, 3, 4, 5)
@@ -65,9 +65,9 @@ def contact_level(time_s: Array, height_m: Array, lowest_s: float, lands: bool, 
         return np.column_stack([*flight, *stance, *rest])
 
     def cost(level: float) -> float:
-        basis = columns(level)
-        residual = heights - basis @ np.linalg.lstsq(basis, heights, rcond=None)[0]
-        return float(residual @ residual)
+        # What is left of the heights once the columns are taken out of them: the last element of the triangle.
+        triangle = np.linalg.qr(np.column_stack([columns(level), heights]), mode="r")
+        return float(triangle[-1, -1] ** 2)
 
     bottom = float(heights.min())
     tops = [heights[before].max()] * lands + [heights[after].max()] * leaves

@@ -20,10 +20,9 @@ The apex is where the derivative of a cubic about the highest point is zero (thr
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike, NDArray
 
 from hopper_estimation.contact_level import contact_level
@@ -242,7 +241,7 @@ def _crossing(time: Array, height: Array, one: _Stance, level: float, down: bool
     used = above[np.abs(time[above] - edge) <= _FLIGHT_S]
     if len(used) < _FEWEST_SAMPLES:
         return None
-    roots = _real(Polynomial.fit(time[used] - edge, height[used] - level, 2).roots(), _LONGEST_EXTRAPOLATION_S)
+    roots = _real(_fit(time[used] - edge, height[used] - level, 2), _LONGEST_EXTRAPOLATION_S)
     return (edge + roots[0], level) if roots else None
 
 
@@ -274,12 +273,21 @@ def _extremum(time: Array, height: Array, near: float, half_window: float, degre
     gaps = np.diff(times, prepend=near - half_window, append=near + half_window)
     if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
         return None
-    curve = Polynomial.fit(times - near, height[first:last], degree)
-    roots = _real(curve.deriv().roots(), half_window)
-    return (near + roots[0], float(curve(roots[0]))) if roots else None
+    curve = _fit(times - near, height[first:last], degree)
+    roots = _real(np.polyder(curve), half_window)
+    return (near + roots[0], float(np.polyval(curve, roots[0]))) if roots else None
 
 
-def _real(roots: NDArray[Any], largest: float) -> list[float]:
-    """Real roots up to a size, the smallest first."""
+def _fit(time: Array, value: Array, degree: int) -> Array:
+    """Coefficients of the least-squares polynomial, the highest power first."""
+    scale = float(np.abs(time).max())
+    powers = np.vander(time / scale, degree + 1)
+    coefficients = np.linalg.lstsq(powers, value, rcond=None)[0]
+    return np.asarray(coefficients / scale ** np.arange(degree, -1, -1))
+
+
+def _real(coefficients: Array, largest: float) -> list[float]:
+    """Real roots of a polynomial up to a size, the smallest first."""
+    roots = np.roots(coefficients)
     real = [float(root.real) for root in roots if abs(root.imag) < 1e-9 * (1.0 + abs(root.real))]
     return sorted((root for root in real if abs(root) <= largest), key=abs)

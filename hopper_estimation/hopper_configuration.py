@@ -77,6 +77,23 @@ class HopperController:
 
 
 @dataclass(frozen=True)
+class HopperTrainingConfiguration:
+    """How `train hopper` searches filter parameters."""
+
+    method: str = parameter(
+        "genetic",
+        "optimiser: the paper's genetic algorithm, SciPy's differential evolution, or CMA-ES (package cma)",
+        choices=("genetic", "differential_evolution", "cma"),
+    )
+    individuals: int = parameter(1000, "in a generation", minimum=5, maximum=1_000_000)
+    generations: int = parameter(20, "in all", minimum=1, maximum=100_000)
+    seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept")
+    threads: int = parameter(0, "that share the work; 0: one a core", minimum=0, maximum=1024)
+    delays: bool = parameter(True, "search the delays of event detection too; false: the paper's form")
+    state_file: str = parameter("", 'start of the names of files to continue from after an interruption; "" for none')
+
+
+@dataclass(frozen=True)
 class HopperConfiguration:
     """All parameters of the hopper."""
 
@@ -84,7 +101,12 @@ class HopperConfiguration:
     sensors: HopperSensors = HopperSensors()
     rotors: HopperRotors = HopperRotors()
     controller: HopperController = HopperController()
+    training: HopperTrainingConfiguration = HopperTrainingConfiguration()
+    ground_changes: bool = parameter(
+        False, "heights are above the ground of the start, summed up over changing ground, not above the ground below"
+    )
     truth_stddev_m: float = parameter(0.0003, "noise of the motion capture's height", unit="m", minimum=0.0)
+    truth_velocity_stddev_m_s: float = parameter(0.03, "noise of the velocity derived from it", unit="m/s", minimum=0.0)
     truth_body: str = parameter("body", "name of the motion capture's body")
     filter_model: str = parameter("", 'file of trained filter parameters; "" for those that come with the package')
     lag_s: float = parameter(0.05, "how late a reading may arrive", unit="s", minimum=0.0, maximum=10.0)

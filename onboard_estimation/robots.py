@@ -277,6 +277,8 @@ class Robot(ABC):
         Forms of the models that `train` makes.
     training_scenario
         Scenario that the demonstration trains in; None: it trains nothing.
+    model_suffix
+        Of the file of a trained model.
     """
 
     name: str
@@ -290,6 +292,7 @@ class Robot(ABC):
     model_parameter: str | None = None
     training_forms: tuple[str, ...] = ()
     training_scenario: str | None = None
+    model_suffix: str = ".npz"
 
     @abstractmethod
     def channels(self, configuration: Any) -> tuple[Channel, ...]:
@@ -417,6 +420,12 @@ class Robot(ABC):
         Parameters are those of `report_sections`.
         """
         return ()
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is none of this robot's models: `train` replaces no other."""
+        from onboard_estimation.learning import model_file  # nodes without a model do without
+
+        model_file.load(path)
 
     def train(
         self,

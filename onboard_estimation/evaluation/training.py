@@ -17,7 +17,6 @@ from onboard_estimation.evaluation.presentation import printable
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics
 from onboard_estimation.evaluation.what_if import WhatIf
-from onboard_estimation.learning import model_file
 from onboard_estimation.robots import Robot, TrainingReport
 
 Progress = Callable[[float, str], None]
@@ -69,7 +68,7 @@ def train_from_bags(
     """
     options = options or TrainingOptions()
     check_form(robot, options.form)
-    check_output(output)
+    check_output(output, robot)
     recordings: dict[str, LoadedRecording] = {}
     hashes = []
     for number, bag in enumerate(bags):
@@ -132,10 +131,10 @@ def check_form(robot: Robot, form: str | None) -> None:
         raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
 
 
-def check_output(path: Path) -> None:
+def check_output(path: Path, robot: Robot) -> None:
     """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
     if path.is_dir():
-        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model.npz'}")
+        raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model'}{robot.model_suffix}")
     parent = path.absolute().parent
     if not parent.is_dir():
         raise UserError(f"--output {path}: {parent} is no folder; make it first")
@@ -143,7 +142,7 @@ def check_output(path: Path) -> None:
         raise UserError(f"--output {path}: no permission to write in {parent}")
     if path.exists():
         try:
-            model_file.load(path)
+            robot.check_model(path)
         except UserError as error:
             raise UserError(
                 f"--output {path} exists and is no model that may be replaced; name another file"

@@ -1,0 +1,163 @@
+"""What a trained filter's covariance and events need so that they say how sure it is: from its errors on training hops.
+
+In each phase two numbers a quantity: a factor on the filter's standard deviation, which grows along a flight, and a
+floor, for errors that are there right after an update. They are those under which the errors are most likely (normal
+distribution, errors beyond four standard deviations count as four), raised together until 70 % lie within one and 98 %
+within three standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.filter_kinds import state_filter
+from hopper_estimation.filter_model import FilterEntry
+from hopper_estimation.hop_matching import match_events
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_samples import NOMINAL_DT_S
+from hopper_estimation.hops import HopEvents
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES
+from hopper_estimation.training_trials import Trial
+
+Array = NDArray[np.float64]
+
+WITHIN_ONE, WITHIN_THREE = 0.70, 0.98
+_LARGEST = 4.0
+_SMALLEST_EVENT_STDDEV_S = 0.0005
+_SETTLING_HOPS = 2
+_FEWEST = 200
+
+
+class Run(NamedTuple):
+    """A filter's way through one trial: `out` and `events` as the kernels give them."""
+
+    out: Array
+    events: Array
+
+
+def filtered(
+    configuration: HopperConfiguration,
+    estimator: str,
+    parameters: Array,
+    trial: Trial,
+    start_covariance: Array,
+) -> Run:
+    """Run a filter over a trial from its first drop; `start_covariance` (2, 2)."""
+    kind = state_filter(estimator)
+    state = kind.start(trial.start_height_m, 0.0, start_covariance, DROP)
+    count = len(trial.samples.dt)
+    out, events = np.empty((count, 6)), np.empty((4 + count // 20, kernels.EVENT_SIZE))
+    robot = configuration.robot
+    found = kind.run(
+        parameters,
+        robot.standing_height_m,
+        robot.gravity_m_s2,
+        NOMINAL_DT_S,
+        state,
+        trial.samples,
+        trial.accelerations,
+        trial.usable,
+        out,
+        events,
+    )
+    return Run(out, events[: min(found, len(events))])
+
+
+def calibrated(
+    configuration: HopperConfiguration, estimator: str, parameters: Array, trials: Sequence[Trial]
+) -> FilterEntry:
+    """The entry of a model: parameters, converged covariance, scales and floors by phase, delays of events."""
+    start = np.diag([0.01**2, 0.1**2])
+    runs = [filtered(configuration, estimator, parameters, trial, start) for trial in trials]
+    settled = [_after_apexes(run) for run in runs]
+    rows = np.concatenate(settled) if settled else np.empty((0, 3))
+    start_covariance = rows.mean(axis=0) if len(rows) else np.array([start[0, 0], 0.0, start[1, 1]])
+    height_scale, height_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.01)
+    velocity_scale, velocity_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.02)
+    for phase in range(len(PHASES)):
+        errors = [_errors(run, trial, phase) for run, trial in zip(runs, trials, strict=True)]
+        (z, z_sigma), (v, v_sigma) = (
+            (np.concatenate([one[k][0] for one in errors]), np.concatenate([one[k][1] for one in errors]))
+            for k in range(2)
+        )
+        height_scale[phase], height_floor[phase] = scale_and_floor(z, z_sigma, configuration.truth_stddev_m)
+        velocity_scale[phase], velocity_floor[phase] = scale_and_floor(
+            v, v_sigma, configuration.truth_velocity_stddev_m_s
+        )
+    delay, stddev = _event_delays(runs, trials)
+    return FilterEntry(
+        parameters,
+        start_covariance,
+        height_scale,
+        height_floor,
+        velocity_scale,
+        velocity_floor,
+        delay,
+        stddev,
+    )
+
+
+def _after_apexes(run: Run) -> Array:
+    """(A, 3) covariance (zz, zv, vv) right after each apex, but for the first ones."""
+    rows = run.events[run.events[:, kernels.E_KIND] == APEX, kernels.E_SAMPLE].astype(np.int64)
+    return run.out[rows[_SETTLING_HOPS:], 2:5]
+
+
+def _errors(run: Run, trial: Trial, phase: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Errors and standard deviations of height and of velocity in one phase."""
+    known = (run.out[:, 5] == phase) & np.isfinite(trial.true_height_m) & np.isfinite(trial.true_velocity_m_s)
+    out = run.out[known]
+    return (
+        (out[:, 0] - trial.true_height_m[known], np.sqrt(np.maximum(out[:, 2], 0.0))),
+        (out[:, 1] - trial.true_velocity_m_s[known], np.sqrt(np.maximum(out[:, 4], 0.0))),
+    )
+
+
+def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, float]:
+    """Factor a and floor b with which sqrt((a sigma)^2 + b^2) fits the errors, the truth's `noise` taken off.
+
+    With too few errors (a phase that hardly occurs), a generous guess.
+    """
+    if len(error) < _FEWEST:
+        return 3.0, 0.1
+    step = max(len(error) // 20_000, 1)
+    error, variance = error[::step], sigma[::step] ** 2
+    size = max(float(np.sqrt(np.mean(error**2))), 1e-6)
+    usual = max(float(np.sqrt(np.mean(variance))), 1e-9)
+    best, found = np.inf, (size / usual, size)
+    for share in np.linspace(0.0, 1.0, 21):  # of the error's size that is there whatever the filter says
+        floor = max(share * size, 1e-4)
+        for scale in np.geomspace(0.02, 3.0, 25) * size / usual:
+            total = scale**2 * variance + floor**2
+            squared = np.minimum(error**2 / total, _LARGEST**2)
+            cost = float(np.mean(squared + np.log(total)))
+            if cost < best:
+                best, found = cost, (float(scale), float(floor))
+    scale, floor = found
+    ratio = np.abs(error) / np.sqrt(scale**2 * variance + floor**2 + noise**2)
+    raised = max(float(np.quantile(ratio, WITHIN_ONE)), float(np.quantile(ratio, WITHIN_THREE)) / 3.0)
+    return scale * raised, max(floor * raised, 1e-4)
+
+
+def _event_delays(runs: Sequence[Run], trials: Sequence[Trial]) -> tuple[Array, Array]:
+    """(4,) how late each event is seen (median), and the standard deviation (robust), s."""
+    late: list[list[Array]] = [[] for _ in EVENTS]
+    for run, trial in zip(runs, trials, strict=True):
+        kinds = run.events[:, kernels.E_KIND].astype(np.int64)
+        seen = trial.time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
+        for kind in range(len(EVENTS)):
+            told = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
+            late[kind].append(match_events(trial.hops.events, told, kind).error_s)
+    delay, stddev = np.zeros(len(EVENTS)), np.full(len(EVENTS), 0.01)
+    for kind, parts in enumerate(late):
+        differences = np.concatenate(parts)
+        if len(differences):
+            delay[kind] = np.median(differences)
+            spread = 1.4826 * float(np.median(np.abs(differences - delay[kind])))
+            stddev[kind] = max(spread, _SMALLEST_EVENT_STDDEV_S)
+    return delay, stddev

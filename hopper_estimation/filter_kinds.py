@@ -1,0 +1,195 @@
+"""The hopper's state filters behind one interface: each is a compiled function over arrays of samples."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation import error_state_kernels as errors
+from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.hopper_samples import Samples
+from hopper_estimation.phases import DROP
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+
+_SINCE_DROP_S = 0.05
+_ZEROED_BIAS_VARIANCE = 0.01
+
+
+class StateFilter(ABC):
+    """A filter of height and vertical velocity with its phase logic; its state is an array."""
+
+    @abstractmethod
+    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+        """A state at that height (m) and velocity (m/s), with their covariance (2, 2), in that phase."""
+
+    @abstractmethod
+    def going_on(self, state: Array, old: Array) -> Array:
+        """That state with the clock and the filtered readings of an older one."""
+
+    @abstractmethod
+    def run(
+        self,
+        parameters: Array,
+        length: float,
+        gravity: float,
+        nominal_dt: float,
+        state: Array,
+        samples: Samples,
+        accelerations: Array,
+        usable: NDArray[np.uint8],
+        out: Array,
+        events: Array,
+    ) -> int:
+        """Filter samples; the number of events found. Arguments as those of `vertical_kernels.filter_samples`."""
+
+
+class VerticalFilter(StateFilter):
+    """KF1, KF2 or KF3."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+        """A state; the bias of KF2 starts at zero, what zeroing leaves."""
+        state = np.zeros(kernels.STATE_SIZE)
+        state[kernels.S_Z], state[kernels.S_V], state[kernels.S_PHASE] = height_m, velocity_m_s, phase
+        state[[kernels.S_PZZ, kernels.S_PZV, kernels.S_PVV]] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
+        state[kernels.S_SINCE] = _SINCE_DROP_S if phase == DROP else 0.0
+        if self.kind == kernels.KF2:
+            state[kernels.S_PBB] = _ZEROED_BIAS_VARIANCE
+        return state
+
+    def going_on(self, state: Array, old: Array) -> Array:
+        """That state with the clock and the filtered readings of an older one."""
+        kept = [
+            kernels.S_Y1,
+            kernels.S_Y2,
+            kernels.S_H1,
+            kernels.S_H2,
+            kernels.S_H3,
+            kernels.S_STARTED,
+            kernels.S_TIME,
+        ]
+        state[kept] = old[kept]
+        return state
+
+    def run(
+        self,
+        parameters: Array,
+        length: float,
+        gravity: float,
+        nominal_dt: float,
+        state: Array,
+        samples: Samples,
+        accelerations: Array,
+        usable: NDArray[np.uint8],
+        out: Array,
+        events: Array,
+    ) -> int:
+        """Filter samples; the number of events found."""
+        return kernels.filter_samples(
+            self.kind,
+            parameters,
+            length,
+            gravity,
+            nominal_dt,
+            state,
+            samples.dt,
+            np.ascontiguousarray(accelerations[:, 0]),
+            np.ascontiguousarray(accelerations[:, 1]),
+            usable,
+            samples.goal,
+            samples.thrust,
+            out,
+            events,
+        )
+
+
+class ErrorStateFilter(StateFilter):
+    """ESKF1 or ESKF2."""
+
+    def __init__(self, kind: int) -> None:
+        self.kind = kind
+
+    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+        """A state without tilt and biases."""
+        state = errors.start_state(height_m, velocity_m_s, phase)
+        block = state[errors.X_COVARIANCE :].reshape(errors.ERROR_COUNT, errors.ERROR_COUNT)
+        block[:2, :2] = covariance
+        state[errors.X_SINCE] = _SINCE_DROP_S if phase == DROP else 0.0
+        return state
+
+    def going_on(self, state: Array, old: Array) -> Array:
+        """That state with the clock and the filtered readings of an older one."""
+        kept = [
+            errors.X_Y1,
+            errors.X_Y2,
+            errors.X_H1,
+            errors.X_H2,
+            errors.X_H3,
+            errors.X_SIDE_X,
+            errors.X_SIDE_Y,
+            errors.X_STARTED,
+            errors.X_TIME,
+        ]
+        state[kept] = old[kept]
+        return state
+
+    def run(
+        self,
+        parameters: Array,
+        length: float,
+        gravity: float,
+        nominal_dt: float,
+        state: Array,
+        samples: Samples,
+        accelerations: Array,
+        usable: NDArray[np.uint8],
+        out: Array,
+        events: Array,
+    ) -> int:
+        """Filter samples; the number of events found."""
+        return errors.filter_error_samples(
+            self.kind,
+            parameters,
+            length,
+            gravity,
+            nominal_dt,
+            state,
+            samples.dt,
+            np.ascontiguousarray(accelerations[:, 0]),
+            np.ascontiguousarray(accelerations[:, 1]),
+            usable,
+            samples.goal,
+            samples.thrust,
+            np.ascontiguousarray(accelerations[:, 2:]),
+            out,
+            events,
+        )
+
+
+_KINDS: dict[str, StateFilter] = {
+    "kf1": VerticalFilter(kernels.KF1),
+    "kf2": VerticalFilter(kernels.KF2),
+    "eskf1": ErrorStateFilter(errors.ESKF1),
+    "eskf2": ErrorStateFilter(errors.ESKF2),
+    "kf3": VerticalFilter(kernels.KF3),
+    "kf3_kf1": VerticalFilter(kernels.KF3),
+}
+
+
+def state_filter(name: str) -> StateFilter:
+    """The filter of that name."""
+    try:
+        return _KINDS[name]
+    except KeyError:
+        raise UserError(f"no estimator {name!r}; the hopper has {', '.join(_KINDS)}") from None
+
+
+def filter_names() -> tuple[str, ...]:
+    """All there are; the first is the default."""
+    return tuple(_KINDS)

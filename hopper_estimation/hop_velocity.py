@@ -1,0 +1,35 @@
+"""Vertical velocity from motion capture: the slope of a parabola through 25 ms around each sample."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation.local_polynomials import local_quadratics
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+
+Array = NDArray[np.float64]
+
+HALF_WINDOW_S = 0.0125
+
+
+class Track(Protocol):
+    """A body's poses over time, as the evaluation has them."""
+
+    @property
+    def stamps_ns(self) -> NDArray[np.int64]:
+        """(M,) int64, strictly increasing."""
+
+    @property
+    def values(self) -> Array:
+        """(M, 7) or (M, 3), position first."""
+
+
+def velocity_at(track: Track, stamps_ns: NDArray[np.int64]) -> Array:
+    """(K,) vertical velocity at the stamps, m/s; NaN in gaps, where no parabola has five samples around."""
+    start = int(track.stamps_ns[0])
+    time = (track.stamps_ns - start) / NANOSECONDS_PER_SECOND
+    _, velocity, _ = local_quadratics(time, np.ascontiguousarray(track.values[:, 2]), HALF_WINDOW_S)
+    return np.interp((stamps_ns - start) / NANOSECONDS_PER_SECOND, time, velocity)

@@ -1,0 +1,136 @@
+"""The hopping robot as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation.description import hopper_body_poses, hopper_shapes
+from hopper_estimation.filter_kinds import filter_names
+from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_estimator import HopperEstimator
+from hopper_estimation.hopper_scenario import hopper_scenario
+from hopper_estimation.hopper_simulator import VARIANTS, HopperSimulation, ideal
+from hopper_estimation.hopper_topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS
+from onboard_estimation.description import Shapes
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.pipeline import Estimator
+from onboard_estimation.robots import Robot, Scenario, TrainingReport, TruthSpecification
+from onboard_estimation.simulation import set_pose_channel
+
+if TYPE_CHECKING:
+    pass
+
+
+class HopperRobot(Robot):
+    """MultiMo-MHR and other robots that hop on one springy leg, with thrust in flight."""
+
+    name = "hopper"
+    summary = "robot hopping on a springy leg, two accelerometers: phase, height and vertical velocity"
+    settle_s = 0.0
+    configuration_type = HopperConfiguration
+    configuration_file = "config/hopper.yaml"
+    estimators = filter_names()
+    model_parameter = "filter_model"
+    training_forms = (*TRAINED, "all")
+    training_scenario = "hardware"
+    model_suffix = ".json"
+    scenarios: Mapping[str, Scenario] = {
+        "hardware": Scenario(
+            "losses, gusts, sway, aliased shocks, offsets, scales, jitter on flat ground: drawn anew for each seed",
+            VARIANTS,
+        ),
+        "uneven": Scenario("the same on ground that steps up or down by some centimetres from hop to hop", VARIANTS),
+        "ideal": Scenario("the two-mass model with a little white noise", VARIANTS),
+    }
+
+    def channels(self, configuration: HopperConfiguration) -> tuple[Channel, ...]:
+        """Accelerometers, and what else there may be: attitude, motors, commanded height, leg, known heights."""
+        return (COMMANDED_HEIGHT, MOTORS, ATTITUDE, LEG, HIGH_G, LOW_G, set_pose_channel())
+
+    def estimator(self, configuration: HopperConfiguration, name: str, initial: Estimate | None) -> Estimator:
+        """One of the filters, with its parameters from the configured model, or from those of the package."""
+        where = f"model {configuration.filter_model}" if configuration.filter_model else "the package's model"
+        entry = filters_of(configuration.filter_model).entry(name, where)
+        return HopperEstimator(configuration, name, entry, initial)
+
+    def initial_covariance(self, configuration: HopperConfiguration) -> Matrix:
+        """Of a robot that is seen to stand, or to be wherever it is: 1 cm, 5 cm/s."""
+        return np.diag([0.01**2, 0.05**2])
+
+    def truth_specification(self, configuration: HopperConfiguration) -> TruthSpecification:
+        """Pose of the body."""
+        noise = {
+            "height": np.array([[configuration.truth_stddev_m**2]]),
+            "vertical_velocity": np.array([[configuration.truth_velocity_stddev_m_s**2]]),
+        }
+        return TruthSpecification((configuration.truth_body,), "none", noise)
+
+    def true_parts(
+        self, configuration: HopperConfiguration, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Height of the body."""
+        return {"height": bodies[configuration.truth_body][:, 2:3]}
+
+    def true_rates(
+        self, configuration: HopperConfiguration, tracks: Mapping[str, Any], stamps_ns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Vertical velocity, by parabolas through 25 ms of the truth."""
+        from hopper_estimation.hop_velocity import velocity_at  # offline only: nodes do without
+
+        return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
+
+    def body_poses(
+        self, configuration: HopperConfiguration, space: StateSpace, means: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Body and leg."""
+        return hopper_body_poses(space, means, configuration.robot.standing_height_m)
+
+    def body_shapes(self, configuration: HopperConfiguration) -> Shapes:
+        """A box on a rod."""
+        return hopper_shapes(configuration.robot.standing_height_m)
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file holds no filters of the hopper."""
+        load_filters(path)
+
+    def train(
+        self,
+        configuration: HopperConfiguration,
+        recordings: Mapping[str, Any],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """Parameters of one filter or of all, see `filter_training`."""
+        from hopper_estimation.hopper_training import train_hopper  # offline only: nodes do without
+
+        return train_hopper(configuration, recordings, hashes, form, progress)
+
+    def simulation(
+        self,
+        configuration: HopperConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> HopperSimulation:
+        """A hopping robot, its controller fed with the truth unless an estimate is given to it."""
+        from dataclasses import replace
+
+        magnitudes = hopper_scenario()
+        if scenario == "ideal":
+            magnitudes = ideal(magnitudes)
+        if imu_rate_hz > 0.0:
+            magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
+        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven")
+
+
+ROBOT = HopperRobot()

@@ -1,0 +1,150 @@
+"""Recordings with motion capture as what training needs: samples from the first drop on, and the truth of each hop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation import readings_kernels as readings
+from hopper_estimation.hop_truth import TrueHops, true_hops
+from hopper_estimation.hop_velocity import velocity_at
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_filter import reading_settings
+from hopper_estimation.hopper_samples import Samples, samples_of
+from hopper_estimation.phases import TOUCHDOWN
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.simulation import SET_POSE
+
+Array = NDArray[np.float64]
+
+FEWEST_HOPS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One recording, from its first drop on.
+
+    Attributes
+    ----------
+    samples, accelerations, usable
+        (N,) and so on, as the filters take them.
+    start_height_m
+        Height at the first sample, of which the filter is told.
+    true_height_m, true_velocity_m_s
+        (N,) NaN where unknown; the height above the ground of the last stance.
+    time_s
+        (N,) since the first sample.
+    hops
+        The truth; its times since the first sample.
+    """
+
+    name: str
+    samples: Samples
+    accelerations: Array
+    usable: NDArray[np.uint8]
+    start_height_m: float
+    true_height_m: Array
+    true_velocity_m_s: Array
+    time_s: Array
+    hops: TrueHops
+
+
+def trials_of(configuration: HopperConfiguration, recordings: Mapping[str, Any]) -> list[Trial]:
+    """One of each recording (`LoadedRecording` of the evaluation, by name).
+
+    Raises
+    ------
+    UserError
+        A recording has no ground truth of the body, too few hops, or sensors that cannot be right.
+    """
+    return [trial_of(configuration, name, one) for name, one in recordings.items()]
+
+
+def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> Trial:
+    """The trial of a recording; raises as `trials_of`."""
+    body = configuration.truth_body
+    if body not in recording.tracks or len(recording.tracks[body].stamps_ns) < 2:
+        raise UserError(f"{name}: no ground truth of {body}, and nothing can be learned without it")
+    track = recording.tracks[body]
+    samples = samples_of(configuration, _sorted(recording.series))
+    if not len(samples.dt):
+        raise UserError(f"{name}: no readings of imu/low_g or imu/high_g")
+    accelerations, usable = vertical(configuration, samples)
+    standing = configuration.robot.standing_height_m
+    start_ns = int(track.stamps_ns[0])
+    truth_s = (track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    ground = None if configuration.ground_changes else 0.0
+    hops = true_hops(truth_s, track.values[:, 2], standing, ground)
+    touchdowns = hops.events.times_s(TOUCHDOWN)
+    if len(hops.cycles) < FEWEST_HOPS:
+        raise UserError(
+            f"{name}: {len(hops.cycles)} whole hops in the ground truth, training needs {FEWEST_HOPS} "
+            f"(robot.standing_height_m is {standing:g} m; is the truth's origin on the ground?)"
+        )
+    # From the told start of the first drop, else from the highest point before the first touchdown.
+    poses = next((one for one in recording.series if one.channel.sensor == SET_POSE and len(one.stamps_ns)), None)
+    if poses is not None and (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND < touchdowns[0]:
+        first_s, height = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND, float(poses.values[0, 2])
+    else:
+        before = truth_s < touchdowns[0]
+        before &= truth_s > touchdowns[0] - 1.5
+        top = int(np.argmax(np.where(before, track.values[:, 2], -np.inf)))
+        first_s, height = float(truth_s[top]), float(track.values[top, 2])
+    last_ns = int(track.stamps_ns[-1])
+    first = int(np.searchsorted(samples.stamps_ns, start_ns + round(first_s * NANOSECONDS_PER_SECOND)))
+    stop = int(np.searchsorted(samples.stamps_ns, last_ns, side="right"))
+    part = Samples(*(np.ascontiguousarray(array[first:stop]) for array in samples))
+    if not len(part.dt):
+        raise UserError(f"{name}: readings and ground truth do not overlap in time")
+    time_s = (part.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    height_m, known = track.at(part.stamps_ns, 0.1)
+    true_height = np.where(known, height_m[:, 2], np.nan)
+    if configuration.ground_changes:
+        # The filter counts from the ground of the last stance.
+        row = np.searchsorted(touchdowns, time_s, side="right") - 1
+        true_height -= np.where(row >= 0, hops.ground_m[np.maximum(row, 0)], 0.0)
+    velocity = np.where(known, velocity_at(track, part.stamps_ns), np.nan)
+    return Trial(
+        name,
+        part,
+        np.ascontiguousarray(accelerations[first:stop]),
+        np.ascontiguousarray(usable[first:stop]),
+        height,
+        true_height,
+        velocity,
+        time_s,
+        hops,
+    )
+
+
+def vertical(configuration: HopperConfiguration, samples: Samples) -> tuple[Array, NDArray[np.uint8]]:
+    """Vertical accelerations (N, 4) and usability (N,) of samples from the start of a recording."""
+    out, usable = np.empty((len(samples.dt), 4)), np.empty(len(samples.dt), dtype=np.uint8)
+    readings.vertical_accelerations(
+        reading_settings(configuration),
+        readings.new_state(),
+        samples.dt,
+        samples.low,
+        samples.high,
+        samples.has,
+        samples.up,
+        out,
+        usable,
+    )
+    return out, usable
+
+
+def _sorted(series: Sequence[Any]) -> list[Any]:
+    """Each sensor's rows in the order of their stamps, without repeated ones."""
+    out = []
+    for one in series:
+        if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
+            stamps, first = np.unique(one.stamps_ns, return_index=True)
+            one = type(one)(one.channel, stamps, one.values[first])
+        out.append(one)
+    return out
