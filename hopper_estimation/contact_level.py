@@ -66,7 +66,7 @@ def contact_level(time_s: Array, height_m: Array, lowest_s: float, lands: bool, 
 
     def cost(level: float) -> float:
         # What is left of the heights once the columns are taken out of them: the last element of the triangle.
-        triangle = np.linalg.qr(np.column_stack([columns(level), heights]), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.column_stack([columns(level), heights]), mode="r"))
         return float(triangle[-1, -1] ** 2)
 
     bottom = float(heights.min())

@@ -274,7 +274,7 @@ def _extremum(time: Array, height: Array, near: float, half_window: float, degre
     if len(times) < _FEWEST_SAMPLES or gaps.max() > 0.67 * half_window:
         return None
     curve = _fit(times - near, height[first:last], degree)
-    roots = _real(np.polyder(curve), half_window)
+    roots = _real(curve[:-1] * np.arange(degree, 0, -1), half_window)
     return (near + roots[0], float(np.polyval(curve, roots[0]))) if roots else None
 
 
