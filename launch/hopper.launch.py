@@ -106,19 +106,17 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
     model = LaunchConfiguration("model").perform(context)
     if model and not Path(model).is_file():
         raise RuntimeError(f"model:={model} is no file; `onboard-estimation train hopper BAG... --output` makes one")
-    chosen_filter = [{"estimator": estimator}] if estimator else []
-    filtering: list[object] = [*chosen_filter]
-    if source == "simulated":  # whose sensors offer to send reliably; drivers often do not
-        filtering.append({"reliable_sensors": True})
-    if model:
-        filtering.append({"filter_model": str(Path(model).absolute())})
+    chosen = {"estimator": estimator, "filter_model": str(Path(model).absolute()) if model else ""}
+    filtering: list[object] = [*files, *({name: value} for name, value in chosen.items() if value)]
+    # Simulated sensors offer to send reliably; drivers often do not.
+    reliable = [{"reliable_sensors": True}] if source == "simulated" else []
     in_namespace = [
         PushRosNamespace(LaunchConfiguration("namespace")),
         Node(
             package=PACKAGE,
             executable="hopper_estimator",
             name="hopper_estimator",
-            parameters=[*files, *filtering],
+            parameters=[*filtering, *reliable],
             # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
             respawn=True,
             respawn_delay=1.0,
@@ -127,11 +125,10 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
         ),
     ]
     if markers == "true":
-        drawn = [*files, *chosen_filter]
-        in_namespace.append(Node(package=PACKAGE, executable="markers", name="markers", parameters=drawn, **common))
+        in_namespace.append(Node(package=PACKAGE, executable="markers", name="markers", parameters=filtering, **common))
     beside = []
     if source == "simulated":
-        chosen = {
+        simulated = {
             "control": control,
             "seed": argument("seed", int),
             "imu_rate_hz": argument("imu_rate_hz", float),
@@ -140,13 +137,13 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
         }
         for parameter, name in (("scenario", "scenario"), ("variant", "hops")):
             if LaunchConfiguration(name).perform(context):
-                chosen[parameter] = argument(name, str)
+                simulated[parameter] = argument(name, str)
         in_namespace.append(
             Node(
                 package=PACKAGE,
                 executable="hopper_simulator",
                 name="hopper_simulator",
-                parameters=[*files, chosen],
+                parameters=[*files, simulated],
                 on_exit=end_at_bad_input,
                 **common,
             )

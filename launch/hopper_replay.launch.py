@@ -67,10 +67,8 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
     model, estimator = (LaunchConfiguration(name).perform(context) for name in ("model", "estimator"))
     if model and not Path(model).is_file():
         raise RuntimeError(f"model:={model} is no file; `onboard-estimation train hopper BAG... --output` makes one")
-    chosen_filter = [{"estimator": estimator}] if estimator else []
-    start = {"reliable_sensors": True}
-    if model:
-        start["filter_model"] = str(Path(model).absolute())
+    chosen = {"estimator": estimator, "filter_model": str(Path(model).absolute()) if model else ""}
+    filtering: list[object] = [*files, *({name: value} for name, value in chosen.items() if value)]
     played = {
         "bag": argument("bag", str),
         "rate": argument("rate", float),
@@ -81,10 +79,14 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
     }
     in_namespace = [
         PushRosNamespace(LaunchConfiguration("namespace")),
-        node("hopper_estimator", [*files, *chosen_filter, start], on_exit=Shutdown(reason="the estimator has ended")),
+        node(
+            "hopper_estimator",
+            [*filtering, {"reliable_sensors": True}],
+            on_exit=Shutdown(reason="the estimator has ended"),
+        ),
     ]
     if markers == "true":
-        in_namespace.append(node("markers", [*files, *chosen_filter]))
+        in_namespace.append(node("markers", filtering))
     beside = [node("bag_player", [played], on_exit=Shutdown(reason="the bag has ended"))]
     if record:
         beside.append(node("recorder", [{"output": argument("record", str), "all": True}]))
