@@ -4,7 +4,7 @@ What the encoder's users publish, and so what these do not know: the encoder's s
 (BA1), tilt beyond the given attitude, drifts of the accelerometer and how the stop's damping shares the momentum.
 
 Two forms. `PUBLISHED` is a straight line through the last readings, and DR1 integrates from liftoff on. But the leg
-still gains speed in those readings, and the accelerometer feels the stop's shock after the encoder has seen the liftoff,
+still gains speed in those readings, and the accelerometer feels the shock of the stop after the encoder saw liftoff,
 so that the momentum that is shared counts twice. `BEST` follows the gain with a parabola and lets the shock pass. The
 numbers of both had the least apex error among those tried on training robots (seeds from 900100 on, no test seed).
 """

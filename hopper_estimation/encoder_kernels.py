@@ -17,7 +17,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation.error_state_kernels import chosen_reading
 from hopper_estimation.phases import (
     APEX,
     DROP,
@@ -39,6 +38,7 @@ from hopper_estimation.vertical_kernels import (
     LOST_HEIGHT_M,
     LOST_SPEED_M_S,
     NO_EVENT,
+    choose,
 )
 
 Array = NDArray[np.float64]
@@ -163,7 +163,7 @@ def filter_encoder_samples(
         if phase in (DROP, REBOUND):
             u, distrust = -gravity, 0.0
             if kind == DR1 and (phase == DROP or since > parameters[C_SETTLE_S]):
-                u, distrust = chosen_reading(low[n], high[n], usable[n], switch, gravity)
+                u, distrust = choose(int(usable[n]), low[n], high[n], 0.0, gravity, switch)
             z += step * (v + 0.5 * step * u)
             v += step * u
             pzz += step * (2.0 * pzv + step * pvv)

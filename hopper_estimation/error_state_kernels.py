@@ -42,6 +42,8 @@ from hopper_estimation.vertical_kernels import (
     E_VELOCITY,
     F_PHASE,
     F_STATE,
+    GAP_M_S2,
+    GAP_STEPS,
     JERK,
     JERK_STEPS,
     LOST,
@@ -56,6 +58,7 @@ from hopper_estimation.vertical_kernels import (
     SWITCH,
     THRUST0,
     THRUST1,
+    choose,
     phase_event,
 )
 
@@ -75,7 +78,7 @@ STATE_SIZE = X_COVARIANCE + ERROR_COUNT**2
 START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
 """Standard deviations of tilt, accelerometer bias and gyro biases after zeroing: rad, rad, m/s^2, rad/s, rad/s."""
 
-_CLIPPED_VARIANCE = 400.0
+_SMALLEST = 1e-100
 _TILT_WALK = 1e-5
 """Growth of the variance of the given attitude's error, rad^2/s: 0.2 deg in a second."""
 _BIAS_WALK = 1e-4
@@ -99,21 +102,6 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
     full[:X_TILT_X, :X_TILT_X] = covariance
     state[X_COVARIANCE:] = full.ravel()
     return state
-
-
-@njit(cache=True, error_model="numpy", inline="always")
-def chosen_reading(low: float, high: float, usable: int, switch: float, gravity: float) -> tuple[float, float]:
-    """The low-g reading as far as it can be trusted, else the high-g one; variance to add, (m/s^2)^2.
-
-    Where neither is inside its range it is the clipped reading, and little trust. `filter_samples` has it written out:
-    there a function of its own costs two per cent.
-    """
-    reading, distrust = low, 0.0
-    if usable & 2 and (not usable & 1 or abs(low + gravity) > switch):
-        reading = high
-    elif not usable & 1:
-        distrust = _CLIPPED_VARIANCE
-    return reading, distrust
 
 
 @njit(cache=True, error_model="numpy")
@@ -172,24 +160,29 @@ def propagate_covariance(p: Array, step: float, by_tilt_x: float, by_tilt_y: flo
 
 
 @njit(cache=True, error_model="numpy")
-def inject(x: Array, p: Array, first: int, second: int, weight: float, residual: float, variance: float) -> None:
+def inject(
+    x: Array, p: Array, column: Array, first: int, second: int, weight: float, residual: float, variance: float
+) -> None:
     """Measurement of error `first` plus `weight` times error `second`; the error is added to the nominal values.
 
     Parameters
     ----------
     x, p
         Nominal values (7,) and what follows them; covariance (7, 7); both changed.
+    column
+        (7,) to work in.
     residual, variance
         Measurement less what the nominal values predict, and its variance.
     """
-    column = np.empty(ERROR_COUNT)
     for i in range(ERROR_COUNT):
         column[i] = p[i, first] + weight * p[i, second]
     gain = 1.0 / (column[first] + weight * column[second] + variance)
     for i in range(ERROR_COUNT):
         x[i] += column[i] * gain * residual
         for j in range(ERROR_COUNT):
-            p[i, j] -= column[i] * column[j] * gain
+            left = p[i, j] - column[i] * column[j] * gain
+            # Correlations that die away from update to update would become subnormal numbers, which are slow.
+            p[i, j] = left if abs(left) > _SMALLEST else 0.0
     x[X_TILT_X] = min(max(x[X_TILT_X], -_LARGEST_TILT), _LARGEST_TILT)
     x[X_TILT_Y] = min(max(x[X_TILT_Y], -_LARGEST_TILT), _LARGEST_TILT)
     x[X_GYRO_X] = min(max(x[X_GYRO_X], -_LARGEST_GYRO_BIAS), _LARGEST_GYRO_BIAS)
@@ -235,6 +228,7 @@ def filter_error_samples(
     r_p, r_v, r_b = parameters[SIGMA_P] ** 2, parameters[SIGMA_V] ** 2, parameters[SIGMA_B] ** 2
     threshold = parameters[JERK] * JERK_STEPS
     record = out.shape[0] > 0
+    column = np.empty(ERROR_COUNT)
     x = state[:X_COVARIANCE]
     p = state[X_COVARIANCE:].reshape(ERROR_COUNT, ERROR_COUNT)
     y1, y2, h1, h2, h3 = state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3]
@@ -247,7 +241,9 @@ def filter_error_samples(
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, distrust = chosen_reading(low[n], high[n], usable[n], switch, gravity)
+        a, distrust = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
+        if step > GAP_STEPS * nominal_dt:
+            distrust += GAP_M_S2**2
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
             side_x, side_y = side[n, 0], side[n, 1]
@@ -278,9 +274,9 @@ def filter_error_samples(
                 found += 1
             if event in (TOUCHDOWN, LIFTOFF):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
-                inject(x, p, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), r_p)  # z - v d = L
+                inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), r_p)  # z - v d = L
             elif event == MAX_SQUAT:
-                inject(x, p, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)
+                inject(x, p, column, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)
             if event == APEX:
                 apex = x[X_Z]
                 phase = DROP
@@ -291,7 +287,7 @@ def filter_error_samples(
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             pushed = parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity
             excess = corrected_acceleration(x, side[n, 0], side[n, 1], a + gravity, gravity) - pushed
-            inject(x, p, X_BIAS, X_BIAS, 0.0, excess, r_b)
+            inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, r_b)
         if still > STILL_S and event < 0:
             phase, since = STARTUP, 0.0
             x[X_V] = 0.0

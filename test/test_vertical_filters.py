@@ -1,0 +1,441 @@
+"""Vertical filters of the hopper against FilterPy, numerical derivatives and hops in closed form."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from filterpy.kalman import KalmanFilter
+from scipy.spatial.transform import Rotation
+from synthetic_hops import GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, exact_hops
+
+from hopper_estimation import error_state_kernels as error_state
+from hopper_estimation import vertical_kernels as vertical
+from hopper_estimation.phases import (
+    APEX,
+    DROP,
+    LIFTOFF,
+    MAX_SQUAT,
+    PHASE_AFTER,
+    REBOUND,
+    STANCE_DOWN,
+    STANCE_UP,
+    STARTUP,
+    TOUCHDOWN,
+)
+
+KINDS = ("kf1", "kf2", "kf3", "eskf1", "eskf2")
+START_COVARIANCE = np.diag([1e-4, 1e-2])
+START_BIAS_VARIANCE = 0.01
+
+
+def parameters(**changes: float) -> np.ndarray:
+    """Parameters that detect events of exact readings at once and believe hardly any inferred measurement."""
+    p = np.zeros(vertical.PARAMETER_COUNT)
+    p[vertical.F_STATE], p[vertical.F_PHASE], p[vertical.SWITCH] = 400.0, 400.0, 14.0
+    p[vertical.SIGMA_A], p[vertical.SIGMA_B], p[vertical.SIGMA_V], p[vertical.SIGMA_P] = 1e-3, 10.0, 10.0, 10.0
+    p[vertical.JERK], p[vertical.THRUST1] = 2000.0, 1.0
+    for name, value in changes.items():
+        p[getattr(vertical, name)] = value
+    return p
+
+
+TRUSTING = {
+    "F_STATE": 60.0,
+    "F_PHASE": 90.0,
+    "SIGMA_A": 3.0,
+    "SIGMA_B": 0.8,
+    "SIGMA_V": 0.3,
+    "SIGMA_P": 0.02,
+    "VEL2": 0.4,
+    "VEL1": -0.3,
+    "CH1": 0.2,
+    "THRUST1": 0.9,
+    "THRUST0": 0.4,
+    "DELAY_TD": 0.003,
+    "DELAY_MS": 0.004,
+    "DELAY_LO": 0.002,
+}
+
+
+def start(name: str, height: float, velocity: float = 0.0, phase: int = DROP) -> np.ndarray:
+    if name.startswith("eskf"):
+        return error_state.start_state(height, velocity, START_COVARIANCE, phase)
+    state = np.zeros(vertical.STATE_SIZE)
+    state[vertical.S_Z], state[vertical.S_V], state[vertical.S_PHASE] = height, velocity, phase
+    state[vertical.S_PZZ], state[vertical.S_PVV] = np.diag(START_COVARIANCE)
+    if name == "kf2":
+        state[vertical.S_PBB] = START_BIAS_VARIANCE
+    return state
+
+
+def run(name: str, p: np.ndarray, state: np.ndarray, arguments, side=None, nominal_dt: float = NOMINAL_DT):
+    """(out, events) of a filter by its name."""
+    count = len(arguments[0])
+    out, events = np.empty((count, 6)), np.empty((1000, vertical.EVENT_SIZE))
+    kind = int(name[-1]) - 1
+    if name.startswith("eskf"):
+        side = np.zeros((count, 2)) if side is None else side
+        found = error_state.filter_error_samples(
+            kind, p, LENGTH, GRAVITY, nominal_dt, state, *arguments, side, out, events
+        )
+    else:
+        found = vertical.filter_samples(kind, p, LENGTH, GRAVITY, nominal_dt, state, *arguments, out, events)
+    return out, events[:found]
+
+
+def noisy_hops(seed: int = 4):
+    """Arguments with noise, lost samples, a thrust, and readings that one or no sensor can give."""
+    rng = np.random.default_rng(seed)
+    count = 5000
+    hops = exact_hops(2.0, times=np.arange(1, count + 1)[rng.random(count) > 0.02] / RATE_HZ)
+    dt, low, high, usable, goal, thrust = hops.arguments()
+    low += rng.normal(size=len(dt))
+    high += 3.0 * rng.normal(size=len(dt))
+    usable[rng.random(len(dt)) < 0.02] = 2
+    usable[rng.random(len(dt)) < 0.02] = 1
+    usable[rng.random(len(dt)) < 0.01] = 0
+    goal[len(dt) // 2 :] = 3.0
+    return hops, (dt, low, high, usable, goal, thrust + rng.uniform(0.0, 2.0, len(dt)))
+
+
+# --- the filters' arithmetic
+
+
+def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """(N, 5) z, v and their covariance by FilterPy, told which event was seen at which sample."""
+    with_bias, error = name != "kf1" and name != "kf3", name.startswith("eskf")
+    kf = KalmanFilter(dim_x=3, dim_z=1, dim_u=1)
+    kf.x = np.array([[LENGTH + 2.0], [0.0], [0.0]])
+    kf.P = np.diag([*np.diag(START_COVARIANCE), START_BIAS_VARIANCE if with_bias else 0.0])
+    at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
+    rows = np.empty((len(out), 5))
+    filtered = None
+
+    def update(row, value, deviation):
+        kf.update(np.array([[value]]), R=np.array([[deviation**2]]), H=np.array([row]))
+
+    for n, (dt, low, high, usable, goal, thrust) in enumerate(zip(*arguments, strict=True)):
+        held = 0.0 if filtered is None else filtered
+        chosen, distrust = vertical.choose(int(usable), low, high, held, GRAVITY, p[vertical.SWITCH] * GRAVITY)
+        if dt > vertical.GAP_STEPS * NOMINAL_DT:
+            distrust += vertical.GAP_M_S2**2
+        deviation = np.sqrt(p[vertical.SIGMA_A] ** 2 + distrust)
+        step = dt if abs(dt - NOMINAL_DT) > 1e-5 else NOMINAL_DT
+        gain = 1.0 - 1.0 / (1.0 + 2.0 * np.pi * p[vertical.F_STATE] * step)
+        filtered = chosen if filtered is None else filtered + gain * (chosen - filtered)
+        to = np.array([[0.5 * dt * dt], [dt], [0.0]])
+        transition = np.array([[1.0, dt, -0.5 * dt * dt], [0.0, 1.0, -dt], [0.0, 0.0, 1.0]])
+        walk = np.diag([0.0, 0.0, 1e-4 * dt if with_bias else 0.0])
+        kf.predict(np.array([[filtered]]), B=to, F=transition, Q=deviation**2 * to @ to.T + walk)
+        event, phase = at.get(n), out[n, 5]
+        if event == TOUCHDOWN or (event == LIFTOFF and name != "kf3"):
+            delay = p[vertical.DELAY_TD if event == TOUCHDOWN else vertical.DELAY_LO]
+            update([1.0, -delay, 0.0], LENGTH, p[vertical.SIGMA_P])
+        if event == MAX_SQUAT and name != "kf3":
+            update([0.0, 1.0, 0.0], p[vertical.DELAY_MS] * filtered, p[vertical.SIGMA_V])
+        if event == LIFTOFF and name in ("kf1", "kf2"):
+            v, y = kf.x[1, 0], goal / 4.0
+            quadratic = np.polyval(p[[vertical.VEL2, vertical.VEL1, vertical.VEL0]], v / 5.0)
+            scale = np.exp(0.05 * (quadratic + p[vertical.CH1] * y + p[vertical.CH0]))
+            update([0.0, 1.0, 0.0], scale * v, p[vertical.SIGMA_V])
+        if name in ("kf2", "eskf2") and event is None and phase in (DROP, REBOUND):
+            pushed = p[vertical.THRUST1] * thrust + 0.1 * p[vertical.THRUST0] - GRAVITY
+            update([0.0, 0.0, 1.0], chosen - pushed, p[vertical.SIGMA_B])
+        rows[n] = kf.x[0, 0], kf.x[1, 0], kf.P[0, 0], kf.P[0, 1], kf.P[1, 1]
+    assert not error or with_bias
+    return rows
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_state_and_covariance_are_filterpys(name):
+    _, arguments = noisy_hops()
+    p = parameters(**TRUSTING)
+    out, events = run(name, p, start(name, LENGTH + 2.0), arguments)
+    kinds = events[:, vertical.E_KIND].astype(int).tolist()
+    assert [kinds.count(kind) for kind in range(4)] == pytest.approx([5, 5, 4.5, 4.5], abs=1.0)
+    assert STARTUP not in out[:, 5]
+    expected = reference(name, p, arguments, events, out)
+    scale = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(out[:, :2] / scale[:2], expected[:, :2] / scale[:2], atol=1e-9)
+    np.testing.assert_allclose(out[:, [2, 4]], expected[:, [2, 4]], rtol=1e-8, atol=1e-13)
+    size = np.sqrt(expected[:, 2] * expected[:, 4])
+    np.testing.assert_allclose(out[:, 3] / size, expected[:, 3] / size, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_in_pieces_it_is_the_same(name):
+    _, arguments = noisy_hops()
+    p = parameters(**TRUSTING)
+    whole, events = run(name, p, start(name, LENGTH + 2.0), arguments)
+    state = start(name, LENGTH + 2.0)
+    cuts = pairwise([0, 1, 2, 900, 2500, len(whole)])
+    pieces = [run(name, p, state, [one[a:b] for one in arguments]) for a, b in cuts]
+    np.testing.assert_array_equal(np.concatenate([one[0] for one in pieces]), whole)
+    told = np.concatenate([one[1] for one in pieces])
+    np.testing.assert_array_equal(told[:, : vertical.E_SAMPLE], events[:, : vertical.E_SAMPLE])
+
+
+def test_error_covariance_follows_the_nominal_derivative():
+    rng = np.random.default_rng(2)
+    count = error_state.ERROR_COUNT
+    for _ in range(50):
+        x = rng.normal(size=count) * [2.0, 5.0, 0.1, 0.1, 1.0, 0.05, 0.05]
+        force, step = rng.normal(size=3) * [20.0, 20.0, 200.0], rng.uniform(1e-3, 5e-3)
+        by_x, by_y = force[1] - x[2] * force[2], -force[0] - x[3] * force[2]
+
+        def moved(at, step=step, force=force):
+            at = at.copy()
+            error_state.propagate(at, step, *force, GRAVITY)
+            return at
+
+        h = 1e-6
+        jacobian = np.column_stack([(moved(x + h * e) - moved(x - h * e)) / (2.0 * h) for e in np.eye(count)])
+        root = rng.normal(size=(count, count))
+        covariance = root @ root.T
+        still, noisy = np.zeros((count, count)), covariance.copy()
+        variance = 7.0
+        error_state.propagate_covariance(still, step, by_x, by_y, variance)  # what is added, whatever was there
+        error_state.propagate_covariance(noisy, step, by_x, by_y, variance)
+        expected = jacobian @ covariance @ jacobian.T
+        np.testing.assert_allclose(noisy - still, expected, rtol=1e-6, atol=1e-6)
+        to = np.array([0.5 * step * step, step])
+        np.testing.assert_allclose(still[:2, :2], variance * np.outer(to, to), rtol=1e-12)
+        assert np.linalg.eigvalsh(still).min() >= -1e-15
+
+
+def test_tilt_offset_turns_the_force():
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        tilt, force, bias = rng.uniform(-0.1, 0.1, 2), rng.normal(size=3) * [20.0, 20.0, 100.0], rng.normal()
+        x = np.array([0.0, 0.0, *tilt, bias, 0.0, 0.0])
+        turned = Rotation.from_rotvec([*tilt, 0.0]).apply(force)[2] - GRAVITY - bias
+        found = error_state.corrected_acceleration(x, *force, GRAVITY)
+        third = np.hypot(*tilt) ** 3 * np.linalg.norm(force) / 4.0  # of the series that is cut off
+        assert abs(found - turned) < third + 1e-12
+
+
+def test_injection_is_a_kalman_update_and_a_reset():
+    rng = np.random.default_rng(5)
+    count = error_state.ERROR_COUNT
+    for _ in range(30):
+        root = 0.01 * rng.normal(size=(count, count))
+        kf = KalmanFilter(dim_x=count, dim_z=1)
+        kf.P = root @ root.T
+        x, p = 0.01 * rng.normal(size=count), kf.P.copy()
+        kf.x = x[:, None].copy()
+        first, second, weight = rng.integers(count), rng.integers(count), 0.3
+        row = np.eye(count)[first] + weight * np.eye(count)[second]
+        value = row @ x + 0.02 * rng.normal()
+        kf.update(np.array([[value]]), R=np.array([[1e-3]]), H=row[None])
+        error_state.inject(x, p, np.empty(count), first, second, weight, value - row @ x, 1e-3)
+        np.testing.assert_allclose(x, kf.x[:, 0], rtol=1e-9, atol=1e-13)
+        np.testing.assert_allclose(p, kf.P, rtol=1e-9, atol=1e-15)
+
+
+def test_a_wrong_attitude_is_found_where_it_couples():
+    """A robot that is pushed sideways: where its attitude is wrong, the push shows as vertical acceleration."""
+    tilt = np.array([0.0, 0.08])
+    hops = exact_hops(1.0, 12)
+    force = np.column_stack([np.full(len(hops.dt), 8.0), np.zeros(len(hops.dt)), hops.acceleration + GRAVITY])
+    given = Rotation.from_rotvec([*-tilt, 0.0]).apply(force)
+    dt, _, _, usable, goal, thrust = hops.arguments()
+    low = given[:, 2] - GRAVITY
+    p = parameters(SIGMA_A=0.3, SIGMA_P=0.003, SIGMA_V=0.1, DELAY_TD=NOMINAL_DT, DELAY_LO=1.5 * NOMINAL_DT)
+    error = {}
+    for deviation in (1e-6, 0.08):
+        state = start("eskf1", LENGTH + 1.0)
+        covariance = state[error_state.X_COVARIANCE :].reshape(7, 7)
+        covariance[2, 2] = covariance[3, 3] = deviation**2
+        covariance[4, 4] = 1e-6
+        out, _ = run("eskf1", p, state, (dt, low, low, usable, goal, thrust), np.ascontiguousarray(given[:, :2]))
+        error[deviation] = np.sqrt(np.mean((out[len(out) // 2 :, 0] - hops.height[len(out) // 2 :]) ** 2))
+    assert abs(state[error_state.X_TILT_Y] - tilt[1]) < 0.3 * tilt[1]
+    assert error[0.08] < 0.5 * error[1e-6]
+
+
+# --- phases
+
+
+def found_events(events: np.ndarray) -> list[tuple[int, float]]:
+    return [(int(e[vertical.E_KIND]), e[vertical.E_TIME]) for e in events]
+
+
+LATE_SAMPLES = {TOUCHDOWN: 2.0, MAX_SQUAT: 3.0, LIFTOFF: 2.0, APEX: 2.0}
+"""Max squat is seen by a difference over three samples."""
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("height", [1.0, 2.5, 4.0])
+def test_exact_hops_are_seen_in_order_and_time(name, height):
+    hops = exact_hops(height, 5)
+    out, events = run(name, parameters(), start(name, LENGTH + height), hops.arguments())
+    found = found_events(events)
+    shorter = min(len(found), len(hops.events))  # the last apex is at the last sample, or thereafter
+    assert [kind for kind, _ in found[:shorter]] == [kind for kind, _ in hops.events[:shorter]]
+    assert shorter >= 19
+    for (kind, at), (_, true) in zip(found, hops.events, strict=False):
+        assert -1.0 <= (at - true) * RATE_HZ <= LATE_SAMPLES[kind] + 1.0, (kind, at, true)
+    apexes = events[events[:, vertical.E_KIND] == APEX, vertical.E_HEIGHT]
+    np.testing.assert_allclose(apexes, hops.apex_m, atol=0.05 * height)
+    # The phase after each sample is the one that the last event began.
+    last = np.searchsorted(events[:, vertical.E_SAMPLE], np.arange(len(out)), side="right") - 1
+    begun = np.array([DROP, *(PHASE_AFTER[kind] for kind, _ in found)])
+    np.testing.assert_array_equal(out[:, 5], begun[last + 1])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_standing_for_a_minute_is_no_hop(name):
+    rng = np.random.default_rng(6)
+    hops = exact_hops(0.5, 2)
+    rest = int(60 * RATE_HZ)
+    low = np.concatenate([hops.acceleration, 0.1 * rng.normal(size=rest)])
+    arguments = (
+        np.full(len(low), NOMINAL_DT),
+        low,
+        low,
+        np.full(len(low), 3, np.uint8),
+        np.full(len(low), 1.0),
+        np.zeros(len(low)),
+    )
+    state = start(name, LENGTH + 0.5)
+    out, events = run(name, parameters(**{**TRUSTING, "JERK": 1500.0}), state, arguments)
+    settled = len(hops.dt) + int(5 * RATE_HZ)
+    assert np.all(events[:, vertical.E_SAMPLE] < settled)
+    np.testing.assert_array_equal(out[settled:, 5], STARTUP)
+    np.testing.assert_allclose(out[settled:, 0], LENGTH, atol=0.01)
+    np.testing.assert_allclose(out[settled:, 1], 0.0, atol=0.01)
+    assert np.all(out[:, 2] * out[:, 4] >= out[:, 3] ** 2 * (1.0 - 1e-9))
+    if name.startswith("eskf"):
+        assert np.linalg.eigvalsh(state[error_state.X_COVARIANCE :].reshape(7, 7)).min() > 0.0
+
+
+@pytest.mark.parametrize("name", ["kf1", "eskf1"])
+def test_ringing_is_no_second_touchdown(name):
+    hops = exact_hops(2.0, 4)
+    dt, low, _, usable, goal, thrust = hops.arguments()
+    time = hops.time
+    for kind, at in hops.events:
+        if kind in (TOUCHDOWN, LIFTOFF):
+            since = np.maximum(time - at, 0.0)
+            ringing = 40.0 * np.exp(-since / 0.008) * np.sin(2.0 * np.pi * 190.0 * since)
+            low = low + np.where(time >= at, ringing, 0.0)
+    _, events = run(name, parameters(F_PHASE=30.0), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
+    kinds = events[:, vertical.E_KIND].astype(int)
+    shorter = min(len(kinds), len(hops.events))
+    np.testing.assert_array_equal(kinds[:shorter], [kind for kind, _ in hops.events[:shorter]])
+    assert shorter >= 15
+
+
+def test_a_touchdown_ends_a_rebound_whose_apex_was_missed():
+    hops = exact_hops(1.0, 4)
+    dt, low, _, usable, goal, thrust = hops.arguments()
+    state = start("kf3", LENGTH + 1.0)
+    # A reading that is wrong by 12 m/s^2 in one rebound: the velocity does not turn before the ground comes.
+    times = dict(zip([(k, i // 4) for i, (k, _) in enumerate(hops.events)], [t for _, t in hops.events], strict=True))
+    wrong = (hops.time > times[LIFTOFF, 1] + 0.01) & (hops.time < times[TOUCHDOWN, 2] - 0.01)
+    _, events = run("kf3", parameters(), state, (dt, low + 12.0 * wrong, low, usable, goal, thrust))
+    kinds = events[:, vertical.E_KIND].astype(int).tolist()
+    assert kinds[:9] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX, TOUCHDOWN, MAX_SQUAT, LIFTOFF, TOUCHDOWN, MAX_SQUAT]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_first_sample_in_mid_flight(name):
+    """Nothing known but that it flies: the second hop is right, nothing is told of before the first touchdown."""
+    hops = exact_hops(2.0, 6)
+    for begin in (100, 400, 800, 1200):
+        arguments = [one[begin:] for one in hops.arguments()]
+        state = start(name, LENGTH, 0.0, STARTUP)
+        if name.startswith("eskf"):
+            np.fill_diagonal(state[error_state.X_COVARIANCE :].reshape(7, 7)[:2, :2], 4.0)
+        else:
+            state[[vertical.S_PZZ, vertical.S_PVV]] = 4.0
+        p = parameters(SIGMA_P=0.01, SIGMA_V=0.1, SIGMA_A=1.0, SIGMA_B=0.5)
+        _, events = run(name, p, state, arguments)
+        kinds = events[:, vertical.E_KIND].astype(int).tolist()
+        assert kinds[0] == TOUCHDOWN
+        for before, after in pairwise(kinds):
+            assert after == (before + 1) % 4 or (before, after) == (LIFTOFF, TOUCHDOWN)
+        if name != "kf3":
+            last = events[events[:, vertical.E_KIND] == APEX, vertical.E_HEIGHT][-1]
+            assert last == pytest.approx(hops.apex_m, abs=0.3)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("gap_s", [0.05, 0.4, 3.0, 30.0])
+def test_a_long_gap_is_survived(name, gap_s):
+    """Readings are missing for a while: events after it are in order again, the covariance has grown."""
+    hops = exact_hops(2.0, 30)
+    time = hops.time
+    begin = hops.events[5][1] - 0.1
+    keep = (time < begin) | (time > begin + gap_s)
+    dt, low, high, usable, goal, thrust = (one[keep] for one in hops.arguments())
+    dt = np.diff(time[keep], prepend=0.0)
+    p = parameters(**{**TRUSTING, "F_STATE": 300.0, "F_PHASE": 300.0})
+    out, events = run(name, p, start(name, LENGTH + 2.0), (dt, low, high, usable, goal, thrust))
+    assert np.isfinite(out).all()
+    after = np.flatnonzero(time[keep] > begin)[0]
+    assert out[after, 2] > (4.0 if gap_s > 0.1 else 1.1) * out[after - 1, 2]
+    late = events[events[:, vertical.E_TIME] > begin + gap_s + 4.0, vertical.E_KIND].astype(int)
+    assert len(late) > 8
+    np.testing.assert_array_equal(np.diff(late) % 4, 1)
+
+
+# --- any parameters
+
+
+def random_parameters(rng: np.random.Generator) -> np.ndarray:
+    """Inside table II's bounds, every fourth in their corners."""
+    low = np.array([5, 5, 12, 1e-4, 1e-4, 1e-4, 1e-4, *[-10] * 7, 200, 0, 0, 0], float)
+    high = np.array([400, 400, 14.5, *[10] * 4, *[10] * 7, 20000, 0.06, 0.03, 0.06], float)
+    share = rng.random(len(low))
+    if rng.random() < 0.25:
+        share = np.round(share)
+    logarithmic = np.isin(np.arange(len(low)), [0, 1, 3, 4, 5, 6, 14])
+    linear = low + (high - low) * share
+    return np.where(logarithmic, np.abs(low) ** (1.0 - share) * np.abs(high) ** share, linear)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_parameters_lead_astray(name):
+    """2000 vectors on hops with clipped, wrong and missing readings: finite, valid, positive semi-definite."""
+    rng = np.random.default_rng(7)
+    _, arguments = noisy_hops(8)
+    arguments = [np.ascontiguousarray(one[:3000]) for one in arguments]
+    arguments[1][rng.random(3000) < 0.01] = 147.0
+    arguments[2][rng.random(3000) < 0.002] = -1961.0
+    arguments[0][1500] = 0.3
+    side = rng.normal(size=(3000, 2)) * np.abs(arguments[1])[:, None] * 0.1
+    valid = {(PHASE_AFTER[k - 1], PHASE_AFTER[k]) for k in range(4)}
+    valid |= {(phase, STARTUP) for phase in range(5)} | {(STARTUP, STANCE_DOWN), (REBOUND, STANCE_DOWN)}
+    for _ in range(2000):
+        p, state = random_parameters(rng), start(name, LENGTH + 2.0)
+        out, events = run(name, p, state, arguments, side)
+        assert np.isfinite(out).all(), p.tolist()
+        assert np.isfinite(state).all(), p.tolist()
+        assert np.isfinite(events).all(), p.tolist()
+        assert out[:, [2, 4]].min() >= 0.0, p.tolist()
+        assert np.all(out[:, 3] ** 2 <= out[:, 2] * out[:, 4] * (1.0 + 1e-7) + 1e-18), p.tolist()
+        phases = out[:, 5].astype(int)
+        change = np.flatnonzero(np.diff(phases))
+        assert set(zip(phases[change].tolist(), phases[change + 1].tolist(), strict=True)) <= valid
+        if name.startswith("eskf"):
+            covariance = state[error_state.X_COVARIANCE :].reshape(7, 7)
+            size = np.sqrt(np.diag(covariance))
+            correlation = covariance / np.outer(size, size)
+            np.testing.assert_allclose(correlation, correlation.T, atol=1e-9)
+            assert np.linalg.eigvalsh(correlation).min() > -1e-9, p.tolist()
+
+
+def test_liftoff_velocity_is_bounded():
+    for velocity in (-1e6, -30.0, 0.0, 7.0, 1e6):
+        for p in (np.full(vertical.PARAMETER_COUNT, 10.0), np.full(vertical.PARAMETER_COUNT, -10.0)):
+            assert abs(vertical.liftoff_velocity(p, velocity, 4.0)) <= 30.0
+    assert vertical.liftoff_velocity(np.zeros(vertical.PARAMETER_COUNT), 7.0, 4.0) == 7.0
+
+
+def test_phases_are_not_only_startup_in_the_tests_above():
+    hops = exact_hops(2.0, 2)
+    out, _ = run("kf1", parameters(), start("kf1", LENGTH + 2.0), hops.arguments())
+    assert {DROP, STANCE_DOWN, STANCE_UP, REBOUND} == set(out[:, 5].astype(int))
