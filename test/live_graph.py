@@ -20,6 +20,8 @@ LONGEST_WAIT_S = 90.0
 EXECUTABLES = {
     "salp_estimator": "salp_estimation.nodes.main:estimator",
     "salp_simulator": "salp_estimation.nodes.main:simulator",
+    "hopper_estimator": "hopper_estimation.nodes.main:estimator",
+    "hopper_simulator": "hopper_estimation.nodes.main:simulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 
@@ -71,7 +73,7 @@ def running(executable: str, folder: Path, *ros_arguments: str, namespace: str =
 
 
 @contextmanager
-def listening_node(name: str = "listener") -> Iterator[Any]:
+def listening_node(name: str = "listener", namespace: str = "/salp") -> Iterator[Any]:
     """A node of this process; spin it with `spin_until`."""
     embedded_ros.install()
     import rclpy
@@ -79,7 +81,7 @@ def listening_node(name: str = "listener") -> Iterator[Any]:
     from rclpy.signals import SignalHandlerOptions
 
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node = Node(name, namespace="/salp")
+    node = Node(name, namespace=namespace)
     try:
         yield node
     finally:
