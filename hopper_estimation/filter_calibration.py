@@ -48,7 +48,7 @@ def filtered(
     start_covariance: Array,
 ) -> Run:
     """Run a filter over a trial from its first drop; `start_covariance` (2, 2)."""
-    kind = state_filter(estimator)
+    kind = state_filter(estimator, configuration.robot)
     state = kind.start(trial.start_height_m, 0.0, start_covariance, DROP)
     count = len(trial.samples.dt)
     out, events = np.empty((count, 6)), np.empty((4 + count // 20, kernels.EVENT_SIZE))

@@ -7,8 +7,11 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
+from hopper_estimation import baselines
+from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.hopper_configuration import HopperBody
 from hopper_estimation.hopper_samples import Samples
 from hopper_estimation.phases import DROP
 from onboard_estimation.errors import UserError
@@ -117,9 +120,7 @@ class ErrorStateFilter(StateFilter):
 
     def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
         """A state without tilt and biases."""
-        state = errors.start_state(height_m, velocity_m_s, phase)
-        block = state[errors.X_COVARIANCE :].reshape(errors.ERROR_COUNT, errors.ERROR_COUNT)
-        block[:2, :2] = covariance
+        state = errors.start_state(height_m, velocity_m_s, covariance, phase)
         state[errors.X_SINCE] = _SINCE_DROP_S if phase == DROP else 0.0
         return state
 
@@ -172,24 +173,69 @@ class ErrorStateFilter(StateFilter):
         )
 
 
-_KINDS: dict[str, StateFilter] = {
-    "kf1": VerticalFilter(kernels.KF1),
-    "kf2": VerticalFilter(kernels.KF2),
-    "eskf1": ErrorStateFilter(errors.ESKF1),
-    "eskf2": ErrorStateFilter(errors.ESKF2),
-    "kf3": VerticalFilter(kernels.KF3),
-    "kf3_kf1": VerticalFilter(kernels.KF3),
-}
+class EncoderFilter(StateFilter):
+    """BA1 or DR1, the baselines with a leg encoder; they have no parameters to train."""
+
+    def __init__(self, kind: int, robot: HopperBody) -> None:
+        self.kind = kind
+        self._parameters = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg)
+
+    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+        """A state; liftoff is known from the first stance on."""
+        return baselines.start_state(height_m, velocity_m_s, covariance, phase)
+
+    def going_on(self, state: Array, old: Array) -> Array:
+        """That state with the clock and the encoder's readings of an older one."""
+        state[encoder.C_TIME :] = old[encoder.C_TIME :]
+        return state
+
+    def run(
+        self,
+        parameters: Array,
+        length: float,
+        gravity: float,
+        nominal_dt: float,
+        state: Array,
+        samples: Samples,
+        accelerations: Array,
+        usable: NDArray[np.uint8],
+        out: Array,
+        events: Array,
+    ) -> int:
+        """Filter samples; the number of events found."""
+        return encoder.filter_encoder_samples(
+            self.kind,
+            self._parameters,
+            length,
+            gravity,
+            nominal_dt,
+            state,
+            samples.dt,
+            np.ascontiguousarray(accelerations[:, 0]),
+            np.ascontiguousarray(accelerations[:, 1]),
+            usable,
+            samples.leg,
+            out,
+            events,
+        )
 
 
-def state_filter(name: str) -> StateFilter:
-    """The filter of that name."""
-    try:
-        return _KINDS[name]
-    except KeyError:
-        raise UserError(f"no estimator {name!r}; the hopper has {', '.join(_KINDS)}") from None
+_VERTICAL = {"kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "kf3_kf1": kernels.KF3}
+_ERROR_STATE = {"eskf1": errors.ESKF1, "eskf2": errors.ESKF2}
+_ENCODER = {"ba1": encoder.BA1, "dr1": encoder.DR1}
+
+
+def state_filter(name: str, robot: HopperBody) -> StateFilter:
+    """The filter of that name; UserError with those there are."""
+    if name in _VERTICAL:
+        return VerticalFilter(_VERTICAL[name])
+    if name in _ERROR_STATE:
+        return ErrorStateFilter(_ERROR_STATE[name])
+    if name in _ENCODER:
+        return EncoderFilter(_ENCODER[name], robot)
+    raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
 
 
 def filter_names() -> tuple[str, ...]:
     """All there are; the first is the default."""
-    return tuple(_KINDS)
+    return "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", "ba1", "dr1"

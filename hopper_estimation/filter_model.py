@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,8 +63,10 @@ PARAMETERS: tuple[FilterParameter, ...] = (
 )
 TRAINED = ("kf1", "kf2", "eskf1", "eskf2", "kf3")
 """Estimators with parameters of their own."""
-MODEL_OF = {"kf3_kf1": "kf1", "dr1": "kf1", "ba1": "kf1"}
+MODEL_OF = {"kf3_kf1": "kf1"}
 """Estimators that take the parameters of another."""
+UNTRAINED = ("ba1", "dr1")
+"""Estimators without parameters to train."""
 _UPPER_SCALE = 1e7
 _COVARIANCE = ("height_height_m2", "height_velocity_m2_s", "velocity_velocity_m2_s2")
 _BY_PHASE = ("height_scale", "height_floor_m", "velocity_scale", "velocity_floor_m_s")
@@ -107,6 +108,8 @@ class FilterModel:
 
     def entry(self, estimator: str, where: str = "this model") -> FilterEntry:
         """Of an estimator; UserError with those there are."""
+        if estimator in UNTRAINED:
+            return untrained_entry()
         name = MODEL_OF.get(estimator, estimator)
         if name not in self.entries:
             there = ", ".join(self.entries) or "none"
@@ -133,10 +136,18 @@ class FilterModel:
         try:
             with tempfile.NamedTemporaryFile("w", dir=path.absolute().parent, delete=False, suffix=".part") as file:
                 file.write(text)
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
+            Path(file.name).chmod(0o644)
+            Path(file.name).replace(path)
         except OSError as error:
             raise UserError(f"model {path}: cannot be written: {error.strerror or error}") from error
+
+
+def untrained_entry() -> FilterEntry:
+    """Of an estimator whose covariance is meant as it is."""
+    phases, events = np.ones(len(PHASES)), np.zeros(len(EVENTS))
+    middle = np.array([0.5 * (one.lower + one.upper) for one in PARAMETERS])
+    start = np.array([0.01**2, 0.0, 0.1**2])
+    return FilterEntry(middle, start, phases, 1e-3 * phases, phases, 1e-2 * phases, events, events + 2e-3)
 
 
 def load_filters(path: Path) -> FilterModel:

@@ -112,7 +112,7 @@ class FilterObjective:
         self._configuration = configuration
         self.places = tuple(place for place in SEARCHED[estimator] if delays or place not in _DELAYS)
         self._threads = threads or os.cpu_count() or 1
-        start = state_filter(estimator).start
+        start = state_filter(estimator, configuration.robot).start
         covariance = np.diag(START_VARIANCES)
         self._starts = np.array([start(trial.start_height_m, 0.0, covariance, DROP) for trial in trials])
         self._sample_offsets = np.cumsum([0, *(len(trial.samples.dt) for trial in trials)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,9 @@ class HopperEstimator(Estimator):
 
     def reset(self) -> None:
         """As before the first message."""
-        self._filter = HopperFilter(self._configuration, state_filter(self.name), self._entry)
+        self._filter = HopperFilter(
+            self._configuration, state_filter(self.name, self._configuration.robot), self._entry
+        )
         if self._initial is not None:
             mean, covariance = self._initial.mean, self._initial.covariance
             self._filter.set_state(float(mean[0]), float(mean[1]), covariance, STARTUP)
@@ -215,7 +218,7 @@ class HopperEstimator(Estimator):
         cuts = [0, *np.searchsorted(samples.stamps_ns, set_ns, side="left").tolist(), len(samples.dt)]
         events: list[PhaseEvent] = []
         outs, grounds = [], []
-        for number, (start, stop) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+        for number, (start, stop) in enumerate(pairwise(cuts)):
             if number > 0 and poses is not None:
                 self._set_pose(poses.values[number - 1])
             part = type(samples)(*(array[start:stop] for array in samples))

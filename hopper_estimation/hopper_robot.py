@@ -21,11 +21,11 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import Robot, Scenario, TrainingReport, TruthSpecification
+from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
 from onboard_estimation.simulation import set_pose_channel
 
 if TYPE_CHECKING:
-    pass
+    from onboard_estimation.evaluation.result import EvaluationResult
 
 
 class HopperRobot(Robot):
@@ -95,6 +95,30 @@ class HopperRobot(Robot):
     def body_shapes(self, configuration: HopperConfiguration) -> Shapes:
         """A box on a rod."""
         return hopper_shapes(configuration.robot.standing_height_m)
+
+    def metrics(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> dict[str, Any]:
+        """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
+        from hopper_estimation.hopper_report import hop_figures
+
+        return hop_figures(configuration, series, result)
+
+    def report_sections(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """Hops in words, with height, phase and readings along the run."""
+        from hopper_estimation.hopper_report import hop_section
+
+        return (hop_section(configuration, series, result),)
+
+    def notes(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[Note, ...]:
+        """Sensors that are missing or clipped, hops that were missed."""
+        from hopper_estimation.hopper_report import hop_notes
+
+        return hop_notes(configuration, series, result)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file holds no filters of the hopper."""

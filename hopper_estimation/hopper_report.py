@@ -1,0 +1,273 @@
+"""What an evaluation of the hopper says beside errors and consistency: hops, phases, agility, ground, sensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation import agility, ground_height
+from hopper_estimation.hop_matching import event_summary
+from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
+from hopper_estimation.hop_truth import TrueHops, true_hops
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
+from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
+from hopper_estimation.optical_flow import distance_error_ratio
+from hopper_estimation.phases import EVENTS, PHASES, STARTUP, TOUCHDOWN
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.robots import Note, Panel, PanelGroup, ReportSection, Series
+
+Array = NDArray[np.float64]
+
+_FEWEST_SAMPLES = 50
+_CLIPPED = 0.99
+_MANY_CLIPPED = 0.001
+
+
+class HopReview:
+    """The hops of a judged run.
+
+    Attributes
+    ----------
+    truth
+        None where motion capture tells of no hop.
+    cycles
+        The estimate's own.
+    errors
+        None without a truth.
+    """
+
+    def __init__(self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult) -> None:
+        self.configuration = configuration
+        standing = configuration.robot.standing_height_m
+        self.start_ns = int(result.stamps_ns[0])
+        self.time_s = result.time_s
+        height, velocity = result.parts["height"], result.parts.get("vertical_velocity")
+        self.height = height.estimate[:, 0]
+        self.events = HopEvents.from_phase_events(result.phase_events, self.start_ns)
+        grounds = self._grounds()
+        self.cycles: HopCycles = hop_cycles(self.events, self.time_s, self.height, standing, grounds)
+        self.truth: TrueHops | None = None
+        self.errors: HopErrors | None = None
+        known = height.matched
+        if velocity is None or int(np.sum(known)) < _FEWEST_SAMPLES:
+            return
+        ground = None if configuration.ground_changes else 0.0
+        try:
+            truth = true_hops(self.time_s[known], height.truth[known, 0], standing, ground)
+        except UserError:
+            return  # too slow or too short a truth: there are the errors along the way
+        if not len(truth.cycles):
+            return
+        self.truth = truth
+        command = commands_of(series, self.start_ns, truth.cycles.apex_s)
+        self.errors = hop_errors(
+            result.estimator,
+            truth,
+            self.time_s,
+            self.height,
+            velocity.estimate[:, 0],
+            self.cycles,
+            command,
+        )
+
+    def _grounds(self) -> Array | float:
+        """(T,) estimated height of the ground at each touchdown; zero on level ground."""
+        if not self.configuration.ground_changes:
+            return 0.0
+        return estimated_grounds(self.configuration, self.events)
+
+
+def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
+    """(T,) height of the ground after each touchdown: the heights that are told count from the ground of the start.
+
+    A touchdown's event has the height of the body just before the update, on the ground that it then finds: the ground
+    lies the standing height below.
+    """
+    rows = events.kind == TOUCHDOWN
+    return events.height_m[rows] - configuration.robot.standing_height_m
+
+
+def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array | None:
+    """Commanded hop height at times since `start_ns`; None where none was told."""
+    found = next((one for one in series if one.channel.sensor == COMMANDED_HEIGHT.sensor and len(one.stamps_ns)), None)
+    if found is None:
+        return None
+    told_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    return commands_at(at_s, told_s, found.values[:, 2])
+
+
+def phase_of(result: EvaluationResult) -> NDArray[np.int64]:
+    """(K,) phase at each estimate, from the events as they were seen."""
+    phase = np.full(len(result.stamps_ns), STARTUP, dtype=np.int64)
+    seen = np.array([event.seen_ns for event in result.phase_events], dtype=np.int64)
+    row = np.searchsorted(seen, result.stamps_ns, side="right") - 1
+    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)
+    if len(numbers):
+        phase[row >= 0] = numbers[row[row >= 0]]
+    return phase
+
+
+def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
+    """Shares of errors within one and three standard deviations in each phase, by quantity and phase."""
+    phase = phase_of(result)
+    out: dict[str, dict[str, float]] = {}
+    for name in ("height", "vertical_velocity"):
+        part = result.parts.get(name)
+        if part is None:
+            continue
+        ratio = np.abs(part.error[:, 0]) / part.stddev[:, 0]
+        for number, words in enumerate(PHASES):
+            chosen = ratio[(phase == number) & np.isfinite(ratio)]
+            if len(chosen) >= _FEWEST_SAMPLES:
+                out.setdefault(name, {})
+                out[name] |= {
+                    f"{words}_within_1_sigma": float(np.mean(chosen < 1.0)),
+                    f"{words}_within_3_sigma": float(np.mean(chosen < 3.0)),
+                }
+    return out
+
+
+def hop_figures(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> dict[str, Any]:
+    """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
+    review = HopReview(configuration, series, result)
+    out: dict[str, Any] = {"hops_estimated": len(review.cycles), "coverage": coverage_by_phase(result)}
+    out["agility_estimated"] = _agility(review.cycles)
+    if review.truth is None or review.errors is None:
+        return out
+    summary = review.errors.summary()
+    out["hops"] = summary
+    out["events"] = event_summary(review.truth.events, review.events)
+    out["agility_true"] = _agility(review.truth.cycles)
+    height = result.parts["height"]
+    flying = (
+        height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m) & (phase_of(result) != STARTUP)
+    )
+    if int(np.sum(flying)) >= _FEWEST_SAMPLES:
+        ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
+        out["optical_flow_distance_error_percent"] = 100.0 * ratio
+    if configuration.ground_changes:
+        grounds = estimated_grounds(configuration, review.events)
+        true_s, told_s = review.truth.events.times_s(TOUCHDOWN), review.events.times_s(TOUCHDOWN)
+        pairs = [(int(np.argmin(np.abs(told_s - at))), row) for row, at in enumerate(true_s)] if len(told_s) else []
+        pairs = [(told, row) for told, row in pairs if abs(told_s[told] - true_s[row]) < 0.1]
+        if pairs:
+            told_rows, true_rows = (np.array(one) for one in zip(*pairs, strict=True))
+            out["ground"] = ground_height.summary(grounds[told_rows], review.truth.ground_m[true_rows])
+    return out
+
+
+def _agility(cycles: HopCycles) -> dict[str, Any]:
+    if not len(cycles):
+        return {}
+    return agility.summary(cycles.hop_height_m, cycles.drop_height_m, cycles.stance_s, cycles.rebound_s, cycles.drop_s)
+
+
+def hop_section(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> ReportSection:
+    """Hops in words, and diagrams of the errors by hop and of what the sensors read."""
+    figures: Mapping[str, Any] = result.metrics.get(result.robot, {})
+    sentences = hop_sentences(figures)
+    height = result.parts["height"]
+    phase = phase_of(result).astype(np.float64)
+    panels = [
+        Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]}),
+        Panel("phase: 0 drop, 1 stance down, 2 stance up, 3 rebound", "", {"phase": phase}),
+    ]
+    readings = {}
+    for channel, words in ((LOW_G, "low-g"), (HIGH_G, "high-g")):
+        one = next((one for one in series if one.channel.sensor == channel.sensor and len(one.stamps_ns)), None)
+        if one is not None:
+            readings[words] = np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5])
+    if readings:
+        panels.append(Panel("accelerometers along the leg", "m/s^2", readings))
+    groups = (PanelGroup("Height, phase and readings", tuple(panels)),)
+    return ReportSection("Hops", tuple(sentences), result.time_s, groups)
+
+
+def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
+    """The figures of `hop_figures` in words."""
+    out = []
+    hops = figures.get("hops")
+    if hops is not None and "m3_apex_height_mape_percent" in hops:
+        out.append(
+            f"{hops['hops']} hops: apex height off by {hops['m3_apex_height_mape_percent']:.1f} % in the mean "
+            f"(median {hops['apex_height_percent_error_median']:.1f} %), apex time by "
+            f"{1e3 * hops['m4_apex_time_mae_s']:.0f} ms; height along the way by {hops['m1_height_nmae_percent']:.1f} %, "
+            f"velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
+        )
+        out.append(f"Hops that were missed: {hops['missed_hops']}; told without being there: {hops['extra_hops']}.")
+    elif figures.get("hops_estimated") is not None:
+        out.append(f"{figures['hops_estimated']} hops by the estimate; the truth tells of none to compare with.")
+    events = figures.get("events", {})
+    words = [
+        f"{name.replace('_', ' ')} {1e3 * events[name]['seen_after_median_s']:.0f} ms after it, told to "
+        f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
+        for name in EVENTS
+        if "seen_after_median_s" in events.get(name, {})
+    ]
+    if words:
+        out.append(f"Events are seen so late, and their times told so well (medians): {'; '.join(words)}.")
+    agile = figures.get("agility_true") or figures.get("agility_estimated")
+    if agile:
+        out.append(
+            f"Hopping agility {agile['hopping_agility_m_s']:.2f} m/s, vertical jumping agility "
+            f"{agile['vertical_jumping_agility_m_s']:.2f} m/s, at hops of {agile['hop_height_m']:.2f} m."
+        )
+    ground = figures.get("ground")
+    if ground:
+        out.append(f"Height of the ground, summed up over the hops: {_ground_words(ground)}.")
+    return out
+
+
+def _ground_words(ground: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in ground.items())
+
+
+def hop_notes(
+    configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+) -> tuple[Note, ...]:
+    """What the reader must know: sensors that are missing or clipped, hops that were missed."""
+    notes = []
+    found = {one.channel.sensor: one for one in series if len(one.stamps_ns)}
+    sensors = configuration.sensors
+    if HIGH_G.sensor not in found:
+        notes.append(
+            Note(
+                "Without imu/high_g the filter goes on with the low-g sensor alone: stance is clipped, and the covariance "
+                "wider.",
+                "no high-g sensor",
+            )
+        )
+    if LOW_G.sensor not in found:
+        notes.append(
+            Note(
+                "Without imu/low_g the filter goes on with the high-g sensor alone, whose offset drifts; attitude is "
+                "that of the start, unless an attitude sensor tells it.",
+                "no low-g sensor",
+            )
+        )
+    high = found.get(HIGH_G.sensor)
+    if high is not None:
+        share = float(np.mean(np.abs(high.values[:, 5]) >= _CLIPPED * sensors.high_range_m_s2))
+        if share > _MANY_CLIPPED:
+            notes.append(
+                Note(
+                    f"{100.0 * share:.2g} % of the readings of imu/high_g are at their range "
+                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2): the low-g sensor went on alone there.",
+                    "high-g sensor clipped",
+                )
+            )
+    hops = result.metrics.get(result.robot, {}).get("hops", {})
+    if hops.get("missed_hops", 0) or hops.get("extra_hops", 0):
+        words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"
+        notes.append(Note(f"Hops: {words}.", words))
+    return tuple(notes)
