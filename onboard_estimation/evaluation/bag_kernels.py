@@ -118,3 +118,145 @@ def read_alike(
                 values[count, 8 * i + j] = data[place + j]
         count += 1
     return count
+
+
+_LEAF, _INTERIOR = 13, 5
+_DEEPEST = 30
+DEPTH, LAST_ROW, PAGES, TREE_STATE_SIZE = 0, 1, 2, 3 + 2 * _DEEPEST
+
+
+@njit(cache=True)
+def _big_endian(data: Bytes, place: int, count: int) -> int:
+    """Signed number of `count` bytes, two's complement."""
+    value = int(data[place])
+    if value >= 128:
+        value -= 256
+    for i in range(1, count):
+        value = (value << 8) | int(data[place + i])
+    return value
+
+
+@njit(cache=True)
+def _varint(data: Bytes, place: int, end: int) -> tuple[int, int]:
+    """Number of up to eight bytes, seven bits each, and the place after it; -1 where it is none, or longer."""
+    value = 0
+    for i in range(8):
+        if place + i >= end:
+            return -1, place
+        byte = int(data[place + i])
+        value = (value << 7) | (byte & 0x7F)
+        if byte < 128:
+            return value, place + i + 1
+    return -1, place
+
+
+@njit(cache=True)
+def _integer_bytes(kind: int) -> int:
+    """Bytes of an integer column of that serial type; -1 where it is another type."""
+    if 1 <= kind <= 4:
+        return kind
+    if kind == 5:
+        return 6
+    if kind == 6:
+        return 8
+    return 0 if kind == 8 or kind == 9 else -1
+
+
+@njit(cache=True)
+def _message_row(data: Bytes, place: int, end: int, most: int, index: Integers, count: int) -> int:
+    """Index the row of the table `messages` whose cell starts here; its number, or -1 where it is no ordinary one.
+
+    Ordinary: (NULL, integer, integer >= 0, blob), whole in this page. Format: "Database File Format", section 2.1.
+    """
+    payload, place = _varint(data, place, end)
+    number, place = _varint(data, place, end)
+    if payload < 0 or payload > most or number < 0 or place + payload > end:
+        return -1
+    stop = place + payload
+    head, body = _varint(data, place, stop)
+    types_end = place + head
+    if head < 0 or types_end > stop:
+        return -1
+    identity, body = _varint(data, body, types_end)
+    topic_type, body = _varint(data, body, types_end)
+    time_type, body = _varint(data, body, types_end)
+    data_type, body = _varint(data, body, types_end)
+    if identity != 0 or body != types_end or data_type < 12 or data_type % 2 == 1:
+        return -1
+    topic_bytes, time_bytes = _integer_bytes(topic_type), _integer_bytes(time_type)
+    length = (data_type - 12) // 2
+    if topic_bytes < 0 or time_bytes < 0 or types_end + topic_bytes + time_bytes + length != stop:
+        return -1
+    topic = _big_endian(data, types_end, topic_bytes) if topic_bytes > 0 else topic_type - 8
+    start = types_end + topic_bytes
+    time = _big_endian(data, start, time_bytes) if time_bytes > 0 else time_type - 8
+    if time < 0:
+        return -1
+    index[0, count] = topic
+    index[1, count] = time
+    index[2, count] = start + time_bytes
+    index[3, count] = length
+    return number
+
+
+@njit(cache=True, nogil=True)
+def walk_sqlite_rows(data: Bytes, page_bytes: int, usable: int, state: Integers, index: Integers) -> int:
+    """Index the next rows of the table `messages` by their number; how many, less than there is room at the end.
+
+    Parameters
+    ----------
+    usable
+        Bytes of a page without those reserved at its end.
+    state
+        (TREE_STATE_SIZE,) int64, kept between calls: how deep in the tree of pages, number of the last row, pages seen,
+        then page and next cell at each depth. At first one page deep: the table's root.
+    index
+        (4, most) as `walk_mcap_messages` fills it.
+
+    Returns
+    -------
+    -1 where a row or page is not as rosbag2 writes them (overflow pages, other types, damage): for sqlite3 itself.
+    """
+    count, most = 0, index.shape[1]
+    pages = len(data) // page_bytes
+    while state[DEPTH] > 0 and count < most:
+        place = 3 + 2 * (state[DEPTH] - 1)
+        page, cell = state[place], state[place + 1]
+        if page < 2 or page > pages:
+            return -1
+        start = (page - 1) * page_bytes
+        end = start + usable
+        kind, cells = int(data[start]), _big_endian(data, start + 3, 2) & 0xFFFF
+        pointers = start + (8 if kind == _LEAF else 12)
+        if kind not in (_LEAF, _INTERIOR) or pointers + 2 * cells > end:
+            return -1
+        if cell == 0:
+            state[PAGES] += 1
+            if state[PAGES] > pages:
+                return -1
+        if kind == _INTERIOR:
+            if cell > cells:
+                state[DEPTH] -= 1
+                continue
+            link = start + 8
+            if cell < cells:
+                link = start + (_big_endian(data, pointers + 2 * cell, 2) & 0xFFFF)
+            if state[DEPTH] >= _DEEPEST or link + 4 > end:
+                return -1
+            state[place + 1] = cell + 1
+            state[place + 2] = _big_endian(data, link, 4)
+            state[place + 3] = 0
+            state[DEPTH] += 1
+            continue
+        while cell < cells and count < most:
+            offset = _big_endian(data, pointers + 2 * cell, 2) & 0xFFFF
+            number = _message_row(data, start + offset, end, usable - 35, index, count)
+            if number <= state[LAST_ROW]:
+                return -1
+            state[LAST_ROW] = number
+            cell += 1
+            count += 1
+        state[place + 1] = cell
+        if cell == cells:
+            state[DEPTH] -= 1
+    return count

@@ -9,7 +9,6 @@ whole one, and gives nothing of the chunk that a cut falls into (1 MB, several s
 from __future__ import annotations
 
 import io
-import mmap
 import re
 import struct
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from mcap.exceptions import McapError
 from mcap.opcode import Opcode
 from mcap.records import Channel, ChunkIndex, Metadata, Schema, Statistics
 
+from onboard_estimation.evaluation import bag_mapping
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_BLOCK_BYTES,
@@ -34,6 +34,7 @@ from onboard_estimation.evaluation.bag_blocks import (
     decompress,
     ros2_type_name,
 )
+from onboard_estimation.evaluation.bag_mapping import MappedFile
 
 MAGIC = b"\x89MCAP0\r\n"
 
@@ -45,9 +46,7 @@ _FOOTER_BYTES = _RECORD.size + 20 + len(MAGIC)
 _MESSAGE_HEADER_BYTES = _MESSAGE.size - _RECORD.size
 _MAX_DESCRIPTION_BYTES = 16 * 2**20
 _FIRST_PRIVATE_OPCODE = 0x80
-_COMPILED_FROM_BYTES = 64 * 2**20  # a smaller file is indexed before numba is imported
 _SHORTEST_MESSAGE_BYTES = 64
-_FORGOTTEN_AT_ONCE_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +70,8 @@ class McapStorage(Storage):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        with path.open("rb") as file:
-            self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._file)
+        self._file = MappedFile(path)
+        self._view = self._file.view
         self.size_bytes = self.readable_bytes = len(self._view)
         if self._view[: len(MAGIC)] != MAGIC:
             raise BlockError("it does not start as an MCAP file does")
@@ -85,8 +83,7 @@ class McapStorage(Storage):
         self._damaged_places: list[tuple[int, int]] = []
         self._damaged_descriptions = 0
         self._closed = False
-        self._forgotten = 0
-        self._compiled = self.size_bytes >= _COMPILED_FROM_BYTES
+        self._compiled = self.size_bytes >= bag_mapping.COMPILED_FROM_BYTES
         self._walk_file()
         self._sum_up_faults()
         self.connections = {number: self._connection(channel) for number, channel in self._channels.items()}
@@ -94,19 +91,10 @@ class McapStorage(Storage):
     def load(self, block: int) -> bytes | memoryview:
         """The decompressed chunk, or the whole file where nothing is compressed."""
         chunk = self._chunks[block]
-        self._forget(chunk.start)
+        self._file.forget(chunk.start)
         if not chunk.compression:
             return self._view
         return decompress(self._view[chunk.start : chunk.stop], chunk.compression, chunk.limit)
-
-    def _forget(self, position: int) -> None:
-        """Give back memory that holds the file before this place; it is read again where it is still needed."""
-        length = (position - self._forgotten) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        if length < 0:
-            self._forgotten = 0
-        elif length >= _FORGOTTEN_AT_ONCE_BYTES and hasattr(mmap, "MADV_DONTNEED"):
-            self._file.madvise(mmap.MADV_DONTNEED, self._forgotten, length)
-            self._forgotten += length
 
     def _walk_messages(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, most: int) -> int:
         """`_walk_messages`, compiled for a large file."""
@@ -127,11 +115,7 @@ class McapStorage(Storage):
 
     def close(self) -> None:
         """Let go of the file; arrays that still look into it keep it open."""
-        try:
-            self._view.release()
-            self._file.close()
-        except BufferError:
-            pass
+        self._file.close()
 
     def _walk_file(self) -> None:
         """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
@@ -187,7 +171,7 @@ class McapStorage(Storage):
         """Follow the records of the file; gives `end`, or the place of a record that cannot be followed."""
         while position < end and not self.full:
             builder = IndexBuilder()
-            self._forget(position)
+            self._file.forget(position)
             position = self._walk_messages(self._view, position, end, builder, BLOCK_MESSAGES)
             if len(builder):
                 self._chunks.append(_Chunk(0, 0, "", 0))

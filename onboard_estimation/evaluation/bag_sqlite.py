@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation import bag_mapping
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_MESSAGES,
@@ -27,6 +28,7 @@ from onboard_estimation.evaluation.bag_blocks import (
     printable,
     ros2_type_name,
 )
+from onboard_estimation.evaluation.bag_mapping import MappedFile
 from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages
 
 MAGIC = b"SQLite format 3\x00"
@@ -34,6 +36,7 @@ MAGIC = b"SQLite format 3\x00"
 _BLOCK_BYTES = 16 * 2**20
 _MAX_TOPICS = 100_000
 _HEADER_BYTES = 100
+_MESSAGE_COLUMNS = ["id", "topic_id", "timestamp", "data"]
 
 
 class SqliteStorage(Storage):
@@ -51,6 +54,7 @@ class SqliteStorage(Storage):
         self._file = path
         self._rows: list[tuple[int, int]] = []
         self._salvaged: SalvagedMessages | None = None
+        self._mapped: MappedFile | None = None
         try:
             cut = self._read_size()
             self._database = self._open()
@@ -61,7 +65,10 @@ class SqliteStorage(Storage):
             raise BlockError(f"it cannot be read as a bag's database ({error})") from error
 
     def load(self, block: int) -> bytes | memoryview:
-        """The messages of the block, one after the other."""
+        """The messages of the block, one after the other, or the whole file where they were found in its pages."""
+        if self._mapped is not None:
+            self._mapped.forget(int(self.blocks[block].starts[0]))
+            return self._mapped.view
         if self._salvaged is not None:
             return self._salvaged.data(*self._rows[block])
         try:
@@ -149,6 +156,8 @@ class SqliteStorage(Storage):
         return [dict(zip(columns, row, strict=True)) for row in cursor]
 
     def _read_messages(self, cut: bool) -> None:
+        if not cut and self.size_bytes >= bag_mapping.COMPILED_FROM_BYTES and self._index_pages():
+            return
         try:
             after = -1
             while not (cut or self.full):
@@ -164,7 +173,46 @@ class SqliteStorage(Storage):
         if cut:
             self._salvage_messages()
         if self.full:
-            self.faults.append(f"{self.path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
+            self.faults.append(_too_many(self.path))
+
+    def _index_pages(self) -> bool:
+        """Index the messages of a large file where they lie in its pages; false where sqlite3 has to read them itself.
+
+        That takes a third of the time, and the messages need not be fetched from the database later.
+        """
+        from onboard_estimation.evaluation import bag_kernels
+
+        columns = [_text(row["name"]) for row in self._select("SELECT name FROM pragma_table_info('messages')")]
+        root = self._select("SELECT rootpage, sql FROM sqlite_master WHERE name = 'messages'")[0]
+        ordinary = columns == _MESSAGE_COLUMNS and b"without" not in bytes(root["sql"]).lower()
+        if self._file != self.path or not ordinary:
+            return False  # a write-ahead log holds pages too
+        mapped = MappedFile(self.path)
+        page_bytes = int.from_bytes(mapped.view[16:18], "big")
+        page_bytes = 65536 if page_bytes == 1 else page_bytes
+        data = np.frombuffer(mapped.view, dtype=np.uint8)
+        state = np.zeros(bag_kernels.TREE_STATE_SIZE, dtype=np.int64)
+        state[:4] = 1, -1, 0, root["rootpage"]
+        while not self.full:
+            index = np.empty((4, BLOCK_MESSAGES), dtype=np.int64)
+            count = bag_kernels.walk_sqlite_rows(data, page_bytes, page_bytes - mapped.view[20], state, index)
+            if count < 0:
+                self.blocks.clear()
+                self.message_count = 0
+                del data
+                mapped.close()
+                return False
+            if count:
+                self.message_count += count
+                self.blocks.append(BlockIndex(*index[:, :count]))
+                mapped.forget(int(index[2, 0]))
+            if count < BLOCK_MESSAGES:
+                break
+        if self.full:
+            self.faults.append(_too_many(self.path))
+        self._stack.callback(mapped.close)
+        self._mapped = mapped
+        return True
 
     def _salvage_messages(self) -> None:
         """Take the messages from the pages, because the way through the tables is broken."""
@@ -202,6 +250,10 @@ _INDEX = f"""
     {_MESSAGES} AND rowid > ? ORDER BY rowid LIMIT ?
 """
 _DATA = f"SELECT data {_MESSAGES} AND rowid BETWEEN ? AND ? ORDER BY rowid"
+
+
+def _too_many(path: Path) -> str:
+    return f"{path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out"
 
 
 def _text(value: object) -> str:
