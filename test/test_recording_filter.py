@@ -1,0 +1,297 @@
+"""A recording filtered at once gives what the pipeline gives message by message, or is left to the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries, in_filter_order, in_order
+from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.replay import Replayed, at_once, replay
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thinned
+from onboard_estimation.filtering.state_space import StateSpace, vector
+from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.pipeline import Estimator, UseCounters
+from onboard_estimation.robots import Robot, Series, TruthSpecification
+
+Rows = NDArray[np.float64]
+Integers = NDArray[np.int64]
+SECOND = 1_000_000_000
+START_NS = 1_700_000_000 * SECOND
+SPACE = StateSpace(vector("height", ("z",), "m"))
+SENSORS = ("command", "high", "low")
+CHANNELS = tuple(Channel(name, "geometry_msgs/msg/PointStamped", name) for name in SENSORS)
+SHARE = {"command": 0.0, "high": 0.25, "low": 0.75}
+
+
+class Mixture(Estimator):
+    """A state that depends on the order of all measurements; an event where it becomes positive."""
+
+    space = SPACE
+
+    def __init__(self, broken: bool = False) -> None:
+        super().__init__()
+        self._broken = broken
+        self.reset()
+
+    def reset(self) -> None:
+        self._state, self._command = -1.0, 0.0
+        self._events: list[PhaseEvent] = []
+
+    def apply(self, measurement: Measurement) -> Estimate | None:
+        if measurement.sensor == "command":
+            self._command = measurement.value[0]
+            return None
+        before, share = self._state, SHARE[measurement.sensor]
+        self._state = (1.0 - share) * before + share * (measurement.value[0] + self._command)
+        if before <= 0.0 < self._state:
+            stamp = measurement.stamp_ns
+            self._events.append(PhaseEvent("rise", stamp - 1000, stamp, 0.001, 1))
+        return Estimate(measurement.stamp_ns, np.array([self._state]), np.array([[1.0 + self._state**2]]))
+
+    def take_events(self) -> list[PhaseEvent]:
+        events, self._events = self._events, []
+        return events
+
+    def snapshot(self) -> Any:
+        return self._state, self._command
+
+    def restore(self, snapshot: Any) -> None:
+        self._state, self._command = snapshot
+
+    def filter_recording(
+        self, series: Sequence[MeasurementSeries], arrival: Integers, lag_s: float
+    ) -> BulkRecord | None:
+        assert in_order(series, arrival)
+        rows = [iter(zip(one.stamps_ns.tolist(), one.values[:, 0].tolist(), strict=True)) for one in series]
+        stamps, states, events = [], [], []
+        state, command = -1.0, 0.0
+        for number in arrival.tolist():
+            stamp, value = next(rows[number])
+            name = series[number].channel.sensor
+            if name == "command":
+                command = value
+                continue
+            before, state = state, (1.0 - SHARE[name]) * state + SHARE[name] * (value + command)
+            stamps.append(stamp)
+            states.append(state)
+            if before <= 0.0 < state:
+                events.append(PhaseEvent("rise", stamp - 1000, stamp, 0.001, 1))
+        means = np.array(states).reshape(-1, 1)
+        if self._broken:
+            means[len(means) // 2] = np.nan
+        use = {one.channel.sensor: UseCounters(used=len(one.stamps_ns)) for one in series}
+        stamps_ns = np.array(stamps, dtype=np.int64)
+        return BulkRecord(stamps_ns, means, 1.0 + means[:, :, None] ** 2, use, (), tuple(events))
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No parameters."""
+
+
+class MixtureRobot(Robot):
+    name = "mixture"
+    summary = "mixes what it is told"
+    configuration_type = Nothing
+
+    def __init__(self, broken: bool = False) -> None:
+        self.broken = broken
+
+    def channels(self, configuration: Nothing) -> tuple[Channel, ...]:
+        return CHANNELS
+
+    def estimator(self, configuration: Nothing, name: str, initial: Estimate | None) -> Mixture:
+        return Mixture(self.broken)
+
+    def truth_specification(self, configuration: Nothing) -> TruthSpecification:
+        return TruthSpecification(("body",))
+
+    def true_parts(self, configuration: Nothing, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
+        return {"height": bodies["body"][:, 2:3]}
+
+    def metrics(self, configuration: Nothing, series: Sequence[Series], result: EvaluationResult) -> dict[str, Any]:
+        return {"rises": len(result.phase_events), "sensors": len(series)}
+
+
+def recording_of(messages: Sequence[tuple[int, int, float]]) -> LoadedRecording:
+    """From (stamp after the start in ms, number of the sensor, value) in the order of arrival."""
+    series = []
+    for number, channel in enumerate(CHANNELS):
+        own = [(stamp, value) for stamp, sensor, value in messages if sensor == number]
+        stamps = START_NS + 1_000_000 * np.array([stamp for stamp, _ in own], dtype=np.int64)
+        values = np.array([[value, 0.0, 0.0] for _, value in own]).reshape(-1, 3)
+        series.append(Series(channel, stamps, values))
+    arrival = np.array([sensor for _, sensor, _ in messages], dtype=np.int64)
+    times = np.arange(START_NS, START_NS + 20 * SECOND, SECOND // 100)
+    poses = np.zeros((len(times), 7))
+    poses[:, 6] = 1.0
+    return LoadedRecording(tuple(series), arrival, {"body": BodyTrack("body", times, poses)}, simulated=False)
+
+
+def both(recording: LoadedRecording, lag_s: float = 0.2) -> tuple[Replayed | None, Replayed]:
+    """At once, and message by message."""
+    slow = replay(MixtureRobot(), Nothing(), "default", recording, None, lag_s, bulk=False)
+    return at_once(Mixture(), recording, lag_s), slow
+
+
+def assert_same(fast: Replayed | None, slow: Replayed) -> None:
+    assert fast is not None
+    np.testing.assert_array_equal(fast.record.stamps_ns, slow.record.stamps_ns)
+    np.testing.assert_array_equal(fast.record.means.ravel(), slow.record.means.ravel())
+    np.testing.assert_array_equal(fast.record.covariances.ravel(), slow.record.covariances.ravel())
+    assert fast.events == slow.events
+    assert fast.messages == slow.messages
+    for sensor in {*fast.sensors, *slow.sensors}:
+        for key, value in slow.sensors[sensor].items():
+            assert fast.sensors[sensor][key] == pytest.approx(value, nan_ok=True), (sensor, key)
+
+
+def in_turn(count: int = 200, seed: int = 0) -> list[tuple[int, int, float]]:
+    """Both sensors with one stamp every 5 ms, and a command every 50 ms."""
+    rng = np.random.default_rng(seed)
+    messages = []
+    for step in range(count):
+        if step % 10 == 0:
+            messages.append((5 * step, 0, float(rng.normal())))
+        messages += [(5 * step, 2, float(rng.normal())), (5 * step, 1, float(rng.normal()))]
+    return messages
+
+
+def test_it_equals_the_pipeline_where_all_comes_in_order() -> None:
+    fast, slow = both(recording_of(in_turn()))
+    assert_same(fast, slow)
+    assert len(slow.record.stamps_ns) == 200  # two estimates an instant, of which the last counts
+    assert len(slow.events) > 10
+    assert slow.sensors["high"]["late"] == 200  # arrives after `low`, and is filtered before it
+
+
+moments = st.tuples(st.integers(0, 400), st.sampled_from([0, 1, 2]), st.sampled_from([-1.5, -0.5, 0.5, 2.0, np.nan]))
+
+
+@given(st.lists(moments, min_size=1, max_size=60, unique_by=lambda one: one[:2]), st.integers(0, 200), st.randoms())
+@settings(max_examples=200, deadline=None)
+def test_it_equals_the_pipeline_or_is_left_to_it(
+    messages: list[tuple[int, int, float]], latest_ms: int, random: Any
+) -> None:
+    """Messages late by up to a lag, some of them not finite."""
+    messages.sort(key=lambda one: one[0] + random.uniform(0.0, latest_ms))
+    recording = recording_of(messages)
+    fast, slow = both(recording)
+    if fast is None:
+        unusable = not any(np.isfinite(one[2]) for one in messages)
+        assert unusable or any(row["too_late"] for row in slow.sensors.values())
+    else:
+        assert_same(fast, slow)
+    assert_same(replay(MixtureRobot(), Nothing(), "default", recording, None, 0.2), slow)
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([(0, 1, 1.0), (500, 1, 1.0), (200, 2, 1.0)], "too_late"),
+        ([(0, 1, 1.0), (5, 1, 1.0), (5, 1, 2.0), (9, 2, 1.0)], "duplicates"),
+        ([(0, 1, 1.0), (30_000, 1, 1.0), (5, 1, 1.0), (10, 1, 1.0)], "stray"),
+    ],
+)
+def test_what_needs_more_than_an_order_is_left_to_the_pipeline(
+    messages: list[tuple[int, int, float]], why: str
+) -> None:
+    recording = recording_of(messages)
+    fast, slow = both(recording)
+    assert fast is None
+    assert sum(row[why] for row in slow.sensors.values()) == 1
+    assert_same(replay(MixtureRobot(), Nothing(), "default", recording, None, 0.2), slow)
+
+
+def test_a_gap_that_the_pipeline_bridges_and_no_message() -> None:
+    gap = [(0, 1, 1.0), (9_000, 1, 1.0), (9_005, 2, 1.0)]
+    assert_same(*both(recording_of(gap)))
+    assert both(recording_of([]))[0] is None
+
+
+def test_a_kernel_that_gives_no_number_is_not_believed() -> None:
+    recording = recording_of(in_turn())
+    assert at_once(Mixture(broken=True), recording, 0.2) is None
+    found = replay(MixtureRobot(broken=True), Nothing(), "default", recording, None, 0.2)
+    assert_same(found, both(recording)[1])
+
+
+def test_what_counts_as_in_order() -> None:
+    recording = recording_of(in_turn(20))
+    series, arrival = recording.series, recording.arrival
+    assert in_order(series, arrival)
+
+    def changed(number: int, **what: Any) -> tuple[Series, ...]:
+        return tuple(replace(one, **what) if place == number else one for place, one in enumerate(series))
+
+    stamps = series[2].stamps_ns
+    falling = np.where(np.arange(20) == 7, stamps - 20_000_000, stamps)
+    repeated = np.where(np.arange(20) == 7, stamps[6], stamps)
+    jumping = np.where(np.arange(20) == 19, stamps + 11 * SECOND, stamps)
+    for wrong in (falling, repeated, jumping):
+        assert not in_order(changed(2, stamps_ns=wrong), arrival)
+    values = series[1].values.copy()
+    values[3, 1] = np.inf
+    assert not in_order(changed(1, values=values), arrival)
+
+
+def test_stamps_too_far_apart_for_one_number_are_left_to_the_pipeline() -> None:
+    series = tuple(
+        Series(channel, np.array([stamp], dtype=np.int64), np.zeros((1, 3)))
+        for channel, stamp in zip(CHANNELS, (0, 1, 2**62), strict=True)
+    )
+
+    def renewed(one: Series, rows: Any) -> Series:
+        return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
+
+    assert in_filter_order(series, np.arange(3), lambda sensor: 0, 0.2, renewed) is None
+
+
+def test_judged_alike_with_the_robots_own_figures_and_its_events() -> None:
+    recording = recording_of(in_turn())
+    fast, slow = (
+        judge(MixtureRobot(), Nothing(), "default", recording, JudgeSettings(bulk=bulk)) for bulk in (True, False)
+    )
+    assert fast.metrics == slow.metrics
+    assert fast.metrics["mixture"] == {"rises": len(fast.phase_events), "sensors": 3}
+    assert fast.notes == slow.notes
+    assert fast.verdict == slow.verdict
+    assert fast.phase_events == slow.phase_events
+    assert len(fast.phase_events) > 10
+    assert all(event.stamp_ns == event.seen_ns - 1000 for event in fast.phase_events)
+
+
+def test_events_of_the_pipeline_follow_what_was_filtered_last() -> None:
+    """A late measurement takes an event back, and moves another one."""
+    early = [(0, 2, -1.0), (10, 2, 2.0), (20, 2, 2.0)]
+    assert [event.seen_ns - START_NS for event in both(recording_of(early))[1].events] == [10_000_000]
+    late = [*early, (5, 2, -9.0)]  # so low that the next is not enough
+    _, slow = both(recording_of(late))
+    assert [event.seen_ns - START_NS for event in slow.events] == [20_000_000]
+    assert_same(*both(recording_of(late)))
+
+
+def test_thinned_estimates_are_even_and_no_faster_than_asked() -> None:
+    rng = np.random.default_rng(3)
+    stamps = START_NS + np.cumsum(rng.integers(500_000, 2_000_000, 50_000))
+    assert len(thinned(stamps, None)) == len(thinned(stamps, np.inf)) == 50_000
+    kept = thinned(stamps, 100.0)
+    assert kept[0] == 0
+    periods = (stamps[kept] - stamps[0]) // 10_000_000
+    assert np.all(np.diff(periods) == 1)  # the first stamp of each hundredth of a second
+    many = START_NS + np.arange(MOST_ESTIMATES + 1, dtype=np.int64) * 1_000_000
+    assert len(thinned(many[:-1], None)) == MOST_ESTIMATES
+    steps = np.diff(thinned(many, None))
+    assert np.all(steps == steps[0])
+    assert steps[0] > 1
