@@ -19,6 +19,7 @@ from std_srvs.srv import SetBool, Trigger
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
+from onboard_estimation.nodes.pacing import PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
 from onboard_estimation.nodes.transforms import EstimateTransforms
@@ -35,7 +36,7 @@ from onboard_estimation.simulation import SET_POSE
 
 _QUEUE = 500
 """Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""
-_STREAM = QoSProfile(depth=100)
+_STREAM = QoSProfile(depth=_QUEUE)
 ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
 _RECENT_NS = NANOSECONDS_PER_SECOND
@@ -77,11 +78,18 @@ class EstimatorNode(Node):
     An estimate's message is made only for a topic that somebody listens to. An event is published once, when it is
     first seen; late measurements may show that it was none, which is not taken back (see `NewEvents`).
 
+    Attributes
+    ----------
+    paced_by
+        Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`; None: none does.
+
     Raises
     ------
     UserError
         Parameters at fault, all of them listed.
     """
+
+    paced_by: str | None = None
 
     def __init__(self, robot: Robot, name: str) -> None:
         super().__init__(name, automatically_declare_parameters_from_overrides=True)
@@ -96,6 +104,7 @@ class EstimatorNode(Node):
         self.channels = robot.channels(configuration)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
+        self._intake = PacedIntake(self._process, self.paced_by)
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
         self._estimates = 0
@@ -162,7 +171,7 @@ class EstimatorNode(Node):
             return
         self._heard_ns = measurement.stamp_ns
         if self._start is None:
-            self._process(measurement)
+            self._intake.add(measurement)
 
     def _process(self, measurement: Measurement) -> None:
         estimate = self.pipeline.process(measurement)
@@ -218,13 +227,14 @@ class EstimatorNode(Node):
         if abs(measurement.stamp_ns - now_ns) > _RECENT_NS or (moves_map and measurement.stamp_ns < now_ns):
             measurement = Measurement(now_ns, measurement.sensor, measurement.value)
         self._to_odom.take_up_next()
-        self._process(measurement)
+        self._intake.add(measurement)
         x, y, z = measurement.value[:3]
         place = f"pose set to x {x:.3f} m, y {y:.3f} m" if moves_map else f"height set to {z:.3f} m"
         self.get_logger().info(f"{place} in {self._prefix}map")
 
     def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.pipeline.reset()
+        self._intake.clear()
         self._to_odom.reset()
         self._trail.clear()
         if self._phases is not None:

@@ -1,0 +1,71 @@
+"""Measurements of several topics in the order of their stamps, for a node that was held up.
+
+An executor takes messages topic by topic. After the node was held up, a slow topic is soon read to its end while a fast
+one still has a queue: what comes from that then counts as late, to be filtered once more with all that follows it, or
+as too late and is lost. Where estimates come with the measurements of one sensor only, the others may wait for it: no
+estimate comes later for it, and all are filtered in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable
+from itertools import count
+
+from onboard_estimation.measurement import Measurement
+
+PATIENCE_S = 0.25
+
+
+class PacedIntake:
+    """Hands measurements on; those that are ahead of the pacing sensor wait for it.
+
+    Where the pacing sensor lets them wait longer than the patience, it counts as silent, and nothing waits until it is
+    heard again.
+
+    Parameters
+    ----------
+    process
+        Takes the measurements.
+    pace
+        Name of the sensor that the others wait for; None: nothing waits.
+    clock
+        Seconds that pass evenly.
+    """
+
+    def __init__(
+        self, process: Callable[[Measurement], None], pace: str | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._process, self._pace, self._clock = process, pace, clock
+        self._numbers = count()
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what waits, and begin anew."""
+        self._waiting: list[tuple[int, int, Measurement]] = []
+        self._newest_ns: int | None = None  # of the pacing sensor; None while it is silent
+        self._waiting_since_s = 0.0
+
+    def add(self, measurement: Measurement) -> None:
+        """Take a measurement as it arrives."""
+        if measurement.sensor == self._pace:
+            self._newest_ns = measurement.stamp_ns
+            while self._waiting and self._waiting[0][0] <= measurement.stamp_ns:
+                self._process(heapq.heappop(self._waiting)[2])
+            self._waiting_since_s = self._clock() if self._waiting else 0.0
+            self._process(measurement)
+        elif self._newest_ns is None or measurement.stamp_ns <= self._newest_ns:
+            self._process(measurement)
+        else:
+            self._wait(measurement)
+
+    def _wait(self, measurement: Measurement) -> None:
+        now_s = self._clock()
+        if not self._waiting:
+            self._waiting_since_s = now_s
+        heapq.heappush(self._waiting, (measurement.stamp_ns, next(self._numbers), measurement))
+        if now_s - self._waiting_since_s > PATIENCE_S:
+            self._newest_ns = None
+            while self._waiting:
+                self._process(heapq.heappop(self._waiting)[2])
