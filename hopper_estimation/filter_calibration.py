@@ -21,7 +21,7 @@ from hopper_estimation.hop_matching import match_events
 from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_samples import NOMINAL_DT_S
 from hopper_estimation.hops import HopEvents
-from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN
 from hopper_estimation.training_trials import Trial
 
 Array = NDArray[np.float64]
@@ -31,6 +31,8 @@ _LARGEST = 4.0
 _SMALLEST_EVENT_STDDEV_S = 0.0005
 _SETTLING_HOPS = 2
 _FEWEST = 200
+_FEWEST_TOUCHDOWNS = 12
+_SAME_TOUCHDOWN_S = 0.1
 
 
 class Run(NamedTuple):
@@ -90,6 +92,7 @@ def calibrated(
             v, v_sigma, configuration.truth_velocity_stddev_m_s
         )
     delay, stddev = _event_delays(runs, trials)
+    fit, left = _touchdown_fit(configuration, runs, trials)
     return FilterEntry(
         parameters,
         start_covariance,
@@ -99,6 +102,8 @@ def calibrated(
         velocity_floor,
         delay,
         stddev,
+        fit,
+        left,
     )
 
 
@@ -161,3 +166,41 @@ def _event_delays(runs: Sequence[Run], trials: Sequence[Trial]) -> tuple[Array, 
             spread = 1.4826 * float(np.median(np.abs(differences - delay[kind])))
             stddev[kind] = max(spread, _SMALLEST_EVENT_STDDEV_S)
     return delay, stddev
+
+
+def touchdown_features(velocity: Array, apex: Array) -> Array:
+    """(N, 3) what a touchdown's height is corrected with: one, velocity (m/s) and height of the apex before (m)."""
+    return np.column_stack([np.ones(len(velocity)), velocity, apex])
+
+
+def _touchdown_fit(
+    configuration: HopperConfiguration, runs: Sequence[Run], trials: Sequence[Trial]
+) -> tuple[Array, float]:
+    """Coefficients (3,) and what is left (m) of the errors of heights at touchdowns, for the sum over changing ground.
+
+    The height of a touchdown ought to be the standing height above the ground of the stance before and its change.
+    """
+    standing = configuration.robot.standing_height_m
+    features, errors = [], []
+    for run, trial in zip(runs, trials, strict=True):
+        kinds = run.events[:, kernels.E_KIND].astype(np.int64)
+        told = np.flatnonzero(kinds == TOUCHDOWN)
+        told_s = trial.time_s[run.events[told, kernels.E_SAMPLE].astype(np.int64)]
+        true_s = trial.hops.events.times_s(TOUCHDOWN)
+        for row in range(1, len(told)):
+            between = kinds[told[row - 1] : told[row]]
+            nearest = int(np.argmin(np.abs(true_s - told_s[row])))
+            if APEX not in between or nearest == 0 or abs(true_s[nearest] - told_s[row]) > _SAME_TOUCHDOWN_S:
+                continue
+            apex = run.events[told[row - 1] + int(np.argmax(between == APEX)), kernels.E_HEIGHT]
+            event = run.events[told[row]]
+            change = trial.hops.ground_m[nearest] - trial.hops.ground_m[nearest - 1]
+            features.append((event[kernels.E_VELOCITY], apex))
+            errors.append(event[kernels.E_HEIGHT] - standing - change)
+    if len(errors) < _FEWEST_TOUCHDOWNS:
+        return np.zeros(3), 0.1
+    rows, error = np.array(features), np.array(errors)
+    design = touchdown_features(rows[:, 0], rows[:, 1])
+    fit = np.linalg.lstsq(design, error, rcond=None)[0]
+    left = float(np.sqrt(np.sum((error - design @ fit) ** 2) / (len(error) - design.shape[1])))
+    return np.clip(fit, -10.0, 10.0), min(max(left, 1e-3), 5.0)

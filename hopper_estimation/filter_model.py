@@ -69,6 +69,7 @@ UNTRAINED = ("ba1", "dr1")
 """Estimators without parameters to train."""
 _UPPER_SCALE = 1e7
 _COVARIANCE = ("height_height_m2", "height_velocity_m2_s", "velocity_velocity_m2_s2")
+_TOUCHDOWN = ("constant_m", "per_velocity_s", "per_apex_height", "stddev_m")
 _BY_PHASE = ("height_scale", "height_floor_m", "velocity_scale", "velocity_floor_m_s")
 
 
@@ -87,6 +88,9 @@ class FilterEntry:
         Parameters are trained for accuracy, so that the filter's own covariance says little.
     event_delay_s, event_stddev_s
         (4,) how much later than it happened an event is seen, and the standard deviation of what is left.
+    touchdown_fit, touchdown_stddev_m
+        (3,) what the height told at a touchdown is too high by on ground that does not change: a constant (m), a part
+        per velocity (s) and a part per height of the apex before; and the standard deviation of what is left.
     """
 
     parameters: NDArray[np.float64]
@@ -97,6 +101,8 @@ class FilterEntry:
     velocity_floor_m_s: NDArray[np.float64]
     event_delay_s: NDArray[np.float64]
     event_stddev_s: NDArray[np.float64]
+    touchdown_fit: NDArray[np.float64]
+    touchdown_stddev_m: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +134,7 @@ class FilterModel:
                 **{name: dict(zip(PHASES, getattr(one, name).tolist(), strict=True)) for name in _BY_PHASE},
                 "event_delay_s": dict(zip(EVENTS, one.event_delay_s.tolist(), strict=True)),
                 "event_stddev_s": dict(zip(EVENTS, one.event_stddev_s.tolist(), strict=True)),
+                "touchdown": dict(zip(_TOUCHDOWN, [*one.touchdown_fit.tolist(), one.touchdown_stddev_m], strict=True)),
             }
             for name, one in self.entries.items()
         }
@@ -147,7 +154,9 @@ def untrained_entry() -> FilterEntry:
     phases, events = np.ones(len(PHASES)), np.zeros(len(EVENTS))
     middle = np.array([0.5 * (one.lower + one.upper) for one in PARAMETERS])
     start = np.array([0.01**2, 0.0, 0.1**2])
-    return FilterEntry(middle, start, phases, 1e-3 * phases, phases, 1e-2 * phases, events, events + 2e-3)
+    return FilterEntry(
+        middle, start, phases, 1e-3 * phases, phases, 1e-2 * phases, events, events + 2e-3, np.zeros(3), 0.1
+    )
 
 
 def load_filters(path: Path) -> FilterModel:
@@ -194,13 +203,24 @@ def _entry(content: Any, where: str) -> FilterEntry:
     start = _numbers(content, "start_covariance", _COVARIANCE, where)
     if start[0] <= 0.0 or start[2] <= 0.0 or start[1] ** 2 >= start[0] * start[2]:
         raise UserError(f"{where}: start_covariance is none: {start.tolist()}")
-    scales = [_numbers(content, name, PHASES, where) for name in _BY_PHASE]
-    if any(not np.all((scale > 0.0) & (scale < _UPPER_SCALE)) for scale in scales):
+    scales = {name: _numbers(content, name, PHASES, where) for name in _BY_PHASE}
+    if any(not np.all((scale > 0.0) & (scale < _UPPER_SCALE)) for scale in scales.values()):
         raise UserError(f"{where}: a scale or floor is not between 0 and {_UPPER_SCALE:g}; train it anew")
     delay, stddev = (_numbers(content, name, EVENTS, where) for name in ("event_delay_s", "event_stddev_s"))
     if np.any(np.abs(delay) > 1.0) or np.any(stddev <= 0.0) or np.any(stddev > 1.0):
         raise UserError(f"{where}: delays of events must be below 1 s, their standard deviations positive; train anew")
-    return FilterEntry(parameters, start, *scales, delay, stddev)
+    touchdown = _numbers(content, "touchdown", _TOUCHDOWN, where)
+    if not 0.0 < touchdown[3] < 10.0 or np.any(np.abs(touchdown[:3]) > 10.0):
+        raise UserError(f"{where}: what touchdowns are corrected by is out of bounds: {touchdown.tolist()}; train anew")
+    return FilterEntry(
+        parameters,
+        start,
+        event_delay_s=delay,
+        event_stddev_s=stddev,
+        touchdown_fit=touchdown[:3],
+        touchdown_stddev_m=float(touchdown[3]),
+        **scales,
+    )
 
 
 def _numbers(content: Mapping[str, Any], name: str, keys: tuple[str, ...], where: str) -> NDArray[np.float64]:

@@ -28,8 +28,17 @@ class Track(Protocol):
 
 
 def velocity_at(track: Track, stamps_ns: NDArray[np.int64]) -> Array:
-    """(K,) vertical velocity at the stamps, m/s; NaN in gaps, where no parabola has five samples around."""
+    """(K,) vertical velocity at the stamps, m/s; NaN in gaps, where no parabola has samples on both sides nearby."""
     start = int(track.stamps_ns[0])
     time = (track.stamps_ns - start) / NANOSECONDS_PER_SECOND
+    at = (stamps_ns - start) / NANOSECONDS_PER_SECOND
     _, velocity, _ = local_quadratics(time, np.ascontiguousarray(track.values[:, 2]), HALF_WINDOW_S)
-    return np.interp((stamps_ns - start) / NANOSECONDS_PER_SECOND, time, velocity)
+    known = np.isfinite(velocity)
+    if not known.any():
+        return np.full(len(at), np.nan)
+    time, velocity = time[known], velocity[known]
+    out = np.interp(at, time, velocity)
+    right = np.clip(np.searchsorted(time, at), 0, len(time) - 1)
+    nearest = np.minimum(np.abs(time[right] - at), np.abs(at - time[np.maximum(right - 1, 0)]))
+    out[nearest > 2.0 * HALF_WINDOW_S] = np.nan
+    return out

@@ -105,6 +105,9 @@ class HopperConfiguration:
     ground_changes: bool = parameter(
         False, "heights are above the ground of the start, summed up over changing ground, not above the ground below"
     )
+    ground_step_stddev_m: float = parameter(
+        0.04, "by how much ground that changes does so from hop to hop", unit="m", minimum=0.0, maximum=2.0
+    )
     truth_stddev_m: float = parameter(0.0003, "noise of the motion capture's height", unit="m", minimum=0.0)
     truth_velocity_stddev_m_s: float = parameter(0.03, "noise of the velocity derived from it", unit="m/s", minimum=0.0)
     truth_body: str = parameter("body", "name of the motion capture's body")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -29,6 +30,7 @@ Array = NDArray[np.float64]
 
 SPACE = StateSpace(vector("height", ("z",), "m"), vector("vertical_velocity", ("vz",), "m/s"))
 _Z_VARIANCE = 7 + 2 * 6 + 2
+_GRAVITY_M_S2 = 9.80665
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
 
@@ -61,6 +63,8 @@ class HopperEstimator(Estimator):
         z, v = entry.height_scale, entry.velocity_scale
         self._scales = np.column_stack([z**2, z * v, v**2])
         self._floors = np.column_stack([entry.height_floor_m**2, entry.velocity_floor_m_s**2])
+        step = configuration.ground_step_stddev_m**2
+        self._ground_gain = step / (step + entry.touchdown_stddev_m**2)
         self.refusal: str | None = None
         self._events: list[PhaseEvent] = []
         self.reset()
@@ -106,8 +110,9 @@ class HopperEstimator(Estimator):
             raise FilterBreakdown(self.refusal)
         self._phase = int(result.out[0, 5])
         self._note(result.events, samples.stamps_ns, self._events)
+        hops = np.array([self._ground.hops])
         out = self._above_start(result.out, np.array([self._ground_m]))
-        return Estimate(measurement.stamp_ns, out[0, :2].copy(), self._covariances(out)[0])
+        return Estimate(measurement.stamp_ns, out[0, :2].copy(), self._covariances(out, hops)[0])
 
     def _is_early(self, stamp_ns: int) -> bool:
         return self._initial is not None and stamp_ns < self._initial.stamp_ns
@@ -133,14 +138,16 @@ class HopperEstimator(Estimator):
             out[:, 0] += ground_m
         return out
 
-    def _covariances(self, out: Array) -> Array:
-        """(K, 2, 2) covariances as published: the filter's, scaled by phase, and the ground's."""
+    def _covariances(self, out: Array, hops: NDArray[np.int64]) -> Array:
+        """(K, 2, 2) covariances as published: the filter's, scaled by phase, and the ground's after so many hops."""
         phase = out[:, 5].astype(np.int64)
         scale, floor = self._scales[phase], self._floors[phase]
         covariances = np.empty((len(out), 2, 2))
         covariances[:, 0, 0] = scale[:, 0] * out[:, 2] + floor[:, 0]
         covariances[:, 0, 1] = covariances[:, 1, 0] = scale[:, 1] * out[:, 3]
         covariances[:, 1, 1] = scale[:, 2] * out[:, 4] + floor[:, 1]
+        if self._configuration.ground_changes:
+            covariances[:, 0, 0] += hops * self._ground_gain * self._entry.touchdown_stddev_m**2
         return covariances
 
     def _note(self, events: Array, stamps_ns: NDArray[np.int64], into: list[PhaseEvent]) -> None:
@@ -151,8 +158,9 @@ class HopperEstimator(Estimator):
             late_ns = round(float(self._entry.event_delay_s[kind]) * NANOSECONDS_PER_SECOND)
             height = float(row[kernels.E_HEIGHT])
             if kind == TOUCHDOWN:
-                late_s = self._entry.parameters[kernels.DELAY_TD]
-                self._ground = self._ground.after_hop(self._apex_m, height - late_s * float(row[kernels.E_VELOCITY]))
+                self._ground = self._ground.after_hop(
+                    self._apex_m, self._touchdown_height(height, float(row[kernels.E_VELOCITY]))
+                )
                 self._apex_m = float("nan")
             elif kind == APEX:
                 self._apex_m = height
@@ -166,6 +174,18 @@ class HopperEstimator(Estimator):
                     height + self._ground_m,
                 )
             )
+
+    def _touchdown_height(self, height_m: float, velocity_m_s: float) -> float:
+        """Height at a touchdown above the ground of the stance before, as far as it is believed: eq. (12), corrected.
+
+        Training knows by how much a touchdown is told too high on level ground, and how that varies. The ground's
+        change is then the mean of what is likely of it, given how much ground changes (`ground_step_stddev_m`).
+        """
+        standing = self._configuration.robot.standing_height_m
+        apex = self._apex_m if math.isfinite(self._apex_m) else standing + velocity_m_s**2 / (2.0 * _GRAVITY_M_S2)
+        constant, per_velocity, per_apex = self._entry.touchdown_fit
+        change = height_m - standing - (constant + per_velocity * velocity_m_s + per_apex * apex)
+        return standing + self._ground_gain * change
 
     def _sentence(self) -> str:
         x, y, z = self._filter.resting_reading()
@@ -217,13 +237,15 @@ class HopperEstimator(Estimator):
         set_ns = poses.stamps_ns if poses is not None else np.empty(0, dtype=np.int64)
         cuts = [0, *np.searchsorted(samples.stamps_ns, set_ns, side="left").tolist(), len(samples.dt)]
         events: list[PhaseEvent] = []
-        outs, grounds = [], []
+        outs, grounds, counts = [], [], []
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if number > 0 and poses is not None:
                 self._set_pose(poses.values[number - 1])
-            part = type(samples)(*(array[start:stop] for array in samples))
+            part = samples.part(start, stop)
             result = self._filter.run(part)
-            grounds.append(self._ground_along(result.events, part.stamps_ns, events))
+            ground, hops = self._ground_along(result.events, part.stamps_ns, events)
+            grounds.append(ground)
+            counts.append(hops)
             outs.append(result.out)
         if self._filter.fault and not self._filter.is_zeroed:
             raise UserError(self._sentence())
@@ -234,16 +256,21 @@ class HopperEstimator(Estimator):
             )
             for one, later in zip(series, used, strict=True)
         }
-        return BulkRecord(samples.stamps_ns, out[:, :2].copy(), self._covariances(out), use, (), tuple(events))
+        return BulkRecord(
+            samples.stamps_ns, out[:, :2].copy(), self._covariances(out, np.concatenate(counts)), use, (), tuple(events)
+        )
 
-    def _ground_along(self, found: Array, stamps_ns: NDArray[np.int64], into: list[PhaseEvent]) -> Array:
-        """(N,) height of the ground at each sample, noting the events on the way."""
-        ground = np.full(len(stamps_ns), self._ground_m)
+    def _ground_along(
+        self, found: Array, stamps_ns: NDArray[np.int64], into: list[PhaseEvent]
+    ) -> tuple[Array, NDArray[np.int64]]:
+        """(N,) height of the ground and number of hops at each sample, noting the events on the way."""
+        ground, hops = np.full(len(stamps_ns), self._ground_m), np.full(len(stamps_ns), self._ground.hops)
         for row in found:
             self._note(row[None], stamps_ns, into)
             if int(row[kernels.E_KIND]) == TOUCHDOWN:
-                ground[int(row[kernels.E_SAMPLE]) :] = self._ground_m
-        return ground
+                first = int(row[kernels.E_SAMPLE])
+                ground[first:], hops[first:] = self._ground_m, self._ground.hops
+        return ground, hops
 
 
 def _later(one: MeasurementSeries, start_ns: int | None) -> MeasurementSeries:

@@ -16,7 +16,7 @@ from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
 from hopper_estimation.optical_flow import distance_error_ratio
-from hopper_estimation.phases import EVENTS, PHASES, STARTUP, TOUCHDOWN
+from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -27,6 +27,13 @@ Array = NDArray[np.float64]
 _FEWEST_SAMPLES = 50
 _CLIPPED = 0.99
 _MANY_CLIPPED = 0.001
+_SAME_TOUCHDOWN_S = 0.1
+
+
+_DIAGRAMS = (
+    "Phases: 0 drop, 1 stance down, 2 stance up, 3 rebound, 4 startup (before the first touchdown). "
+    "Readings are those along the leg."
+)
 
 
 class HopReview:
@@ -144,7 +151,8 @@ def hop_figures(
         return out
     summary = review.errors.summary()
     out["hops"] = summary
-    out["events"] = event_summary(review.truth.events, review.events)
+    span = (float(review.truth.time_s[0]), float(review.truth.time_s[-1]))
+    out["events"] = event_summary(review.truth.events, review.events, span, review.truth.unknown_s)
     out["agility_true"] = _agility(review.truth.cycles)
     height = result.parts["height"]
     flying = (
@@ -154,14 +162,31 @@ def hop_figures(
         ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
         out["optical_flow_distance_error_percent"] = 100.0 * ratio
     if configuration.ground_changes:
-        grounds = estimated_grounds(configuration, review.events)
-        true_s, told_s = review.truth.events.times_s(TOUCHDOWN), review.events.times_s(TOUCHDOWN)
-        pairs = [(int(np.argmin(np.abs(told_s - at))), row) for row, at in enumerate(true_s)] if len(told_s) else []
-        pairs = [(told, row) for told, row in pairs if abs(told_s[told] - true_s[row]) < 0.1]
-        if pairs:
-            told_rows, true_rows = (np.array(one) for one in zip(*pairs, strict=True))
-            out["ground"] = ground_height.summary(grounds[told_rows], review.truth.ground_m[true_rows])
+        out["ground"] = _ground(configuration, review)
     return out
+
+
+def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
+    """Drift of the ground's height, over the touchdowns that estimate and truth share."""
+    assert review.truth is not None
+    told = np.flatnonzero(review.events.kind == TOUCHDOWN)
+    told_s, true_s = review.events.happened_s[told], review.truth.events.times_s(TOUCHDOWN)
+    if not len(told) or not len(true_s):
+        return {}
+    nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in told_s])
+    if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - told_s) > _SAME_TOUCHDOWN_S):
+        return {}  # a touchdown that is missing has no place in a sum over hops
+    standing = configuration.robot.standing_height_m
+    grounds = estimated_grounds(configuration, review.events)
+    before = np.concatenate([[0.0], grounds[:-1]])
+    touchdown = review.events.height_m[told] - before
+    apex = np.full(len(told), np.nan)
+    apexes = review.events.kind == APEX
+    for row, at in enumerate(told_s[1:], start=1):
+        found = np.flatnonzero(apexes & (review.events.happened_s > told_s[row - 1]) & (review.events.happened_s < at))
+        if len(found):
+            apex[row] = review.events.height_m[found[0]] - before[row]
+    return ground_height.summary(apex, touchdown, review.truth.ground_m[nearest], standing)
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
@@ -175,12 +200,12 @@ def hop_section(
 ) -> ReportSection:
     """Hops in words, and diagrams of the errors by hop and of what the sensors read."""
     figures: Mapping[str, Any] = result.metrics.get(result.robot, {})
-    sentences = hop_sentences(figures)
+    sentences = [*hop_sentences(figures), _DIAGRAMS]
     height = result.parts["height"]
     phase = phase_of(result).astype(np.float64)
     panels = [
         Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]}),
-        Panel("phase: 0 drop, 1 stance down, 2 stance up, 3 rebound", "", {"phase": phase}),
+        Panel("phase", "", {"phase": phase}),
     ]
     readings = {}
     for channel, words in ((LOW_G, "low-g"), (HIGH_G, "high-g")):
@@ -188,7 +213,7 @@ def hop_section(
         if one is not None:
             readings[words] = np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5])
     if readings:
-        panels.append(Panel("accelerometers along the leg", "m/s^2", readings))
+        panels.append(Panel("readings", "m/s^2", readings))
     groups = (PanelGroup("Height, phase and readings", tuple(panels)),)
     return ReportSection("Hops", tuple(sentences), result.time_s, groups)
 
@@ -201,8 +226,8 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
         out.append(
             f"{hops['hops']} hops: apex height off by {hops['m3_apex_height_mape_percent']:.1f} % in the mean "
             f"(median {hops['apex_height_percent_error_median']:.1f} %), apex time by "
-            f"{1e3 * hops['m4_apex_time_mae_s']:.0f} ms; height along the way by {hops['m1_height_nmae_percent']:.1f} %, "
-            f"velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
+            f"{1e3 * hops['m4_apex_time_mae_s']:.0f} ms; height along the way by "
+            f"{hops['m1_height_nmae_percent']:.1f} %, velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
         )
         out.append(f"Hops that were missed: {hops['missed_hops']}; told without being there: {hops['extra_hops']}.")
     elif figures.get("hops_estimated") is not None:
@@ -242,8 +267,8 @@ def hop_notes(
     if HIGH_G.sensor not in found:
         notes.append(
             Note(
-                "Without imu/high_g the filter goes on with the low-g sensor alone: stance is clipped, and the covariance "
-                "wider.",
+                "Without imu/high_g the filter goes on with the low-g sensor alone: stance is clipped, and the "
+                "covariance wider.",
                 "no high-g sensor",
             )
         )
@@ -262,7 +287,7 @@ def hop_notes(
             notes.append(
                 Note(
                     f"{100.0 * share:.2g} % of the readings of imu/high_g are at their range "
-                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2): the low-g sensor went on alone there.",
+                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2): there the low-g sensor went on alone.",
                     "high-g sensor clipped",
                 )
             )

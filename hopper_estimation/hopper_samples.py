@@ -65,6 +65,21 @@ class Samples(NamedTuple):
     thrust: Array
     leg: Array
 
+    def part(self, start: int, stop: int) -> Samples:
+        """Some of them, in contiguous arrays."""
+        rows = slice(start, stop)
+        return Samples(
+            self.stamps_ns[rows],
+            self.dt[rows],
+            self.low[rows],
+            self.high[rows],
+            self.has[rows],
+            self.up[rows],
+            self.goal[rows],
+            self.thrust[rows],
+            self.leg[rows],
+        )
+
 
 def up_direction(quaternion: Array) -> Array:
     """(..., 3) the world's up in the body's frame, from quaternions (..., 4) x y z w, body to world."""

@@ -324,7 +324,7 @@ class HopperSimulation:
         self._tick += ticks
         _ = rng
 
-    def _sway_of(self, ticks: int, tick_s: Vector) -> Rows:
+    def _sway_of(self, ticks: int, tick_s: NDArray[np.floating]) -> Rows:
         """(K, 4) roll, pitch and their rates at the ticks; none while it stands."""
         wish = self._sway.next(ticks) * np.clip((tick_s - self.scenario.rest_s) / 0.5, 0.0, 1.0)[:, None]
         gain = _TICK_S / (_SWAY_SMOOTHING_S + _TICK_S)

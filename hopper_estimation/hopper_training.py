@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import onboard_estimation
 from hopper_estimation.filter_judgement import judge_filter
 from hopper_estimation.filter_model import PARAMETERS, TRAINED, FilterModel, filters_of
 from hopper_estimation.filter_training import FilterObjective, SearchSettings, TrainedFilter, train_filter
@@ -67,7 +67,7 @@ class HopperTraining:
             "event_delay_s": dict(zip(EVENTS, entry.event_delay_s.tolist(), strict=True)),
             "event_stddev_s": dict(zip(EVENTS, entry.event_stddev_s.tolist(), strict=True)),
             "on_training_hops": {metric: _mean(self.errors[name], metric) for metric in ("m1", "m2", "m3", "m4")},
-            "sensitivity_percent_per_percent": dict(zip(found.problem.names, steepness.tolist(), strict=True)),
+            "sensitivity_percent_per_percent": dict(zip(found.names, steepness.tolist(), strict=True)),
         }
 
     def sentences(self) -> list[str]:
@@ -122,7 +122,7 @@ class HopperTraining:
         values = {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)}
         described = {one.name: one for one in PARAMETERS}
         rows = []
-        for parameter, ratio in zip(found.problem.names, found.largest_ratios, strict=True):
+        for parameter, ratio in zip(found.names, found.largest_ratios, strict=True):
             one = described[parameter]
             unit = f" {one.unit}" if one.unit else ""
             bounds = f"{one.lower:g} to {one.upper:g}{unit}"
@@ -189,7 +189,7 @@ def train_hopper(
         kept = {}
     training = {
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "version": onboard_estimation.__version__,
+        "version": version("onboard_estimation"),
         "trained": {
             name: {"cost": one.search.best.cost, "seed": one.search.best.seed} for name, one in filters.items()
         },

@@ -1,9 +1,9 @@
 """Compiled: vertical acceleration of the body from the readings of two accelerometers and a gyro.
 
 Accelerometers are zeroed while the robot stands upright on the ground (paper, section VI): what they read then beside
-gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame follows the
-gyro, freed of what it reads at rest, or an attitude sensor where there is one; accelerometers cannot see tilt in flight.
-With u that direction, the vertical acceleration is
+gravity along the leg is their offset, mounting included. From then on the direction "up" in the body's frame follows
+the gyro, freed of what it reads at rest, or an attitude sensor where there is one; accelerometers cannot see tilt in
+flight. With u that direction, the vertical acceleration is
 
     a = f . u - g                                                                     eqs. (1), (3), (4)
 

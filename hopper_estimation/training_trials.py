@@ -98,7 +98,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     last_ns = int(track.stamps_ns[-1])
     first = int(np.searchsorted(samples.stamps_ns, start_ns + round(first_s * NANOSECONDS_PER_SECOND)))
     stop = int(np.searchsorted(samples.stamps_ns, last_ns, side="right"))
-    part = Samples(*(np.ascontiguousarray(array[first:stop]) for array in samples))
+    part = samples.part(first, stop)
     if not len(part.dt):
         raise UserError(f"{name}: readings and ground truth do not overlap in time")
     time_s = (part.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
