@@ -287,7 +287,7 @@ def hop_notes(
             notes.append(
                 Note(
                     f"{100.0 * share:.2g} % of the readings of imu/high_g are at their range "
-                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2): there the low-g sensor went on alone.",
+                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2), where the low-g sensor goes on.",
                     "high-g sensor clipped",
                 )
             )

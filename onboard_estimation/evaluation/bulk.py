@@ -129,13 +129,13 @@ class _ChannelReader:
         # Filled from the start: parts that are joined at the end would take their memory twice.
         self._room = bag.topics[topic].count if topic in bag.topics else 0
         self._taken = 0
-        self._integers = np.empty((3, self._room), dtype=np.int64)
+        self._stamps, self._times, self._order = (np.empty(self._room, dtype=np.int64) for _ in range(3))
         self._values: Matrix | None = None
         self._faults: Counter[str] = Counter()
         self._compiled = self._room >= _COMPILED_FROM and sys.byteorder == "little"
 
     def column(self) -> Column:
-        stamps, times, order = self._integers[:, : self._taken]
+        stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
         values = np.empty((0, self._dimension or 0)) if self._values is None else self._values[: self._taken]
         if np.any(order[1:] < order[:-1]):
             sorting = np.argsort(order)
@@ -205,7 +205,7 @@ class _ChannelReader:
             layout.stamp,
             layout.number_places,
             fits,
-            self._integers[0, first:last],
+            self._stamps[first:last],
             values[first:last].view(np.uint8),
         )
         taken = rows if count == len(rows) else rows[fits]
@@ -241,7 +241,7 @@ class _ChannelReader:
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
         place = slice(self._taken, self._taken + len(rows))
-        self._integers[0, place] = stamps
+        self._stamps[place] = stamps
         self._values_of(values.shape[1])[place] = values
         self._note(block, rows)
 
@@ -253,8 +253,8 @@ class _ChannelReader:
     def _note(self, block: Block, rows: Integers) -> None:
         """When the messages were recorded, and where, of those whose stamps and values are there."""
         place = slice(self._taken, self._taken + len(rows))
-        self._integers[1, place] = block.log_times_ns[rows]
-        self._integers[2, place] = block.order[rows]
+        self._times[place] = block.log_times_ns[rows]
+        self._order[place] = block.order[rows]
         self._taken += len(rows)
 
 

@@ -119,8 +119,6 @@ def load_recording(
     notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    order = np.concatenate([column.order for column in sensors.values()])
-    numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
     tracks = {
         channel.sensor: _track(channel.sensor, columns[topic], mirror_truth) for topic, channel in match.truth.items()
     }
@@ -137,9 +135,7 @@ def load_recording(
         notes.append(_missing_truth(match, kinds))
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
-    loaded = LoadedRecording(
-        series, numbers[np.argsort(order, kind="stable")], tracks, _is_simulated(bag), tuple(notes)
-    )
+    loaded = LoadedRecording(series, _by_arrival(list(sensors.values()))[0], tracks, _is_simulated(bag), tuple(notes))
     return loaded.changed(replace(what_if, drop=()))
 
 
@@ -187,16 +183,16 @@ def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) 
 def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dict[str, Column], list[str]]:
     """The columns between two jumps of the sensors' clock, where there are any, and what is lost by that."""
     sensors = [columns[topic] for topic in match.channels]
-    order = np.concatenate([column.order for column in sensors])
-    sorting = np.argsort(order, kind="stable")
-    stamps = np.concatenate([column.stamps_ns for column in sensors])[sorting]
-    sources = np.repeat(np.arange(len(sensors)), [len(column.order) for column in sensors])[sorting]
+    sources, order = _by_arrival(sensors)
+    stamps = np.empty(len(sources), dtype=np.int64)
+    for number, column in enumerate(sensors):
+        stamps[sources == number] = column.stamps_ns
     parts = clock_parts(stamps, sources)
     if not parts.jumps:
         return dict(columns), []
     start, stop = parts.longest()
-    first = int(order[sorting[start]]) if start else 0
-    last = int(order[sorting[stop]]) if stop < parts.count else np.iinfo(np.int64).max
+    first = int(order[start]) if start else 0
+    last = int(order[stop]) if stop < parts.count else np.iinfo(np.int64).max
     kept = {}
     for topic, column in columns.items():
         inside = (column.order >= first) & (column.order < last)
@@ -213,6 +209,19 @@ def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dic
         f"{stop - start} of {parts.count} measurements."
     )
     return kept, [note]
+
+
+def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number of its column for each message (M,) in the order of the bag, and its place in the bag's log order (M,).
+
+    Places are whole numbers below the number of the bag's messages, each taken once: they need no sorting.
+    """
+    count = max((int(column.order[-1]) + 1 for column in columns if len(column.order)), default=0)
+    sources = np.full(count, -1, dtype=np.int64)
+    for number, column in enumerate(columns):
+        sources[column.order] = number
+    order = np.flatnonzero(sources >= 0)
+    return sources[order], order
 
 
 def _track(body: str, column: Column, mirror_truth: str | None) -> BodyTrack:
