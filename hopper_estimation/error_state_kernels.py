@@ -123,17 +123,20 @@ def propagate(x: Array, step: float, force_x: float, force_y: float, force_z: fl
 
 
 @njit(cache=True, error_model="numpy")
-def propagate_covariance(p: Array, step: float, by_tilt_x: float, by_tilt_y: float, noise: float) -> None:
+def propagate_covariance(
+    x: Array, p: Array, step: float, force_x: float, force_y: float, force_z: float, noise: float
+) -> None:
     """Covariance of the error (7, 7) one step on: P = F P F' + Q, F being the derivative of `propagate`.
 
     Parameters
     ----------
-    by_tilt_x, by_tilt_y
-        Derivatives of the vertical acceleration, before the step, m/s^2 per rad.
+    x
+        Nominal values before the step, (7,) and what follows them.
     noise
         Variance of the acceleration over the step, (m/s^2)^2.
     """
     half = 0.5 * step
+    by_tilt_x, by_tilt_y = force_y - x[X_TILT_X] * force_z, -force_x - x[X_TILT_Y] * force_z
     # F differs from the identity in four rows: first they act on the rows of P, then on its columns.
     for j in range(ERROR_COUNT):
         u = by_tilt_x * p[X_TILT_X, j] + by_tilt_y * p[X_TILT_Y, j] - p[X_BIAS, j]
@@ -179,10 +182,10 @@ def inject(
     gain = 1.0 / (column[first] + weight * column[second] + variance)
     for i in range(ERROR_COUNT):
         x[i] += column[i] * gain * residual
-        for j in range(ERROR_COUNT):
+        for j in range(i + 1):  # both halves the same, however much was rounded
             left = p[i, j] - column[i] * column[j] * gain
             # Correlations that die away from update to update would become subnormal numbers, which are slow.
-            p[i, j] = left if abs(left) > _SMALLEST else 0.0
+            p[i, j] = p[j, i] = left if abs(left) > _SMALLEST else 0.0
     x[X_TILT_X] = min(max(x[X_TILT_X], -_LARGEST_TILT), _LARGEST_TILT)
     x[X_TILT_Y] = min(max(x[X_TILT_Y], -_LARGEST_TILT), _LARGEST_TILT)
     x[X_GYRO_X] = min(max(x[X_GYRO_X], -_LARGEST_GYRO_BIAS), _LARGEST_GYRO_BIAS)
@@ -254,8 +257,7 @@ def filter_error_samples(
         rise = y2 - h3
         h3, h2, h1 = h2, h1, y2
         force = y1 + gravity
-        by_tilt_x, by_tilt_y = side_y - x[X_TILT_X] * force, -side_x - x[X_TILT_Y] * force
-        propagate_covariance(p, step, by_tilt_x, by_tilt_y, q + distrust)
+        propagate_covariance(x, p, step, side_x, side_y, force, q + distrust)
         propagate(x, step, side_x, side_y, force, gravity)
         since += step
         time += step

@@ -89,7 +89,9 @@ def noisy_hops(seed: int = 4):
     """Arguments with noise, lost samples, a thrust, and readings that one or no sensor can give."""
     rng = np.random.default_rng(seed)
     count = 5000
-    hops = exact_hops(2.0, times=np.arange(1, count + 1)[rng.random(count) > 0.02] / RATE_HZ)
+    kept = rng.random(count) > 0.02
+    kept[1350:1365] = False  # a gap, in flight
+    hops = exact_hops(2.0, times=np.arange(1, count + 1)[kept] / RATE_HZ)
     dt, low, high, usable, goal, thrust = hops.arguments()
     low += rng.normal(size=len(dt))
     high += 3.0 * rng.normal(size=len(dt))
@@ -183,7 +185,6 @@ def test_error_covariance_follows_the_nominal_derivative():
     for _ in range(50):
         x = rng.normal(size=count) * [2.0, 5.0, 0.1, 0.1, 1.0, 0.05, 0.05]
         force, step = rng.normal(size=3) * [20.0, 20.0, 200.0], rng.uniform(1e-3, 5e-3)
-        by_x, by_y = force[1] - x[2] * force[2], -force[0] - x[3] * force[2]
 
         def moved(at, step=step, force=force):
             at = at.copy()
@@ -196,8 +197,8 @@ def test_error_covariance_follows_the_nominal_derivative():
         covariance = root @ root.T
         still, noisy = np.zeros((count, count)), covariance.copy()
         variance = 7.0
-        error_state.propagate_covariance(still, step, by_x, by_y, variance)  # what is added, whatever was there
-        error_state.propagate_covariance(noisy, step, by_x, by_y, variance)
+        error_state.propagate_covariance(x, still, step, *force, variance)  # what is added, whatever was there
+        error_state.propagate_covariance(x, noisy, step, *force, variance)
         expected = jacobian @ covariance @ jacobian.T
         np.testing.assert_allclose(noisy - still, expected, rtol=1e-6, atol=1e-6)
         to = np.array([0.5 * step * step, step])
@@ -308,7 +309,39 @@ def test_standing_for_a_minute_is_no_hop(name):
     np.testing.assert_allclose(out[settled:, 1], 0.0, atol=0.01)
     assert np.all(out[:, 2] * out[:, 4] >= out[:, 3] ** 2 * (1.0 - 1e-9))
     if name.startswith("eskf"):
-        assert np.linalg.eigvalsh(state[error_state.X_COVARIANCE :].reshape(7, 7)).min() > 0.0
+        covariance = state[error_state.X_COVARIANCE :].reshape(7, 7)
+        np.testing.assert_array_equal(covariance[:2, 2:], 0.0)
+        np.testing.assert_array_equal(covariance[2:, :2], 0.0)
+        assert np.linalg.eigvalsh(covariance).min() > 0.0
+    elif name == "kf2":
+        np.testing.assert_array_equal(state[[vertical.S_PZB, vertical.S_PVB]], 0.0)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_touchdown_that_was_none_is_given_up(name):
+    """Caught in the hand and carried: no leg is pressed for so long."""
+    hops = exact_hops(1.0, 1)
+    dt, low, _, usable, goal, thrust = hops.arguments()
+    low = np.where(hops.time > hops.events[0][1], 4.0 + 2.0 * hops.time, low)
+    state = start(name, LENGTH + 1.0)
+    out, events = run(name, parameters(JERK=1000.0), state, (dt, low, low, usable, goal, thrust))
+    assert events[:, vertical.E_KIND].tolist() == [TOUCHDOWN]
+    end = np.searchsorted(hops.time, hops.events[0][1] + 0.26)
+    np.testing.assert_array_equal(out[end:, 5], STARTUP)
+    assert out[end, 2] > 0.09
+    assert out[end, 4] > 9.0
+
+
+@pytest.mark.parametrize("name", ["kf1", "eskf1"])
+def test_a_spike_at_touchdown_is_no_max_squat(name):
+    hops = exact_hops(2.0, 2)
+    dt, low, _, usable, goal, thrust = hops.arguments()
+    touch = np.searchsorted(hops.time, hops.events[0][1])
+    low[touch] += 150.0
+    _, events = run(name, parameters(), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
+    kinds, times = events[:, vertical.E_KIND].astype(int).tolist(), events[:, vertical.E_TIME]
+    assert kinds[:4] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX]
+    assert times[1] - times[0] > 0.004
 
 
 @pytest.mark.parametrize("name", ["kf1", "eskf1"])
