@@ -62,6 +62,7 @@ def reading_settings(configuration: HopperConfiguration) -> readings.ReadingSett
         rest_rate=sensors.rest_rate_rad_s,
         largest_tilt_cosine=float(np.cos(np.deg2rad(sensors.largest_tilt_deg))),
         stuck_readings=float(sensors.stuck_readings),
+        silent_s=sensors.silent_s,
     )
 
 

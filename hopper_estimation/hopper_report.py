@@ -145,25 +145,24 @@ def hop_figures(
 ) -> dict[str, Any]:
     """For `metrics.json`: M1 to M5, timing of events, coverage by phase, agility, ground, optical flow."""
     review = HopReview(configuration, series, result)
-    out: dict[str, Any] = {"hops_estimated": len(review.cycles), "coverage": coverage_by_phase(result)}
+    hops: dict[str, Any] = {"hops_estimated": len(review.cycles)}
+    out: dict[str, Any] = {"hops": hops}
+    if review.truth is not None and review.errors is not None:
+        hops |= review.errors.summary()
+        height = result.parts["height"]
+        flying = height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m)
+        flying &= phase_of(result) != STARTUP
+        if int(np.sum(flying)) >= _FEWEST_SAMPLES:
+            ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
+            hops["optical_flow_distance_error_percent"] = 100.0 * ratio
+        out["agility_true"] = _agility(review.truth.cycles)
+        if configuration.ground_changes:
+            out["ground"] = _ground(configuration, review)
+        span = (float(review.truth.time_s[0]), float(review.truth.time_s[-1]))
+        out["events"] = event_summary(review.truth.events, review.events, span, review.truth.unknown_s)
     out["agility_estimated"] = _agility(review.cycles)
-    if review.truth is None or review.errors is None:
-        return out
-    summary = review.errors.summary()
-    out["hops"] = summary
-    span = (float(review.truth.time_s[0]), float(review.truth.time_s[-1]))
-    out["events"] = event_summary(review.truth.events, review.events, span, review.truth.unknown_s)
-    out["agility_true"] = _agility(review.truth.cycles)
-    height = result.parts["height"]
-    flying = (
-        height.matched & (height.truth[:, 0] > configuration.robot.standing_height_m) & (phase_of(result) != STARTUP)
-    )
-    if int(np.sum(flying)) >= _FEWEST_SAMPLES:
-        ratio = distance_error_ratio(result.time_s[flying], height.truth[flying, 0], height.estimate[flying, 0])
-        out["optical_flow_distance_error_percent"] = 100.0 * ratio
-    if configuration.ground_changes:
-        out["ground"] = _ground(configuration, review)
-    return out
+    out["coverage"] = coverage_by_phase(result)
+    return {name: value for name, value in out.items() if value}
 
 
 def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
@@ -230,17 +229,17 @@ def hop_sentences(figures: Mapping[str, Any]) -> list[str]:
             f"{hops['m1_height_nmae_percent']:.1f} %, velocity by {hops['m2_velocity_nmae_percent']:.1f} %."
         )
         out.append(f"Hops that were missed: {hops['missed_hops']}; told without being there: {hops['extra_hops']}.")
-    elif figures.get("hops_estimated") is not None:
-        out.append(f"{figures['hops_estimated']} hops by the estimate; the truth tells of none to compare with.")
+    elif hops is not None:
+        out.append(f"{hops['hops_estimated']} hops by the estimate; the truth tells of none to compare with.")
     events = figures.get("events", {})
     words = [
-        f"{name.replace('_', ' ')} {1e3 * events[name]['seen_after_median_s']:.0f} ms after it, told to "
+        f"{name.replace('_', ' ')} seen after {1e3 * events[name]['seen_after_median_s']:.1f} ms, told to "
         f"{1e3 * events[name]['time_error_abs_median_s']:.1f} ms"
         for name in EVENTS
         if "seen_after_median_s" in events.get(name, {})
     ]
     if words:
-        out.append(f"Events are seen so late, and their times told so well (medians): {'; '.join(words)}.")
+        out.append(f"Events, medians: {'; '.join(words)}.")
     agile = figures.get("agility_true") or figures.get("agility_estimated")
     if agile:
         out.append(
@@ -261,7 +260,7 @@ def hop_notes(
     configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
 ) -> tuple[Note, ...]:
     """What the reader must know: sensors that are missing or clipped, hops that were missed."""
-    notes = []
+    notes = [Note(sentence) for sentence in hop_sentences(result.metrics.get(result.robot, {}))]
     found = {one.channel.sensor: one for one in series if len(one.stamps_ns)}
     sensors = configuration.sensors
     if HIGH_G.sensor not in found:

@@ -7,7 +7,12 @@ flight. With u that direction, the vertical acceleration is
 
     a = f . u - g                                                                     eqs. (1), (3), (4)
 
-A reading near its range is clipped, and the same reading over and over comes from a stuck sensor: neither is used.
+A reading near its range is clipped, and the same reading over and over comes from a stuck sensor: neither is used, and
+a stuck sensor's gyro turns nothing. A single high-g reading that is missing (lost, or a moment late) is told apart from
+a sensor that is silent.
+
+A fault found at rest stays, with the reading that it was found in: a robot that is put right later was still started
+with sensors that cannot be right.
 """
 
 from __future__ import annotations
@@ -21,13 +26,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Bits = NDArray[np.uint8]
 
-LOW_USABLE, HIGH_USABLE, LOW_CLIPPED = 1, 2, 4
+LOW_USABLE, HIGH_USABLE, LOW_CLIPPED, HIGH_DUE = 1, 2, 4, 8
 
 # Elements of the state. Offsets are valid once zeroed, means are of the rest that goes on.
 (R_UP, R_LOW, R_HIGH, R_GYRO, R_MEAN_LOW, R_MEAN_HIGH, R_MEAN_GYRO) = range(0, 21, 3)
 (R_REST, R_LOW_COUNT, R_HIGH_COUNT, R_ZEROED, R_FAULT, R_LOW_EQUAL, R_HIGH_EQUAL, R_LOW_LAST, R_HIGH_LAST,
- R_CLIPPED, R_STUCK, R_UP_KNOWN) = range(21, 33)  # fmt: skip
-STATE_SIZE = 33
+ R_CLIPPED, R_STUCK, R_UP_KNOWN, R_HIGH_SILENT) = range(21, 34)  # fmt: skip
+STATE_SIZE = 34
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
@@ -47,6 +52,7 @@ class ReadingSettings(NamedTuple):
     rest_rate: float
     largest_tilt_cosine: float
     stuck_readings: float
+    silent_s: float
 
 
 @njit(cache=True, error_model="numpy")
@@ -54,6 +60,7 @@ def new_state() -> Array:
     """(STATE_SIZE,) before the first reading: upright, not zeroed."""
     state = np.zeros(STATE_SIZE)
     state[R_UP + 2] = 1.0
+    state[R_HIGH_SILENT] = np.inf
     return state
 
 
@@ -78,6 +85,8 @@ def _turn(state: Array, rate: Array, dt: float) -> None:
 @njit(cache=True, error_model="numpy")
 def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: Array, has: int) -> None:
     """Zero the sensors while the robot stands."""
+    if state[R_FAULT] > 0.0:
+        return
     still = has & 1
     count = state[R_LOW_COUNT]
     if still and count > 0:
@@ -152,37 +161,44 @@ def vertical_accelerations(
         (N, 4), written: vertical acceleration by the low-g and the high-g sensor, gravity taken off, and the specific
         force along two horizontal axes, m/s^2.
     usable
-        (N,), written: `LOW_USABLE`, `HIGH_USABLE`, `LOW_CLIPPED`.
+        (N,), written: `LOW_USABLE`, `HIGH_USABLE`, `LOW_CLIPPED`, `HIGH_DUE`.
     """
     for n in range(dt.shape[0]):
         there = int(has[n])
         reading, shock = low[n], high[n]
+        low_stuck = high_stuck = False
         if there & 1:
+            mark = reading[3] + 3.0 * reading[4] + 7.0 * reading[5]
+            state[R_LOW_EQUAL] = state[R_LOW_EQUAL] + 1.0 if mark == state[R_LOW_LAST] else 0.0
+            state[R_LOW_LAST] = mark
+            low_stuck = state[R_LOW_EQUAL] >= settings.stuck_readings
+        state[R_HIGH_SILENT] += dt[n]
+        if there & 2:
+            mark = shock[3] + 3.0 * shock[4] + 7.0 * shock[5]
+            state[R_HIGH_EQUAL] = state[R_HIGH_EQUAL] + 1.0 if mark == state[R_HIGH_LAST] else 0.0
+            state[R_HIGH_LAST] = mark
+            high_stuck = state[R_HIGH_EQUAL] >= settings.stuck_readings
+            state[R_HIGH_SILENT] = 0.0
+        state[R_STUCK] += low_stuck + high_stuck
+        if there & 1 and not low_stuck:
             _turn(state, reading, dt[n])
         if not np.isnan(up[n, 0]):
             for i in range(3):
                 state[R_UP + i] = up[n, i]
             state[R_UP_KNOWN] = 1.0
-        _rest(settings, state, dt[n], reading, shock, there)
+        moving = (there & 1) * (not low_stuck) + (there & 2) * (not high_stuck)
+        _rest(settings, state, dt[n], reading, shock, moving)
         bits = 0
         if there & 1:
-            mark = reading[3] + 3.0 * reading[4] + 7.0 * reading[5]
-            state[R_LOW_EQUAL] = state[R_LOW_EQUAL] + 1.0 if mark == state[R_LOW_LAST] else 0.0
-            state[R_LOW_LAST] = mark
-            clipped = abs(reading[5]) >= _CLIPPED * settings.low_range
-            stuck = state[R_LOW_EQUAL] >= settings.stuck_readings
-            # At rest a coarse sensor may well repeat itself; clipped it is clipped.
-            bits |= LOW_CLIPPED if clipped else (0 if stuck else LOW_USABLE)
-            state[R_CLIPPED] += clipped
-            state[R_STUCK] += stuck and not clipped
-        if there & 2:
-            mark = shock[3] + 3.0 * shock[4] + 7.0 * shock[5]
-            state[R_HIGH_EQUAL] = state[R_HIGH_EQUAL] + 1.0 if mark == state[R_HIGH_LAST] else 0.0
-            state[R_HIGH_LAST] = mark
-            stuck = state[R_HIGH_EQUAL] >= settings.stuck_readings
-            if abs(shock[5]) < _CLIPPED * settings.high_range and not stuck:
-                bits |= HIGH_USABLE
-            state[R_STUCK] += stuck
+            if abs(reading[5]) >= _CLIPPED * settings.low_range:
+                state[R_CLIPPED] += 1.0
+                bits |= LOW_CLIPPED
+            elif not low_stuck:
+                bits |= LOW_USABLE
+        if there & 2 and not high_stuck and abs(shock[5]) < _CLIPPED * settings.high_range:
+            bits |= HIGH_USABLE
+        if not there & 2 and state[R_HIGH_SILENT] <= settings.silent_s:
+            bits |= HIGH_DUE
         ux, uy, uz = state[R_UP], state[R_UP + 1], state[R_UP + 2]
         fx, fy, fz = reading[3] - state[R_LOW], reading[4] - state[R_LOW + 1], reading[5] - state[R_LOW + 2]
         out[n, 0] = fx * ux + fy * uy + fz * uz - settings.gravity

@@ -104,15 +104,19 @@ def choose(usable: int, low: float, high: float, held: float, gravity: float, sw
     """Which reading to go by, m/s^2, and the variance by which it deserves less trust than usual.
 
     The low-g sensor as far as its specific force is below `switch`, m/s^2, then the high-g one. Without the one that
-    ought to be taken, the other; `held`, the filtered acceleration so far, where there is neither.
+    ought to be taken, the other; `held`, the filtered acceleration so far, where there is neither, and where a high-g
+    reading that is due is missing: it may come a moment later, and the low-g one would feign the end of a shock.
     """
     if usable & 1:
-        if usable & 2 and abs(low + gravity) > switch:
-            return high, 0.0
+        if abs(low + gravity) > switch:
+            if usable & 2:
+                return high, 0.0
+            if usable & 8:
+                return held, CLIPPED_M_S2**2
         return low, 0.0
     if usable & 2:
         return high, 0.0 if usable & 4 else ALONE_M_S2**2
-    if usable & 4:
+    if usable & 4 and not usable & 8:
         return low, CLIPPED_M_S2**2
     return held, CLIPPED_M_S2**2
 
@@ -186,7 +190,7 @@ def filter_samples(
         (N,) vertical acceleration of the body by each sensor, m/s^2, gravity taken off.
     usable
         (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
-        reading is beyond its range.
+        reading is beyond its range; bit 4: a high-g reading was due and is missing.
     goal, thrust
         (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2.
     out

@@ -127,13 +127,18 @@ def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
     return out
 
 
+_DEEPEST = 3
+
+
 def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
-    """Table of nested metrics with readable labels."""
+    """Table of nested metrics with readable labels; what is nested deeper than a group of a part is left to the files."""
     from onboard_estimation.evaluation.presentation import flatten, format_value, metric_label, words
 
     out = table(title, "part", "figure", "value", "unit", right=("value",))
     last = ""
     for path, value in flatten(metrics):
+        if len(path) > _DEEPEST:
+            continue
         part = " ".join(words(name) for name in path[:-1])
         label, unit = metric_label(path[-1])
         if last and part != last:
