@@ -34,6 +34,9 @@ _AHEAD_S = 0.1
 """What is simulated at a time."""
 _AHEAD_IN_LOOP_S = 0.005
 """The same where an estimate closes the loop: so much later does it act, at most."""
+_LONGEST_LAG_NS = NANOSECONDS_PER_SECOND // 20
+_GIVEN_UP_S = 1.0
+"""The robot stands still while the estimate is behind by more, but not for one that has not been heard for so long."""
 _TICK_S = 0.002
 _TOO_LATE_NS = NANOSECONDS_PER_SECOND
 _CLOCK_PERIOD_NS = NANOSECONDS_PER_SECOND // 100
@@ -69,7 +72,9 @@ class SimulatorNode(Node):
     configuration and `SimulatorHost`.
 
     With `control` set to `estimate` it subscribes to `odometry` and `phase`, and the simulated controller goes by their
-    height, vertical velocity and phase, as that of a real robot must. Until the first of them it goes by the truth.
+    height, vertical velocity and phase, as that of a real robot must. Until the first of them it goes by the truth. On
+    a computer that is too busy for an estimator that keeps up, the simulated time goes slower, so that the robot does
+    not go by what was a while ago.
 
     Attributes
     ----------
@@ -96,6 +101,8 @@ class SimulatorNode(Node):
         )
         self._ahead_s = _AHEAD_S
         self._phase = -1
+        self._estimate_ns = 0  # of the newest estimate, on the simulation's clock
+        self._heard_s = -math.inf
         if host.control == "estimate":
             self._close_the_loop(robot)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
@@ -133,6 +140,7 @@ class SimulatorNode(Node):
         # One of an estimator that runs on from an earlier simulation belongs to another motion.
         if 0 <= at_ns <= self._simulated_ns and math.isfinite(height_m) and math.isfinite(velocity_m_s):
             simulation.take_estimate(height_m, velocity_m_s, self._phase)
+            self._estimate_ns, self._heard_s = at_ns, time.monotonic()
 
     def _take_phase(self, message: Any) -> None:
         self._phase = self.phases.index(message.data) if message.data in self.phases else -1
@@ -166,6 +174,10 @@ class SimulatorNode(Node):
             )
             self._started_ns += round(behind_ns / self._host.rate)
             now_ns -= behind_ns
+        latest_ns = self._estimate_ns + _LONGEST_LAG_NS
+        if now_ns > latest_ns and time.monotonic() - self._heard_s < _GIVEN_UP_S:
+            self._started_ns += round((now_ns - latest_ns) / self._host.rate)
+            now_ns = latest_ns
         while True:
             while self._due and self._due[0][0] <= now_ns:
                 stamp_ns, channel, value = self._due.popleft()

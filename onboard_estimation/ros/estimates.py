@@ -81,7 +81,7 @@ class EstimateMessages:
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
         self._kinds = {block.name: block.kind for block in space.blocks}
-        self._is_vertical = is_vertical(space)
+        self._vertical = _VerticalOdometry(space) if is_vertical(space) else None
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
@@ -102,7 +102,7 @@ class EstimateMessages:
         """Type of message by topic, of all topics there are for this state space."""
         topics = {}
         whole = "position" in self._kinds and self._kinds.get("attitude") == SO3
-        if self._kinds.get("pose") == SE2 or whole or self._is_vertical:
+        if self._kinds.get("pose") == SE2 or whole or self._vertical is not None:
             topics["odometry"] = "nav_msgs/msg/Odometry"
         return topics | dict.fromkeys(self._names, _NAMED)
 
@@ -121,6 +121,8 @@ class EstimateMessages:
 
     def _values(self, topic: str, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """(K, m) numbers of the messages of a topic."""
+        if topic == "odometry" and self._vertical is not None:
+            return self._vertical(means, covariances)
         if topic == "odometry":
             position, quaternion, covariance = self._poses(means, covariances)
             return np.hstack([position, quaternion, covariance, *self._velocities(means, covariances, quaternion)])
@@ -161,12 +163,6 @@ class EstimateMessages:
             zero = np.zeros(count)
             quaternion = np.column_stack([zero, zero, np.sin(0.5 * heading), np.cos(0.5 * heading)])
             return np.column_stack([x, y, zero]), quaternion, covariance.reshape(count, 36)
-        if self._is_vertical:
-            position, unknown = np.zeros((count, 3)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
-            position[:, 2] = means[:, space.coordinates(HEIGHT).start]
-            row = space.tangent(HEIGHT).start
-            unknown[:, 2, 2] = covariances[:, row, row]
-            return position, np.tile([0.0, 0.0, 0.0, 1.0], (count, 1)), unknown.reshape(count, 36)
         quaternion = means[:, space.coordinates("attitude")]
         rows = np.r_[space.tangent("position"), space.tangent("attitude")]
         # The attitude's error is in the body frame, the message's along the fixed axes.
@@ -181,11 +177,7 @@ class EstimateMessages:
         """Twists (K, 6) in the child frame and their covariances (K, 36); what is not estimated is zero and unknown."""
         count = len(means)
         twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
-        if self._is_vertical:  # its axes are the fixed ones, as far as is known
-            row = self.space.tangent(VERTICAL_VELOCITY).start
-            twist[:, 2] = means[:, self.space.coordinates(VERTICAL_VELOCITY).start]
-            covariance[:, 2, 2] = covariances[:, row, row]
-        elif "velocity" in self._kinds:
+        if "velocity" in self._kinds:
             to_body = _rotations(quaternions).inv().as_matrix()
             tangent = self.space.tangent("velocity")
             twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])
@@ -212,6 +204,29 @@ class EstimateMessages:
             pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=covariance),
             twist=new("geometry_msgs/msg/TwistWithCovariance", twist=velocity, covariance=twist_covariance),
         )
+
+
+class _VerticalOdometry:
+    """Numbers of odometry of which only z and the velocity along it are known; its axes are the fixed ones.
+
+    A template with four numbers to fill in: at 840 Hz, the general way costs a live node some percent of a processor.
+    """
+
+    def __init__(self, space: StateSpace) -> None:
+        unknown = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+        self._template = np.concatenate([np.zeros(3), [0.0, 0.0, 0.0, 1.0], unknown, np.zeros(6), unknown])
+        self._coordinates = [space.coordinates(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
+        self._rows = [space.tangent(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
+
+    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
+        """(K, 85) of means (K, a) and covariances (K, n, n)."""
+        values = np.empty((len(means), len(self._template)))
+        values[:] = self._template
+        z = 2  # among x, y, z
+        covariance_start, twist_start = 7, 7 + 36
+        values[:, [z, twist_start + z]] = means[:, self._coordinates]
+        values[:, [covariance_start + 7 * z, twist_start + 6 + 7 * z]] = covariances[:, self._rows, self._rows]
+        return values
 
 
 def _axes(new: New, message_type: str, values: Vector) -> Any:
