@@ -71,6 +71,21 @@ def test_drift_has_the_stated_size_and_time(resting):
     assert np.abs(np.diff(pieces, axis=0)).max() < 6.0 * deviation * np.sqrt(2.0 * TICK_S / correlation_s), "no seams"
 
 
+def test_the_zero_of_each_sensor_drifts_as_stated():
+    """Over half a second, an Ornstein-Uhlenbeck process of 20 s moves by sqrt(2 (1 - exp(-0.5 / 20))) deviations."""
+    low_g, high_g = (replace(one, drift_m_s2=size) for one, size in ((SCENARIO.low_g, 2.0), (SCENARIO.high_g, 40.0)))
+    made = simulation(seed=3, scenario=replace(SCENARIO, low_g=low_g, high_g=high_g, rest_s=60.0, drop_s=64.0))
+    series = advanced(made, 60.0)
+    moved = []
+    for topic, sensor in (("imu/low_g/data_raw", low_g), ("imu/high_g/data_raw", high_g)):
+        stamps, values = series[topic]
+        tenths = stamps // 100_000_000
+        smooth = np.bincount(tenths, values[:, 5]) / np.bincount(tenths)
+        moved.append((smooth[5:] - smooth[:-5]) / sensor.drift_m_s2)
+        assert moved[-1].std() == pytest.approx(np.sqrt(2.0 * (1.0 - np.exp(-0.5 / 20.0))), rel=0.25)
+    assert abs(np.corrcoef(moved)[0, 1]) < 0.3, "each its own"
+
+
 def test_readings_saturate_at_their_range():
     made = simulation("4m", 2, SCENARIO)
     series = advanced(made, 9.0)
