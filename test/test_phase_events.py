@@ -241,6 +241,33 @@ class TestLive:
         assert np.median(ages_s) < 0.1
         assert poses[0].header.frame_id == "ball/map"
 
+    def test_a_simulated_robot_waits_for_an_estimate_that_is_behind_but_not_for_ever(self) -> None:
+        with spinning(simulator_node, listener, arguments=("-p", "control:=estimate")) as (spin_until, _, node):
+            from nav_msgs.msg import Odometry
+
+            measurements = heard(node, HEIGHT.message_type, "height")
+            publisher = node.create_publisher(Odometry, "odometry", 10)
+            spin_until(lambda: publisher.get_subscription_count() > 0 and len(measurements) > 2)
+            estimate = Odometry(header=measurements[-1].header)
+
+            def stuck_for(duration_s: float) -> None:
+                """An estimator that says the same again and again."""
+                end_s = time.monotonic() + duration_s
+
+                def is_over() -> bool:
+                    publisher.publish(estimate)
+                    return time.monotonic() > end_s
+
+                spin_until(is_over)
+
+            stuck_for(0.3)  # until it is heard
+            behind, at_ns = len(measurements), ns_of(measurements[-1].header.stamp)
+            stuck_for(0.4)
+            assert len(measurements) <= behind + 2
+            # Nobody says anything any more.
+            spin_until(lambda: len(measurements) > behind + 50)
+            assert ns_of(measurements[-1].header.stamp) - at_ns > 0.4 * 1e9
+
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
         from onboard_estimation.errors import UserError
 
