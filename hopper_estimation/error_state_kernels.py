@@ -49,6 +49,7 @@ from hopper_estimation.vertical_kernels import (
     LOST,
     LOST_HEIGHT_M,
     LOST_SPEED_M_S,
+    NO_EVENT,
     SIGMA_A,
     SIGMA_B,
     SIGMA_P,
@@ -58,6 +59,7 @@ from hopper_estimation.vertical_kernels import (
     SWITCH,
     THRUST0,
     THRUST1,
+    awaits_high,
     choose,
     phase_event,
 )
@@ -262,6 +264,8 @@ def filter_error_samples(
         since += step
         time += step
         event = phase_event(phase, since, x[X_V], y2, rise, threshold * step)
+        if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
+            event = NO_EVENT
         if event == LOST:
             p[X_Z, X_Z] += LOST_HEIGHT_M**2
             p[X_V, X_V] += LOST_SPEED_M_S**2

@@ -100,6 +100,12 @@ NO_EVENT, LOST = -1, -2
 
 
 @njit(cache=True, error_model="numpy", inline="always")
+def awaits_high(usable: int, low: float, gravity: float, switch: float) -> bool:
+    """Whether a high-g reading that is due decides: no event is seen without it, as it may come a moment later."""
+    return bool(usable & 8) and (not usable & 1 or abs(low + gravity) > switch)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
 def choose(usable: int, low: float, high: float, held: float, gravity: float, switch: float) -> tuple[float, float]:
     """Which reading to go by, m/s^2, and the variance by which it deserves less trust than usual.
 
@@ -107,16 +113,15 @@ def choose(usable: int, low: float, high: float, held: float, gravity: float, sw
     ought to be taken, the other; `held`, the filtered acceleration so far, where there is neither, and where a high-g
     reading that is due is missing: it may come a moment later, and the low-g one would feign the end of a shock.
     """
+    if usable & 8 and awaits_high(usable, low, gravity, switch):
+        return held, CLIPPED_M_S2**2
     if usable & 1:
-        if abs(low + gravity) > switch:
-            if usable & 2:
-                return high, 0.0
-            if usable & 8:
-                return held, CLIPPED_M_S2**2
+        if usable & 2 and abs(low + gravity) > switch:
+            return high, 0.0
         return low, 0.0
     if usable & 2:
         return high, 0.0 if usable & 4 else ALONE_M_S2**2
-    if usable & 4 and not usable & 8:
+    if usable & 4:
         return low, CLIPPED_M_S2**2
     return held, CLIPPED_M_S2**2
 
@@ -251,6 +256,8 @@ def filter_samples(
         since += step
         time += step
         event = phase_event(phase, since, v, y2, rise, threshold * step)
+        if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
+            event = NO_EVENT
         if event == LOST:
             pzz += LOST_HEIGHT_M**2
             pvv += LOST_SPEED_M_S**2
