@@ -126,7 +126,8 @@ def _shipped(estimator: str, entry: FilterEntry, recording: LoadedRecording, tri
         )
         for changes in (True, False)
     )
-    assert from_start is not None and from_below is not None
+    assert from_start is not None
+    assert from_below is not None
     start_ns = int(recording.tracks[HopperConfiguration().truth_body].stamps_ns[0])
     time_s = (from_start.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
     ground = from_start.means[:, 0] - from_below.means[:, 0]

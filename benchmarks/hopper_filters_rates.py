@@ -1,10 +1,10 @@
 """Sensing frequency (the paper's section V and figure 6) for `hopper_filters`: one robot, hops of 3 m, other rates.
 
 The filter is trained at 840 Hz and runs at the rate of the readings, its low-pass filters with the time that has
-passed. All runs have one and the same motion, that of the robot without spreads, gusts and sway, controlled by the truth; what
-differs is the sensors' noise: twenty draws of it, or none. Aliasing, of shocks, of the mount's resonance and of the
-rotors' vibration, is there in both. (The paper's simulated controller has the true state at the sensing frequency only,
-so that its robot stops to hop at 50 Hz and below. Here it has it at 400 Hz always.)
+passed. All runs have one and the same motion, that of the robot without spreads, gusts and sway, controlled by the
+truth; what differs is the sensors' noise: twenty draws of it, or none. Aliasing, of shocks, of the mount's resonance
+and of the rotors' vibration, is there in both. (The paper's simulated controller has the true state at the sensing
+frequency only, so that its robot stops to hop at 50 Hz and below. Here it has it at 400 Hz always.)
 """
 
 from __future__ import annotations

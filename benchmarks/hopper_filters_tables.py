@@ -57,9 +57,10 @@ def target_rows(results: Results) -> list[Row]:
         for metric, limit in TARGETS.items():
             found = by_seed(results[name], metric)
             middle, worst = float(np.median(found)), float(found.max())
+            words = f"median {_said(middle, metric)}, worst {_said(worst, metric)}"
             row: Row = {
                 "case": f"{label}: {MEANING[metric]}",
-                "figure": f"median {_said(middle, metric)}, worst of {len(found)} training seeds {_said(worst, metric)}",
+                "figure": f"{words} of {len(found)} training seeds",
                 "by_training_seed": [rounded(value) for value in found],
                 "target": f"median <= {_said(limit, metric)}",
                 "met": middle <= limit,

@@ -78,6 +78,7 @@ class AccelerometerScenario:
     step_m_s2: float = parameter(0.00479, "one digit", unit="m/s^2", minimum=0.0)
     scale_stddev: float = parameter(0.005, "scale error, as a share", minimum=0.0, maximum=0.2)
     drift_m_s2: float = parameter(0.05, "drift of the zero within a trial", unit="m/s^2", minimum=0.0)
+    offset_m_s2: float = parameter(0.3, "zero offset of each axis at the start", unit="m/s^2", minimum=0.0)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,9 @@ class CaptureScenario:
     rate_hz: float = parameter(600.0, "rate", unit="Hz", exclusive_minimum=0.0)
     position_stddev_m: float = parameter(0.0003, "white noise of each axis", unit="m", minimum=0.0)
     attitude_stddev_deg: float = parameter(0.05, "white noise of each angle", unit="deg", minimum=0.0)
-    latency_s: float = parameter(0.002, "mean latency that the stamps do not account for", unit="s", minimum=0.0)
+    latency_s: float = parameter(
+        0.002, "mean latency that the stamps do not account for", unit="s", minimum=0.0, maximum=0.015
+    )
     latency_spread_s: float = parameter(0.001, "standard deviation of the latency", unit="s", minimum=0.0)
     start_stddev_m: float = parameter(0.01, "error of the given starting height", unit="m", exclusive_minimum=0.0)
 
@@ -120,7 +123,7 @@ class HopperScenario:
     rotors: RotorScenario = RotorScenario()
     mount: MountScenario = MountScenario()
     low_g: AccelerometerScenario = AccelerometerScenario()
-    high_g: AccelerometerScenario = AccelerometerScenario(1961.0, 780.0, 4.6, 0.961, 0.015, 0.5)
+    high_g: AccelerometerScenario = AccelerometerScenario(1961.0, 780.0, 4.6, 0.961, 0.015, 0.5, 5.0)
     imu_rate_hz: float = parameter(840.0, "rate of both IMUs", unit="Hz", exclusive_minimum=0.0, maximum=5000.0)
     jitter_s: float = parameter(3e-5, "standard deviation of the time of a reading", unit="s", minimum=0.0)
     lost_share: float = parameter(0.001, "share of readings that are lost", minimum=0.0, exclusive_maximum=1.0)
@@ -128,7 +131,13 @@ class HopperScenario:
     gyro_bias_rad_s: float = parameter(0.01, "bias of the gyro", unit="rad/s", minimum=0.0)
     gyro_shock_rad_s_per_m_s2: float = parameter(2e-4, "gyro reading per acceleration", unit="rad s/m", minimum=0.0)
     attitude: AttitudeScenario = AttitudeScenario()
-    sway_deg: float = parameter(2.5, "tilt of the hopping robot, each axis", unit="deg", minimum=0.0, maximum=15.0)
+    sway_deg: float = parameter(
+        2.5,
+        "tilt of the hopping robot, each axis, before it is smoothed over 50 ms",
+        unit="deg",
+        minimum=0.0,
+        maximum=15.0,
+    )
     sway_time_s: float = parameter(0.25, "its correlation time", unit="s", exclusive_minimum=0.0)
     encoder: EncoderScenario = EncoderScenario()
     capture: CaptureScenario = CaptureScenario()

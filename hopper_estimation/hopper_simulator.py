@@ -192,12 +192,12 @@ class HopperSimulation:
             ring_frequency=mount.frequency_hz * (1.0 + float(self._spread(mount.frequency_spread))),
             ring_damping=mount.damping,
             ring_share=mount.share,
-            vibration=mount_vibration(s),
+            vibration=rotors.vibration_m_s2,
             rotor_frequency=rotors.rotor_frequency_hz,
             low_bandwidth=s.low_g.bandwidth_hz,
             high_bandwidth=s.high_g.bandwidth_hz,
         )
-        self._low, self._high = self._sensor(s.low_g, 0.3), self._sensor(s.high_g, 5.0)
+        self._low, self._high = self._sensor(s.low_g), self._sensor(s.high_g)
         self._gyro_bias = self._spread(s.gyro_bias_rad_s, 3)
         self._encoder_scale = 1.0 + float(self._spread(s.encoder.scale_stddev))
         self._latency_s = max(s.capture.latency_s + float(self._spread(s.capture.latency_spread_s)), 0.0)
@@ -212,10 +212,10 @@ class HopperSimulation:
         self._attitude_error = _Wander(2, np.deg2rad(s.attitude.error_deg), s.attitude.error_time_s, rng)
         self._drifts = _Wander(2, 1.0, _DRIFT_TIME_S, rng)
 
-    def _sensor(self, one: AccelerometerScenario, offset: float) -> _Sensor:
+    def _sensor(self, one: AccelerometerScenario) -> _Sensor:
         x, y = np.deg2rad(self._spread(self.scenario.mount.tilt_stddev_deg, 2))
         tilt = np.array([[1.0, 0.0, -y], [0.0, 1.0, x], [y, -x, 1.0]])
-        return _Sensor(one, 1.0 + float(self._spread(one.scale_stddev)), self._spread(offset, 3), tilt)
+        return _Sensor(one, 1.0 + float(self._spread(one.scale_stddev)), self._spread(one.offset_m_s2, 3), tilt)
 
     def take_estimate(self, height_m: float, velocity_m_s: float, phase: int) -> None:
         """What the controller goes by from now on, in place of the truth."""
@@ -271,7 +271,7 @@ class HopperSimulation:
 
     def _run(self, ticks: int) -> None:
         """Simulate so many ticks and note what was recorded in them."""
-        s, c, rng = self.scenario, self.configuration, self._rng
+        s, c = self.scenario, self.configuration
         first, start_ns = self._tick, self._tick * _TICK_NS
         stop_ns = start_ns + ticks * _TICK_NS
         goals = self._goals(ticks)
@@ -322,7 +322,6 @@ class HopperSimulation:
             pose[7:] = np.diag([_KNOWN_NOTHING, _KNOWN_NOTHING, variance, *[_KNOWN_NOTHING] * 3]).ravel()
             self._give("start", np.array([drop_ns], dtype=np.int64), pose[None])
         self._tick += ticks
-        _ = rng
 
     def _sway_of(self, ticks: int, tick_s: NDArray[np.floating]) -> Rows:
         """(K, 4) roll, pitch and their rates at the ticks; none while it stands."""
@@ -387,9 +386,9 @@ class HopperSimulation:
         stamps = stamps_between(start_ns, stop_ns, s.attitude.rate_hz)
         angles = at_ticks(stamps, swayed)[:, :2] + at_ticks(stamps, errors)
         self._give("attitude", stamps, _quaternions(angles))
-        self._capture(start_ns, stop_ns, trace, at_ticks, swayed)
+        self._capture(start_ns, stop_ns, trace, swayed)
 
-    def _capture(self, start_ns: int, stop_ns: int, trace: Rows, at_ticks: object, swayed: Rows) -> None:
+    def _capture(self, start_ns: int, stop_ns: int, trace: Rows, swayed: Rows) -> None:
         s, rng = self.scenario.capture, self._rng
         stamps = stamps_between(start_ns, stop_ns, s.rate_hz)
         # Behind by the latency, a part of a millisecond to some: the start of this piece needs the end of the last.
@@ -410,11 +409,6 @@ class HopperSimulation:
         poses[:, :3] += s.position_stddev_m * rng.normal(size=(len(stamps), 3))
         poses[:, 3:] = _quaternions(angles)
         self._give("truth", stamps, poses)
-
-
-def mount_vibration(scenario: HopperScenario) -> float:
-    """Amplitude of the rotors' vibration at full thrust, m/s^2."""
-    return scenario.rotors.vibration_m_s2
 
 
 def _quaternions(angles: Rows) -> Rows:

@@ -328,7 +328,7 @@ class Robot(ABC):
     def true_rates(
         self, configuration: Any, tracks: Mapping[str, Any], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
-        """Parts of the state that are derivatives of the truth, by name, (K, a) each, NaN where unknown; by default none.
+        """Parts of the state that are derivatives of the truth, by name: (K, a), NaN where unknown. By default none.
 
         Parameters
         ----------

@@ -123,6 +123,34 @@ def test_missing_readings_of_the_encoder(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_gap_in_stance_is_bridged_by_the_velocity(kind):
+    hops = exact_hops(2.0, 2)
+    leg = hops.compression.copy()
+    touch = np.searchsorted(hops.time, hops.events[0][1])
+    gap = slice(touch + 8, touch + 14)
+    leg[gap] = np.nan
+    out, _ = run(kind, parameters(kind), hops, leg)
+    fallen = hops.height[touch + 7] - hops.height[touch + 13]
+    assert fallen > 0.03
+    assert np.abs(out[gap, 0] - hops.height[gap]).max() < 0.2 * fallen
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_leg_that_bounces_on_its_stop_does_not_touch_down(kind):
+    hops = exact_hops(2.0, 3)
+    leg = hops.compression.copy()
+    for number, at in hops.events:
+        if number == LIFTOFF:
+            since = (hops.time - at - 0.004) / 0.03
+            leg += np.where((since > 0.0) & (since < 1.0), 0.008 * np.sin(np.pi * since), 0.0)
+    _, events = run(kind, parameters(kind), hops, leg)
+    kinds = events[:, E_KIND].astype(int)
+    shorter = min(len(kinds), len(hops.events))
+    assert shorter >= 11
+    np.testing.assert_array_equal(kinds[:shorter], [number for number, _ in hops.events[:shorter]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_standing_is_no_hop(kind):
     rng = np.random.default_rng(2)
     count = int(60 * RATE_HZ)

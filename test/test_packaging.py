@@ -192,6 +192,7 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
     assert entry_points["console_scripts"]["onboard-estimation"] == "onboard_estimation.cli:main"
     assert dict(entry_points["onboard_estimation.robots"]) == {
         "salp": "salp_estimation.robot:ROBOT",
+        "hopper": "hopper_estimation.hopper_robot:ROBOT",
         "strapdown": "hopper_estimation.robot:ROBOT",
     }
     metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())

@@ -131,7 +131,7 @@ _DEEPEST = 3
 
 
 def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
-    """Table of nested metrics with readable labels; what is nested deeper than a group of a part is left to the files."""
+    """Table of nested metrics with readable labels; what is nested deeper stays in the files."""
     from onboard_estimation.evaluation.presentation import flatten, format_value, metric_label, words
 
     out = table(title, "part", "figure", "value", "unit", right=("value",))
