@@ -174,11 +174,11 @@ class ErrorStateFilter(StateFilter):
 
 
 class EncoderFilter(StateFilter):
-    """BA1 or DR1, the baselines with a leg encoder; they have no parameters to train."""
+    """BA1 or DR1, the baselines with a leg encoder; they have no parameters to train. `fit`: see `baselines`."""
 
-    def __init__(self, kind: int, robot: HopperBody) -> None:
+    def __init__(self, kind: int, robot: HopperBody, fit: baselines.LiftoffFit) -> None:
         self.kind = kind
-        self._parameters = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg)
+        self._parameters = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg, fit=fit)
 
     def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
         """A state; liftoff is known from the first stance on."""
@@ -222,7 +222,12 @@ class EncoderFilter(StateFilter):
 
 _VERTICAL = {"kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "kf3_kf1": kernels.KF3}
 _ERROR_STATE = {"eskf1": errors.ESKF1, "eskf2": errors.ESKF2}
-_ENCODER = {"ba1": encoder.BA1, "dr1": encoder.DR1}
+_ENCODER = {
+    "ba1": (encoder.BA1, baselines.PUBLISHED),
+    "dr1": (encoder.DR1, baselines.PUBLISHED),
+    "ba1_best": (encoder.BA1, baselines.BEST),
+    "dr1_best": (encoder.DR1, baselines.BEST),
+}
 
 
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
@@ -232,10 +237,11 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
     if name in _ERROR_STATE:
         return ErrorStateFilter(_ERROR_STATE[name])
     if name in _ENCODER:
-        return EncoderFilter(_ENCODER[name], robot)
+        kind, fits = _ENCODER[name]
+        return EncoderFilter(kind, robot, fits[kind])
     raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
 
 
 def filter_names() -> tuple[str, ...]:
     """All there are; the first is the default."""
-    return "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", "ba1", "dr1"
+    return "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *_ENCODER

@@ -65,7 +65,7 @@ TRAINED = ("kf1", "kf2", "eskf1", "eskf2", "kf3")
 """Estimators with parameters of their own."""
 MODEL_OF = {"kf3_kf1": "kf1"}
 """Estimators that take the parameters of another."""
-UNTRAINED = ("ba1", "dr1")
+UNTRAINED = ("ba1", "dr1", "ba1_best", "dr1_best")
 """Estimators without parameters to train."""
 _UPPER_SCALE = 1e7
 _COVARIANCE = ("height_height_m2", "height_velocity_m2_s", "velocity_velocity_m2_s2")
