@@ -1,0 +1,175 @@
+"""One sample of the hopper's KF1, compiled, against the same in pure Python and against FilterPy.
+
+A sample goes through both low-pass filters, the phase logic, prediction, covariance, and what updates it brings; four
+hops of a simulated recording, from the first drop on, with the package's own parameters. Three peers with the same
+phase logic: our own source run by Python itself on NumPy arrays, a plain class on Python's numbers, and FilterPy's
+KalmanFilter. "Readings": beside that, choice, zeroing and turning upright of both accelerometers' readings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchmarks.hopper_filters_models import recording_of
+from benchmarks.hopper_step_peer import FilterPyHopper, NumbersOfPython, PythonHopper, uncompiled
+from benchmarks.timing import Samples, case, interleaved
+from hopper_estimation import readings_kernels as readings
+from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.filter_kinds import VerticalFilter
+from hopper_estimation.filter_model import DEFAULT_FILE, load_filters
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_filter import reading_settings
+from hopper_estimation.hopper_samples import NOMINAL_DT_S
+from hopper_estimation.phases import DROP
+from hopper_estimation.training_trials import Trial, trial_of
+from onboard_estimation.resources import resource
+
+Row = dict[str, Any]
+
+TARGET, TARGET_S = 300.0, 20e-9
+GAIT, HOPPING_S, SEED = "2m", 8.0, 800_000
+PYTHON_SAMPLES = 3000
+"""About two hops: pure Python takes some hundredths of a second for them."""
+OURS, SOURCE, NUMBERS, FILTERPY = "compiled", "same source, uncompiled", "plain Python", "FilterPy"
+LARGEST_DIFFERENCE = 1e-8
+
+
+def run(quick: bool) -> list[Row]:
+    """The filter alone, then with readings."""
+    return rows(5 if quick else 41)
+
+
+def rows(repetitions: int) -> list[Row]:
+    """All cases."""
+    one = _Samples()
+    one.require_agreement()
+    candidates = {
+        OURS: one.compiled,
+        SOURCE: one.source,
+        NUMBERS: lambda: one.peer(NumbersOfPython),
+        FILTERPY: lambda: one.peer(FilterPyHopper),
+    }
+    counts = {OURS: one.count, SOURCE: one.few, NUMBERS: one.few, FILTERPY: one.few}
+    samples = _per_sample(interleaved(candidates, repetitions, block_s=0.01), counts)
+    label = "one sample: low-pass filters, phase, updates, covariance"
+    out = [
+        case(label, samples, OURS, SOURCE, TARGET, recorded_samples=one.count),
+        case(label, samples, OURS, NUMBERS, TARGET, recorded_samples=one.count),
+        case(label, samples, OURS, FILTERPY, recorded_samples=one.count),
+        case(label, samples, OURS, target_s=TARGET_S, recorded_samples=one.count),
+    ]
+    both = {OURS: one.compiled_with_readings, SOURCE: one.source_with_readings}
+    samples = _per_sample(interleaved(both, repetitions, block_s=0.01), counts)
+    out.append(case("one sample: readings and filter", samples, OURS, SOURCE, TARGET, recorded_samples=one.count))
+    return out
+
+
+def _per_sample(samples: Samples, counts: dict[str, int]) -> Samples:
+    return {name: times / counts[name] for name, times in samples.items()}
+
+
+class _Samples:
+    """A recording, from its first drop on, and all ways through it."""
+
+    def __init__(self) -> None:
+        self.configuration = HopperConfiguration()
+        self.trial: Trial = trial_of(self.configuration, "benchmark", recording_of("hardware", GAIT, HOPPING_S, SEED))
+        self.entry = load_filters(resource(DEFAULT_FILE)).entry("kf1")
+        zz, zv, vv = self.entry.start_covariance
+        self.covariance = np.array([[zz, zv], [zv, vv]])
+        self.count = len(self.trial.samples.dt)
+        self.few = min(PYTHON_SAMPLES, self.count)
+        self.out = np.empty((self.count, 6))
+        self.events = np.empty((self.count // 20, kernels.EVENT_SIZE))
+        self.low = np.ascontiguousarray(self.trial.accelerations[:, 0])
+        self.high = np.ascontiguousarray(self.trial.accelerations[:, 1])
+        self._source = uncompiled(kernels.filter_samples)
+        self._source_readings = uncompiled(readings.vertical_accelerations)
+        samples, few = self.trial.samples, self.few
+        columns = (samples.dt, self.low, self.high, self.trial.usable, samples.goal)
+        self.numbers = list(zip(*(column[:few].tolist() for column in columns), strict=True))
+
+    def _filter(self, function: Any, count: int) -> int:
+        robot, samples = self.configuration.robot, self.trial.samples
+        state = VerticalFilter(kernels.KF1).start(self.trial.start_height_m, 0.0, self.covariance, DROP)
+        found: int = function(
+            kernels.KF1,
+            self.entry.parameters,
+            robot.standing_height_m,
+            robot.gravity_m_s2,
+            NOMINAL_DT_S,
+            state,
+            samples.dt[:count],
+            self.low[:count],
+            self.high[:count],
+            self.trial.usable[:count],
+            samples.goal[:count],
+            samples.thrust[:count],
+            self.out[:count],
+            self.events,
+        )
+        return found
+
+    def _read(self, function: Any, count: int) -> None:
+        samples = self.trial.samples
+        out, usable = np.empty((count, 4)), np.empty(count, dtype=np.uint8)
+        function(
+            reading_settings(self.configuration),
+            readings.new_state(),
+            samples.dt[:count],
+            samples.low[:count],
+            samples.high[:count],
+            samples.has[:count],
+            samples.up[:count],
+            out,
+            usable,
+        )
+
+    def compiled(self) -> int:
+        """Our filter over all samples."""
+        return self._filter(kernels.filter_samples, self.count)
+
+    def source(self) -> int:
+        """Its source, run by Python, over a few."""
+        return self._filter(self._source, self.few)
+
+    def compiled_with_readings(self) -> int:
+        """Readings and filter."""
+        self._read(readings.vertical_accelerations, self.count)
+        return self.compiled()
+
+    def source_with_readings(self) -> int:
+        """The same, run by Python."""
+        self._read(self._source_readings, self.few)
+        return self.source()
+
+    def peer(self, kind: type[PythonHopper]) -> PythonHopper:
+        """A peer over a few samples."""
+        robot = self.configuration.robot
+        made = kind(
+            self.entry.parameters,
+            robot.standing_height_m,
+            robot.gravity_m_s2,
+            NOMINAL_DT_S,
+            self.trial.start_height_m,
+            self.covariance,
+        )
+        for step, low, high, usable, goal in self.numbers:
+            made.step(step, low, high, usable, goal)
+        return made
+
+    def require_agreement(self) -> None:
+        """RuntimeError where the peers' numbers are not ours, or there is no hop to time."""
+        events = self._filter(kernels.filter_samples, self.few)
+        ours = self.out[self.few - 1].copy()
+        if events < 4:
+            raise RuntimeError(f"{events} events in {self.few} samples: there must be a hop")
+        if self.source() != events or np.abs(self.out[self.few - 1] - ours).max() > LARGEST_DIFFERENCE:
+            raise RuntimeError(f"the source gives {self.out[self.few - 1]}, compiled {ours}")
+        for kind in (NumbersOfPython, FilterPyHopper):
+            made = self.peer(kind)
+            found = np.array([*made.state(), made.phase])
+            if np.abs(found - ours[[0, 1, 5]]).max() > LARGEST_DIFFERENCE:
+                raise RuntimeError(f"{kind.__name__} gives {found}, compiled {ours[[0, 1, 5]]}")
