@@ -116,7 +116,7 @@ def test_a_simulated_robot_hops_by_the_live_estimate_and_its_recording_is_replay
     try:
         launch.wait_for("controlled by the estimate")
         launch.wait_for("height set to")
-        wait_until(lambda: recorded(bag, "/hopper/apex") >= 4)
+        wait_until(lambda: recorded(bag, "/hopper/apex") >= 3)
         assert launch.interrupt() == 0, launch.output
     finally:
         launch.kill()
