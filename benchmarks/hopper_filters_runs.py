@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job, trials
-from hopper_estimation import baselines
-from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.filter_calibration import Run, filtered
 from hopper_estimation.filter_model import FilterEntry
@@ -25,9 +23,8 @@ from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_e
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_estimator import HopperEstimator
-from hopper_estimation.hopper_samples import NOMINAL_DT_S
 from hopper_estimation.hops import HopEvents, hop_cycles
-from hopper_estimation.phases import DROP, EVENTS, PHASES
+from hopper_estimation.phases import EVENTS, PHASES
 from hopper_estimation.training_trials import Trial
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
@@ -43,7 +40,6 @@ HEIGHTS_M = {"1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0}
 PARTS = ("cycle", "aerial")
 CONTROL_NS = 2_500_000
 """The controller's period."""
-_ENCODER = {"ba1": encoder.BA1, "dr1": encoder.DR1}
 
 
 @lru_cache(maxsize=16)
@@ -52,9 +48,7 @@ def test_trials(seed: int) -> list[Trial]:
     return trials([seed], TEST_S)
 
 
-def judging_job(
-    estimator: str, search: Search | None, training_seed: int, robots: int, seeds: list[int], published: bool = False
-) -> Job:
+def judging_job(estimator: str, search: Search | None, training_seed: int, robots: int, seeds: list[int]) -> Job:
     """To judge a filter on test robots; without a search: an estimator that is not trained."""
     return Job.of(
         "hopper_filters_runs.judged",
@@ -63,7 +57,6 @@ def judging_job(
         training_seed=training_seed,
         robots=robots,
         seeds=seeds,
-        published=published,
     )
 
 
@@ -73,16 +66,15 @@ def judged(
     training_seed: int,
     robots: int,
     seeds: list[int],
-    published: bool = False,
 ) -> Line:
-    """Errors by hop, coverage by phase and timing of events; `published`: a baseline in its published form."""
+    """Errors by hop, coverage by phase and timing of events."""
     training = None if search is None else training_job(Search(**search), training_seed, robots)
     entry = entry_of(estimator, training)
     errors: list[Line] = []
     within = np.zeros((2, len(PHASES), 3))
     timing: dict[str, Line] = {name: {"error_s": [], "delay_s": [], "missed": 0, "extra": 0} for name in EVENTS}
     for trial in (one for seed in seeds for one in test_trials(seed)):
-        run = run_of(estimator, entry, trial, published)
+        run = run_of(estimator, entry, trial)
         events = told_events(run, entry, trial.time_s)
         errors += [plain(one) for one in trial_errors(estimator, run, events, trial)]
         within += coverage(run.out, entry, trial)
@@ -95,33 +87,10 @@ def judged(
     return {"errors": errors, "within": within.tolist(), "timing": timing}
 
 
-def run_of(estimator: str, entry: FilterEntry, trial: Trial, published: bool = False) -> Run:
+def run_of(estimator: str, entry: FilterEntry, trial: Trial) -> Run:
     """A filter over a trial."""
     zz, zv, vv = entry.start_covariance
-    start = np.array([[zz, zv], [zv, vv]])
-    configuration = HopperConfiguration()
-    if not published:
-        return filtered(configuration, estimator, entry.parameters, trial, start)
-    robot, kind = configuration.robot, _ENCODER[estimator]
-    fit = baselines.PUBLISHED[kind]
-    samples, count = trial.samples, len(trial.samples.dt)
-    out, events = np.empty((count, 6)), np.empty((4 + count // 20, kernels.EVENT_SIZE))
-    found = encoder.filter_encoder_samples(
-        kind,
-        baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg, fit=fit),
-        robot.standing_height_m,
-        robot.gravity_m_s2,
-        NOMINAL_DT_S,
-        baselines.start_state(trial.start_height_m, 0.0, start, DROP),
-        samples.dt,
-        np.ascontiguousarray(trial.accelerations[:, 0]),
-        np.ascontiguousarray(trial.accelerations[:, 1]),
-        trial.usable,
-        samples.leg,
-        out,
-        events,
-    )
-    return Run(out, events[: min(found, len(events))])
+    return filtered(HopperConfiguration(), estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
 
 
 def told_events(run: Run, entry: FilterEntry, time_s: Array) -> HopEvents:
