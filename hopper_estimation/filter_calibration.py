@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 
 WITHIN_ONE, WITHIN_THREE = 0.70, 0.98
 _LARGEST = 4.0
+_SMALL_SHARE = 0.3
 _SMALLEST_EVENT_STDDEV_S = 0.0005
 _SETTLING_HOPS = 2
 _FEWEST = 200
@@ -126,6 +127,9 @@ def _errors(run: Run, trial: Trial, phase: int) -> tuple[tuple[Array, Array], tu
 def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, float]:
     """Factor a and floor b with which sqrt((a sigma)^2 + b^2) fits the errors, the truth's `noise` taken off.
 
+    A standard deviation that is small beside the errors is not scaled down much further: it grows where readings
+    deserve less trust than those of the training, and that must show.
+
     With too few errors (a phase that hardly occurs), a generous guess.
     """
     if len(error) < _FEWEST:
@@ -135,9 +139,10 @@ def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, fl
     size = max(float(np.sqrt(np.mean(error**2))), 1e-6)
     usual = max(float(np.sqrt(np.mean(variance))), 1e-9)
     best, found = np.inf, (size / usual, size)
+    least = min(1.0, _SMALL_SHARE * size / usual)
     for share in np.linspace(0.0, 1.0, 21):  # of the error's size that is there whatever the filter says
         floor = max(share * size, 1e-4)
-        for scale in np.geomspace(0.02, 3.0, 25) * size / usual:
+        for scale in np.maximum(np.geomspace(0.02, 3.0, 25) * size / usual, least):
             total = scale**2 * variance + floor**2
             squared = np.minimum(error**2 / total, _LARGEST**2)
             cost = float(np.mean(squared + np.log(total)))
@@ -162,7 +167,8 @@ def _event_delays(runs: Sequence[Run], trials: Sequence[Trial]) -> tuple[Array, 
     for kind, parts in enumerate(late):
         differences = np.concatenate(parts)
         if len(differences):
-            delay[kind] = np.median(differences)
+            # Nothing is seen before it happens: what looks so is the motion capture's latency.
+            delay[kind] = max(float(np.median(differences)), 0.0)
             spread = 1.4826 * float(np.median(np.abs(differences - delay[kind])))
             stddev[kind] = max(spread, _SMALLEST_EVENT_STDDEV_S)
     return delay, stddev

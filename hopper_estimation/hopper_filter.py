@@ -58,6 +58,7 @@ def reading_settings(configuration: HopperConfiguration) -> readings.ReadingSett
         high_range=sensors.high_range_m_s2,
         low_offset=sensors.low_offset_m_s2,
         high_offset=sensors.high_offset_m_s2,
+        high_noise=sensors.high_noise_m_s2,
         rest_s=sensors.rest_s,
         rest_rate=sensors.rest_rate_rad_s,
         largest_tilt_cosine=float(np.cos(np.deg2rad(sensors.largest_tilt_deg))),

@@ -38,6 +38,8 @@ FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
 _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
+_NOISE_WIDTHS = 5.0
+_RESTS_ALONE = 2.0
 
 
 class ReadingSettings(NamedTuple):
@@ -48,6 +50,7 @@ class ReadingSettings(NamedTuple):
     high_range: float
     low_offset: float
     high_offset: float
+    high_noise: float
     rest_s: float
     rest_rate: float
     largest_tilt_cosine: float
@@ -83,9 +86,38 @@ def _turn(state: Array, rate: Array, dt: float) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _rest_alone(settings: ReadingSettings, state: Array, dt: float, high: Array) -> None:
+    """Zero the high-g sensor where there is no other: once, after a rest longer than a flight.
+
+    Its noise and offset hide the difference between standing and falling.
+    """
+    still = True
+    if state[R_HIGH_COUNT] > 0.0:
+        for i in range(3):
+            still = still and abs(high[3 + i] - state[R_MEAN_HIGH + i]) < _NOISE_WIDTHS * settings.high_noise
+    if not still:
+        state[R_REST] = state[R_LOW_COUNT] = state[R_HIGH_COUNT] = 0.0
+        return
+    state[R_REST] += dt if state[R_HIGH_COUNT] > 0.0 else 0.0
+    state[R_HIGH_COUNT] += 1.0
+    for i in range(3):
+        state[R_MEAN_HIGH + i] += (high[3 + i] - state[R_MEAN_HIGH + i]) / state[R_HIGH_COUNT]
+    if state[R_REST] < _RESTS_ALONE * settings.rest_s:
+        return
+    for i in range(3):
+        offset = state[R_MEAN_HIGH + i] - (settings.gravity if i == 2 else 0.0)
+        if abs(offset) < settings.high_offset:
+            state[R_HIGH + i] = offset
+    state[R_ZEROED] = 1.0
+
+
+@njit(cache=True, error_model="numpy")
 def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: Array, has: int) -> None:
     """Zero the sensors while the robot stands."""
     if state[R_FAULT] > 0.0:
+        return
+    if has == 2 and state[R_ZEROED] == 0.0:
+        _rest_alone(settings, state, dt, high)
         return
     still = has & 1
     count = state[R_LOW_COUNT]

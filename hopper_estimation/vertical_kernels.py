@@ -16,6 +16,10 @@ One sample after another:
 (sections III and IV-A). The delays d, between an event and its detection, are ours: at 8 m/s a touchdown that is seen
 10 ms late is 8 cm lower than the leg is long. Zero delays are the paper's form.
 
+Readings that deserve less trust than usual make the covariance wider. The velocities that are inferred are inferred
+from the estimate, and their trained weights belong to it: so that doubtful readings do not make them weigh more, their
+variance grows by the same ratio as that of the velocity.
+
 Robustness is ours, too: an event cannot follow another sooner than legs can move, a touchdown ends a rebound whose
 apex was missed, and a stance or a drop that lasts longer than any is given up.
 """
@@ -48,8 +52,8 @@ KF1, KF2, KF3 = 0, 1, 2
 
 # Elements of a filter's state.
 (S_Z, S_V, S_B, S_PZZ, S_PZV, S_PVV, S_PZB, S_PVB, S_PBB, S_Y1, S_Y2, S_H1, S_H2, S_H3, S_PHASE, S_SINCE, S_STILL,
- S_APEX, S_STARTED, S_TIME) = range(20)  # fmt: skip
-STATE_SIZE = 20
+ S_APEX, S_STARTED, S_TIME, S_DOUBT) = range(21)  # fmt: skip
+STATE_SIZE = 21
 
 E_KIND, E_TIME, E_HEIGHT, E_VELOCITY, E_VARIANCE, E_SAMPLE = range(6)
 EVENT_SIZE = 6
@@ -72,6 +76,9 @@ LOST_HEIGHT_M = 0.3
 LOST_SPEED_M_S = 3.0
 ALONE_M_S2 = 20.0
 """Little trust in a high-g sensor that is alone in flight: its offset drifts by some tenths of m/s^2."""
+HELD_M_S2 = 100.0
+"""By how much a shock changes while one of its readings is waited for."""
+LARGEST_DOUBT = 0.99
 CLIPPED_M_S2 = 400.0
 """A clipped reading may be wrong by as much as it shows, for as long as a stance."""
 GAP_STEPS = 10.0
@@ -114,7 +121,7 @@ def choose(usable: int, low: float, high: float, held: float, gravity: float, sw
     reading that is due is missing: it may come a moment later, and the low-g one would feign the end of a shock.
     """
     if usable & 8 and awaits_high(usable, low, gravity, switch):
-        return held, CLIPPED_M_S2**2
+        return held, HELD_M_S2**2
     if usable & 1:
         if usable & 2 and abs(low + gravity) > switch:
             return high, 0.0
@@ -217,7 +224,7 @@ def filter_samples(
     pzb, pvb, pbb = state[S_PZB], state[S_PVB], state[S_PBB]
     y1, y2, h1, h2, h3 = state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3]
     phase, since, still, apex = int(state[S_PHASE]), state[S_SINCE], state[S_STILL], state[S_APEX]
-    started, time = state[S_STARTED], state[S_TIME]
+    started, time, doubt = state[S_STARTED], state[S_TIME], state[S_DOUBT]
     found = 0
     for n in range(dt.shape[0]):
         step = dt[n]
@@ -225,9 +232,8 @@ def filter_samples(
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
         a, more = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
-        noise = q + more
         if step > GAP_STEPS * nominal_dt:
-            noise += GAP_M_S2**2
+            more += GAP_M_S2**2
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
         y1 += g1 * (a - y1)
@@ -238,7 +244,8 @@ def filter_samples(
         half = 0.5 * step
         z += step * (v + half * used)
         v += step * used
-        noise *= step * step
+        noise = (q + more) * step * step
+        doubt += more * step * step
         if with_bias:
             # d(z, v)/db = (-dt^2/2, -dt), the bias walks slowly.
             pzz += step * (2.0 * pzv + step * pvv) - step * step * (pzb + step * pvb) + 0.25 * step**4 * pbb
@@ -261,6 +268,7 @@ def filter_samples(
         if event == LOST:
             pzz += LOST_HEIGHT_M**2
             pvv += LOST_SPEED_M_S**2
+            doubt += LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
         still = still + step if max(abs(a), abs(y1)) < STILL_M_S2 else 0.0
@@ -272,7 +280,7 @@ def filter_samples(
             if event == TOUCHDOWN or (event == LIFTOFF and all_updates):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
                 # z - v d = L
-                hz, hv = pzz - delay * pzv, pzv - delay * pvv
+                before, hz, hv = pvv, pzz - delay * pzv, pzv - delay * pvv
                 gain = 1.0 / (hz - delay * hv + r_p)
                 residual = length - (z - delay * v)
                 if with_bias:
@@ -286,9 +294,11 @@ def filter_samples(
                 pzz -= hz * hz * gain
                 pzv -= hz * hv * gain
                 pvv -= hv * hv * gain
+                doubt *= pvv / before
             if all_updates and event in (MAX_SQUAT, LIFTOFF):
                 wanted = parameters[DELAY_MS] * y1 if event == MAX_SQUAT else liftoff_velocity(parameters, v, goal[n])
-                gain = 1.0 / (pvv + r_v)
+                before, share = pvv, min(doubt / pvv, LARGEST_DOUBT)
+                gain = 1.0 / (pvv + r_v / (1.0 - share))
                 residual = wanted - v
                 if with_bias:
                     b += pvb * gain * residual
@@ -300,6 +310,7 @@ def filter_samples(
                 pzz -= pzv * pzv * gain
                 pzv -= pzv * pvv * gain
                 pvv -= pvv * pvv * gain
+                doubt *= pvv / before
             if event == APEX:
                 apex = z
                 phase = DROP
@@ -322,7 +333,7 @@ def filter_samples(
         if still > STILL_S and event < 0:
             phase, since, v = STARTUP, 0.0, 0.0
             z += (length - z) * min(10.0 * step, 1.0)
-            pzz, pzv, pvv = min(pzz, 1e-2), 0.0, 1e-4
+            pzz, pzv, pvv, doubt = min(pzz, 1e-2), 0.0, 1e-4, 0.0
             pzb, pvb = 0.0, 0.0
         if record:
             out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = z, v, pzz, pzv, pvv, phase
@@ -331,5 +342,5 @@ def filter_samples(
     state[S_PZB], state[S_PVB], state[S_PBB] = pzb, pvb, pbb
     state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3] = y1, y2, h1, h2, h3
     state[S_PHASE], state[S_SINCE], state[S_STILL], state[S_APEX] = phase, since, still, apex
-    state[S_STARTED], state[S_TIME] = started, time
+    state[S_STARTED], state[S_TIME], state[S_DOUBT] = started, time, doubt
     return found

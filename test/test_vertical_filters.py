@@ -113,10 +113,16 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
     kf.P = np.diag([*np.diag(START_COVARIANCE), START_BIAS_VARIANCE if with_bias else 0.0])
     at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
     rows = np.empty((len(out), 5))
-    filtered = None
+    filtered, doubt = None, 0.0
 
-    def update(row, value, deviation):
-        kf.update(np.array([[value]]), R=np.array([[deviation**2]]), H=np.array([row]))
+    def update(row, value, deviation, inferred=False):
+        nonlocal doubt
+        before, variance = kf.P[1, 1], deviation**2
+        if inferred and not error:  # a velocity from the estimate: no better than the readings behind that
+            variance /= 1.0 - min(doubt / before, vertical.LARGEST_DOUBT)
+        kf.update(np.array([[value]]), R=np.array([[variance]]), H=np.array([row]))
+        if row[0] or row[1]:
+            doubt *= kf.P[1, 1] / before
 
     for n, (dt, low, high, usable, goal, thrust) in enumerate(zip(*arguments, strict=True)):
         held = 0.0 if filtered is None else filtered
@@ -131,17 +137,18 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
         transition = np.array([[1.0, dt, -0.5 * dt * dt], [0.0, 1.0, -dt], [0.0, 0.0, 1.0]])
         walk = np.diag([0.0, 0.0, 1e-4 * dt if with_bias else 0.0])
         kf.predict(np.array([[filtered]]), B=to, F=transition, Q=deviation**2 * to @ to.T + walk)
+        doubt += distrust * dt**2
         event, phase = at.get(n), out[n, 5]
         if event == TOUCHDOWN or (event == LIFTOFF and name != "kf3"):
             delay = p[vertical.DELAY_TD if event == TOUCHDOWN else vertical.DELAY_LO]
             update([1.0, -delay, 0.0], LENGTH, p[vertical.SIGMA_P])
         if event == MAX_SQUAT and name != "kf3":
-            update([0.0, 1.0, 0.0], p[vertical.DELAY_MS] * filtered, p[vertical.SIGMA_V])
+            update([0.0, 1.0, 0.0], p[vertical.DELAY_MS] * filtered, p[vertical.SIGMA_V], inferred=True)
         if event == LIFTOFF and name in ("kf1", "kf2"):
             v, y = kf.x[1, 0], goal / 4.0
             quadratic = np.polyval(p[[vertical.VEL2, vertical.VEL1, vertical.VEL0]], v / 5.0)
             scale = np.exp(0.05 * (quadratic + p[vertical.CH1] * y + p[vertical.CH0]))
-            update([0.0, 1.0, 0.0], scale * v, p[vertical.SIGMA_V])
+            update([0.0, 1.0, 0.0], scale * v, p[vertical.SIGMA_V], inferred=True)
         if name in ("kf2", "eskf2") and event is None and phase in (DROP, REBOUND):
             pushed = p[vertical.THRUST1] * thrust + 0.1 * p[vertical.THRUST0] - GRAVITY
             update([0.0, 0.0, 1.0], chosen - pushed, p[vertical.SIGMA_B])
