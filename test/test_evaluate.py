@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from evaluation_samples import CONFIGURATION, command, salp_messages, write
+from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
 
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation import run_folder
+from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import EvaluateOptions, command_line, evaluate_bag
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.topics import TopicMatch
@@ -234,6 +235,48 @@ def test_the_rest_of_what_the_issue_shows(shown: Path, tmp_path: Path) -> None:
     assert inspected.code == 0
     assert "/salp/imu/link_1/data_raw" in inspected.out
     json.loads(inspected.out)
+
+
+def test_several_estimators_on_one_bag_are_compared(tmp_path: Path) -> None:
+    """Each has a run folder of its own, as it has alone; the bag is read once."""
+    bag = tmp_path / "hops"
+    assert command("simulate", "hopper", "--duration", "14", "--output", bag).code == 0
+    words = ["evaluate", bag, "--robot", "hopper", "--estimator", "kf1", "--estimator", "kf3"]
+    outcome = command(*words, "--output", tmp_path / "runs", "--json")
+    assert outcome.code == 0, outcome.error
+    found = json.loads(outcome.out)
+    assert [one["estimator"] for one in found] == ["kf1", "kf3"]
+    assert [Path(one["folder"]) for one in found] == [tmp_path / "runs" / "kf1", tmp_path / "runs" / "kf3"]
+    for one in found:
+        assert read_json(Path(one["folder"]) / "run.json")["command"] == one["command"]
+    alone = command(*words[:-2], "--output", tmp_path / "alone", "--message-by-message", "--json")
+    assert alone.code == 0, alone.error
+    figures = json.loads(alone.out)["metrics"]
+    assert {**found[0]["metrics"], "hopper": None} == {**figures, "hopper": None}
+    assert found[0]["metrics"]["hopper"] == figures["hopper"]
+    assert found[0]["metrics"]["height"] != found[1]["metrics"]["height"]
+    shown = command(*words, "--output", tmp_path / "shown", "--estimates-rate", "50")
+    assert shown.code == 0, shown.error
+    assert "kf1: " in shown.out
+    assert "kf3: " in shown.out
+    with open_bag(tmp_path / "shown" / "kf1" / "estimates") as estimates:
+        assert 14 * 49 <= estimates.topics["/hopper/state"].count <= 14 * 50 + 1
+        told = [estimates.deserialize(raw) for raw in estimates.messages(["/hopper/phase_events"])]
+    assert len(told) > 10
+    assert {message.source for message in told} == {"touchdown", "max_squat", "liftoff", "apex"}
+    notes = read_json(tmp_path / "shown" / "kf1" / "run.json")["notes"]
+    assert any("evenly thinned" in note for note in notes)
+
+
+def test_options_of_several_estimators_that_do_not_fit(shown: Path) -> None:
+    assert refusal("evaluate", shown / "b", "--estimator", "ukf", "--estimator", "ukf") == (
+        "--estimator ukf is given 2 times"
+    )
+    assert "salp has no estimator 'kf1'" in refusal("evaluate", shown / "b", "--estimator", "ukf", "--estimator", "kf1")
+    for rate in ("0", "-5", "nan", "inf", "fast"):
+        assert refusal("evaluate", shown / "b", "--estimates-rate", rate) == (
+            f"--estimates-rate {rate}: must be a rate in Hz above 0, or all"
+        )
 
 
 @pytest.mark.data

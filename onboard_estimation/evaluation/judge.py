@@ -176,7 +176,7 @@ def _initial(
     covariance = robot.initial_covariance(configuration)
     if covariance is None:
         return None, ""
-    stamps = np.unique(np.concatenate([one.stamps_ns for one in recording.series]))
+    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
     for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
         parts, valid = _truth_at(robot, configuration, recording, piece, settings)
         if valid.any():

@@ -217,11 +217,11 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
     Places are whole numbers below the number of the bag's messages, each taken once: they need no sorting.
     """
     count = max((int(column.order[-1]) + 1 for column in columns if len(column.order)), default=0)
-    sources = np.full(count, -1, dtype=np.int64)
+    sources = np.full(count, -1, dtype=np.int16)
     for number, column in enumerate(columns):
         sources[column.order] = number
     order = np.flatnonzero(sources >= 0)
-    return sources[order], order
+    return sources[order].astype(np.int64), order
 
 
 def _track(body: str, column: Column, mirror_truth: str | None) -> BodyTrack:
