@@ -31,6 +31,7 @@ Array = NDArray[np.float64]
 SPACE = StateSpace(vector("height", ("z",), "m"), vector("vertical_velocity", ("vz",), "m/s"))
 _Z_VARIANCE = 7 + 2 * 6 + 2
 _GRAVITY_M_S2 = 9.80665
+_ABOUT_ONE = 0.2
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
 
@@ -198,6 +199,8 @@ class HopperEstimator(Estimator):
                 "axes are swapped or the robot does not stand upright; turn the axes in the driver, or start upright "
                 f"within {self._configuration.sensors.largest_tilt_deg:g} deg (sensors.largest_tilt_deg)"
             )
+        if abs(size - 1.0) < _ABOUT_ONE:
+            return f"{found}, as if in g, and m/s^2 are needed: multiply by {_GRAVITY_M_S2} in the driver"
         return (
             f"{found}, {size:.2f} m/s^2 in all: {abs(size - self._configuration.robot.gravity_m_s2):.2f} from gravity, "
             f"allowed are {self._configuration.sensors.low_offset_m_s2:g} (sensors.low_offset_m_s2); is its scale set?"

@@ -17,6 +17,7 @@ from hopper_estimation.hopper_topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
 from hopper_estimation.optical_flow import distance_error_ratio
 from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
+from hopper_estimation.sensor_notes import sensor_notes
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -25,8 +26,6 @@ from onboard_estimation.robots import Note, Panel, PanelGroup, ReportSection, Se
 Array = NDArray[np.float64]
 
 _FEWEST_SAMPLES = 50
-_CLIPPED = 0.99
-_MANY_CLIPPED = 0.001
 _SAME_TOUCHDOWN_S = 0.1
 
 
@@ -261,35 +260,7 @@ def hop_notes(
 ) -> tuple[Note, ...]:
     """What the reader must know: sensors that are missing or clipped, hops that were missed."""
     notes = [Note(sentence) for sentence in hop_sentences(result.metrics.get(result.robot, {}))]
-    found = {one.channel.sensor: one for one in series if len(one.stamps_ns)}
-    sensors = configuration.sensors
-    if HIGH_G.sensor not in found:
-        notes.append(
-            Note(
-                "Without imu/high_g the filter goes on with the low-g sensor alone: stance is clipped, and the "
-                "covariance wider.",
-                "no high-g sensor",
-            )
-        )
-    if LOW_G.sensor not in found:
-        notes.append(
-            Note(
-                "Without imu/low_g the filter goes on with the high-g sensor alone, whose offset drifts; attitude is "
-                "that of the start, unless an attitude sensor tells it.",
-                "no low-g sensor",
-            )
-        )
-    high = found.get(HIGH_G.sensor)
-    if high is not None:
-        share = float(np.mean(np.abs(high.values[:, 5]) >= _CLIPPED * sensors.high_range_m_s2))
-        if share > _MANY_CLIPPED:
-            notes.append(
-                Note(
-                    f"{100.0 * share:.2g} % of the readings of imu/high_g are at their range "
-                    f"({sensors.high_range_m_s2:g} m/s^2, sensors.high_range_m_s2), where the low-g sensor goes on.",
-                    "high-g sensor clipped",
-                )
-            )
+    notes += sensor_notes(configuration, series, int(result.stamps_ns[0]))
     hops = result.metrics.get(result.robot, {}).get("hops", {})
     if hops.get("missed_hops", 0) or hops.get("extra_hops", 0):
         words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"

@@ -236,6 +236,8 @@ def vertical_accelerations(
         out[n, 0] = fx * ux + fy * uy + fz * uz - settings.gravity
         gx, gy, gz = shock[3] - state[R_HIGH], shock[4] - state[R_HIGH + 1], shock[5] - state[R_HIGH + 2]
         out[n, 1] = gx * ux + gy * uy + gz * uz - settings.gravity
+        if moving == 2 and state[R_ZEROED] == 0.0 and state[R_REST] > 0.0:
+            out[n, 1] = 0.0  # of unknown offset, and nothing moves: taken for standing
         if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
             fx, fy, fz = gx, gy, gz
         # Two horizontal axes: the body's x and y, as far as they are level.

@@ -98,10 +98,13 @@ class Estimator(ABC):
         State space of the estimates.
     phases
         Names of the phases of its motion, by number; empty: it tells of none.
+    refusal
+        Why it does not go on with these sensors at all, one sentence; None: it does.
     """
 
     space: StateSpace
     phases: tuple[str, ...] = ()
+    refusal: str | None = None
 
     def __init__(self) -> None:
         self.last_innovation: Innovation | None = None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, Integers, in_filter_order
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, PhaseEvent
@@ -86,7 +87,7 @@ def replay(
     Raises
     ------
     UserError
-        A lag that is none, or a robot without a smoother.
+        A lag that is none, a robot without a smoother, or sensors that cannot be right.
     """
     if smooth:
         smoother = robot.smoother(configuration, estimator_name, initial)
@@ -97,7 +98,10 @@ def replay(
     pipeline = Pipeline(estimator, lag_s=lag_s)
     if bulk and (found := at_once(estimator, recording, lag_s)) is not None:
         return found
-    return _of_pipeline(pipeline, Record.of(pipeline.run(recording.measurements())))
+    estimates = pipeline.run(recording.measurements())
+    if estimator.refusal is not None:
+        raise UserError(estimator.refusal)
+    return _of_pipeline(pipeline, Record.of(estimates))
 
 
 def at_once(estimator: Estimator, recording: LoadedRecording, lag_s: float) -> Replayed | None:

@@ -1,0 +1,188 @@
+"""What the reader of an evaluation must know of the hopper's accelerometers: missing, silent, stuck, clipped, at odds.
+
+The filter goes on with the other sensor wherever one cannot be used (`readings_kernels`); here it is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hopper_estimation import readings_kernels as readings
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_filter import reading_settings
+from hopper_estimation.hopper_samples import samples_of
+from hopper_estimation.hopper_topics import HIGH_G, LOW_G
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.robots import Note, Series
+
+Array = NDArray[np.float64]
+
+_CLIPPED = 0.99
+_MANY_CLIPPED = 0.001
+_MUCH = 0.01
+"""Share of the run from which on a silent or stuck sensor is worth a sentence."""
+_AT_LARGEST, _SMALLEST_SHOCK_M_S2 = 10, 100.0
+"""So many readings of one largest size are no chance where that is a shock's."""
+_SHOCK_M_S2, _FEWEST_SHOCKS = 50.0, 30
+_RATIOS = (0.6, 1.6)
+_FIRST_S = 30.0
+_WORDS = {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
+_OTHER = {LOW_G.sensor: HIGH_G.sensor, HIGH_G.sensor: LOW_G.sensor}
+
+
+def sensor_notes(configuration: HopperConfiguration, series: Sequence[Series], start_ns: int) -> list[Note]:
+    """Notes on the accelerometers from `start_ns` on, where the estimate starts."""
+    found = {one.channel.sensor: _from(one, start_ns) for one in series}
+    found = {name: one for name, one in found.items() if len(one.stamps_ns)}
+    notes = []
+    if HIGH_G.sensor not in found:
+        sentence = (
+            "Without imu/high_g the filter goes on with the low-g sensor alone: stance is clipped, and the covariance "
+            "wider."
+        )
+        notes.append(Note(sentence, "no high-g sensor"))
+    if LOW_G.sensor not in found:
+        sentence = (
+            "Without imu/low_g the filter goes on with the high-g sensor alone, whose offset drifts; attitude is that "
+            "of the start, unless an attitude sensor tells it."
+        )
+        notes.append(Note(sentence, "no low-g sensor"))
+    there = [found[name] for name in (LOW_G.sensor, HIGH_G.sensor) if name in found]
+    if not there:
+        return notes
+    span_ns = (min(int(one.stamps_ns[0]) for one in there), max(int(one.stamps_ns[-1]) for one in there))
+    for one in there:
+        notes += _silent(configuration, one, span_ns)
+    faults = [note for one in there for note in _stuck(configuration, one)]
+    if HIGH_G.sensor in found:
+        faults += _clipped(configuration, found[HIGH_G.sensor])
+    if len(there) == 2 and not faults:
+        faults += _at_odds(configuration, *there)
+    notes += faults
+    if not _is_zeroed(configuration, list(found.values())):
+        sentence = (
+            f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
+            "are not zeroed, their offsets are taken as zero."
+        )
+        notes.append(Note(sentence, "sensors not zeroed"))
+    return notes
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.{0 if share > 0.1 else 1}f} %"
+
+
+def _from(one: Series, start_ns: int) -> Series:
+    """A series from a stamp on, in the order of the stamps."""
+    if not len(one.stamps_ns):
+        return one
+    if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
+        stamps, rows = np.unique(one.stamps_ns, return_index=True)
+        one = replace(one, stamps_ns=stamps, values=one.values[rows])
+    if not np.isfinite(one.values.sum()):
+        finite = np.isfinite(one.values).all(axis=1)
+        one = replace(one, stamps_ns=one.stamps_ns[finite], values=one.values[finite])
+    first = int(np.searchsorted(one.stamps_ns, start_ns))
+    return replace(one, stamps_ns=one.stamps_ns[first:], values=one.values[first:])
+
+
+def _silent(configuration: HopperConfiguration, one: Series, span_ns: tuple[int, int]) -> list[Note]:
+    """Where the sensor says nothing for longer than `silent_s`."""
+    name = one.channel.sensor
+    gaps_s = np.diff(one.stamps_ns, prepend=span_ns[0], append=span_ns[1]) / NANOSECONDS_PER_SECOND
+    silent_s = float(gaps_s[gaps_s > configuration.sensors.silent_s].sum())
+    run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
+    if silent_s <= _MUCH * run_s:
+        return []
+    sentence = f"{name} is silent for {silent_s:.1f} of {run_s:.1f} s, where {_OTHER[name]} goes on alone."
+    return [Note(sentence, f"{_WORDS[name]} sensor silent at times")]
+
+
+def _stuck(configuration: HopperConfiguration, one: Series) -> list[Note]:
+    """Where the sensor repeats one reading."""
+    name, values = one.channel.sensor, one.values[:, 3:]
+    changes = np.flatnonzero((values[1:] != values[:-1]).any(axis=1)) + 1
+    lengths = np.diff(np.concatenate([[0], changes, [len(values)]]))
+    share = float(lengths[lengths > configuration.sensors.stuck_readings].sum()) / len(values)
+    if share <= _MUCH:
+        return []
+    sentence = (
+        f"{name} repeats one reading in {_percent(share)} of its messages: it is stuck, and {_OTHER[name]} goes on "
+        "alone there."
+    )
+    return [Note(sentence, f"{_WORDS[name]} sensor stuck")]
+
+
+def _clipped(configuration: HopperConfiguration, high: Series) -> list[Note]:
+    """Readings of the high-g sensor at its range, or at a smaller one than is configured."""
+    size, limit = np.abs(high.values[:, 5]), configuration.sensors.high_range_m_s2
+    share = float(np.mean(size >= _CLIPPED * limit))
+    if share > _MANY_CLIPPED:
+        sentence = (
+            f"{_percent(share)} of the readings of imu/high_g are at their range ({limit:g} m/s^2, "
+            "sensors.high_range_m_s2), where the low-g sensor goes on."
+        )
+        return [Note(sentence, "high-g sensor clipped")]
+    largest = float(size.max())
+    count = int(np.sum(size == largest))
+    if largest < _SMALLEST_SHOCK_M_S2 or count < _AT_LARGEST or largest >= _CLIPPED * limit:
+        return []
+    sentence = (
+        f"{count} readings of imu/high_g are {largest:g} m/s^2 and none is more: it is clipped below its range of "
+        f"{limit:g} m/s^2; with --set sensors.high_range_m_s2={largest:g} these are not believed."
+    )
+    return [Note(sentence, "high-g sensor clipped")]
+
+
+def _at_odds(configuration: HopperConfiguration, low: Series, high: Series) -> list[Note]:
+    """Shocks that the two sensors do not agree on: other axes, or another scale."""
+    along = low.values[:, 5]
+    rows = np.flatnonzero((along > _SHOCK_M_S2) & (along < 0.9 * configuration.sensors.low_range_m_s2))
+    if not len(rows):
+        return []
+    place = np.minimum(np.searchsorted(high.stamps_ns, low.stamps_ns[rows]), len(high.stamps_ns) - 1)
+    same = high.stamps_ns[place] == low.stamps_ns[rows]
+    if int(same.sum()) < _FEWEST_SHOCKS:
+        return []
+    ratio = float(np.median(high.values[place[same], 5] / along[rows[same]]))
+    if _RATIOS[0] < ratio < _RATIOS[1]:
+        return []
+    sentence = (
+        f"Along the leg imu/high_g reads {ratio:.2g} times what imu/low_g does in shocks of {_SHOCK_M_S2:g} m/s^2 and "
+        "more: one of them has other axes, or another scale; --drop imu/high_g does without it."
+    )
+    return [Note(sentence, "accelerometers at odds")]
+
+
+def _is_zeroed(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
+    """Whether the filter found a rest: most robots begin with one."""
+    start_ns = min(int(one.stamps_ns[0]) for one in series)
+    soon_ns = start_ns + round(_FIRST_S * NANOSECONDS_PER_SECOND)
+    early = [_until(one, soon_ns) for one in series]
+    return any(_finds_rest(configuration, part) for part in (early, series))
+
+
+def _until(one: Series, stop_ns: int) -> Series:
+    last = int(np.searchsorted(one.stamps_ns, stop_ns))
+    return replace(one, stamps_ns=one.stamps_ns[:last], values=one.values[:last])
+
+
+def _finds_rest(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
+    samples = samples_of(configuration, series)
+    state = readings.new_state()
+    readings.vertical_accelerations(
+        reading_settings(configuration),
+        state,
+        samples.dt,
+        samples.low,
+        samples.high,
+        samples.has,
+        samples.up,
+        np.empty((len(samples.dt), 4)),
+        np.empty(len(samples.dt), dtype=np.uint8),
+    )
+    return bool(state[readings.R_ZEROED])
