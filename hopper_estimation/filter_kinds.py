@@ -230,6 +230,12 @@ _ENCODER = {
 }
 
 
+ENCODER_NAMES = tuple(_ENCODER)
+"""Estimators that need the leg's encoder."""
+BIAS_NAMES = ("kf2", "eskf2")
+"""Estimators that need the motors' duty cycles."""
+
+
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
     if name in _VERTICAL:

@@ -208,7 +208,7 @@ def _entry(content: Any, where: str) -> FilterEntry:
         raise UserError(f"{where}: a scale or floor is not between 0 and {_UPPER_SCALE:g}; train it anew")
     delay, stddev = (_numbers(content, name, EVENTS, where) for name in ("event_delay_s", "event_stddev_s"))
     if np.any(delay < 0.0) or np.any(delay > 1.0) or np.any(stddev <= 0.0) or np.any(stddev > 1.0):
-        raise UserError(f"{where}: delays of events must be in 0 to 1 s, their standard deviations positive; train anew")
+        raise UserError(f"{where}: delays of events must be in 0 to 1 s, their deviations positive; train it anew")
     touchdown = _numbers(content, "touchdown", _TOUCHDOWN, where)
     if not 0.0 < touchdown[3] < 10.0 or np.any(np.abs(touchdown[:3]) > 10.0):
         raise UserError(f"{where}: what touchdowns are corrected by is out of bounds: {touchdown.tolist()}; train anew")

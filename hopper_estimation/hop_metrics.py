@@ -181,20 +181,20 @@ def hop_errors(
 
     values = {metric: np.full(count, np.nan) for metric in METRICS}
     from_standing = np.full(count, np.nan)
+    told_height, told_velocity = (_between(truth.time_s, time, one) for one in (height, velocity))
     for hop in range(count):
         start, stop = _span(true, cycles, hop, int(matches.partner[hop]), part)
         first, last = np.searchsorted(truth.time_s, [start, stop])
         points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
         if not len(points):
             continue
-        at = truth.time_s[points]
         true_height = truth.height_m[points] - (true.ground_m[hop] if from_ground else 0.0)
         above_standing = true_height - true.standing_height_m - (0.0 if from_ground else true.ground_m[hop])
-        error = np.abs(_between(at, time, height) - true_height)
+        error = np.abs(told_height[points] - true_height)
         values["m1"][hop] = 100.0 * error.mean() / true_height.mean()
         from_standing[hop] = 100.0 * error.mean() / above_standing.mean() if above_standing.mean() > 0.0 else np.nan
         true_velocity = truth.velocity_m_s[points]
-        wrong = np.abs(_between(at, time, velocity) - true_velocity)
+        wrong = np.abs(told_velocity[points] - true_velocity)
         values["m2"][hop] = 100.0 * wrong.mean() / np.abs(true_velocity).mean()
     apex_error, apex_time_error = np.full((2, count), np.nan)
     paired = np.flatnonzero(matches.partner >= 0)

@@ -267,12 +267,14 @@ class HopperEstimator(Estimator):
         self, found: Array, stamps_ns: NDArray[np.int64], into: list[PhaseEvent]
     ) -> tuple[Array, NDArray[np.int64]]:
         """(N,) height of the ground and number of hops at each sample, noting the events on the way."""
-        ground, hops = np.full(len(stamps_ns), self._ground_m), np.full(len(stamps_ns), self._ground.hops)
+        ground, hops = np.empty(len(stamps_ns)), np.empty(len(stamps_ns), dtype=np.int64)
+        filled = 0
         for row in found:
-            self._note(row[None], stamps_ns, into)
             if int(row[kernels.E_KIND]) == TOUCHDOWN:
                 first = int(row[kernels.E_SAMPLE])
-                ground[first:], hops[first:] = self._ground_m, self._ground.hops
+                ground[filled:first], hops[filled:first], filled = self._ground_m, self._ground.hops, first
+            self._note(row[None], stamps_ns, into)
+        ground[filled:], hops[filled:] = self._ground_m, self._ground.hops
         return ground, hops
 
 

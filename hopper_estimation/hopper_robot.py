@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation.description import hopper_body_poses, hopper_shapes
-from hopper_estimation.filter_kinds import filter_names
+from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
 from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_estimator import HopperEstimator
 from hopper_estimation.hopper_scenario import hopper_scenario
 from hopper_estimation.hopper_simulator import VARIANTS, HopperSimulation, ideal
 from hopper_estimation.hopper_topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS
+from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
@@ -53,6 +54,15 @@ class HopperRobot(Robot):
     def channels(self, configuration: HopperConfiguration) -> tuple[Channel, ...]:
         """Accelerometers, and what else there may be: attitude, motors, commanded height, leg, known heights."""
         return (COMMANDED_HEIGHT, MOTORS, ATTITUDE, LEG, HIGH_G, LOW_G, set_pose_channel())
+
+    def listened_channels(self, configuration: HopperConfiguration, estimator: str) -> tuple[Channel, ...]:
+        """Without what that estimator makes no use of: the leg's encoder, the motors."""
+        unused = set()
+        if estimator not in ENCODER_NAMES:
+            unused.add(LEG.sensor)
+        if estimator not in BIAS_NAMES:
+            unused.add(MOTORS.sensor)
+        return tuple(one for one in self.channels(configuration) if one.sensor not in unused)
 
     def estimator(self, configuration: HopperConfiguration, name: str, initial: Estimate | None) -> Estimator:
         """One of the filters, with its parameters from the configured model, or from those of the package."""
@@ -137,6 +147,10 @@ class HopperRobot(Robot):
         from hopper_estimation.hopper_training import train_hopper  # offline only: nodes do without
 
         return train_hopper(configuration, recordings, hashes, form, progress)
+
+    def urdf(self, configuration: HopperConfiguration) -> str:
+        """Body and leg."""
+        return hopper_urdf(configuration.robot.standing_height_m, self.name)
 
     def simulation(
         self,

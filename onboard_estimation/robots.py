@@ -298,6 +298,10 @@ class Robot(ABC):
     def channels(self, configuration: Any) -> tuple[Channel, ...]:
         """Topics that the estimators listen to."""
 
+    def listened_channels(self, configuration: Any, estimator: str) -> tuple[Channel, ...]:
+        """The topics of `channels` that one of its estimators makes use of, live: by default all."""
+        return self.channels(configuration)
+
     @abstractmethod
     def estimator(self, configuration: Any, name: str, initial: Estimate | None) -> Estimator:
         """A new estimator, started from `initial` where given, else as its configuration says.

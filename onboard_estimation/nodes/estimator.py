@@ -101,7 +101,7 @@ class EstimatorNode(Node):
         self._estimator_name = estimator_name(robot, host.estimator or None)
         # Before anything arrives: a kernel that compiles at the first message holds it up.
         robot.exercise(configuration, self._estimator_name)
-        self.channels = robot.channels(configuration)
+        self.channels = robot.listened_channels(configuration, self._estimator_name)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
         self._intake = PacedIntake(self._process, self.paced_by)
