@@ -33,6 +33,7 @@ def uncompiled(function: Any) -> Any:
 
 _choose, _phase_event = uncompiled(kernels.choose), uncompiled(kernels.phase_event)
 _liftoff_velocity = uncompiled(kernels.liftoff_velocity)
+_over_gap, _awaits_high = uncompiled(kernels.acceleration_over_gap), uncompiled(kernels.awaits_high)
 
 
 class PythonHopper(ABC):
@@ -60,6 +61,7 @@ class PythonHopper(ABC):
         self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = 0.0
         self.started = False
         self.phase, self.since = DROP, 0.05
+        self.doubt = self.gap = 0.0
         self.begin(height_m, covariance)
 
     def _gains(self, step: float) -> tuple[float, float]:
@@ -74,12 +76,16 @@ class PythonHopper(ABC):
         """Move on by a step with an acceleration of that variance."""
 
     @abstractmethod
-    def update_position(self, delay: float) -> None:
-        """The leg was extended a delay ago."""
+    def update_position(self, delay: float, more: float) -> None:
+        """The leg was extended a delay ago; `more` variance than usual."""
 
     @abstractmethod
-    def update_velocity(self, wanted: float) -> None:
-        """The velocity is inferred."""
+    def update_velocity(self, wanted: float, times: float) -> None:
+        """The velocity is inferred; `times` the usual variance."""
+
+    @abstractmethod
+    def velocity_variance(self) -> float:
+        """Of the estimate."""
 
     @abstractmethod
     def state(self) -> tuple[float, float]:
@@ -95,9 +101,11 @@ class PythonHopper(ABC):
         if abs(step - self.nominal_dt) > 1e-5:
             gain1, gain2 = self._gains(step)
         reading, more = _choose(usable, low, high, self.y1, self.gravity, self.switch)
-        noise = self.noise + more
-        if step > kernels.GAP_STEPS * self.nominal_dt:
-            noise += kernels.GAP_M_S2**2
+        is_gap, over_gap = step > kernels.GAP_STEPS * self.nominal_dt, self.y1
+        self.gap = step if is_gap else kernels.FORGOTTEN * self.gap
+        if is_gap:
+            over_gap, doubtful = _over_gap(step, self.y1, reading)
+            more += doubtful
         if not self.started:
             self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = reading
             self.started = True
@@ -105,21 +113,34 @@ class PythonHopper(ABC):
         self.y2 += gain2 * (reading - self.y2)
         rise = self.y2 - self.h3
         self.h3, self.h2, self.h1 = self.h2, self.h1, self.y2
-        self.predict(step, self.y1, noise)
+        self.predict(step, over_gap if is_gap else self.y1, self.noise + more)
+        self.doubt += more * step * step
         self.since += step
         velocity = self.state()[1]
-        event = _phase_event(self.phase, self.since, velocity, self.y2, rise, self.threshold * step)
+        over = self.gap / kernels.JERK_STEPS + (0.0 if is_gap else step)
+        event = _phase_event(self.phase, self.since, velocity, self.y2, rise, self.threshold * over)
+        if usable & 8 and _awaits_high(usable, low, self.gravity, self.switch):
+            event = kernels.NO_EVENT
         if event == kernels.LOST:
             self.lose()
+            self.doubt += kernels.LOST_SPEED_M_S**2
             self.phase, self.since = STARTUP, 0.0
         if event < 0:
             return
         if event in (TOUCHDOWN, LIFTOFF):
-            self.update_position(self.parameters[kernels.DELAY_TD if event == TOUCHDOWN else kernels.DELAY_LO])
-        if event == MAX_SQUAT:
-            self.update_velocity(self.parameters[kernels.DELAY_MS] * self.y1)
-        elif event == LIFTOFF:
-            self.update_velocity(_liftoff_velocity(self.parameters, self.state()[1], goal))
+            before, (_, velocity) = self.velocity_variance(), self.state()
+            delay = self.parameters[kernels.DELAY_TD if event == TOUCHDOWN else kernels.DELAY_LO]
+            self.update_position(delay, (velocity * self.gap) ** 2)
+            self.doubt *= self.velocity_variance() / before
+        if event in (MAX_SQUAT, LIFTOFF):
+            before, (_, velocity) = self.velocity_variance(), self.state()
+            wanted = (
+                self.parameters[kernels.DELAY_MS] * self.y1
+                if event == MAX_SQUAT
+                else _liftoff_velocity(self.parameters, velocity, goal)
+            )
+            self.update_velocity(wanted, 1.0 / (1.0 - min(self.doubt / before, kernels.LARGEST_DOUBT)))
+            self.doubt *= self.velocity_variance() / before
         self.phase = DROP if event == APEX else event + 1
         self.since = 0.0
 
@@ -144,10 +165,14 @@ class NumbersOfPython(PythonHopper):
         self.pzv += step * self.pvv + half * noise
         self.pvv += noise
 
-    def update_position(self, delay: float) -> None:
+    def velocity_variance(self) -> float:
+        """Of the estimate."""
+        return self.pvv
+
+    def update_position(self, delay: float, more: float) -> None:
         """The leg was extended a delay ago."""
         hz, hv = self.pzz - delay * self.pzv, self.pzv - delay * self.pvv
-        gain = 1.0 / (hz - delay * hv + self.r_p)
+        gain = 1.0 / (hz - delay * hv + self.r_p + more)
         residual = self.length - (self.z - delay * self.v)
         self.z += hz * gain * residual
         self.v += hv * gain * residual
@@ -155,9 +180,9 @@ class NumbersOfPython(PythonHopper):
         self.pzv -= hz * hv * gain
         self.pvv -= hv * hv * gain
 
-    def update_velocity(self, wanted: float) -> None:
+    def update_velocity(self, wanted: float, times: float) -> None:
         """The velocity is inferred."""
-        gain = 1.0 / (self.pvv + self.r_v)
+        gain = 1.0 / (self.pvv + self.r_v * times)
         residual = wanted - self.v
         self.z += self.pzv * gain * residual
         self.v += self.pvv * gain * residual
@@ -194,13 +219,17 @@ class FilterPyHopper(PythonHopper):
         control = np.array([[0.5 * step * step], [step]])
         self.filter.predict(np.array([[acceleration]]), control, transition, noise * (control @ control.T))
 
-    def update_position(self, delay: float) -> None:
-        """The leg was extended a delay ago."""
-        self.filter.update(np.array([[self.length]]), self._r_p, np.array([[1.0, -delay]]))
+    def velocity_variance(self) -> float:
+        """Of the estimate."""
+        return float(self.filter.P[1, 1])
 
-    def update_velocity(self, wanted: float) -> None:
+    def update_position(self, delay: float, more: float) -> None:
+        """The leg was extended a delay ago."""
+        self.filter.update(np.array([[self.length]]), self._r_p + more, np.array([[1.0, -delay]]))
+
+    def update_velocity(self, wanted: float, times: float) -> None:
         """The velocity is inferred."""
-        self.filter.update(np.array([[wanted]]), self._r_v, self._velocity)
+        self.filter.update(np.array([[wanted]]), self._r_v * times, self._velocity)
 
     def state(self) -> tuple[float, float]:
         """Height and velocity."""

@@ -42,7 +42,7 @@ from hopper_estimation.vertical_kernels import (
     E_VELOCITY,
     F_PHASE,
     F_STATE,
-    GAP_M_S2,
+    FORGOTTEN,
     GAP_STEPS,
     JERK,
     JERK_STEPS,
@@ -59,6 +59,7 @@ from hopper_estimation.vertical_kernels import (
     SWITCH,
     THRUST0,
     THRUST1,
+    acceleration_over_gap,
     awaits_high,
     choose,
     phase_event,
@@ -73,8 +74,8 @@ X_Z, X_V, X_TILT_X, X_TILT_Y, X_BIAS, X_GYRO_X, X_GYRO_Y = range(7)
 ERROR_COUNT = 7
 # Elements of a filter's state: the nominal values, what goes with them, and the covariance row by row.
 (X_Y1, X_Y2, X_H1, X_H2, X_H3, X_SIDE_X, X_SIDE_Y, X_PHASE, X_SINCE, X_STILL, X_APEX, X_STARTED,
- X_TIME) = range(ERROR_COUNT, ERROR_COUNT + 13)  # fmt: skip
-X_COVARIANCE = X_TIME + 1
+ X_TIME, X_GAP) = range(ERROR_COUNT, ERROR_COUNT + 14)  # fmt: skip
+X_COVARIANCE = X_GAP + 1
 STATE_SIZE = X_COVARIANCE + ERROR_COUNT**2
 
 START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
@@ -239,7 +240,7 @@ def filter_error_samples(
     y1, y2, h1, h2, h3 = state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3]
     side_x, side_y = state[X_SIDE_X], state[X_SIDE_Y]
     phase, since, still, apex = int(state[X_PHASE]), state[X_SINCE], state[X_STILL], state[X_APEX]
-    started, time = state[X_STARTED], state[X_TIME]
+    started, time, gap = state[X_STARTED], state[X_TIME], state[X_GAP]
     found = 0
     for n in range(dt.shape[0]):
         step = dt[n]
@@ -247,8 +248,11 @@ def filter_error_samples(
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
         a, distrust = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
-        if step > GAP_STEPS * nominal_dt:
-            distrust += GAP_M_S2**2
+        is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
+        gap = step if is_gap else FORGOTTEN * gap
+        if is_gap:
+            over_gap, doubtful = acceleration_over_gap(step, y1, a)
+            distrust += doubtful
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
             side_x, side_y = side[n, 0], side[n, 1]
@@ -258,12 +262,13 @@ def filter_error_samples(
         side_y += g1 * (side[n, 1] - side_y)
         rise = y2 - h3
         h3, h2, h1 = h2, h1, y2
-        force = y1 + gravity
+        force = (over_gap if is_gap else y1) + gravity
         propagate_covariance(x, p, step, side_x, side_y, force, q + distrust)
         propagate(x, step, side_x, side_y, force, gravity)
         since += step
         time += step
-        event = phase_event(phase, since, x[X_V], y2, rise, threshold * step)
+        over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
+        event = phase_event(phase, since, x[X_V], y2, rise, threshold * over)
         if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
             event = NO_EVENT
         if event == LOST:
@@ -280,7 +285,8 @@ def filter_error_samples(
                 found += 1
             if event in (TOUCHDOWN, LIFTOFF):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
-                inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), r_p)  # z - v d = L
+                variance = r_p + (x[X_V] * gap) ** 2
+                inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), variance)  # z - v d = L
             elif event == MAX_SQUAT:
                 inject(x, p, column, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)
             if event == APEX:
@@ -308,5 +314,5 @@ def filter_error_samples(
     state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3] = y1, y2, h1, h2, h3
     state[X_SIDE_X], state[X_SIDE_Y] = side_x, side_y
     state[X_PHASE], state[X_SINCE], state[X_STILL], state[X_APEX] = phase, since, still, apex
-    state[X_STARTED], state[X_TIME] = started, time
+    state[X_STARTED], state[X_TIME], state[X_GAP] = started, time, gap
     return found

@@ -188,9 +188,19 @@ def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, 
 
 
 def _agility(cycles: HopCycles) -> dict[str, Any]:
-    if not len(cycles):
+    # An estimate that is far off may tell of an apex below the standing height: that is no hop to be agile in.
+    sound = (
+        (cycles.hop_height_m > 0.0) & (cycles.drop_height_m > 0.0) & (cycles.rebound_s > 0.0) & (cycles.drop_s > 0.0)
+    )
+    if not sound.any():
         return {}
-    return agility.summary(cycles.hop_height_m, cycles.drop_height_m, cycles.stance_s, cycles.rebound_s, cycles.drop_s)
+    return agility.summary(
+        cycles.hop_height_m[sound],
+        cycles.drop_height_m[sound],
+        cycles.stance_s[sound],
+        cycles.rebound_s[sound],
+        cycles.drop_s[sound],
+    )
 
 
 def hop_section(

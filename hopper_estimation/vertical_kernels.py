@@ -52,8 +52,8 @@ KF1, KF2, KF3 = 0, 1, 2
 
 # Elements of a filter's state.
 (S_Z, S_V, S_B, S_PZZ, S_PZV, S_PVV, S_PZB, S_PVB, S_PBB, S_Y1, S_Y2, S_H1, S_H2, S_H3, S_PHASE, S_SINCE, S_STILL,
- S_APEX, S_STARTED, S_TIME, S_DOUBT) = range(21)  # fmt: skip
-STATE_SIZE = 21
+ S_APEX, S_STARTED, S_TIME, S_DOUBT, S_GAP) = range(22)  # fmt: skip
+STATE_SIZE = 22
 
 E_KIND, E_TIME, E_HEIGHT, E_VELOCITY, E_VARIANCE, E_SAMPLE = range(6)
 EVENT_SIZE = 6
@@ -78,12 +78,16 @@ ALONE_M_S2 = 20.0
 """Little trust in a high-g sensor that is alone in flight: its offset drifts by some tenths of m/s^2."""
 HELD_M_S2 = 100.0
 """By how much a shock changes while one of its readings is waited for."""
-LARGEST_DOUBT = 0.99
+LARGEST_DOUBT = 1.0 - 1e-9
 CLIPPED_M_S2 = 400.0
 """A clipped reading may be wrong by as much as it shows, for as long as a stance."""
 GAP_STEPS = 10.0
 GAP_M_S2 = 30.0
-"""Over a gap the acceleration may have been anything that it is in flight and stance."""
+"""Over a gap the acceleration may have been anything that it is in flight."""
+FORGOTTEN = 0.9
+"""An event that is seen soon after a gap may have happened at any time in it; a gap counts less from step to step."""
+LONGEST_SHOCK_M_S2 = 300.0
+"""Mean acceleration of a stance after a drop of some metres."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -131,6 +135,17 @@ def choose(usable: int, low: float, high: float, held: float, gravity: float, sw
     if usable & 4:
         return low, CLIPPED_M_S2**2
     return held, CLIPPED_M_S2**2
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def acceleration_over_gap(step: float, before: float, after: float) -> tuple[float, float]:
+    """Acceleration over a gap in the readings, m/s^2, and the variance that makes up for not knowing it.
+
+    It went on as it was `before` (over more than a flight: none), and may have changed at any time to what it is
+    `after`; but that may be the peak of a shock, which does not last.
+    """
+    change = min(abs(after - before), LONGEST_SHOCK_M_S2)
+    return before if step < _LONGEST_FLIGHT_S else 0.0, GAP_M_S2**2 + change**2
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -224,7 +239,7 @@ def filter_samples(
     pzb, pvb, pbb = state[S_PZB], state[S_PVB], state[S_PBB]
     y1, y2, h1, h2, h3 = state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3]
     phase, since, still, apex = int(state[S_PHASE]), state[S_SINCE], state[S_STILL], state[S_APEX]
-    started, time, doubt = state[S_STARTED], state[S_TIME], state[S_DOUBT]
+    started, time, doubt, gap = state[S_STARTED], state[S_TIME], state[S_DOUBT], state[S_GAP]
     found = 0
     for n in range(dt.shape[0]):
         step = dt[n]
@@ -232,15 +247,20 @@ def filter_samples(
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
         a, more = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
-        if step > GAP_STEPS * nominal_dt:
-            more += GAP_M_S2**2
+        is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
+        gap = step if is_gap else FORGOTTEN * gap
+        if is_gap:
+            over_gap, doubtful = acceleration_over_gap(step, y1, a)
+            more += doubtful
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
         y1 += g1 * (a - y1)
         y2 += g2 * (a - y2)
         rise = y2 - h3
         h3, h2, h1 = h2, h1, y2
-        used = y1 - b if with_bias else y1
+        used = over_gap if is_gap else y1
+        if with_bias:
+            used -= b
         half = 0.5 * step
         z += step * (v + half * used)
         v += step * used
@@ -262,7 +282,8 @@ def filter_samples(
         pvv += noise
         since += step
         time += step
-        event = phase_event(phase, since, v, y2, rise, threshold * step)
+        over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
+        event = phase_event(phase, since, v, y2, rise, threshold * over)
         if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
             event = NO_EVENT
         if event == LOST:
@@ -281,7 +302,7 @@ def filter_samples(
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
                 # z - v d = L
                 before, hz, hv = pvv, pzz - delay * pzv, pzv - delay * pvv
-                gain = 1.0 / (hz - delay * hv + r_p)
+                gain = 1.0 / (hz - delay * hv + r_p + (v * gap) ** 2)
                 residual = length - (z - delay * v)
                 if with_bias:
                     hb = pzb - delay * pvb
@@ -342,5 +363,5 @@ def filter_samples(
     state[S_PZB], state[S_PVB], state[S_PBB] = pzb, pvb, pbb
     state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3] = y1, y2, h1, h2, h3
     state[S_PHASE], state[S_SINCE], state[S_STILL], state[S_APEX] = phase, since, still, apex
-    state[S_STARTED], state[S_TIME], state[S_DOUBT] = started, time, doubt
+    state[S_STARTED], state[S_TIME], state[S_DOUBT], state[S_GAP] = started, time, doubt, gap
     return found

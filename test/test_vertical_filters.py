@@ -113,7 +113,7 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
     kf.P = np.diag([*np.diag(START_COVARIANCE), START_BIAS_VARIANCE if with_bias else 0.0])
     at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
     rows = np.empty((len(out), 5))
-    filtered, doubt = None, 0.0
+    filtered, doubt, gap = None, 0.0, 0.0
 
     def update(row, value, deviation, inferred=False):
         nonlocal doubt
@@ -127,8 +127,10 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
     for n, (dt, low, high, usable, goal, thrust) in enumerate(zip(*arguments, strict=True)):
         held = 0.0 if filtered is None else filtered
         chosen, distrust = vertical.choose(int(usable), low, high, held, GRAVITY, p[vertical.SWITCH] * GRAVITY)
-        if dt > vertical.GAP_STEPS * NOMINAL_DT:
-            distrust += vertical.GAP_M_S2**2
+        is_gap = dt > vertical.GAP_STEPS * NOMINAL_DT
+        gap = dt if is_gap else vertical.FORGOTTEN * gap
+        if is_gap:  # as before, and it may have changed at any time
+            distrust += vertical.GAP_M_S2**2 + (chosen - held) ** 2
         deviation = np.sqrt(p[vertical.SIGMA_A] ** 2 + distrust)
         step = dt if abs(dt - NOMINAL_DT) > 1e-5 else NOMINAL_DT
         gain = 1.0 - 1.0 / (1.0 + 2.0 * np.pi * p[vertical.F_STATE] * step)
@@ -136,12 +138,12 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
         to = np.array([[0.5 * dt * dt], [dt], [0.0]])
         transition = np.array([[1.0, dt, -0.5 * dt * dt], [0.0, 1.0, -dt], [0.0, 0.0, 1.0]])
         walk = np.diag([0.0, 0.0, 1e-4 * dt if with_bias else 0.0])
-        kf.predict(np.array([[filtered]]), B=to, F=transition, Q=deviation**2 * to @ to.T + walk)
+        kf.predict(np.array([[held if is_gap else filtered]]), B=to, F=transition, Q=deviation**2 * to @ to.T + walk)
         doubt += distrust * dt**2
         event, phase = at.get(n), out[n, 5]
         if event == TOUCHDOWN or (event == LIFTOFF and name != "kf3"):
             delay = p[vertical.DELAY_TD if event == TOUCHDOWN else vertical.DELAY_LO]
-            update([1.0, -delay, 0.0], LENGTH, p[vertical.SIGMA_P])
+            update([1.0, -delay, 0.0], LENGTH, np.hypot(p[vertical.SIGMA_P], kf.x[1, 0] * gap))
         if event == MAX_SQUAT and name != "kf3":
             update([0.0, 1.0, 0.0], p[vertical.DELAY_MS] * filtered, p[vertical.SIGMA_V], inferred=True)
         if event == LIFTOFF and name in ("kf1", "kf2"):
