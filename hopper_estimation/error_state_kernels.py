@@ -295,7 +295,7 @@ def filter_error_samples(
             else:
                 phase = event + 1
             since = 0.0
-        elif kind == ESKF2 and phase in (DROP, REBOUND):
+        elif kind == ESKF2 and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             pushed = parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity
             excess = corrected_acceleration(x, side[n, 0], side[n, 1], a + gravity, gravity) - pushed

@@ -140,12 +140,16 @@ class FilterModel:
         }
         content = {"format": FORMAT, "version": FORMAT_VERSION, "estimators": entries, "training": dict(self.training)}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+        part: Path | None = None
         try:
             with tempfile.NamedTemporaryFile("w", dir=path.absolute().parent, delete=False, suffix=".part") as file:
+                part = Path(file.name)
                 file.write(text)
-            Path(file.name).chmod(0o644)
-            Path(file.name).replace(path)
+            part.chmod(0o644)
+            part.replace(path)
         except OSError as error:
+            if part is not None:
+                part.unlink(missing_ok=True)
             raise UserError(f"model {path}: cannot be written: {error.strerror or error}") from error
 
 
@@ -228,9 +232,18 @@ def _numbers(content: Mapping[str, Any], name: str, keys: tuple[str, ...], where
     if not isinstance(found, dict) or set(found) != set(keys):
         raise UserError(f"{where}: {name} must have {', '.join(keys)}")
     values = [found[key] for key in keys]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one) for one in values):
+    if not all(_is_number(one) for one in values):
         raise UserError(f"{where}: {name} holds what is no finite number")
     return np.array(values, dtype=np.float64)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float64 holds
+        return False
 
 
 def filters_of(path: str) -> FilterModel:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import readings_kernels as readings
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.filter_model import FilterEntry
@@ -19,6 +18,7 @@ from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_filter import HopperFilter
 from hopper_estimation.hopper_samples import RANKS, SampleMaker, samples_of
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN
+from hopper_estimation.rest_fault import rest_fault
 from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace, vector
@@ -31,7 +31,6 @@ Array = NDArray[np.float64]
 SPACE = StateSpace(vector("height", ("z",), "m"), vector("vertical_velocity", ("vz",), "m/s"))
 _Z_VARIANCE = 7 + 2 * 6 + 2
 _GRAVITY_M_S2 = 9.80665
-_ABOUT_ONE = 0.2
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
 
@@ -106,8 +105,8 @@ class HopperEstimator(Estimator):
         if samples is None:
             return None
         result = self._filter.run(samples)
-        if self._filter.fault and not self._filter.is_zeroed:
-            self.refusal = self._sentence()
+        self.refusal = rest_fault(self._configuration, self._filter.state.readings)
+        if self.refusal is not None:
             raise FilterBreakdown(self.refusal)
         self._phase = int(result.out[0, 5])
         self._note(result.events, samples.stamps_ns, self._events)
@@ -188,24 +187,6 @@ class HopperEstimator(Estimator):
         change = height_m - standing - (constant + per_velocity * velocity_m_s + per_apex * apex)
         return standing + self._ground_gain * change
 
-    def _sentence(self) -> str:
-        x, y, z = self._filter.resting_reading()
-        size = float(np.linalg.norm([x, y, z]))
-        found = f"at rest imu/low_g reads x {x:.2f}, y {y:.2f}, z {z:.2f} m/s^2"
-        if self._filter.fault == readings.FAULT_TILTED:
-            axis = max(zip(("x", "y", "z"), (x, y, z), strict=True), key=lambda pair: abs(pair[1]))
-            return (
-                f"{found}, gravity along {'-' if axis[1] < 0 else ''}{axis[0]}, where it must be along z, up the leg: "
-                "axes are swapped or the robot does not stand upright; turn the axes in the driver, or start upright "
-                f"within {self._configuration.sensors.largest_tilt_deg:g} deg (sensors.largest_tilt_deg)"
-            )
-        if abs(size - 1.0) < _ABOUT_ONE:
-            return f"{found}, as if in g, and m/s^2 are needed: multiply by {_GRAVITY_M_S2} in the driver"
-        return (
-            f"{found}, {size:.2f} m/s^2 in all: {abs(size - self._configuration.robot.gravity_m_s2):.2f} from gravity, "
-            f"allowed are {self._configuration.sensors.low_offset_m_s2:g} (sensors.low_offset_m_s2); is its scale set?"
-        )
-
     def take_events(self) -> list[PhaseEvent]:
         """Those seen since the last call."""
         events, self._events = self._events, []
@@ -250,8 +231,9 @@ class HopperEstimator(Estimator):
             grounds.append(ground)
             counts.append(hops)
             outs.append(result.out)
-        if self._filter.fault and not self._filter.is_zeroed:
-            raise UserError(self._sentence())
+        fault = rest_fault(self._configuration, self._filter.state.readings)
+        if fault is not None:
+            raise UserError(fault)
         out = self._above_start(np.concatenate(outs), np.concatenate(grounds))
         use = {
             one.channel.sensor: UseCounters(

@@ -132,17 +132,3 @@ class HopperFilter:
         )
         self.state = FilterState(state_r, state_v)
         return Filtered(out, events[: min(found, len(events))])
-
-    @property
-    def fault(self) -> float:
-        """One of the faults of `readings_kernels`, found at rest; 0: none."""
-        return float(self.state.readings[readings.R_FAULT])
-
-    @property
-    def is_zeroed(self) -> bool:
-        """Whether the sensors have been zeroed at rest."""
-        return bool(self.state.readings[readings.R_ZEROED])
-
-    def resting_reading(self) -> Array:
-        """(3,) mean reading of the low-g sensor in the rest that goes on, m/s^2."""
-        return self.state.readings[readings.R_MEAN_LOW : readings.R_MEAN_LOW + 3]

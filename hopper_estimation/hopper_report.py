@@ -16,8 +16,9 @@ from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
 from hopper_estimation.optical_flow import distance_error_ratio
-from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, REBOUND, STARTUP, TOUCHDOWN
 from hopper_estimation.sensor_notes import sensor_notes
+from hopper_estimation.vertical_kernels import LONGEST_FLIGHT_S, LONGEST_STANCE_S
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -109,13 +110,17 @@ def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array |
 
 
 def phase_of(result: EvaluationResult) -> NDArray[np.int64]:
-    """(K,) phase at each estimate, from the events as they were seen."""
+    """(K,) phase at each estimate, from events as they were seen; one that outlasts any ends as the filter's."""
     phase = np.full(len(result.stamps_ns), STARTUP, dtype=np.int64)
     seen = np.array([event.seen_ns for event in result.phase_events], dtype=np.int64)
     row = np.searchsorted(seen, result.stamps_ns, side="right") - 1
     numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)
     if len(numbers):
-        phase[row >= 0] = numbers[row[row >= 0]]
+        known = row >= 0
+        phase[known] = numbers[row[known]]
+        since_s = (result.stamps_ns[known] - seen[row[known]]) / NANOSECONDS_PER_SECOND
+        longest_s = np.where(phase[known] == DROP, LONGEST_FLIGHT_S, LONGEST_STANCE_S)
+        phase[known] = np.where((phase[known] != REBOUND) & (since_s > longest_s), STARTUP, phase[known])
     return phase
 
 
@@ -270,7 +275,7 @@ def hop_notes(
 ) -> tuple[Note, ...]:
     """What the reader must know: sensors that are missing or clipped, hops that were missed."""
     notes = [Note(sentence) for sentence in hop_sentences(result.metrics.get(result.robot, {}))]
-    notes += sensor_notes(configuration, series, int(result.stamps_ns[0]))
+    notes += sensor_notes(configuration, result.estimator, series, int(result.stamps_ns[0]))
     hops = result.metrics.get(result.robot, {}).get("hops", {})
     if hops.get("missed_hops", 0) or hops.get("extra_hops", 0):
         words = f"{hops['missed_hops']} of {hops['hops']} hops missed, {hops['extra_hops']} extra"

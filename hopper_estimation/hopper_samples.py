@@ -50,7 +50,7 @@ class Samples(NamedTuple):
     goal
         (N,) commanded hop height, m.
     thrust
-        (N,) specific thrust of the commanded duty cycles, m/s^2.
+        (N,) specific thrust of the commanded duty cycles, m/s^2; NaN before the first command.
     leg
         (N,) compression of the leg since the sample before, m; NaN: no reading.
     """
@@ -103,7 +103,7 @@ class _Held:
     up: Array | None = None
     leg: float = np.nan
     goal: float = USUAL_GOAL_M
-    thrust: float = 0.0
+    thrust: float = np.nan
 
 
 class SampleMaker:
@@ -208,7 +208,7 @@ def samples_of(configuration: HopperConfiguration, series: Sequence[MeasurementS
     if LEG.sensor in found:
         row, new = _newest(stamps, found[LEG.sensor].stamps_ns)
         leg[new] = found[LEG.sensor].values[row[new], 0]
-    goal, thrust = np.full(count, USUAL_GOAL_M), np.zeros(count)
+    goal, thrust = np.full(count, USUAL_GOAL_M), np.full(count, np.nan)
     if COMMANDED_HEIGHT.sensor in found:
         row, _ = _newest(stamps, found[COMMANDED_HEIGHT.sensor].stamps_ns)
         goal[row >= 0] = found[COMMANDED_HEIGHT.sensor].values[row[row >= 0], 2]

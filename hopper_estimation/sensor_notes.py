@@ -1,4 +1,4 @@
-"""What the reader of an evaluation must know of the hopper's accelerometers: missing, silent, stuck, clipped, at odds.
+"""What the reader of an evaluation must know of the hopper's sensors: missing, silent, stuck, clipped, at odds.
 
 The filter goes on with the other sensor wherever one cannot be used (`readings_kernels`); here it is said.
 """
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
+from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_filter import reading_settings
 from hopper_estimation.hopper_samples import samples_of
-from hopper_estimation.hopper_topics import HIGH_G, LOW_G
+from hopper_estimation.hopper_topics import HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Note, Series
 
@@ -34,8 +35,10 @@ _WORDS = {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
 _OTHER = {LOW_G.sensor: HIGH_G.sensor, HIGH_G.sensor: LOW_G.sensor}
 
 
-def sensor_notes(configuration: HopperConfiguration, series: Sequence[Series], start_ns: int) -> list[Note]:
-    """Notes on the accelerometers from `start_ns` on, where the estimate starts."""
+def sensor_notes(
+    configuration: HopperConfiguration, estimator: str, series: Sequence[Series], start_ns: int
+) -> list[Note]:
+    """Notes on the sensors of an estimator from `start_ns` on, where the estimate starts."""
     found = {one.channel.sensor: _from(one, start_ns) for one in series}
     found = {name: one for name, one in found.items() if len(one.stamps_ns)}
     notes = []
@@ -51,6 +54,12 @@ def sensor_notes(configuration: HopperConfiguration, series: Sequence[Series], s
             "of the start, unless an attitude sensor tells it."
         )
         notes.append(Note(sentence, "no low-g sensor"))
+    if estimator in ENCODER_NAMES and LEG.sensor not in found:
+        sentence = f"Without leg/state {estimator} knows of no stance and no hop: it needs the leg's encoder."
+        notes.append(Note(sentence, "no leg encoder"))
+    if estimator in BIAS_NAMES and MOTORS.sensor not in found:
+        sentence = f"Without motors/command {estimator} knows of no thrust: it does not estimate the bias in flight."
+        notes.append(Note(sentence, "no motor commands"))
     there = [found[name] for name in (LOW_G.sensor, HIGH_G.sensor) if name in found]
     if not there:
         return notes

@@ -16,6 +16,7 @@ from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_filter import reading_settings
 from hopper_estimation.hopper_samples import Samples, samples_of
 from hopper_estimation.phases import TOUCHDOWN
+from hopper_estimation.rest_fault import rest_fault
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.simulation import SET_POSE
@@ -62,7 +63,13 @@ def trials_of(configuration: HopperConfiguration, recordings: Mapping[str, Any])
     UserError
         A recording has no ground truth of the body, too few hops, or sensors that cannot be right.
     """
-    return [trial_of(configuration, name, one) for name, one in recordings.items()]
+    trials = []
+    for name, one in recordings.items():
+        try:
+            trials.append(trial_of(configuration, name, one))
+        except UserError as error:
+            raise UserError(str(error) if name in str(error) else f"{name}: {error}") from error
+    return trials
 
 
 def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> Trial:
@@ -123,11 +130,18 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
 
 
 def vertical(configuration: HopperConfiguration, samples: Samples) -> tuple[Array, NDArray[np.uint8]]:
-    """Vertical accelerations (N, 4) and usability (N,) of samples from the start of a recording."""
+    """Vertical accelerations (N, 4) and usability (N,) of samples from the start of a recording.
+
+    Raises
+    ------
+    UserError
+        What they read at rest cannot be right.
+    """
+    state = readings.new_state()
     out, usable = np.empty((len(samples.dt), 4)), np.empty(len(samples.dt), dtype=np.uint8)
     readings.vertical_accelerations(
         reading_settings(configuration),
-        readings.new_state(),
+        state,
         samples.dt,
         samples.low,
         samples.high,
@@ -136,13 +150,19 @@ def vertical(configuration: HopperConfiguration, samples: Samples) -> tuple[Arra
         out,
         usable,
     )
+    fault = rest_fault(configuration, state)
+    if fault is not None:
+        raise UserError(fault)
     return out, usable
 
 
 def _sorted(series: Sequence[Any]) -> list[Any]:
-    """Each sensor's rows in the order of their stamps, without repeated ones."""
+    """Each sensor's finite rows in the order of their stamps, without repeated ones."""
     out = []
     for one in series:
+        if not np.isfinite(one.values).all():
+            finite = np.isfinite(one.values).all(axis=1)
+            one = type(one)(one.channel, one.stamps_ns[finite], one.values[finite])
         if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
             stamps, first = np.unique(one.stamps_ns, return_index=True)
             one = type(one)(one.channel, stamps, one.values[first])

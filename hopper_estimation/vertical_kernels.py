@@ -68,8 +68,8 @@ _HEIGHT_SCALE_M = 4.0
 _SHORTEST_STANCE_S = 0.004
 _SHORTEST_REBOUND_S = 0.02
 _SHORTEST_FLIGHT_S = 0.09
-_LONGEST_STANCE_S = 0.25
-_LONGEST_FLIGHT_S = 2.5
+LONGEST_STANCE_S = 0.25
+LONGEST_FLIGHT_S = 2.5
 STILL_M_S2 = 0.8
 STILL_S = 0.5
 LOST_HEIGHT_M = 0.3
@@ -145,7 +145,7 @@ def acceleration_over_gap(step: float, before: float, after: float) -> tuple[flo
     `after`; but that may be the peak of a shock, which does not last.
     """
     change = min(abs(after - before), LONGEST_SHOCK_M_S2)
-    return before if step < _LONGEST_FLIGHT_S else 0.0, GAP_M_S2**2 + change**2
+    return before if step < LONGEST_FLIGHT_S else 0.0, GAP_M_S2**2 + change**2
 
 
 @njit(cache=True, error_model="numpy", inline="always")
@@ -165,14 +165,14 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
     if phase in (DROP, STARTUP):
         if rise > limit and since > _SHORTEST_REBOUND_S:
             event = TOUCHDOWN
-        elif since > _LONGEST_FLIGHT_S and phase == DROP:
+        elif since > LONGEST_FLIGHT_S and phase == DROP:
             event = LOST
     elif phase == REBOUND:
         if velocity < 0.0 and since > _SHORTEST_REBOUND_S:
             event = APEX
         elif rise > limit and since > _SHORTEST_FLIGHT_S:
             event = TOUCHDOWN  # whose apex was missed
-    elif since > _LONGEST_STANCE_S:
+    elif since > LONGEST_STANCE_S:
         event = LOST  # no leg is pressed for so long: the touchdown was none, or the robot stands
     elif phase == STANCE_DOWN:
         if rise < 0.0 and since > _SHORTEST_STANCE_S:
@@ -219,7 +219,8 @@ def filter_samples(
         (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
         reading is beyond its range; bit 4: a high-g reading was due and is missing.
     goal, thrust
-        (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2.
+        (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2 (NaN: unknown,
+        and nothing is inferred from it).
     out
         (N, 6) or (0, 6): z, v, their covariance (zz, zv, vv) and the phase after each sample.
     events
@@ -338,7 +339,7 @@ def filter_samples(
             else:
                 phase = event + 1
             since = 0.0
-        elif with_bias and phase in (DROP, REBOUND):
+        elif with_bias and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
             seen = a - (parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity)
             gain = 1.0 / (pbb + r_b)
             residual = seen - b
