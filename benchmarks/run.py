@@ -27,7 +27,17 @@ RESULTS = Path(__file__).parent / "results"
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
-ON_REQUEST = ("from_nothing", "live_hour", "residual_training", "salp_filter_step", "salp_hardware")
+ON_REQUEST = (
+    "evaluate_hour",
+    "from_nothing",
+    "hopper_filters",
+    "hopper_step",
+    "hopper_training",
+    "live_hour",
+    "residual_training",
+    "salp_filter_step",
+    "salp_hardware",
+)
 """Only with --only: they take from a few minutes to more than an hour."""
 
 
