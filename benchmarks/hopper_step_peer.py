@@ -118,7 +118,10 @@ class PythonHopper(ABC):
         self.since += step
         velocity = self.state()[1]
         over = self.gap / kernels.JERK_STEPS + (0.0 if is_gap else step)
-        event = _phase_event(self.phase, self.since, velocity, self.y2, rise, self.threshold * over)
+        limit = self.threshold * over
+        if usable & 7 == 2:
+            limit += gain2 * kernels.ALONE_RISE_M_S2
+        event = _phase_event(self.phase, self.since, velocity, self.y2, rise, limit)
         if usable & 8 and _awaits_high(usable, low, self.gravity, self.switch):
             event = kernels.NO_EVENT
         if event == kernels.LOST:
@@ -130,7 +133,7 @@ class PythonHopper(ABC):
         if event in (TOUCHDOWN, LIFTOFF):
             before, (_, velocity) = self.velocity_variance(), self.state()
             delay = self.parameters[kernels.DELAY_TD if event == TOUCHDOWN else kernels.DELAY_LO]
-            self.update_position(delay, (velocity * self.gap) ** 2)
+            self.update_position(delay, (velocity**2 + before) * self.gap**2)
             self.doubt *= self.velocity_variance() / before
         if event in (MAX_SQUAT, LIFTOFF):
             before, (_, velocity) = self.velocity_variance(), self.state()

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
 from hopper_estimation.vertical_kernels import (
+    ALONE_RISE_M_S2,
     DELAY_LO,
     DELAY_MS,
     DELAY_TD,
@@ -268,7 +269,10 @@ def filter_error_samples(
         since += step
         time += step
         over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
-        event = phase_event(phase, since, x[X_V], y2, rise, threshold * over)
+        limit = threshold * over
+        if usable[n] & 7 == 2:
+            limit += g2 * ALONE_RISE_M_S2
+        event = phase_event(phase, since, x[X_V], y2, rise, limit)
         if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
             event = NO_EVENT
         if event == LOST:
@@ -285,7 +289,7 @@ def filter_error_samples(
                 found += 1
             if event in (TOUCHDOWN, LIFTOFF):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
-                variance = r_p + (x[X_V] * gap) ** 2
+                variance = r_p + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
                 inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), variance)  # z - v d = L
             elif event == MAX_SQUAT:
                 inject(x, p, column, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)

@@ -79,6 +79,9 @@ ALONE_M_S2 = 20.0
 HELD_M_S2 = 100.0
 """By how much a shock changes while one of its readings is waited for."""
 LARGEST_DOUBT = 1.0 - 1e-9
+ALONE_RISE_M_S2 = 40.0
+"""Rise over several readings of a high-g sensor that is alone which may be noise, before the filter: a touchdown's is
+more."""
 CLIPPED_M_S2 = 400.0
 """A clipped reading may be wrong by as much as it shows, for as long as a stance."""
 GAP_STEPS = 10.0
@@ -284,7 +287,10 @@ def filter_samples(
         since += step
         time += step
         over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
-        event = phase_event(phase, since, v, y2, rise, threshold * over)
+        limit = threshold * over
+        if usable[n] & 7 == 2:
+            limit += g2 * ALONE_RISE_M_S2
+        event = phase_event(phase, since, v, y2, rise, limit)
         if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
             event = NO_EVENT
         if event == LOST:
@@ -303,7 +309,7 @@ def filter_samples(
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
                 # z - v d = L
                 before, hz, hv = pvv, pzz - delay * pzv, pzv - delay * pvv
-                gain = 1.0 / (hz - delay * hv + r_p + (v * gap) ** 2)
+                gain = 1.0 / (hz - delay * hv + r_p + (v * v + pvv) * gap * gap)
                 residual = length - (z - delay * v)
                 if with_bias:
                     hb = pzb - delay * pvb

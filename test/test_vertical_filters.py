@@ -143,7 +143,8 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
         event, phase = at.get(n), out[n, 5]
         if event == TOUCHDOWN or (event == LIFTOFF and name != "kf3"):
             delay = p[vertical.DELAY_TD if event == TOUCHDOWN else vertical.DELAY_LO]
-            update([1.0, -delay, 0.0], LENGTH, np.hypot(p[vertical.SIGMA_P], kf.x[1, 0] * gap))
+            speed = np.hypot(kf.x[1, 0], np.sqrt(kf.P[1, 1]))
+            update([1.0, -delay, 0.0], LENGTH, np.hypot(p[vertical.SIGMA_P], speed * gap))
         if event == MAX_SQUAT and name != "kf3":
             update([0.0, 1.0, 0.0], p[vertical.DELAY_MS] * filtered, p[vertical.SIGMA_V], inferred=True)
         if event == LIFTOFF and name in ("kf1", "kf2"):
