@@ -33,14 +33,8 @@ CODE = (
     "onboard_estimation/learning/optimisation/[!s]*.py",
     "config/hopper_hardware.yaml",
 )
-SEARCH_CODE = (
-    "hopper_estimation/vertical_kernels.py",
-    "hopper_estimation/error_state_kernels.py",
-    "hopper_estimation/cost_kernels.py",
-    "hopper_estimation/phases.py",
-    "onboard_estimation/learning/optimisation/[!s]*.py",
-)
-"""What costs come from beside the training data."""
+SEARCH_CODE = ("onboard_estimation/learning/optimisation/[!s]*.py",)
+"""What decides on the course of a search, beside costs."""
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 

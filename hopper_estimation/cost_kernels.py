@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import error_state_kernels, vertical_kernels
+from hopper_estimation.lane_kernels import LANES, filter_lanes
 from hopper_estimation.phases import APEX
 from hopper_estimation.vertical_kernels import E_HEIGHT, E_KIND, E_TIME, EVENT_SIZE
 
@@ -85,9 +86,19 @@ def trial_cost(
             square_z += min(ez * ez, _LARGEST_SQUARE)
             square_v += min(ev * ev, _LARGEST_SQUARE)
             count += 1
-    hops = touchdown_s.shape[0]
+    apex, miscount, judged = hop_errors(found, events, length, touchdown_s, next_touchdown_s, hop_height)
+    if judged == 0 or count == 0:
+        return 1.0, 1.0, 0.0, 0.0
+    return apex, miscount, np.sqrt(square_z / count), np.sqrt(square_v / count)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def hop_errors(
+    found: int, events: Array, length: float, touchdown_s: Array, next_touchdown_s: Array, hop_height: Array
+) -> tuple[float, float, int]:
+    """Apex error, miscount and number of the hops that are judged; arguments as those of `trial_cost`."""
     error, judged, told, event = 0.0, 0, 0, 0
-    for hop in range(hops):
+    for hop in range(touchdown_s.shape[0]):
         while event < found and events[event, E_TIME] < touchdown_s[hop]:
             event += 1
         seen = 0
@@ -103,9 +114,9 @@ def trial_cost(
             error += hop_error
             told += seen
             judged += 1
-    if judged == 0 or count == 0:
-        return 1.0, 1.0, 0.0, 0.0
-    return error / judged, abs(told - judged) / judged, np.sqrt(square_z / count), np.sqrt(square_v / count)
+    if judged == 0:
+        return 1.0, 1.0, 0
+    return error / judged, abs(told - judged) / judged, judged
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -137,6 +148,30 @@ def population_costs(
     `starts` (T, state size) are the states at the first sample of each; `sample_offsets` and `hop_offsets` (T + 1,) say
     where a trial's samples and hops begin. Every hop counts the same, whichever trial it is of.
     """
+    if kind in (vertical_kernels.KF1, vertical_kernels.KF3):  # eight at once
+        _lane_costs(
+            kind,
+            population,
+            length,
+            gravity,
+            nominal_dt,
+            starts,
+            sample_offsets,
+            hop_offsets,
+            dt,
+            low,
+            high,
+            usable,
+            goal,
+            thrust,
+            true_height,
+            true_velocity,
+            touchdown_s,
+            next_touchdown_s,
+            hop_height,
+            costs,
+        )
+        return
     longest = 0
     for t in range(starts.shape[0]):
         longest = max(longest, sample_offsets[t + 1] - sample_offsets[t])
@@ -175,3 +210,81 @@ def population_costs(
             hops += d - c
             samples += b - a
         costs[p] = (apex + miscount) / hops + RMSE_WEIGHT * (np.sqrt(square_z / samples) + np.sqrt(square_v / samples))
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _lane_costs(
+    kind: int,
+    population: Array,
+    length: float,
+    gravity: float,
+    nominal_dt: float,
+    starts: Array,
+    sample_offsets: NDArray[np.int64],
+    hop_offsets: NDArray[np.int64],
+    dt: Array,
+    low: Array,
+    high: Array,
+    usable: NDArray[np.uint8],
+    goal: Array,
+    thrust: Array,
+    true_height: Array,
+    true_velocity: Array,
+    touchdown_s: Array,
+    next_touchdown_s: Array,
+    hop_height: Array,
+    costs: Array,
+) -> None:
+    """`population_costs` of KF1 and KF3: the same numbers."""
+    longest = 0
+    for t in range(starts.shape[0]):
+        longest = max(longest, sample_offsets[t + 1] - sample_offsets[t])
+    found, squares = np.zeros(LANES, dtype=np.int64), np.empty((LANES, 3))
+    events = np.empty((LANES, 4 + longest // 20, EVENT_SIZE))
+    parameters, sums = np.empty((LANES, population.shape[1])), np.empty((LANES, 4))
+    for first in range(0, population.shape[0], LANES):
+        count = min(LANES, population.shape[0] - first)
+        for k in range(LANES):  # the last ones may be there more than once
+            parameters[k] = population[first + min(k, count - 1)]
+        sums[:] = 0.0
+        hops, samples = 0, 0
+        for t in range(starts.shape[0]):
+            a, b = sample_offsets[t], sample_offsets[t + 1]
+            c, d = hop_offsets[t], hop_offsets[t + 1]
+            filter_lanes(
+                kind,
+                parameters,
+                length,
+                gravity,
+                nominal_dt,
+                starts[t],
+                dt[a:b],
+                low[a:b],
+                high[a:b],
+                usable[a:b],
+                goal[a:b],
+                thrust[a:b],
+                true_height[a:b],
+                true_velocity[a:b],
+                RMSE_STEPS,
+                _LARGEST_SQUARE,
+                squares,
+                events,
+                found,
+            )
+            for k in range(count):
+                apex, miscount, judged = hop_errors(
+                    found[k], events[k], length, touchdown_s[c:d], next_touchdown_s[c:d], hop_height[c:d]
+                )
+                rmse_z, rmse_v = np.sqrt(squares[k, 0] / squares[k, 2]), np.sqrt(squares[k, 1] / squares[k, 2])
+                if judged == 0 or squares[k, 2] == 0.0:
+                    apex, miscount, rmse_z, rmse_v = 1.0, 1.0, 0.0, 0.0
+                sums[k, 0] += apex * (d - c)
+                sums[k, 1] += miscount * (d - c)
+                sums[k, 2] += rmse_z * rmse_z * (b - a)
+                sums[k, 3] += rmse_v * rmse_v * (b - a)
+            hops += d - c
+            samples += b - a
+        for k in range(count):
+            rmse = np.sqrt(sums[k, 2] / samples) + np.sqrt(sums[k, 3] / samples)
+            costs[first + k] = (sums[k, 0] + sums[k, 1]) / hops + RMSE_WEIGHT * rmse
