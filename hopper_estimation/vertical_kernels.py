@@ -68,6 +68,9 @@ _HEIGHT_SCALE_M = 4.0
 _SHORTEST_STANCE_S = 0.004
 _SHORTEST_REBOUND_S = 0.02
 _SHORTEST_FLIGHT_S = 0.09
+_SHORTEST_DROP_S = 0.07
+"""Of a flight of that length: an apex that was told right after a liftoff, with a velocity that is far off, is no
+excuse for a touchdown before the shock of the liftoff has faded."""
 LONGEST_STANCE_S = 0.25
 LONGEST_FLIGHT_S = 2.5
 STILL_M_S2 = 0.8
@@ -166,7 +169,7 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
     """
     event = NO_EVENT
     if phase in (DROP, STARTUP):
-        if rise > limit and since > _SHORTEST_REBOUND_S:
+        if rise > limit and since > _SHORTEST_DROP_S:
             event = TOUCHDOWN
         elif since > LONGEST_FLIGHT_S and phase == DROP:
             event = LOST

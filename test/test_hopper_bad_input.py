@@ -1,0 +1,563 @@
+"""What a user may give the hopper: sensors missing, clipped, stuck or askew, gaps, rest, no truth. All with numbers.
+
+Bounds are on the package's own filters. Errors count from the first drop on, unless a test says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_samples import command, refusal
+from hopper_samples_for_tests import (
+    CONFIGURATION,
+    DROP_S,
+    GRAVITY,
+    HIGH,
+    LOW,
+    ROBOT,
+    STANDING_M,
+    TRUTH,
+    changed,
+    hopping,
+    judged,
+    loaded,
+    lost,
+    rows_of,
+    series_of,
+    values_by,
+    without,
+    write_bag,
+)
+
+from hopper_estimation.phases import EVENTS
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Recording, Series
+
+IMUS = (LOW, HIGH)
+
+
+def errors(result: EvaluationResult, name: str = "height", after_s: float = DROP_S) -> tuple[Any, Any]:
+    """Errors and standard deviations where there is a truth."""
+    part = result.parts[name]
+    chosen = (result.time_s > after_s) & np.isfinite(part.error[:, 0])
+    assert chosen.sum() > 100
+    return part.error[chosen, 0], part.stddev[chosen, 0]
+
+
+def within_three(result: EvaluationResult, name: str = "height", after_s: float = DROP_S) -> float:
+    error, stddev = errors(result, name, after_s)
+    return float(np.mean(np.abs(error) < 3.0 * stddev))
+
+
+def rms(result: EvaluationResult, after_s: float = DROP_S) -> float:
+    return float(np.sqrt(np.mean(errors(result, after_s=after_s)[0] ** 2)))
+
+
+def median_sigma(result: EvaluationResult) -> float:
+    return float(np.median(errors(result)[1]))
+
+
+def says(result: EvaluationResult, *words: str) -> bool:
+    return any(all(word in note for word in words) for note in result.notes)
+
+
+def in_order(result: EvaluationResult) -> None:
+    """Each event is the one that follows the one before."""
+    kinds = [EVENTS.index(event.name) for event in result.phase_events]
+    assert len(kinds) > 3
+    assert all(b == (a + 1) % len(EVENTS) for a, b in pairwise(kinds))
+
+
+def hops(result: EvaluationResult) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = result.metrics["hopper"]["hops"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def sound() -> EvaluationResult:
+    return judged(hopping())
+
+
+def test_a_sound_recording_has_no_complaint(sound: EvaluationResult) -> None:
+    """What the tests below look for is not said of every recording."""
+    for word in ("silent", "stuck", "clipped", "at odds", "zeroed", "goes on"):
+        assert not says(sound, word), word
+        assert word not in sound.verdict
+    assert rms(sound) < 0.2
+    in_order(sound)
+
+
+# -------------------------------------------------------------------------------------------- one sensor, the other
+
+
+def from_8_s(value: Callable[[Any], Any]) -> Any:
+    def change(time_s: Any, values: Any) -> Any:
+        first = int(np.searchsorted(time_s, 8.0))
+        values[first:] = value(values[first:])
+        return values
+
+    return values_by(change)
+
+
+def at_range(values: Any) -> Any:
+    values[:, 5] = CONFIGURATION.sensors.high_range_m_s2
+    return values
+
+
+def in_g(values: Any) -> Any:
+    return values * [1, 1, 1, 1 / GRAVITY, 1 / GRAVITY, 1 / GRAVITY]
+
+
+def axes_swapped(values: Any) -> Any:
+    return values[:, [1, 2, 0, 4, 5, 3]]
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "verdict"),
+    [
+        (without, ("Without imu/high_g", "low-g sensor alone"), "no high-g sensor"),
+        (rows_of(lambda time_s: time_s < 8.0), ("imu/high_g is silent for 6.0 of 14.0 s",), "high-g sensor silent"),
+        (from_8_s(at_range), ("of the readings of imu/high_g are at their range",), "high-g sensor clipped"),
+        (from_8_s(lambda v: 0 * v + v[0]), ("imu/high_g repeats one reading in 43 %",), "high-g sensor stuck"),
+        (values_by(lambda t, v: 0 * v), ("imu/high_g repeats one reading in 100 %",), "high-g sensor stuck"),
+    ],
+    ids=["missing", "silent", "clipped", "stuck", "zeros"],
+)
+def test_without_the_high_g_sensor(change: Any, said: tuple[str, ...], verdict: str, sound: EvaluationResult) -> None:
+    result = judged(changed(hopping(), {HIGH: change}))
+    assert says(result, *said), result.notes
+    assert verdict in result.verdict
+    assert "at odds" not in result.verdict
+    in_order(result)
+    assert hops(result)["missed_hops"] == 0
+    assert rms(result) < 0.5
+    assert within_three(result) > 0.95
+    late = [errors(one, after_s=8.0)[1] for one in (result, sound)]
+    assert np.median(late[0]) > 1.3 * np.median(late[1]), "the covariance is no wider"
+
+
+def test_high_hops_without_the_high_g_sensor_are_told_so_unsurely_that_they_may_be() -> None:
+    result = judged(changed(hopping("3m"), {HIGH: without}))
+    assert within_three(result) > 0.95
+    assert rms(result) < 1.5
+    in_order(result)
+
+
+def test_a_smaller_range_than_configured_is_found() -> None:
+    clipped = changed(hopping(), {HIGH: values_by(lambda t, v: np.clip(v, -250.0, 250.0))})
+    result = judged(clipped)
+    assert says(result, "250 m/s^2 and none is more", "--set sensors.high_range_m_s2=250")
+    told = replace(CONFIGURATION, sensors=replace(CONFIGURATION.sensors, high_range_m_s2=250.0))
+    assert says(judged(clipped, configuration=told), "at their range", "250 m/s^2")
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "verdict"),
+    [
+        (without, ("Without imu/low_g", "high-g sensor alone"), "no low-g sensor"),
+        (rows_of(lambda time_s: time_s < 8.0), ("imu/low_g is silent for 6.0 of 14.0 s",), "low-g sensor silent"),
+        (from_8_s(lambda v: 0 * v + v[0]), ("imu/low_g repeats one reading in 43 %",), "low-g sensor stuck"),
+        (values_by(lambda t, v: 0 * v), ("imu/low_g repeats one reading in 100 %",), "low-g sensor stuck"),
+    ],
+    ids=["missing", "silent", "stuck", "zeros"],
+)
+@pytest.mark.parametrize("variant", ["1m", "3m"])
+def test_without_the_low_g_sensor(variant: str, change: Any, said: tuple[str, ...], verdict: str) -> None:
+    """The high-g sensor is zeroed at the rest of the start, and its noise and drift show in the covariance."""
+    result = judged(changed(hopping(variant), {LOW: change}))
+    assert says(result, *said), result.notes
+    assert verdict in result.verdict
+    assert rms(result) < 0.25 * float(variant[0]) + 0.2
+    assert within_three(result) > 0.95
+    # Up to the drop nothing but the rest of the start is known.
+    assert np.abs(errors(result, after_s=0.0)[0]).max() < 8.0
+    assert within_three(result, after_s=0.0) > 0.95
+
+
+def test_a_stuck_gyro_turns_nothing() -> None:
+    """A sensor that sticks at a rate of 2 rad/s would have the robot upside down within two seconds."""
+
+    def stuck(values: Any) -> Any:
+        return 0 * values + [2.0, -1.0, 0.0, 3.0, -2.0, 4.0]
+
+    result = judged(changed(hopping(), {LOW: from_8_s(stuck), "imu/attitude": without}))
+    assert rms(result, after_s=9.0) < 0.5
+    assert hops(result)["missed_hops"] == 0
+
+
+@pytest.mark.parametrize("spoil", [in_g, axes_swapped], ids=["scale", "axes"])
+def test_a_high_g_sensor_at_odds_with_the_other_is_named(spoil: Any) -> None:
+    spoilt = changed(hopping(), {HIGH: values_by(lambda t, v: spoil(v))})
+    result = judged(spoilt)
+    assert says(result, "Along the leg imu/high_g reads", "--drop imu/high_g")
+    assert "accelerometers at odds" in result.verdict
+    dropped = judged(changed(spoilt, {HIGH: without}))  # the advice helps
+    assert rms(dropped) < 0.7 * rms(result)
+
+
+# ------------------------------------------------------------------------------------- sensors that cannot be right
+
+SIDE = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=float)
+WRONG: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "axes": (axes_swapped, ("y 9.", "gravity along y", "turn the axes in the driver")),
+    "upside_down": (lambda v: v * [1, -1, -1, 1, -1, -1], ("z -9.", "gravity along -z", "start upright")),
+    "in_g": (in_g, ("z 0.9", "as if in g", "multiply by 9.80665")),
+    "offset": (lambda v: v + np.array([0, 0, 0, 0, 0, 3.0]), ("z 12.", "from gravity, allowed are 1.5", "scale")),
+}
+
+
+def wrong(what: str, recording: Recording) -> Recording:
+    spoil, _ = WRONG[what]
+    return changed(recording, {imu: values_by(lambda t, v: spoil(v)) for imu in IMUS})
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_sensors_that_cannot_be_right_are_refused(what: str, tmp_path: Path) -> None:
+    """In one sentence, with the gravity vector that was found and a way out, whichever way the bag is filtered."""
+    spoilt = wrong(what, hopping(duration_s=10.0))
+    with pytest.raises(UserError) as raised:
+        judged(spoilt)
+    sentence = str(raised.value)
+    assert sentence.startswith("at rest imu/low_g reads x ")
+    for words in WRONG[what][1]:
+        assert words in sentence
+    assert "\n" not in sentence
+    soon = changed(spoilt, {one.channel.sensor: rows_of(lambda t: t < 3.0) for one in spoilt.sensors})
+    with pytest.raises(UserError) as slowly:
+        judged(soon, settings=JudgeSettings(bulk=False))
+    # The robot was at rest for the first two seconds: what was found there stays, however it moved later.
+    assert str(slowly.value) == sentence
+    if what == "axes":
+        assert refusal("evaluate", write_bag(tmp_path / "bag", soon), "--output", tmp_path / "run") == sentence
+
+
+@pytest.mark.parametrize("what", ["axes", "in_g"])
+def test_live_it_is_said_once(what: str) -> None:
+    told: list[str] = []
+    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1", None), lag_s=0.02, tell=told.append)
+    spoilt = loaded(wrong(what, hopping(duration_s=10.0)))
+    estimates = 0
+    for number, measurement in enumerate(spoilt.measurements()):
+        estimates += pipeline.process(measurement) is not None
+        if number > 8000:
+            break
+    assert len(told) == 1
+    assert "at rest imu/low_g reads x " in told[0]
+    assert 400 < estimates < 800, "none after the rest of 0.8 s"
+    assert pipeline.statistics()[LOW]["left_out"] > 500
+    # After a reset, as of a robot that was set right, it goes on.
+    pipeline.reset()
+    later = [m for m in loaded(hopping(duration_s=10.0)).measurements() if m.stamp_ns < 2_000_000_000]
+    assert sum(pipeline.process(m) is not None for m in later) > 1000
+    assert len(told) == 1
+
+
+def test_a_robot_that_falls_over_in_the_end_is_not_refused() -> None:
+    """It hopped well before; and lying on its side it neither moves nor hops."""
+    whole = hopping()
+    rest = rows_of(lambda t: (t > 0.2) & (t < 1.8))
+
+    def fallen(one: Series) -> Series:
+        lying = rest(one)
+        assert lying is not None
+        values = lying.values.copy()
+        values[:, 3:] = values[:, 3:] @ SIDE
+        return replace(
+            one,
+            stamps_ns=np.concatenate([one.stamps_ns, lying.stamps_ns + 13_900_000_000]),
+            values=np.concatenate([one.values, values]),
+        )
+
+    spoilt = changed(whole, {LOW: fallen, HIGH: fallen, "imu/attitude": without})
+    result = judged(spoilt)
+    assert rms(result) < 0.3
+    heights = result.parts["height"].estimate[:, 0]
+    assert np.abs(heights[result.time_s > 14.0]).max() < 30.0
+
+
+# ------------------------------------------------------------------------------------------------------------- gaps
+
+
+def events_at(result: EvaluationResult, name: str) -> list[float]:
+    return [event.stamp_ns * 1e-9 for event in result.phase_events if event.name == name]
+
+
+def holes(starts_s: list[float], length_s: float = 0.05) -> Any:
+    return rows_of(lambda t: np.all([(t < start) | (t > start + length_s) for start in starts_s], axis=0))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_message_in_twenty_lost(together: bool) -> None:
+    spoilt = changed(hopping(), {LOW: lost(0.05, 1), HIGH: lost(0.05, 1 if together else 2)})
+    result = judged(spoilt)
+    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
+    in_order(result)
+    assert rms(result) < 0.3
+    assert within_three(result) > 0.95
+
+
+@pytest.mark.parametrize("variant", ["1m", "3m"])
+def test_gaps_in_flight(variant: str, sound: EvaluationResult) -> None:
+    whole = hopping(variant)
+    gap = holes([at + 0.1 for at in events_at(judged(whole), "apex")])
+    result = judged(changed(whole, {LOW: gap, HIGH: gap}))
+    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
+    assert rms(result) < 0.12 * float(variant[0]) + 0.1
+    assert within_three(result) > 0.95
+
+
+@pytest.mark.parametrize("before_s", [0.04, 0.02, 0.0, -0.02, -0.04])
+@pytest.mark.parametrize("variant", ["1m", "3m"])
+def test_gaps_about_a_touchdown(variant: str, before_s: float) -> None:
+    """50 ms without a reading, of a stance of 60 ms: nobody knows how fast it takes off, and the covariance says so."""
+    whole = hopping(variant)
+    clean = judged(whole)
+    starts = [at - before_s for at in events_at(clean, "touchdown")[1:3]]
+    gap = holes(starts)
+    result = judged(changed(whole, {LOW: gap, HIGH: gap}))
+    speed = np.sqrt(2.0 * GRAVITY * float(variant[0]))
+    assert np.abs(errors(result, "vertical_velocity")[0]).max() < 5.0 * speed
+    assert np.abs(errors(result)[0]).max() < 7.0 * float(variant[0])
+    assert within_three(result) > 0.9
+    # Two hops later it is as good as ever.
+    recovered = events_at(clean, "touchdown")[2] + 0.3
+    if variant == "1m":
+        late = events_at(clean, "touchdown")[5]
+        assert late > recovered
+        assert rms(result, after_s=late) < 0.3
+    assert hops(result)["missed_hops"] <= 3
+    assert len(events_at(result, "touchdown")) <= len(events_at(clean, "touchdown")) + 2
+
+
+def test_a_gap_of_one_sensor_alone() -> None:
+    clean = judged(hopping())
+    gap = holes([at + 0.005 for at in events_at(clean, "touchdown")[1:4]])
+    for imu in IMUS:
+        result = judged(changed(hopping(), {imu: gap}))
+        assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
+        assert rms(result) < 0.3
+        assert within_three(result) > 0.95
+
+
+# ------------------------------------------------------------------------------------------------- rest and beginnings
+
+
+def with_rest(recording: Recording, before_s: float, after_s: float) -> Recording:
+    """The rest of the start again and again, before and after."""
+    pieces_before, pieces_after = int(before_s / 1.6), int(after_s / 1.6)
+    shift_ns = pieces_before * 1_600_000_000
+
+    def longer(one: Series) -> Series:
+        if one.channel.sensor == "set_pose":
+            return replace(one, stamps_ns=one.stamps_ns + shift_ns)
+        piece = rows_of(lambda t: (t >= 0.2) & (t < 1.8))(one)
+        assert piece is not None
+        start = piece.stamps_ns - 200_000_000
+        stamps = [start + k * 1_600_000_000 for k in range(pieces_before)]
+        stamps.append(one.stamps_ns + shift_ns)
+        after_ns = shift_ns + 14_010_000_000
+        stamps += [start + after_ns + k * 1_600_000_000 for k in range(pieces_after)]
+        values = [piece.values] * pieces_before + [one.values] + [piece.values] * pieces_after
+        return replace(one, stamps_ns=np.concatenate(stamps), values=np.concatenate(values))
+
+    names = [one.channel.sensor for one in (*recording.sensors, *recording.truth)]
+    return changed(recording, dict.fromkeys(names, longer))
+
+
+@pytest.mark.parametrize("name", ["kf1", "kf2", "kf3", "eskf1", "eskf2"])
+def test_a_minute_of_rest_before_and_after(name: str) -> None:
+    result = judged(with_rest(hopping(), 60.0, 60.0), name)
+    time_s, height = result.time_s, result.parts["height"].estimate[:, 0]
+    velocity = result.parts["vertical_velocity"].estimate[:, 0]
+    before, after = time_s < 60.0, time_s > 78.0
+    assert [event for event in result.phase_events if not 59.0 < event.seen_ns * 1e-9 < 76.0] == []
+    assert np.abs(height[before | after] - STANDING_M).max() < 0.1
+    assert np.abs(velocity[(before & (time_s > 2.0)) | after]).max() < 1e-6
+    assert hops(result)["missed_hops"] == 0
+    # Rest after the last touchdown is no stance: coverage of phases is of hops.
+    coverage = result.metrics["hopper"]["coverage"]["height"]
+    assert {"drop_within_1_sigma", "stance_down_within_3_sigma", "startup_within_3_sigma"} <= set(coverage)
+
+
+def between(recording: Recording, start_s: float, stop_s: float) -> Recording:
+    names = [one.channel.sensor for one in (*recording.sensors, *recording.truth)]
+    return changed(recording, dict.fromkeys(names, rows_of(lambda t: (t >= start_s) & (t < stop_s))))
+
+
+@pytest.mark.parametrize("truth", [True, False])
+@pytest.mark.parametrize("phase", ["flight", "stance"])
+def test_a_first_message_in_the_middle_of_a_hop(phase: str, truth: bool, sound: EvaluationResult) -> None:
+    """With a truth it starts from that, else as if standing; the sensors are not zeroed, and that is said."""
+    at = events_at(sound, "apex")[1] - 0.1 if phase == "flight" else events_at(sound, "touchdown")[2] + 0.02
+    cut = between(hopping(), at, 14.0)
+    result = judged(cut if truth else changed(cut, {TRUTH: without}))
+    assert says(result, "never stood still for 0.8 s", "not zeroed")
+    assert "sensors not zeroed" in result.verdict
+    in_order(result)
+    true = series_of(hopping(), TRUTH)
+    late = result.time_s > 3.0
+    error = result.parts["height"].estimate[late, 0] - np.interp(
+        result.stamps_ns[late], true.stamps_ns, true.values[:, 2]
+    )
+    # An offset of some m/s^2 of the high-g sensor acts in stance only.
+    assert np.sqrt(np.mean(error**2)) < 0.4
+    assert len(events_at(result, "apex")) >= 4
+
+
+def test_a_bag_that_ends_in_flight(sound: EvaluationResult) -> None:
+    end = events_at(sound, "apex")[4] + 0.05
+    result = judged(between(hopping(), 0.0, end))
+    assert result.time_s[-1] == pytest.approx(end, abs=0.01)
+    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
+    assert hops(result)["hops"] == 4
+
+
+# ---------------------------------------------------------------------------------------------------- other messages
+
+
+def test_readings_that_are_no_numbers(sound: EvaluationResult) -> None:
+    def spoil(time_s: Any, values: Any) -> Any:
+        values[::50, 4] = np.nan
+        values[25::50, 0] = np.inf
+        return values
+
+    spoilt = changed(hopping(), {LOW: values_by(spoil), HIGH: values_by(spoil)})
+    result = judged(spoilt)
+    assert result.sensors[LOW]["invalid"] == pytest.approx(11751 / 25, abs=2)
+    assert says(result, "imu/low_g", "not finite")
+    assert rms(result) < 0.3
+    assert hops(result)["missed_hops"] == 0
+    assert np.isfinite(result.mean).all()
+    assert np.isfinite(result.covariance).all()
+
+
+def test_every_message_twice_is_the_same(sound: EvaluationResult) -> None:
+    """The recording is then filtered message by message: the same estimates, the doubles counted."""
+    whole = between(hopping(), 0.0, 7.5)
+
+    def twice(one: Series) -> Series:
+        return replace(one, stamps_ns=np.repeat(one.stamps_ns, 2), values=np.repeat(one.values, 2, axis=0))
+
+    few = {name: rows_of(lambda t: np.arange(len(t)) % 8 == 0) for name in ("motors/command", "leg/state")}
+    single = changed(whole, few)
+    doubled = changed(single, {LOW: twice, HIGH: twice})
+    one, two = judged(single), judged(doubled)
+    np.testing.assert_array_equal(one.mean, two.mean)
+    np.testing.assert_array_equal(one.covariance, two.covariance)
+    assert one.phase_events == two.phase_events
+    assert two.sensors[LOW]["duplicates"] == len(series_of(single, LOW).stamps_ns)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing", "most_percent"),
+    [("kf1", "commanded_height", 15.0), ("kf2", "motors/command", 25.0), ("eskf2", "motors/command", 40.0)],
+)
+def test_optional_topics_missing(name: str, missing: str, most_percent: float) -> None:
+    result = judged(changed(hopping(), {missing: without}), name)
+    assert hops(result)["missed_hops"] == 0
+    assert hops(result)["m3_apex_height_mape_percent"] < most_percent
+    assert within_three(result) > 0.9
+    assert says(result, "Without motors/command", name) == (missing == "motors/command")
+    if missing == "commanded_height":
+        assert "m5_apex_height_to_command_mae_m" not in hops(result)
+
+
+@pytest.mark.parametrize("name", ["ba1", "dr1"])
+def test_a_baseline_without_its_encoder_says_so(name: str) -> None:
+    result = judged(changed(hopping(), {"leg/state": without}), name)
+    assert says(result, "Without leg/state", name)
+    assert "no leg encoder" in result.verdict
+    assert not says(judged(hopping(), name), "Without leg/state")
+
+
+def test_neither_accelerometer_is_no_recording() -> None:
+    with pytest.raises(UserError, match="gave no estimate"):
+        judged(changed(hopping(), {LOW: without, HIGH: without, TRUTH: without}))
+
+
+# ------------------------------------------------------------------------------------------------------------- truth
+
+
+def test_without_any_truth_hops_are_told_all_the_same(sound: EvaluationResult) -> None:
+    result = judged(changed(hopping(), {TRUTH: without}))
+    assert result.verdict.startswith("not judged")
+    figures = result.metrics["hopper"]
+    assert figures["hops"]["hops_estimated"] == len(events_at(result, "touchdown")) - 1
+    assert "m3_apex_height_mape_percent" not in figures["hops"]
+    assert 0.5 < figures["agility_estimated"]["hop_height_m"] < 1.5
+    in_order(result)
+
+
+def test_a_truth_without_hops(sound: EvaluationResult) -> None:
+    result = judged(changed(hopping(), {TRUTH: rows_of(lambda t: t < 5.0)}))
+    assert "m3_apex_height_mape_percent" not in hops(result)
+    assert hops(result)["hops_estimated"] == 7
+    assert "agility_true" not in result.metrics["hopper"]
+
+
+def test_a_slow_truth() -> None:
+    def thinned(one: Series) -> Series:
+        return replace(one, stamps_ns=one.stamps_ns[::12], values=one.values[::12])
+
+    result = judged(changed(hopping(), {TRUTH: thinned}))
+    assert rms(result) < 0.3
+    assert hops(result)["m3_apex_height_mape_percent"] < 15.0
+    slower = judged(changed(hopping(), {TRUTH: lambda one: thinned(thinned(one))}))
+    assert "m3_apex_height_mape_percent" not in hops(slower)
+
+
+def test_an_absurd_estimate_is_judged_and_not_refused(tmp_path: Path) -> None:
+    """Apexes below the standing height have no agility, and break nothing."""
+    gap = holes([at + 0.01 for at in events_at(judged(hopping()), "touchdown")[1:]])
+    result = judged(changed(hopping(), {LOW: gap, HIGH: gap}))
+    assert hops(result)["hops"] == 7
+
+
+# ----------------------------------------------------------------------------------------------------------- figures
+
+
+def test_coverage_by_phase_is_that_of_a_plain_count(sound: EvaluationResult) -> None:
+    """Phases from the events alone, one after another."""
+    events = sorted(sound.phase_events, key=lambda event: event.seen_ns)
+    drop, rebound = EVENTS.index("apex"), EVENTS.index("liftoff")
+    inside: dict[str, list[bool]] = {"drop": [], "rebound": []}
+    error, stddev = sound.parts["height"].error[:, 0], sound.parts["height"].stddev[:, 0]
+    ends = [event.seen_ns for event in events[1:]] + [int(sound.stamps_ns[-1]) + 1]
+    for event, end_ns in zip(events, ends, strict=True):
+        name = {drop: "drop", rebound: "rebound"}.get(EVENTS.index(event.name))
+        if name is not None:
+            rows = (sound.stamps_ns >= event.seen_ns) & (sound.stamps_ns < end_ns) & np.isfinite(error)
+            inside[name] += (np.abs(error[rows]) < stddev[rows]).tolist()
+    coverage = sound.metrics["hopper"]["coverage"]["height"]
+    for name, counted in inside.items():
+        assert coverage[f"{name}_within_1_sigma"] == pytest.approx(np.mean(counted), abs=1e-12)
+
+
+def test_metrics_of_the_command(tmp_path: Path) -> None:
+    """A bag without a high-g sensor, as a user meets it: notes, figures and report are all there."""
+    bag = write_bag(tmp_path / "bag", changed(hopping(), {HIGH: without}))
+    run = tmp_path / "run"
+    outcome = command("evaluate", bag, "--output", run, "--json")
+    assert outcome.code == 0, outcome.error
+    told = json.loads(outcome.out)
+    figures = json.loads((run / "metrics.json").read_text())["hopper"]
+    assert {"hops", "events", "agility_true", "agility_estimated", "coverage"} <= set(figures)
+    wanted = {"m1_height_nmae_percent", "m2_velocity_nmae_percent", "m3_apex_height_mape_percent", "m4_apex_time_mae_s"}
+    assert wanted | {"hops", "missed_hops", "extra_hops"} <= set(figures["hops"])
+    assert set(figures["coverage"]) == {"height", "vertical_velocity"}
+    assert "Without imu/high_g" in json.dumps(told)
+    report = next(run.glob("*.html")).read_text()
+    assert "Without imu/high_g" in report
+    judged_here = judge(ROBOT, CONFIGURATION, "kf1", loaded(changed(hopping(), {HIGH: without})))
+    found = figures["hops"]["m3_apex_height_mape_percent"]
+    assert found == pytest.approx(hops(judged_here)["m3_apex_height_mape_percent"], rel=1e-6)
