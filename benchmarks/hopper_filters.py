@@ -72,7 +72,7 @@ class Plan:
     training_seeds: int = 5
     robots: int = 2
     individuals: int = 1000
-    error_state_individuals: int = 300
+    error_state_individuals: int = 150
     generations: int = 20
     test_seeds: int = 10
     first_test_seed: int = runs.FIRST_TEST_SEED
