@@ -84,7 +84,7 @@ def _show_learned(robot: Any, scenario: str, folder: Path, seed: int) -> list[Pa
     from onboard_estimation.evaluation.training import train_from_simulations
 
     name, variants = robot.name, robot.scenarios[scenario].variants or ("",)
-    model, bag = folder / f"{name}_model{robot.model_suffix}", folder / f"{name}_{scenario}"
+    model, bag = folder / f"{name}_model{robot.model_suffix}", folder / f"{name}_{scenario}_unseen"
     seeds = [seed + offset for offset in _TRAINING_SEEDS]
     plain = EvaluateOptions(robot=name)
     configuration = load_configuration(robot, plain)
