@@ -53,9 +53,9 @@ def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
 
 
 @contextmanager
-def estimator(runtime: str = "embedded") -> Iterator[subprocess.Popen[str]]:
-    """The live `salp_estimator` in the namespace `/salp`."""
-    code = ["benchmarks.live_estimator_node", "--ros-args", "-r", "__ns:=/salp", "--log-level", "warn"]
+def estimator(runtime: str = "embedded", robot: str = "salp") -> Iterator[subprocess.Popen[str]]:
+    """A robot's live estimator, in a namespace with its name."""
+    code = ["benchmarks.live_estimator_node", robot, "--ros-args", "-r", f"__ns:=/{robot}", "--log-level", "warn"]
     process = start(code, runtime)
     try:
         yield process

@@ -5,6 +5,9 @@
     drive --rate 200 --seconds 60          LandSalp's commands and gyros, stamped when they are sent
     watch                                  latency of the odometry against its stamps, as `subscribe`
 
+With `--robot hopper`, `drive` replays a simulated run at its own rates in real time and keeps what it sent in a file
+(`--keep`), and `watch` lists the phase events as well.
+
 Each prints one line of JSON. A message's number is in `linear_acceleration.x`, its time of sending in its stamp.
 """
 
@@ -17,6 +20,7 @@ import resource
 import sys
 import time
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +42,18 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--subscribers", type=int, default=1)
     parser.add_argument("--depth", type=int, default=0, help="of the subscription's queue; 0: the profile's own, 5")
+    parser.add_argument("--robot", choices=("salp", "hopper"), default="salp", help="of drive and watch")
+    parser.add_argument("--keep", type=Path, help="npz file for what the hopper's drive sends")
     options = parser.parse_args()
     runtime = embedded_ros.install()
     import rclpy
 
     rclpy.init(args=[])
-    node = rclpy.create_node(f"benchmark_{options.role}", namespace="/salp")
+    node = rclpy.create_node(f"benchmark_{options.role}", namespace=f"/{options.robot}")
     gc.collect()
     gc.freeze()
-    result = {"publish": _publish, "subscribe": _subscribe, "drive": _drive, "watch": _watch}[options.role](
+    drive = _drive_hopper if options.robot == "hopper" else _drive
+    result = {"publish": _publish, "subscribe": _subscribe, "drive": drive, "watch": _watch}[options.role](
         node, options
     )
     print(json.dumps({"role": options.role, "runtime": runtime.name, "rss_mb": _memory_mb(), **result}), flush=True)
@@ -95,7 +102,18 @@ def _watch(node: Any, options: Any) -> dict[str, Any]:
     from nav_msgs.msg import Odometry
     from rclpy.qos import QoSProfile
 
-    return _receive(node, Odometry, "odometry", QoSProfile(depth=1000))
+    if options.robot == "salp":
+        return _receive(node, Odometry, "odometry", QoSProfile(depth=1000))
+    from sensor_msgs.msg import TimeReference
+
+    events: list[tuple[str, int, int, int]] = []  # name, when it happened, when seen, when received
+
+    def note(event: Any) -> None:
+        now_ns = time.time_ns()
+        events.append((event.source, _ns(event.header.stamp), _ns(event.time_ref), now_ns))
+
+    node.create_subscription(TimeReference, "phase_events", note, QoSProfile(depth=1000))
+    return {**_receive(node, Odometry, "odometry", QoSProfile(depth=1000)), "events": events}
 
 
 def _receive(node: Any, message_type: Any, topic: str, qos: Any) -> dict[str, Any]:
@@ -111,8 +129,7 @@ def _receive(node: Any, message_type: Any, topic: str, qos: Any) -> dict[str, An
     def take(message: Any) -> None:
         nonlocal received, first_ns, last_ns, first_cpu_s
         now_ns = time.time_ns()
-        stamp = message.header.stamp
-        latencies_ns[received] = now_ns - stamp.sec * 1_000_000_000 - stamp.nanosec
+        latencies_ns[received] = now_ns - _ns(message.header.stamp)
         if received == 0:
             first_ns, first_cpu_s = now_ns, _cpu_s()
         received += 1
@@ -191,9 +208,65 @@ def _drive(node: Any, options: Any) -> dict[str, Any]:
     return {"sent": sent, "seconds": seconds, "cpu": used_s / seconds}
 
 
-def _stamp(message: Any) -> None:
+def _drive_hopper(node: Any, options: Any) -> dict[str, Any]:
+    """What KF1 listens to, at the times of a simulated run; what was read at one instant has one stamp, that of now."""
+    from rclpy.qos import QoSProfile
+
+    from hopper_estimation.hopper_configuration import HopperConfiguration
+    from hopper_estimation.hopper_robot import ROBOT
+    from hopper_estimation.hopper_topics import LOW_G
+    from onboard_estimation.live.types import interface_class
+    from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+    from onboard_estimation.ros.live_messages import new
+    from onboard_estimation.ros.sensor_messages import to_message
+
+    configuration = HopperConfiguration()
+    simulation = ROBOT.simulation(configuration, "hardware", "mixed", np.random.default_rng(0))
+    recording = simulation.advance(round(options.seconds * NANOSECONDS_PER_SECOND))
+    listened = {channel.sensor for channel in ROBOT.listened_channels(configuration, ROBOT.estimators[0])}
+    # In the recording's order, which has the low-g sensor last: estimates come with it.
+    series = [one for one in recording.sensors if one.channel.sensor in listened]
+    publishers = [
+        node.create_publisher(interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=100))
+        for one in series
+    ]
+    due = sorted((stamp, place, row) for place, one in enumerate(series) for row, stamp in enumerate(one.stamps_ns))
+    sent_ns = [np.zeros(len(one.stamps_ns), dtype=np.int64) for one in series]
+    _wait(lambda: all(publisher.get_subscription_count() > 0 for publisher in publishers))
+    time.sleep(0.5)
+    cpu_s, start_ns = _cpu_s(), time.monotonic_ns()
+    for at_ns, instant in groupby(due, key=lambda one: one[0]):
+        messages = [
+            (place, row, to_message(new, series[place].channel, 0, series[place].values[row]))
+            for _, place, row in instant
+        ]
+        _sleep_until(start_ns + at_ns)
+        now_ns = time.time_ns()
+        for place, row, message in messages:
+            _stamp(message, now_ns)
+            publishers[place].publish(message)
+            sent_ns[place][row] = now_ns
+    seconds = 1e-9 * (time.monotonic_ns() - start_ns)
+    used_s = _cpu_s() - cpu_s
+    if options.keep is not None:
+        arrays: dict[str, Any] = {}
+        for one, stamps_ns in zip(series, sent_ns, strict=True):
+            name = one.channel.sensor.replace("/", ".")
+            arrays |= {f"{name}.stamps_ns": stamps_ns, f"{name}.due_ns": one.stamps_ns, f"{name}.values": one.values}
+        np.savez(options.keep, **arrays)
+    time.sleep(SILENCE_S)
+    (low,) = (one for one in series if one.channel.sensor == LOW_G.sensor)
+    return {"sent": len(low.stamps_ns), "messages": len(due), "seconds": seconds, "cpu": used_s / seconds}
+
+
+def _ns(stamp: Any) -> int:
+    return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
+
+
+def _stamp(message: Any, at_ns: int | None = None) -> None:
+    """With that time, or now."""
     stamp = message.header.stamp
-    stamp.sec, stamp.nanosec = divmod(time.time_ns(), 1_000_000_000)
+    stamp.sec, stamp.nanosec = divmod(time.time_ns() if at_ns is None else at_ns, 1_000_000_000)
 
 
 def _sleep_until(at_ns: int) -> None:

@@ -31,6 +31,7 @@ ON_REQUEST = (
     "evaluate_hour",
     "from_nothing",
     "hopper_filters",
+    "hopper_live",
     "hopper_step",
     "hopper_training",
     "live_hour",

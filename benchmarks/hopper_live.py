@@ -1,0 +1,167 @@
+"""The hopper's live estimator with both accelerometers at 840 Hz: latency, losses, and phases against those offline.
+
+A simulated run (scenario `hardware`, heights `mixed`) is sent in real time, each reading with the stamp of its sending.
+What was sent is then filtered offline. Beside ours, real rclpy where `ONBOARD_ESTIMATION_ROS2_SETUP` names its
+`setup.bash`.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.live_processes import cpu_s, estimator, result, role, row, runtimes, settle
+from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.hopper_robot import ROBOT
+from hopper_estimation.hopper_topics import LOW_G
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.replay import replay
+from onboard_estimation.robots import Recording, Series
+
+_SAMPLES_APART = 2
+_START_S = 60.0
+
+
+class Told(NamedTuple):
+    """A phase event as a message has it."""
+
+    name: str
+    stamp_ns: int
+    seen_ns: int
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    """Rows for each runtime; targets are of the embedded one."""
+    rows = []
+    for runtime in runtimes():
+        rows += _live(runtime, 16.0 if quick else 60.0)
+    return rows
+
+
+def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper") as node:
+        kept = Path(folder) / "sent.npz"
+        listener = role(["watch", "--robot", "hopper"], runtime)
+        _await_rest(node)
+        before_s = cpu_s(node)
+        words = ["drive", "--robot", "hopper", "--seconds", str(seconds), "--keep", str(kept)]
+        sent = result(role(words, runtime), seconds + 120.0)
+        used = (cpu_s(node) - before_s) / sent["seconds"]
+        got = result(listener, 90.0)
+        series, evenly = _series(kept, "stamps_ns"), _series(kept, "due_ns")
+    settle()
+    ours = runtime == "embedded"
+    name = f"{runtime}: hopper, two accelerometers at 840 Hz for {seconds:.0f} s"
+    lost = sent["sent"] - got["received"]
+    median_us, p99_us = got["latency_median_us"], got["latency_p99_us"]
+    return [
+        row(
+            f"{name}: low-g reading in to odometry out, median",
+            f"{median_us / 1e3:.2f} ms",
+            "<= 2 ms" if ours else "",
+            median_us <= 2000.0 if ours else None,
+        ),
+        row(
+            f"{name}: low-g reading in to odometry out, 99 %",
+            f"{p99_us / 1e3:.2f} ms; 99.9 % {got['latency_p999_us'] / 1e3:.2f} ms, "
+            f"worst {got['latency_worst_us'] / 1e3:.1f} ms",
+            "<= 5 ms" if ours else "",
+            p99_us <= 5000.0 if ours else None,
+        ),
+        row(
+            f"{name}: low-g readings without an estimate",
+            f"{lost} of {sent['sent']:,} ({got['received']:,} estimates)",
+            "0" if ours else "",
+            lost == 0 if ours else None,
+        ),
+        row(
+            f"{name}: core used by the estimator",
+            f"{100.0 * used:.0f} %; sending takes {100.0 * sent['cpu']:.0f} %, receiving {100.0 * got['cpu']:.0f} %",
+        ),
+        *_phases(name, got["events"], series, evenly, ours),
+    ]
+
+
+def _phases(
+    name: str, heard: list[list[Any]], series: tuple[Series, ...], evenly: tuple[Series, ...], ours: bool
+) -> list[dict[str, Any]]:
+    """Rows on the events: those published against those of the offline filter on what was sent.
+
+    A sender that is held up sends, and stamps, several readings at once. What that does to the filter shows beside the
+    same readings with the simulated sensors' own times (`evenly`).
+    """
+    live = [Told(*event[:3]) for event in heard]
+    offline = _offline(series)
+    same_order = [event.name for event in live] == [event.name for event in offline]
+    (low_ns,) = (one.stamps_ns for one in series if one.channel.sensor == LOW_G.sensor)
+    apart = _samples_apart(live, offline, low_ns) if same_order else np.full(1, len(low_ns))
+    equal = sum(a == b for a, b in zip(live, offline, strict=same_order))
+    delay_ms = [1e-6 * (received_ns - seen_ns) for _, _, seen_ns, received_ns in heard]
+    worst = int(apart.max(initial=0))
+    rare_ms = np.percentile(1e-6 * np.diff(low_ns), [1.0, 99.0])
+    return [
+        row(
+            f"{name}: phase events live and offline, in the same order",
+            f"{len(live)} live, {len(offline)} offline, {equal} the same to the nanosecond",
+            "the same order" if ours else "",
+            same_order and len(live) > 0 if ours else None,
+        ),
+        row(
+            f"{name}: phase decisions live and offline, apart at most",
+            f"{worst} samples" if same_order else "not the same events",
+            f"<= {_SAMPLES_APART} samples" if ours else "",
+            same_order and worst <= _SAMPLES_APART if ours else None,
+        ),
+        row(
+            f"{name}: phase events by the times of sending, and by the sensors' own times",
+            f"{len(offline)}, and {len(_offline(evenly))}; 98 % of the readings were sent "
+            f"{rare_ms[0]:.2f} to {rare_ms[1]:.2f} ms after the one before",
+        ),
+        row(
+            f"{name}: reading that shows an event to its message",
+            f"median {np.median(delay_ms):.2f} ms, worst {max(delay_ms):.2f} ms" if delay_ms else "no event",
+        ),
+    ]
+
+
+def _samples_apart(live: list[Told], offline: list[Told], low_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(E,) samples between the decisions of each pair of events."""
+    places = [np.searchsorted(low_ns, [event.seen_ns for event in events]) for events in (live, offline)]
+    return np.abs(places[0] - places[1])
+
+
+def _offline(series: tuple[Series, ...]) -> list[Told]:
+    """Events of KF1 on what was sent."""
+    recording = from_simulator(Recording(series, ()), ())
+    configuration = HopperConfiguration()
+    found = replay(ROBOT, configuration, ROBOT.estimators[0], recording, None, configuration.lag_s)
+    return [Told(event.name, event.stamp_ns, event.seen_ns) for event in found.events]
+
+
+def _series(kept: Path, times: str) -> tuple[Series, ...]:
+    """What was sent; its stamps are those of sending (`stamps_ns`) or those of the simulated sensors (`due_ns`)."""
+    with np.load(kept) as arrays:
+        stems = [(channel, channel.sensor.replace("/", ".")) for channel in ROBOT.channels(HopperConfiguration())]
+        return tuple(
+            Series(channel, arrays[f"{stem}.{times}"], arrays[f"{stem}.values"])
+            for channel, stem in stems
+            if f"{stem}.values" in arrays
+        )
+
+
+def _await_rest(node: subprocess.Popen[str]) -> None:
+    """Until the node has started: then it takes hardly any time on a core."""
+    end_s = time.monotonic() + _START_S
+    used_s = cpu_s(node)
+    while time.monotonic() < end_s:
+        time.sleep(1.0)
+        before_s, used_s = used_s, cpu_s(node)
+        if used_s > 0.5 and used_s - before_s < 0.1:
+            return
+    raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")
