@@ -43,7 +43,7 @@ from hopper_estimation.hopper_scenario import scenario_hash
 Array = NDArray[np.float64]
 Row = dict[str, Any]
 
-SECTIONS = ("errors", "ground", "rates", "control", "optimisers", "pictures")
+SECTIONS = ("errors", "ground", "control", "rates", "optimisers", "pictures")
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Plan:
     ----------
     individuals, generations
         Of the genetic algorithm; other optimisers have as many evaluations.
-    error_state_individuals
-        Of ESKF1 and ESKF2, whose steps take five to ten times as long.
+    error_state
+        Individuals and generations of ESKF1 and ESKF2, whose steps take five to ten times as long.
     workers
         Processes; None: one for each core. 0: none but this.
     """
@@ -72,8 +72,8 @@ class Plan:
     training_seeds: int = 5
     robots: int = 2
     individuals: int = 1000
-    error_state_individuals: int = 150
     generations: int = 20
+    error_state: Mapping[str, tuple[int, int]] = field(default_factory=lambda: {"eskf1": (150, 20), "eskf2": (60, 10)})
     test_seeds: int = 10
     first_test_seed: int = runs.FIRST_TEST_SEED
     control_s: Mapping[str, float] = field(default_factory=lambda: {"1m": 14.0, "2m": 16.0, "3m": 19.0, "4m": 22.0})
@@ -90,9 +90,8 @@ class Plan:
         """By short names; those that come first are shown first."""
 
         def search(estimator: str, delays: bool = False) -> Search:
-            few = estimator.startswith("eskf")
-            individuals = self.error_state_individuals if few else self.individuals
-            return Search(estimator, delays, "genetic", individuals, self.generations)
+            individuals, generations = self.error_state.get(estimator, (self.individuals, self.generations))
+            return Search(estimator, delays, "genetic", individuals, generations)
 
         return {
             "kf1": Subject("KF1", "kf1", self.followed),
@@ -123,8 +122,8 @@ QUICK = Plan(
     training_seeds=2,
     robots=1,
     individuals=60,
-    error_state_individuals=20,
     generations=4,
+    error_state={"eskf1": (20, 4), "eskf2": (20, 3)},
     test_seeds=2,
     first_test_seed=5900,
     control_s={"1m": 5.0, "3m": 7.0},
@@ -153,10 +152,11 @@ def rows(plan: Plan) -> list[Row]:
         [training_job(plan.followed, seed, plan.robots) for seed in range(plan.training_seeds)], plan.workers
     )
     trained_on = f"{min(one['hops'] for one in hops)} to {max(one['hops'] for one in hops)} hops"
+    few = ", ".join(f"{name.upper()} {one[0]} x {one[1]}" for name, one in plan.error_state.items())
     conditions: Row = {
         "case": "scenario file; training and test",
         "figure": f"hash {scenario_hash()}; {plan.training_seeds} training seeds of {trained_on}, "
-        f"{plan.individuals} x {plan.generations} (ESKF {plan.error_state_individuals} x {plan.generations}); "
+        f"{plan.individuals} x {plan.generations} ({few}); "
         f"{plan.test_seeds} test robots",
         "scenario_hash": scenario_hash(),
     }

@@ -28,7 +28,7 @@ QUICK = Settings(individuals=100, generations=5)
 
 def run(quick: bool) -> list[Row]:
     """A row for each number of threads."""
-    return rows(QUICK if quick else SETTINGS, 1 if quick else 5, not quick)
+    return rows(QUICK if quick else SETTINGS, 1 if quick else 3, not quick)
 
 
 def rows(settings: Settings, repetitions: int, judged: bool = True) -> list[Row]:
