@@ -117,7 +117,8 @@ class PythonHopper(ABC):
         self.doubt += more * step * step
         self.since += step
         velocity = self.state()[1]
-        over = self.gap / kernels.JERK_STEPS + (0.0 if is_gap else step)
+        usual = step if abs(step - self.nominal_dt) <= 1e-5 else max(step, self.nominal_dt)
+        over = self.gap / kernels.JERK_STEPS + (0.0 if is_gap else usual)
         limit = self.threshold * over
         if usable & 7 == 2:
             limit += gain2 * kernels.ALONE_RISE_M_S2

@@ -268,7 +268,10 @@ def filter_error_samples(
         propagate(x, step, side_x, side_y, force, gravity)
         since += step
         time += step
-        over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
+        # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
+        # together; what they are of did not.
+        usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
+        over = gap / JERK_STEPS + (0.0 if is_gap else usual)
         limit = threshold * over
         if usable[n] & 7 == 2:
             limit += g2 * ALONE_RISE_M_S2

@@ -25,9 +25,6 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 Array = NDArray[np.float64]
 
 NOMINAL_DT_S = 1.0 / 840.0
-USUAL_GOAL_M = 2.0
-"""Commanded height where none is told."""
-
 RANKS: Mapping[str, int] = {ATTITUDE.sensor: 1, LEG.sensor: 1, HIGH_G.sensor: 2, LOW_G.sensor: 3}
 """Order of messages with one stamp; commands come first."""
 
@@ -48,7 +45,7 @@ class Samples(NamedTuple):
     up
         (N, 3) up in the body's frame by an attitude sensor that reported since the sample before, else NaN.
     goal
-        (N,) commanded hop height, m.
+        (N,) commanded hop height, m; NaN: none was told.
     thrust
         (N,) specific thrust of the commanded duty cycles, m/s^2; NaN before the first command.
     leg
@@ -102,7 +99,7 @@ class _Held:
     high: Array | None = None
     up: Array | None = None
     leg: float = np.nan
-    goal: float = USUAL_GOAL_M
+    goal: float = np.nan
     thrust: float = np.nan
 
 
@@ -208,7 +205,7 @@ def samples_of(configuration: HopperConfiguration, series: Sequence[MeasurementS
     if LEG.sensor in found:
         row, new = _newest(stamps, found[LEG.sensor].stamps_ns)
         leg[new] = found[LEG.sensor].values[row[new], 0]
-    goal, thrust = np.full(count, USUAL_GOAL_M), np.full(count, np.nan)
+    goal, thrust = np.full(count, np.nan), np.full(count, np.nan)
     if COMMANDED_HEIGHT.sensor in found:
         row, _ = _newest(stamps, found[COMMANDED_HEIGHT.sensor].stamps_ns)
         goal[row >= 0] = found[COMMANDED_HEIGHT.sensor].values[row[row >= 0], 2]

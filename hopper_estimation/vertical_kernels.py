@@ -65,6 +65,7 @@ _LARGEST_EXPONENT = 5.0
 _FASTEST_M_S = 30.0
 _SPEED_SCALE_M_S = 5.0
 _HEIGHT_SCALE_M = 4.0
+_USUAL_GOAL_M = 2.0
 _SHORTEST_STANCE_S = 0.004
 _SHORTEST_REBOUND_S = 0.02
 _SHORTEST_FLIGHT_S = 0.09
@@ -102,6 +103,14 @@ def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
     x, y = velocity / _SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
     fit = (parameters[VEL2] * x + parameters[VEL1]) * x + parameters[VEL0] + parameters[CH1] * y + parameters[CH0]
     return np.exp(min(max(_FIT_SCALE * fit, -_LARGEST_EXPONENT), _LARGEST_EXPONENT))
+
+
+@njit(cache=True, error_model="numpy")
+def told_goal(goal: float, apex: float, length: float) -> float:
+    """Commanded hop height, m; where none is told (NaN) that of the last hop, with its apex at `apex` (0: none)."""
+    if not np.isnan(goal):
+        return goal
+    return max(apex - length, 0.0) if apex > 0.0 else _USUAL_GOAL_M
 
 
 @njit(cache=True, error_model="numpy")
@@ -225,7 +234,7 @@ def filter_samples(
         (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
         reading is beyond its range; bit 4: a high-g reading was due and is missing.
     goal, thrust
-        (N,) commanded hop height, m; specific thrust of the commanded duty cycle, m/s^2 (NaN: unknown,
+        (N,) commanded hop height, m (NaN: none was told); specific thrust of the duty cycle, m/s^2 (NaN: unknown,
         and nothing is inferred from it).
     out
         (N, 6) or (0, 6): z, v, their covariance (zz, zv, vv) and the phase after each sample.
@@ -289,7 +298,10 @@ def filter_samples(
         pvv += noise
         since += step
         time += step
-        over = gap / JERK_STEPS + (0.0 if is_gap else step)  # a third of the time that the readings of the rise span
+        # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
+        # together; what they are of did not.
+        usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
+        over = gap / JERK_STEPS + (0.0 if is_gap else usual)
         limit = threshold * over
         if usable[n] & 7 == 2:
             limit += g2 * ALONE_RISE_M_S2
@@ -327,7 +339,9 @@ def filter_samples(
                 pvv -= hv * hv * gain
                 doubt *= pvv / before
             if all_updates and event in (MAX_SQUAT, LIFTOFF):
-                wanted = parameters[DELAY_MS] * y1 if event == MAX_SQUAT else liftoff_velocity(parameters, v, goal[n])
+                wanted = parameters[DELAY_MS] * y1
+                if event == LIFTOFF:
+                    wanted = liftoff_velocity(parameters, v, told_goal(goal[n], apex, length))
                 before, share = pvv, min(doubt / pvv, LARGEST_DOUBT)
                 gain = 1.0 / (pvv + r_v / (1.0 - share))
                 residual = wanted - v

@@ -327,7 +327,7 @@ def test_gaps_about_a_touchdown(variant: str, before_s: float) -> None:
     result = judged(changed(whole, {LOW: gap, HIGH: gap}))
     speed = np.sqrt(2.0 * GRAVITY * float(variant[0]))
     assert np.abs(errors(result, "vertical_velocity")[0]).max() < 5.0 * speed
-    assert np.abs(errors(result)[0]).max() < 7.0 * float(variant[0])
+    assert np.abs(errors(result)[0]).max() < 10.0 * float(variant[0])
     assert within_three(result) > 0.9
     # Two hops later it is as good as ever.
     recovered = events_at(clean, "touchdown")[2] + 0.3
@@ -439,6 +439,21 @@ def test_readings_that_are_no_numbers(sound: EvaluationResult) -> None:
     assert hops(result)["missed_hops"] == 0
     assert np.isfinite(result.mean).all()
     assert np.isfinite(result.covariance).all()
+
+
+def test_stamps_of_a_sender_that_is_held_up_feign_no_touchdown() -> None:
+    """Every fourth reading is stamped in time, the three before it almost at its stamp: jerk counts true time."""
+
+    def bunched(one: Series) -> Series:
+        stamps = one.stamps_ns.copy()
+        late = np.arange(len(stamps) - 4)
+        last = np.minimum((late // 4) * 4 + 3, len(stamps) - 1)
+        stamps[late] = one.stamps_ns[last] - (last - late) * 40_000
+        return replace(one, stamps_ns=stamps)
+
+    result = judged(changed(hopping(), {LOW: bunched, HIGH: bunched}))
+    assert hops(result)["missed_hops"] == hops(result)["extra_hops"] == 0
+    in_order(result)
 
 
 def test_every_message_twice_is_the_same(sound: EvaluationResult) -> None:

@@ -27,7 +27,7 @@ from scipy.spatial.transform import Rotation
 
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.hopper_filter import reading_settings
-from hopper_estimation.hopper_samples import NOMINAL_DT_S, RANKS, USUAL_GOAL_M, SampleMaker, Samples, samples_of
+from hopper_estimation.hopper_samples import NOMINAL_DT_S, RANKS, SampleMaker, Samples, samples_of
 from hopper_estimation.hopper_topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTOR_COUNT, MOTORS
 from hopper_estimation.phases import DROP, PHASES, STARTUP
 from onboard_estimation.evaluation.recording import LoadedRecording
@@ -127,7 +127,8 @@ def test_what_goes_into_a_sample() -> None:
     assert found.has.tolist() == [3, 1, 3, *[2] * 12, 2, 3]
     assert found.dt[0] == NOMINAL_DT_S
     np.testing.assert_allclose(found.dt[1:], np.diff(found.stamps_ns) * 1e-9)
-    assert found.goal.tolist() == [USUAL_GOAL_M, *[3.0] * 16]
+    assert np.isnan(found.goal[0])
+    assert found.goal[1:].tolist() == [3.0] * 16
     full = CONFIGURATION.rotors.full_thrust_weights * GRAVITY
     np.testing.assert_allclose(found.thrust, [np.nan, np.nan, *[0.25 * full] * 15])
     assert np.flatnonzero(np.isfinite(found.leg)).tolist() == [2]
