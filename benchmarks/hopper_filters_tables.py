@@ -250,10 +250,10 @@ def optimiser_rows(
 def paper_table_rows(results: Results, owner: Mapping[int, int], controlled: Sequence[Any]) -> list[Row]:
     """The layout of the paper's Table III: each test robot with the filters of one training seed, `owner`."""
     names = {
-        "ba1_published": "BA1",
-        "ba1": "BA1, best form",
-        "dr1_published": "DR1",
-        "dr1": "DR1, best form",
+        "ba1": "BA1",
+        "ba1_best": "BA1, best form",
+        "dr1": "DR1",
+        "dr1_best": "DR1, best form",
         "kf3": "KF3, retrained",
         "kf3_kf1": "KF3, KF1's parameters",
         "kf1": "HVSE1",
