@@ -95,9 +95,10 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
     """One draw of the noise (None: without)."""
     configuration = HopperConfiguration()
     scenario = replace(same_motion(draw is not None), imu_rate_hz=rate_hz)
-    # At low rates the sensors are silent for longer than a fault's silence.
+    # At low rates the sensors are silent for longer than a fault's silence; without noise a clipped one repeats itself.
     silent_s = max(configuration.sensors.silent_s, 2.5 / rate_hz)
-    configuration = replace(configuration, sensors=replace(configuration.sensors, silent_s=silent_s))
+    sensors = replace(configuration.sensors, silent_s=silent_s, stuck_readings=1_000_000)
+    configuration = replace(configuration, sensors=sensors)
     rng = np.random.default_rng(700_000 + (draw or 0))
     simulation = HopperSimulation(configuration, GAIT, rng, scenario)
     simulation.trace = []
