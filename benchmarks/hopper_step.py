@@ -2,8 +2,8 @@
 
 A sample goes through both low-pass filters, the phase logic, prediction, covariance, and what updates it brings; four
 hops of a simulated recording, from the first drop on, with the package's own parameters. Three peers with the same
-phase logic: our own source run by Python itself on NumPy arrays, a plain class on Python's numbers, and FilterPy's
-KalmanFilter. "Readings": beside that, choice, zeroing and turning upright of both accelerometers' readings.
+phase logic: our own source run by Python itself on NumPy arrays (the target), a plain class on Python's numbers, and
+FilterPy's KalmanFilter. "Readings": beside that, choice, zeroing and turning upright of both accelerometers' readings.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def rows(repetitions: int) -> list[Row]:
     label = "one sample: low-pass filters, phase, updates, covariance"
     out = [
         case(label, samples, OURS, SOURCE, TARGET, recorded_samples=one.count),
-        case(label, samples, OURS, NUMBERS, TARGET, recorded_samples=one.count),
+        case(label, samples, OURS, NUMBERS, recorded_samples=one.count),
         case(label, samples, OURS, FILTERPY, recorded_samples=one.count),
         case(label, samples, OURS, target_s=TARGET_S, recorded_samples=one.count),
     ]
     both = {OURS: one.compiled_with_readings, SOURCE: one.source_with_readings}
     samples = _per_sample(interleaved(both, repetitions, block_s=0.01), counts)
-    out.append(case("one sample: readings and filter", samples, OURS, SOURCE, TARGET, recorded_samples=one.count))
+    out.append(case("one sample: readings and filter", samples, OURS, SOURCE, recorded_samples=one.count))
     return out
 
 
