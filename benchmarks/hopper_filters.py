@@ -234,17 +234,17 @@ def _control(plan: Plan) -> list[Row]:
 
 
 def _ground(plan: Plan) -> list[Row]:
-    found = {
-        scenario: [
-            compute(
-                [ground.ground_job(plan.followed, number, plan.robots, scenario, seed) for seed in _test_seeds(plan)],
-                plan.workers,
-            )
-            for number in range(plan.training_seeds)
-        ]
-        for scenario in ("hardware", "uneven")
-    }
-    return ground_rows(found)
+    seeds, scenarios = _test_seeds(plan), ("hardware", "uneven")
+    jobs = [
+        ground.ground_job(plan.followed, number, plan.robots, scenario, seed)
+        for scenario in scenarios
+        for number in range(plan.training_seeds)
+        for seed in seeds
+    ]
+    done = iter(compute(jobs, plan.workers))
+    return ground_rows(
+        {scenario: [[next(done) for _ in seeds] for _ in range(plan.training_seeds)] for scenario in scenarios}
+    )
 
 
 def _rates(plan: Plan) -> list[Row]:
