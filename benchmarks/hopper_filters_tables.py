@@ -78,7 +78,7 @@ def target_rows(results: Results) -> list[Row]:
         best = min(names, key=lambda name: theirs[name])
         row = {
             "case": f"apex error of the best of {words} over that of KF1",
-            "figure": f"{theirs[best] / ours:.1f} times ({best}: {theirs[best]:.1f} %)",
+            "figure": f"{theirs[best] / ours:.2f} times ({best}: {theirs[best]:.1f} %)",
             "apex_error_percent": {name: rounded(theirs[name]) for name in names},
         }
         if judged:
@@ -365,7 +365,7 @@ def _cycles(result: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 def _said(value: float, metric: str) -> str:
     if np.isnan(value):
         return "-"
-    return f"{1e3 * value:.0f} ms" if metric == "m4" else f"{value:.1f} %"
+    return f"{1e3 * value:.0f} ms" if metric == "m4" else f"{value:.2f} %"
 
 
 def _range(numbers: Iterable[int]) -> str:
