@@ -72,8 +72,8 @@ class SearchSettings:
     threads
         None: as many as there are cores.
     delays
-        Whether the delays of event detection are searched too; the paper's form is without. With them a filter fits its
-        training hops better, and other robots worse.
+        Whether the delays of event detection are searched too; the paper's form is without, and does worse on robots
+        that it was not trained with (`docs/hopper.md`).
     state_file
         To continue from after an interruption; None: none is written.
     """
@@ -83,7 +83,7 @@ class SearchSettings:
     generations: int = 20
     seeds: tuple[int, ...] = (0,)
     threads: int | None = None
-    delays: bool = False
+    delays: bool = True
     state_file: Path | None = None
 
 
@@ -106,7 +106,7 @@ class FilterObjective:
         estimator: str,
         trials: Sequence[Trial],
         threads: int | None = None,
-        delays: bool = False,
+        delays: bool = True,
     ) -> None:
         self.estimator = estimator
         self._kind = _KIND[estimator]

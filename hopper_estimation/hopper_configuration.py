@@ -89,9 +89,7 @@ class HopperTrainingConfiguration:
     generations: int = parameter(20, "in all", minimum=1, maximum=100_000)
     seeds: tuple[int, ...] = parameter((0,), "runs with these seeds; the best is kept")
     threads: int = parameter(0, "that share the work; 0: one a core", minimum=0, maximum=1024)
-    delays: bool = parameter(
-        False, "search the delays of event detection too: fits the training hops better, other robots worse"
-    )
+    delays: bool = parameter(True, "search the delays of event detection too; false: the paper's form")
     state_file: str = parameter("", 'start of the names of files to continue from after an interruption; "" for none')
 
 

@@ -174,7 +174,8 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
                 robot.estimator(configuration, name, None)  # a model that does not fit
             if options.settings.smooth:
                 robot.smoother(configuration, name, None)  # a robot without a smoother
-        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
+        read = _listened(match, robot, configuration, names, options.what_if)
+        recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth)
     return _Read(bag_path, options, robot, configuration, match, names, recording)
 
 
@@ -197,6 +198,16 @@ def _evaluated(
     settings = _settings(options)
     result = write_run(result, space, configuration, known, folder, settings, options.estimates_rate_hz, progress)
     return Evaluation(result, folder)
+
+
+def _listened(
+    match: TopicMatch, robot: Robot, configuration: Any, estimators: Sequence[str], what_if: WhatIf
+) -> TopicMatch:
+    """Without the topics that none of the estimators makes use of; with all where something is to be changed."""
+    if what_if != WhatIf(seed=what_if.seed):
+        return match
+    used = {one.sensor for name in estimators for one in robot.listened_channels(configuration, name)}
+    return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
 
 
 def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Robot, Any, TopicMatch]:
