@@ -1,7 +1,7 @@
 """Hopper in the scenario `hardware`: errors by hop of trained filters and baselines on robots not learned from.
 
-Every seed is another robot on another day. Each of five training seeds has two robots of its own (from 900000 up) at 1,
-2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 5000 up. Given are medians and
+Every seed is another robot on another day. Each of five training seeds has eight robots of its own (from 900000 up) at 1,
+2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 7000 up. Given are medians and
 the worst over training seeds. Sections: errors M1 to M4, coverage and events by phase, optimisers at equal evaluations,
 control by truth and by estimate (Table III), ground height after 30 hops (figure 5), sensing frequency (figure 6).
 
@@ -70,7 +70,7 @@ class Plan:
     """
 
     training_seeds: int = 5
-    robots: int = 2
+    robots: int = 8
     individuals: int = 1000
     generations: int = 20
     error_state: Mapping[str, tuple[int, int]] = field(default_factory=lambda: {"eskf1": (150, 20), "eskf2": (60, 10)})
@@ -260,7 +260,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--sections", nargs="+", default=list(SECTIONS), choices=SECTIONS)
     parser.add_argument("--seeds", type=int, default=plan.training_seeds, help="training seeds")
-    parser.add_argument("--test-seeds", type=int, default=plan.test_seeds, help="test robots, from 5000 up")
+    parser.add_argument("--test-seeds", type=int, default=plan.test_seeds, help="test robots, from 7000 up")
     parser.add_argument("--workers", type=int, help="processes; 0: none but this")
     options = parser.parse_args(arguments)
     plan = replace(

@@ -24,9 +24,9 @@ from onboard_estimation.learning.optimisation.sensitivity import sensitivity
 from onboard_estimation.robots import find_robot
 
 FIRST_TRAINING_SEED = 900_000
-"""Test seeds count from 5000 and stay far below."""
-TRAINING_S = {"1m": 18.0, "2m": 25.0, "3m": 30.0, "4m": 36.0}
-"""Of hopping, by commanded height: about fifteen hops each."""
+"""Test seeds count from 7000 and stay far below."""
+TRAINING_S = {"1m": 5.2, "2m": 7.2, "3m": 8.8, "4m": 10.6}
+"""Of hopping, by commanded height: about four hops each, of many robots."""
 START_S = 6.0
 """A run begins with rest on the ground and the flight to its first drop."""
 _PROBES = 64

@@ -33,7 +33,7 @@ from onboard_estimation.robots import find_robot
 Array = NDArray[np.float64]
 Line = dict[str, Any]
 
-FIRST_TEST_SEED = 5000
+FIRST_TEST_SEED = 7000
 TEST_S = {"1m": 20.0, "2m": 20.0, "3m": 24.0, "4m": 28.0}
 """Of hopping, by commanded height: ten hops or more."""
 HEIGHTS_M = {"1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0}
