@@ -1,9 +1,10 @@
 """Hopper in the scenario `hardware`: errors by hop of trained filters and baselines on robots not learned from.
 
-Every seed is another robot on another day. Each of five training seeds has eight robots of its own (from 900000 up) at 1,
-2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 7000 up. Given are medians and
-the worst over training seeds. Sections: errors M1 to M4, coverage and events by phase, optimisers at equal evaluations,
-control by truth and by estimate (Table III), ground height after 30 hops (figure 5), sensing frequency (figure 6).
+Every seed is another robot on another day. Each of five training seeds has eight robots of its own (from 900000 up) at
+1, 2, 3 and 4 m, and random numbers of its own in the optimiser; test robots have seeds from 7000 up. Given are medians
+and the worst over training seeds. Sections: errors M1 to M4, coverage and events by phase, optimisers at equal
+evaluations, control by truth and by estimate (Table III), ground height after 30 hops (figure 5), sensing frequency
+(figure 6).
 
     python -m benchmarks --only hopper_filters          # all of it: about an hour on one core
     python -m benchmarks.hopper_filters --seeds 2 --sections errors ground
