@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import (
     CONFIGURATION,
@@ -28,7 +29,7 @@ from hopper_samples_for_tests import (
 )
 
 from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.filter_calibration import calibrated, filtered, scale_and_floor
+from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
 from hopper_estimation.filter_judgement import judge_filter
 from hopper_estimation.filter_model import PARAMETERS, load_filters
 from hopper_estimation.filter_training import (
@@ -194,7 +195,8 @@ def test_a_small_standard_deviation_is_not_made_smaller() -> None:
     sigma = np.full(4000, 0.02)
     scale, floor = scale_and_floor(0.5 * rng.normal(size=4000), sigma, 0.0)
     assert scale > 0.8
-    assert np.hypot(scale * 0.02, floor) == pytest.approx(0.5, rel=0.1)
+    wanted = 0.5 * norm.ppf(0.5 + 0.5 * WITHIN_ONE)  # so many of the errors within one standard deviation
+    assert np.hypot(scale * 0.02, floor) == pytest.approx(wanted, rel=0.1)
 
 
 def test_heavy_tails_are_covered_at_three_sigma() -> None:
