@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import (
     CONFIGURATION,
@@ -27,6 +26,7 @@ from hopper_samples_for_tests import (
     without,
     write_bag,
 )
+from scipy.stats import norm
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
