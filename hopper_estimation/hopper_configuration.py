@@ -66,7 +66,6 @@ class HopperRotors:
 class HopperController:
     """Height controller of the simulated robot (paper, section II)."""
 
-    feedback: str = parameter("truth", "what it goes by", choices=("truth", "estimate"))
     largest_thrust_weights: float = parameter(
         0.837, "largest thrust over the weight", exclusive_minimum=0.0, maximum=2.0
     )
