@@ -34,6 +34,14 @@ def view(
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; by default only this machine can look.")
     ] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[:PORT]",
+            help="A further name that the page is asked for by, such as that of a proxy or a forwarded port; may be "
+            "repeated. Requests for other names and from pages of other sites are refused.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
 ) -> None:
     """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
@@ -46,7 +54,7 @@ def view(
     from onboard_estimation.live.view_server import Page, open_server
 
     options = EvaluateOptions(robot=robot, config=config, overrides=output.parse_overrides(set_), namespace=namespace)
-    page = Page(host, port, not no_browser)
+    page = Page(host, port, not no_browser, tuple(allow_host))
     with stop_on_signal() as stop:
         if record is not None:
             from onboard_estimation.live.view_recorded import load_records

@@ -13,7 +13,7 @@ import socket
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ import numpy as np
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.view_access import Access, allowed_places, guarded_servers
 from onboard_estimation.live.view_live import LiveGraph
 from onboard_estimation.live.view_plots import Plots, curves
 from onboard_estimation.live.view_record import Record
@@ -53,11 +54,14 @@ class Page:
     ----------
     port
         None: 8080, or the next free one.
+    allowed_hosts
+        Names with or without a port that it answers for beside `host` and this machine's own.
     """
 
     host: str = LOOPBACK
     port: int | None = None
     browser: bool = True
+    allowed_hosts: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -67,7 +71,7 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
     Raises
     ------
     UserError
-        viser is not installed, the port is taken, or the host is none of this machine.
+        viser is not installed, the port is taken, the host is none of this machine, or an allowed one is none at all.
     """
     try:
         import viser
@@ -76,9 +80,11 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
             "the live picture needs viser: pip install 'onboard_estimation[view]' (or pip install 'viser>=1.1')"
         ) from error
     _check_place(page)
-    with redirect_stdout(io.StringIO()):  # its own banner; ours says more
-        server = viser.ViserServer(host=page.host, port=page.port or DEFAULT_PORT, verbose=False)
-    try:
+    access = Access(allowed_places(page.host, page.allowed_hosts))
+    with ExitStack() as ends:
+        with redirect_stdout(io.StringIO()), guarded_servers(access):  # its own banner; ours says more
+            server = viser.ViserServer(host=page.host, port=page.port or DEFAULT_PORT, verbose=False)
+            ends.callback(_stop, server)
         # Its page can ask for a tunnel through a server of viser's makers: nothing leaves this machine here.
         server.request_share_url = _no_tunnel  # type: ignore[method-assign, unused-ignore]
         server.scene.set_up_direction("+z")
@@ -86,11 +92,12 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
         server.gui.configure_theme(
             control_layout="fixed", control_width="large", show_logo=False, show_share_button=False
         )
-        host = "localhost" if page.host in (LOOPBACK, "localhost") else page.host
-        yield server, f"http://{host}:{server.get_port()}"
-    finally:
-        with redirect_stdout(io.StringIO()):
-            server.stop()
+        yield server, f"http://{_shown_host(page.host)}:{server.get_port()}"
+
+
+def _stop(server: Any) -> None:
+    with redirect_stdout(io.StringIO()):
+        server.stop()
 
 
 def show_records(server: Any, records: Sequence[Record], stop: StopRequest) -> None:
@@ -255,6 +262,13 @@ def _aim(server: Any, look_at: tuple[float, float, float], position: tuple[float
     for client in server.get_clients().values():
         client.camera.position = server.initial_camera.position
         client.camera.look_at = server.initial_camera.look_at
+
+
+def _shown_host(host: str) -> str:
+    """For the address that this machine's browser opens: of all its addresses the nearest."""
+    if host in (LOOPBACK, "0.0.0.0", "::"):
+        return "localhost"
+    return f"[{host}]" if ":" in host else host
 
 
 def _check_place(page: Page) -> None:
