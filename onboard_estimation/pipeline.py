@@ -297,22 +297,22 @@ class Pipeline:
 
     def process(self, measurement: Measurement) -> Estimate | None:
         """Take a measurement as it arrives; the newest estimate if there is a new one (see `MeasurementBuffer.add`)."""
-        estimate = self._add(measurement)
+        estimate = self._add(measurement, deferred=False)
         self._buffer.take_settled()  # a live host publishes as it goes: the record would only grow
         return estimate
 
-    def _add(self, measurement: Measurement) -> Estimate | None:
+    def _add(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         if not np.isfinite(measurement.value).all():
             self._invalid[measurement.sensor] = self._invalid.get(measurement.sensor, 0) + 1
             return None
-        return self._buffer.add(measurement)
+        return self._buffer.add(measurement, deferred)
 
     def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
         """Process a whole recording; its settled record, in order. Takes the estimator's events, see `events`."""
         record: list[Estimate] = []
         self._guarded.events = {}
         for count, measurement in enumerate(measurements):
-            self._add(measurement)
+            self._add(measurement, deferred=True)
             if count % 1024 == 0:
                 record.extend(self._buffer.take_settled())
         record.extend(self._buffer.flush())

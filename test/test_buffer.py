@@ -84,6 +84,77 @@ def test_shuffled_arrival_gives_the_state_and_record_of_sorted_arrival_to_the_la
     assert len(stamps) == len(distinct)
 
 
+class Stepping(Tracker):
+    """Counts what it is asked to filter, roll-backs or not."""
+
+    steps = 0
+
+    def apply(self, measurement: Measurement):
+        self.steps += 1
+        return super().apply(measurement)
+
+
+@settings(max_examples=150)
+@given(arrivals(), st.integers(1, 4), st.booleans())
+def test_a_live_host_ends_with_the_same_at_bounded_cost(arrival: Arrival, paid: int, mixed: bool) -> None:
+    """However few steps a measurement earns, and where some measurements are deferred and others are not."""
+    in_order, shuffled = Tracker(0.9, recover_after=2), Stepping(0.9, recover_after=2)
+    expected = MeasurementBuffer(in_order, LAG_S)
+    for measurement in arrival.sorted():
+        expected.add(measurement)
+    buffer = MeasurementBuffer(shuffled, LAG_S, steps_per_measurement=paid)
+    for number, measurement in enumerate(arrival.shuffled()):
+        buffer.add(measurement, deferred=mixed and number % 5 == 0)
+    assert as_bytes(buffer.flush()) == as_bytes(expected.flush())
+    assert _bytes_of(shuffled.snapshot()) == _bytes_of(in_order.snapshot())
+    assert shuffled.steps <= (paid + 2) * len(arrival.measurements)
+
+
+def readings_at_840_hz(seconds: float) -> list[Measurement]:
+    rng = np.random.default_rng(0)
+    return [reading(k / 840.0, "speed", rng.normal()) for k in range(round(840 * seconds))]
+
+
+@pytest.mark.parametrize("lag_s", [0.2, 9.0])
+@pytest.mark.parametrize("order", ["sorted", "falling", "shuffled within the lag", "pairs swapped", "newest first"])
+def test_steps_are_bounded_whatever_the_stamps(order: str, lag_s: float) -> None:
+    measurements = readings_at_840_hz(0.79 if order == "falling" else 2.0)
+    rng = np.random.default_rng(1)
+    delay_s = {
+        "sorted": np.zeros(len(measurements)),
+        "falling": -2.0 * np.arange(len(measurements)),
+        "shuffled within the lag": rng.uniform(0.0, lag_s, len(measurements)),
+        "pairs swapped": np.arange(len(measurements)) % 2 * 3.0 / 840.0,
+        "newest first": np.arange(len(measurements)) % 168 * -2.0 / 840.0,
+    }[order]
+    arrivals_ns = [m.stamp_ns + round(delay * 1e9) for m, delay in zip(measurements, delay_s, strict=True)]
+    arriving = Arrival(measurements, arrivals_ns).shuffled()
+    live, offline = Stepping(), Stepping()
+    pipeline = Pipeline(live, lag_s)
+    for measurement in arriving:
+        pipeline.process(measurement)
+    assert live.steps <= 6 * len(arriving)
+    if order == "sorted":
+        assert live.steps == len(arriving)
+    record = Pipeline(offline, lag_s).run(arriving)
+    assert offline.steps == len(record)
+
+
+def test_what_comes_late_enters_the_state_a_third_of_the_window_later_at_most() -> None:
+    """Every other reading comes 0.19 s late: too many to go back for each of them."""
+    readings = readings_at_840_hz(3.0)
+    arriving = Arrival(readings, [m.stamp_ns + (k % 2) * 190_000_000 for k, m in enumerate(readings)]).shuffled()
+    tracker = Tracker()
+    buffer = MeasurementBuffer(tracker, LAG_S)
+    waits = []
+    for measurement in arriving:
+        buffer.add(measurement)
+        unseen = [entry.measurement.stamp_ns for entry in buffer._entries[buffer._filtered :]]
+        waits.append(len(unseen) and sum(stamp < buffer._keys[-1][0] - 190_000_000 for stamp in unseen))
+    assert max(waits) / 840.0 < LAG_S / 3.0
+    assert max(waits) > 2
+
+
 def _bytes_of(snapshot) -> list:
     return [part.tobytes() if isinstance(part, np.ndarray) else part for part in snapshot]
 

@@ -14,6 +14,17 @@ its own sensor, is either a stray or the first message of a restarted clock (a b
 `jump_confirmations` messages in a row agree with it. A confirmed jump back, or one ahead by more than `longest_gap_s`,
 resets the estimator, which goes on with the messages held back; a shorter one ahead is a gap in the recording, bridged
 by prediction. Messages that nothing confirms are dropped and counted.
+
+Cost. A late measurement makes the estimator filter again what follows it, up to the whole window. Each measurement that
+arrives, late or not, therefore earns `steps_per_measurement` steps of the estimator, and a roll-back waits until it can
+be paid: what is late in the meantime goes along in the same one. Up to a whole window's steps are saved up, so that few
+late measurements are filtered at once; many enter the state at most a third of a window later than they came. Nothing
+settles before it was filtered in order, and that costs at most two more steps each. So
+
+    steps of the estimator <= (steps_per_measurement + 2) * measurements received,
+
+whatever the stamps. Deferred, as for a recording of which only the record counts, measurements are filtered when they
+settle, each exactly once.
 """
 
 from __future__ import annotations
@@ -92,9 +103,11 @@ class BufferCounters:
 
 @dataclass
 class _Entry:
+    """A measurement of the window; what was before it and what came of it hold once it was filtered in order."""
+
     measurement: Measurement
-    before: Any
-    estimate: Estimate | None
+    before: Any = None
+    estimate: Estimate | None = None
 
 
 Key = tuple[int, int, str]
@@ -121,6 +134,8 @@ class MeasurementBuffer:
     fallback_s
         A sensor whose stamps fall back behind its own newest one by more than this, and by more than the lag, has a
         restarted clock, seconds: messages of one sensor hardly overtake each other.
+    steps_per_measurement
+        Steps of the estimator that a measurement earns, one or more; see the module.
     """
 
     estimator: Replayable
@@ -130,12 +145,20 @@ class MeasurementBuffer:
     jump_confirmations: int = 5
     on_reset: Callable[[str], None] | None = None
     fallback_s: float = 1.0
+    steps_per_measurement: int = 4
     counters: dict[str, BufferCounters] = field(default_factory=dict)
     clock_jumps: int = 0
     _keys: list[Key] = field(default_factory=list)
     _entries: list[_Entry] = field(default_factory=list)
     _settled: list[Estimate] = field(default_factory=list)
     _suspects: list[Measurement] = field(default_factory=list)
+    _filtered: int = 0
+    _stands_at: int | None = 0
+    _earned: int = 0
+
+    # The first `_filtered` entries have been filtered in order. The estimator stands after the first `_stands_at`, or,
+    # with None, ahead: it has seen the newest measurement, but late ones before it wait. It can go back: where it does
+    # not stand after the filtered ones, the entry that follows them knows what was before it.
 
     def __post_init__(self) -> None:
         self._lag_ns = round(self.lag_s * NANOSECONDS_PER_SECOND)
@@ -147,26 +170,32 @@ class MeasurementBuffer:
                 f"{self.clock_jump_s:g} s"
             )
 
-    def add(self, measurement: Measurement) -> Estimate | None:
+    def add(self, measurement: Measurement, deferred: bool = False) -> Estimate | None:
         """Take a measurement as it arrives.
+
+        Parameters
+        ----------
+        deferred
+            Only the record is wanted: the measurement is filtered when it settles.
 
         Returns
         -------
         The estimate at the newest stamp if it is new: what a live node publishes. None where the measurement was late
-        (the state has been mended, the stream already published has not), dropped, held back, or gave no estimate.
+        (the state is mended, the stream already published is not), dropped, held back, deferred, or gave no estimate.
         """
         counters = self.counters.setdefault(measurement.sensor, BufferCounters())
         counters.received += 1
+        self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement
         if self._keys:
             step = measurement.stamp_ns - self._keys[-1][0]
             fell_back = counters.stamps > 0 and measurement.stamp_ns < counters.last_ns - self._fallback_ns
             if abs(step) > self._jump_ns or fell_back:
-                return self._suspect(measurement)
+                return self._suspect(measurement, deferred)
             if step < -self._lag_ns:
                 counters.too_late += 1
                 return None
         self._drop_suspects()
-        return self._insert(measurement)
+        return self._insert(measurement, deferred)
 
     def take_settled(self) -> list[Estimate]:
         """Estimates in order that can no longer change, each handed out once."""
@@ -189,7 +218,7 @@ class MeasurementBuffer:
     def _key(self, measurement: Measurement) -> Key:
         return measurement.stamp_ns, self.estimator.rank(measurement.sensor), measurement.sensor
 
-    def _insert(self, measurement: Measurement) -> Estimate | None:
+    def _insert(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         key = self._key(measurement)
         place = bisect_left(self._keys, key)
         newest = place == len(self._keys)
@@ -197,30 +226,50 @@ class MeasurementBuffer:
         if not newest and self._keys[place] == key:
             counters.duplicates += 1
             kept = self._entries[place].measurement
-            if measurement.value.tobytes() >= kept.value.tobytes():
-                return None
-            self._entries[place].measurement = measurement
-            self._refilter(place)
+            if measurement.value.tobytes() < kept.value.tobytes():
+                self._entries[place].measurement = measurement
+                self._mend(place, deferred)
             return None
         counters.see(measurement.stamp_ns)
-        if newest:
-            before = self.estimator.snapshot()
-            estimate = self.estimator.apply(measurement)
-            self._keys.append(key)
-            self._entries.append(_Entry(measurement, before, estimate))
-            self._settle_old()
-            return estimate
-        counters.late += 1
-        self._keys.insert(place, key)
-        self._entries.insert(place, _Entry(measurement, self._entries[place].before, None))
-        self._refilter(place)
-        return None
+        if not newest:
+            counters.late += 1
+            self._keys.insert(place, key)
+            self._entries.insert(place, _Entry(measurement, self._entries[place].before))
+            self._mend(place, deferred)
+            return None
+        self._keys.append(key)
+        self._entries.append(_Entry(measurement))
+        estimate = None if deferred else self._filter_newest()
+        self._settle_old()
+        return estimate
 
-    def _refilter(self, place: int) -> None:
-        self.estimator.restore(self._entries[place].before)
-        for entry in self._entries[place:]:
-            entry.before = self.estimator.snapshot()
+    def _filter_newest(self) -> Estimate | None:
+        """Filter the last entry: in order where that can be paid, else on top of what the estimator has seen so far."""
+        entry = self._entries[-1]
+        if len(self._entries) - self._filtered <= max(1, self._earned):
+            self._filter(len(self._entries))
+            return entry.estimate
+        if self._stands_at == self._filtered:
+            self._entries[self._filtered].before = self.estimator.snapshot()
+        self._stands_at = None
+        self._earned -= 1
+        return self.estimator.apply(entry.measurement)
+
+    def _mend(self, place: int, deferred: bool) -> None:
+        """Take note that what stands from this place on has not been filtered in order; do so where it can be paid."""
+        self._filtered = min(self._filtered, place)
+        if not deferred and len(self._entries) - self._filtered <= self._earned:
+            self._filter(len(self._entries))
+
+    def _filter(self, stop: int, settles: bool = False) -> None:
+        """Filter in order up to there; what settles need not be gone back to."""
+        if self._stands_at != self._filtered:
+            self.estimator.restore(self._entries[self._filtered].before)
+        for entry in self._entries[self._filtered : stop]:
+            entry.before = None if settles else self.estimator.snapshot()
             entry.estimate = self.estimator.apply(entry.measurement)
+        self._earned -= stop - self._filtered
+        self._filtered = self._stands_at = stop
 
     def _settle_old(self) -> None:
         horizon = self._keys[-1][0] - self._lag_ns
@@ -230,10 +279,17 @@ class MeasurementBuffer:
             self._settle(count)
 
     def _settle(self, count: int) -> None:
+        if self._filtered < count:
+            # An estimator that is ahead must be so again.
+            ahead = self._stands_at != self._filtered
+            self._filter(len(self._entries) if ahead else count, settles=not ahead)
         self._settled.extend(entry.estimate for entry in self._entries[:count] if entry.estimate is not None)
         del self._entries[:count], self._keys[:count]
+        self._filtered -= count
+        if self._stands_at is not None:
+            self._stands_at -= count
 
-    def _suspect(self, measurement: Measurement) -> Estimate | None:
+    def _suspect(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         if self._suspects and abs(measurement.stamp_ns - self._suspects[-1].stamp_ns) > self._jump_ns:
             self._drop_suspects()
         self._suspects.append(measurement)
@@ -251,7 +307,7 @@ class MeasurementBuffer:
                 )
         newest = None
         for held in confirmed:
-            newest = self._insert(held)
+            newest = self._insert(held, deferred)
         return newest
 
     def _drop_suspects(self) -> None:
