@@ -1,8 +1,9 @@
-"""Where the files beside the code are: configurations, launch files, RViz set-ups."""
+"""Where the files beside the code are (configurations, launch files, RViz set-ups), and those among it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 
 from onboard_estimation.errors import UserError
@@ -28,6 +29,22 @@ def resource(name: str) -> Path:
             return place
         places.append(str(place))
     raise UserError(f"resource {name} not found; looked at {', '.join(places)}")
+
+
+def packaged_text(package: str, name: str) -> str:
+    """Text of a file that lies among the modules of a package, e.g. the report's style sheet.
+
+    Raises
+    ------
+    UserError
+        It is not there: whoever built or copied this installation left it out.
+    """
+    file = Path(str(files(package).joinpath(name)))
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        reason = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read ({error.strerror})"
+        raise UserError(f"this installation of {PACKAGE} is incomplete: {file} {reason}; install it anew") from error
 
 
 def _places(name: str) -> Iterator[Path]:

@@ -20,14 +20,13 @@ from pathlib import Path
 import catkin_pkg.package
 import pytest
 import setuptools
+from built_packages import TOP_LEVEL_PACKAGES, build, packaged_files
 from packaging.requirements import Requirement
 
 from onboard_estimation import kernel_cache
 
-TOP_LEVEL_PACKAGES = ["onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers"]
 # Imported only where ROS 2 is, and then declared in package.xml.
 ROS_PACKAGES = {"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"}
-NOT_SOURCE = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "install", "log", "demo_output")
 
 
 @pytest.fixture(scope="module")
@@ -52,29 +51,12 @@ def set_up(repository: Path) -> dict:
 @pytest.fixture(scope="module")
 def built(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with the sdist and with the wheel that is built from it."""
-    folder = tmp_path_factory.mktemp("build")
-    source = folder / "source"
-    shutil.copytree(repository, source, ignore=NOT_SOURCE)
-    (source / "config" / "deep").mkdir(parents=True, exist_ok=True)
-    (source / "config" / "deep" / "robot.yaml").write_text("{}")
-    (source / "launch").mkdir(exist_ok=True)
-    (source / "launch" / "robot.launch.py").write_text("")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(source)]
-    subprocess.run(command, check=True, capture_output=True)
-    return folder
+    return build(repository, tmp_path_factory.mktemp("build"))
 
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(next(built.glob("*.whl")))
-
-
-def source_files(repository: Path) -> set[str]:
-    return {
-        path.relative_to(repository).as_posix()
-        for package in TOP_LEVEL_PACKAGES
-        for path in (repository / package).rglob("*.py")
-    }
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -125,7 +107,7 @@ def test_colcon_can_read_the_settings(repository: Path, set_up: dict) -> None:
 
 
 def test_every_folder_with_code_is_a_package(repository: Path, set_up: dict) -> None:
-    folders = {str(Path(path).parent).replace(os.sep, ".") for path in source_files(repository)}
+    folders = {str(Path(path).parent).replace(os.sep, ".") for path in packaged_files(repository, "*.py")}
     assert set(set_up["packages"]) == folders
 
 
@@ -135,7 +117,9 @@ def test_kernel_cache_watches_every_package(set_up: dict) -> None:
 
 def test_ros_packages_that_are_imported_are_declared(repository: Path) -> None:
     package = catkin_pkg.package.parse_package(str(repository / "package.xml"))
-    paths = [repository / name for name in source_files(repository)] + list((repository / "launch").glob("*.py"))
+    paths = [repository / name for name in packaged_files(repository, "*.py")] + list(
+        (repository / "launch").glob("*.py")
+    )
     imported = {name for path in paths for name in imports(path)}
     assert set(filter(is_of_ros, imported)) <= {dependency.name for dependency in package.exec_depends}
 
@@ -148,7 +132,7 @@ def test_python_packages_that_are_imported_are_declared(repository: Path, declar
     own = {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
     missing = {
         f"{path}: {name}"
-        for path in sorted(source_files(repository))
+        for path in sorted(packaged_files(repository, "*.py"))
         for name in set(imports(repository / path)) - own
         if not is_of_ros(name)
         and not names & {distribution.lower().replace("-", "_") for distribution in distributions.get(name, [name])}
@@ -163,11 +147,9 @@ def test_no_requirement_holds_an_address(repository: Path, declared: configparse
 
 
 def test_wheel_holds_the_packages_and_nothing_beside(repository: Path, wheel: zipfile.ZipFile) -> None:
-    names = wheel.namelist()
-    code = {name for name in names if name.endswith(".py") and ".data/" not in name}
-    assert code == source_files(repository)
-    tops = {name.partition("/")[0] for name in names if not name.partition("/")[0].endswith((".dist-info", ".data"))}
-    assert tops == set(TOP_LEVEL_PACKAGES)
+    """Every file that an editable installation sees, whatever its kind: report's parts, definitions of messages."""
+    names = {name for name in wheel.namelist() if not name.partition("/")[0].endswith((".dist-info", ".data"))}
+    assert names == packaged_files(repository)
 
 
 def test_wheel_holds_what_ament_needs(repository: Path, wheel: zipfile.ZipFile) -> None:
@@ -201,9 +183,10 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
     assert any(name.endswith("/LICENSE") for name in wheel.namelist() if name.startswith(info))
 
 
-def test_sdist_builds_a_package_of_ros2(built: Path) -> None:
+def test_sdist_builds_a_package_of_ros2(repository: Path, built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    assert packaged_files(repository) <= names
     assert {"package.xml", "setup.py", "setup.cfg", "pyproject.toml", "LICENSE"} <= names
     assert {"resource/onboard_estimation", "config/deep/robot.yaml", "launch/robot.launch.py"} <= names
 

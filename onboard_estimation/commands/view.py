@@ -60,9 +60,9 @@ def view(
             from onboard_estimation.live.view_recorded import load_records
             from onboard_estimation.live.view_server import show_records
 
-            with output.steps(f"reading {record}") as progress:
-                records = load_records(record, options, bag, progress)
-            with open_server(page) as (server, address):
+            with open_server(page) as (server, address):  # first: a port that is taken shows before a long replay
+                with output.steps(f"reading {record}") as progress:
+                    records = load_records(record, options, bag, progress)
                 _announce(page, address, f"{record}: {', '.join(one.subject.namespace for one in records)}")
                 show_records(server, records, stop)
             return

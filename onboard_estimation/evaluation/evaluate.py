@@ -20,6 +20,7 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
+from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import check_free, free_folder, write_run
 from onboard_estimation.evaluation.topics import TopicMatch, fitting_robots, guess_robot, match_topics
@@ -96,6 +97,8 @@ def evaluate_bag(
     UserError
         Whatever the user can mend; the message says how.
     """
+    if write:
+        check_templates()
     if write and output is not None:
         check_free(output)
     with _hashes(bag_path, options, write) as hashes:
@@ -122,6 +125,7 @@ def evaluate_estimators(
     output
         Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
     """
+    check_templates()
     if output is not None:
         check_free(output)
     with _hashes(bag_path, options) as hashes:

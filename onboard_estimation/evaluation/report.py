@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ from onboard_estimation.evaluation.views import (
 )
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.measurement import Vector
+from onboard_estimation.resources import packaged_text
 from onboard_estimation.robots import Panel, PanelGroup, ReportSection
 
 # Okabe and Ito's palette, as in the plots: blue, vermilion, green, purple, orange, sky blue, grey.
@@ -89,7 +90,7 @@ def write_report(result: EvaluationResult, folder: Path) -> Path:
 def render(result: EvaluationResult) -> str:
     """The page as text."""
     window = worst_window(result)
-    style, script = _resource("report_template.css"), _resource("report_template.js")
+    style, script = _template("css"), _template("js")
     instants = thin(result, _instants_within_budget(result))
     heading = f"{result.robot}, {result.estimator}"
     fields = {
@@ -114,15 +115,21 @@ def render(result: EvaluationResult) -> str:
         "script_hash": _hash(script),
     }
     fields["sections"] = "".join(_section(section, number) for number, section in enumerate(result.sections))
-    head, anchor, tail = _resource("report_template.html").partition(_BEFORE_SECTIONS)
+    head, anchor, tail = _template("html").partition(_BEFORE_SECTIONS)
     if not anchor:
         raise ValueError("the report's template has no section on sensors")
     # In one pass, so that a name that looks like a placeholder stays a name.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], f"{head}{{{{sections}}}}{anchor}{tail}")
 
 
-def _resource(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+def check_templates() -> None:
+    """Raise UserError where a part of the page is not installed; to be asked before the work that the page tells of."""
+    for kind in ("html", "css", "js"):
+        _template(kind)
+
+
+def _template(kind: str) -> str:
+    return packaged_text(__package__, f"report_template.{kind}")
 
 
 def _hash(content: str) -> str:
