@@ -8,6 +8,8 @@ numba is told before it compiles anything. The folder is found in this order:
 2. `NUMBA_CACHE_DIR`, if the user set it
 3. `$XDG_CACHE_HOME/onboard_estimation`, else `~/.cache/onboard_estimation`
 4. where that cannot be written: a private temporary folder that goes with the process, and one warning
+
+Within the folder `kernel_files` keeps them, so that processes which start together do not spoil each other's.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from importlib.util import find_spec
 from pathlib import Path
+
+from onboard_estimation import kernel_files
 
 OVERRIDE_VARIABLE = "ONBOARD_ESTIMATION_CACHE_DIR"
 NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
@@ -51,18 +55,23 @@ def configure() -> Path:
         folder = _base_folder() / name
         _make_writable(folder)
     except (OSError, RuntimeError) as error:  # RuntimeError: no HOME and no entry in the user database
-        folder = _temporary_folder(name)
-        warnings.warn(
-            f"compiled kernels are not kept: {error}; every start compiles anew. "
-            f"Set {OVERRIDE_VARIABLE} to a folder that can be written.",
-            RuntimeWarning,
-            stacklevel=2,
+        folder = _temporary_folder(
+            name, f"{error}; every start compiles anew. Set {OVERRIDE_VARIABLE} to a folder that can be written."
         )
+    _tell_numba(folder)
+    kernel_files.install(
+        where_impossible=lambda reason: _tell_numba(
+            _temporary_folder(name, f"{reason}, and its own way may mix them up; every start compiles anew")
+        )
+    )
+    return folder
+
+
+def _tell_numba(folder: Path) -> None:
     os.environ[NUMBA_VARIABLE] = str(folder)
     numba_config = sys.modules.get("numba.core.config")
     if numba_config is not None:
         numba_config.CACHE_DIR = str(folder)  # type: ignore[attr-defined]
-    return folder
 
 
 def fingerprint() -> str:
@@ -181,7 +190,9 @@ def _remove_unused(base: Path) -> None:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def _temporary_folder(name: str) -> Path:
+def _temporary_folder(name: str, reason: str) -> Path:
+    """A folder that goes with the process, and a warning that says why."""
+    warnings.warn(f"compiled kernels are not kept: {reason}", RuntimeWarning, stacklevel=3)
     base = tempfile.mkdtemp(prefix="onboard_estimation-kernels-")
     owner = os.getpid()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from evaluation_samples import command, refusal
 
-from onboard_estimation import kernel_cache
+from onboard_estimation import kernel_files
 from onboard_estimation.live import doctor_graph, doctor_machine
 from onboard_estimation.live.findings import Finding
 
@@ -100,7 +99,7 @@ def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypa
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(empty))
     found = by_subject(list(doctor_machine.check_machine()))["kernel cache"]
     assert (found.state, found.repair) == ("note", "onboard-estimation warmup")
-    (empty / "kernel.nbi").touch()
+    (empty / f"some{kernel_files.SUFFIX}").touch()
     assert by_subject(list(doctor_machine.check_machine()))["kernel cache"].text == f"1 kernels in {empty}"
     code = (
         "from onboard_estimation.live import doctor_machine\n"
@@ -126,22 +125,15 @@ def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("compiled_kernels")
-def test_a_second_warm_up_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cache of this run's sources may be warm or cold at the start, after the first warm-up it is warm.
-
-    A copy of it: numba's index of a file is read and written without a lock, so that what one process has compiled can
-    be forgotten when another compiles at the same time, as the other tests do.
-    """
-    folder = kernel_cache.configure()
-    shutil.copytree(folder, tmp_path / "cache" / folder.name, ignore=shutil.ignore_patterns("*.tmp*"))
-    monkeypatch.setenv(kernel_cache.OVERRIDE_VARIABLE, str(tmp_path / "cache"))
+def test_a_second_warm_up_has_nothing_to_do(tmp_path: Path) -> None:
+    """The cache of this run's sources may be warm or cold at the start, after the first warm-up it is warm."""
     first = run("warmup", "strapdown", "--json", folder=tmp_path)
     assert first.returncode == 0, first.stderr
     report = json.loads(first.stdout)
     assert report["robots"] == ["strapdown"]
     assert report["notes"] == []
     assert report["kept"]
-    assert any(Path(report["folder"]).rglob("*.nbi"))
+    assert any(Path(report["folder"]).rglob(f"*{kernel_files.SUFFIX}"))
     second = run("warmup", "strapdown", folder=tmp_path)
     assert "strapdown: nothing to do, all kernels are compiled already" in second.stdout
     assert f"kept in {report['folder']}" in " ".join(second.stdout.split())

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import onboard_estimation
+from onboard_estimation import kernel_files
 from onboard_estimation.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
 from onboard_estimation.live.findings import Finding
 from onboard_estimation.live.warmup import is_temporary
@@ -86,7 +87,7 @@ def _cache() -> Finding:
             "its folder cannot be written: every start compiles for seconds",
             f"export {OVERRIDE_VARIABLE}=<folder that can be written>",
         )
-    count = sum(1 for _ in folder.rglob("*.nbi"))
+    count = sum(1 for _ in folder.rglob(f"*{kernel_files.SUFFIX}"))
     if count:
         return Finding("kernel cache", "ok", f"{count} kernels in {folder}")
     return Finding("kernel cache", "note", f"empty: {folder}", "onboard-estimation warmup")

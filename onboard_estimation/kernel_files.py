@@ -1,0 +1,164 @@
+"""Compiled kernels on disk, one file for each signature, in place of numba's index and numbered data files.
+
+numba (0.59 to 0.68) looks a signature up in an index, which names a data file `.1`, `.2`, ... Index and data are read
+and written without a lock: two processes that compile different signatures of one function at once both take the
+number that is free next, and from then on the index may lead to the machine code of another signature. That runs, and
+gives wrong numbers. So does a process that ends between its two files.
+
+Here the name of a file is the hash of its key, and the file says itself what it is: its key and its checksum. There is
+nothing that two processes could write in different order, hence no lock that a dead process, or a folder on a network,
+could spoil. A file that is damaged, unreadable or of another key counts as none, and the kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import inspect
+import os
+import pickle
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+SUFFIX = ".kernel"
+"""Of each file; none of numba's own, so that neither takes the other's for its own."""
+
+NUMBA_MODULE = "numba.core.caching"
+_REPLACED = "IndexDataCacheFile"
+_PARAMETERS = {
+    "__init__": ["self", "cache_path", "filename_base", "source_stamp"],
+    "save": ["self", "key", "data"],
+    "load": ["self", "key"],
+    "flush": ["self"],
+}
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+class KernelFiles:
+    """The compiled signatures of one function; takes the place of numba's `IndexDataCacheFile`.
+
+    Parameters
+    ----------
+    cache_path
+        Folder.
+    filename_base
+        Begin of each file's name: module, function, line, Python's version.
+    source_stamp
+        What stands for the state of the source file; kernels of another state are not loaded.
+    """
+
+    def __init__(self, cache_path: str, filename_base: str, source_stamp: object) -> None:
+        self._folder = Path(cache_path)
+        self._base = filename_base
+        self._stamp = source_stamp
+
+    def load(self, key: object) -> Any:
+        """What was saved under the key, or None."""
+        try:
+            content = self._path(key).read_bytes()
+        except OSError:
+            return None
+        digest, content = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(content).digest() != digest:
+            return None
+        stamp, saved_key, data = pickle.loads(content)  # noqa: S301 as numba does
+        return data if (stamp, saved_key) == (self._stamp, key) else None
+
+    def save(self, key: object, data: object) -> None:
+        """Save under the key; where that fails (a full disk), the kernel runs all the same, and one warning says so."""
+        from numba.core.serialize import dumps
+
+        content = dumps((self._stamp, key, data))
+        try:
+            _replace(self._path(key), hashlib.sha256(content).digest() + content)
+        except OSError as error:
+            warnings.warn(
+                f"compiled kernels are not kept in {self._folder}: {error.strerror or error}; they compile anew at the "
+                "next start",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def flush(self) -> None:
+        """Remove all that was saved."""
+        for path in self._folder.glob(f"{self._base}.*{SUFFIX}"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, key: object) -> Path:
+        # Types of numba that are equal have equal names; those of equal names may differ, hence the key in the file.
+        name = hashlib.sha256(repr((self._stamp, key)).encode()).hexdigest()[:24]
+        return self._folder / f"{self._base}.{name}{SUFFIX}"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all; whoever reads at the same time finds the older one or none."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".kernel-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(name).replace(path)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def install(where_impossible: Callable[[str], None]) -> None:
+    """Let numba keep its kernels this way, now where it is imported already, else as soon as it is.
+
+    Parameters
+    ----------
+    where_impossible
+        Called with a reason where this numba is built differently; its own way would not be safe in a shared folder.
+    """
+    caching = sys.modules.get(NUMBA_MODULE)
+    if caching is not None:
+        _replace_in(caching, where_impossible)
+    elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _WhenImported(lambda module: _replace_in(module, where_impossible)))
+
+
+def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None]) -> None:
+    theirs = getattr(caching, _REPLACED, None)
+    if theirs is KernelFiles:
+        return
+    for name, parameters in _PARAMETERS.items():
+        method = getattr(theirs, name, None)
+        if method is None or list(inspect.signature(method).parameters) != parameters:
+            numba = getattr(sys.modules.get("numba"), "__version__", "of this version")
+            where_impossible(f"numba {numba} has no {_REPLACED}.{name}({', '.join(parameters[1:])})")
+            return
+    setattr(caching, _REPLACED, KernelFiles)
+
+
+class _WhenImported(MetaPathFinder):
+    """Calls a function with numba's module once it is imported: importing numba for that would cost every start."""
+
+    def __init__(self, then: Callable[[ModuleType], None]) -> None:
+        self._then = then
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The module's own specification, with the call added."""
+        if fullname != NUMBA_MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_call(module: ModuleType) -> None:
+            execute(module)
+            self._then(module)
+
+        spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
+        return spec
