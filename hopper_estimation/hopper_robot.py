@@ -17,6 +17,7 @@ from hopper_estimation.hopper_estimator import HopperEstimator
 from hopper_estimation.hopper_scenario import hopper_scenario
 from hopper_estimation.hopper_simulator import VARIANTS, HopperSimulation, ideal
 from hopper_estimation.hopper_topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS
+from hopper_estimation.phases import PHASE_WORDS
 from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
@@ -121,6 +122,13 @@ class HopperRobot(Robot):
         from hopper_estimation.hopper_report import hop_section
 
         return (hop_section(configuration, series, result),)
+
+    def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
+        """Each phase."""
+        from hopper_estimation.hopper_report import phase_of
+
+        phase = phase_of(result)
+        return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
 
     def notes(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult

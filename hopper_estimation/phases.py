@@ -9,6 +9,8 @@ from __future__ import annotations
 
 DROP, STANCE_DOWN, STANCE_UP, REBOUND, STARTUP = range(5)
 PHASES = ("drop", "stance_down", "stance_up", "rebound", "startup")
+PHASE_WORDS = ("while dropping", "in stance, down", "in stance, up", "while rebounding", "before the first drop")
+"""Behind a quantity's name in a sentence."""
 
 TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX = range(4)
 EVENTS = ("touchdown", "max_squat", "liftoff", "apex")

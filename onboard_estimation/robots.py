@@ -418,6 +418,15 @@ class Robot(ABC):
         """
         return {}
 
+    def stretches(self, configuration: Any, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
+        """Stretches of a run whose consistency is judged each on its own, such as phases; by default none.
+
+        Returns
+        -------
+        (K,) where each is, by words that stand behind a quantity's name in a sentence: `while dropping`.
+        """
+        return {}
+
     def notes(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
         """What the reader of an evaluation must know of this kind of robot alone; by default nothing.
 

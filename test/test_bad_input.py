@@ -226,6 +226,8 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -
         (["--drop", "imu", "--drop", "actuators"], "--drop leaves no sensor"),
         (["--bias", "imu/link_1.gyro_w=1"], "say which component of imu/link_1: gyro_x"),
         (["--delay", "imu=1.2.3"], "--delay imu=1.2.3: '1.2.3' is no time"),
+        (["--delay", "imu=20"], "--delay imu=20: '20' has no unit; write 20ms, 20s or 20us"),
+        (["--delay", "imu=20min"], "--delay imu=20min: 'min' is no unit of time; write 20ms, 20s or 20us"),
         (["--noise", "imu.gyro=-1"], "must be 0 or more"),
         (["--initial", "guess"], "--initial guess: must be drawn or exact"),
         (["--mirror-truth", "w"], "--mirror-truth w: must be one or more of x, y, z"),
@@ -288,6 +290,54 @@ def test_a_bag_of_no_known_robot_lists_what_is_there(tmp_path: Path) -> None:
         "no installed robot (hopper, salp, strapdown) knows a topic of this bag: "
         "/tank/pressure (sensor_msgs/msg/FluidPressure)"
     )
+
+
+def foreign(folder: Path, duration_s: float = 12.0) -> Path:
+    """A walk as another laboratory names it: an IMU, and a marker's pose."""
+    samples = messages_of(walk(duration_s), "")
+    names = {sample.topic: "/vicon/heel" if "ground_truth" in sample.topic else "/imu/data" for sample in samples}
+    assert len(names) == 2
+    return write(folder / "bag", renamed(samples, names))
+
+
+def test_a_foreign_bag_is_offered_the_whole_line_to_try_for_each_robot_whose_types_fit(tmp_path: Path) -> None:
+    bag = foreign(tmp_path)
+    said = refusal("evaluate", bag)
+    lines = re.findall(r"--robot \S+(?: --topic \S+=\S+?)+(?=,|$)", said)
+    assert [shlex.split(line)[1] for line in lines] == ["hopper", "strapdown"], said  # salp wants three IMUs
+    assert "--topic imu/foot/data_raw=/imu/data" in lines[1]
+    found = judged(bag, *shlex.split(lines[1]))
+    assert found["robot"] == "strapdown"
+    assert found["metrics"]["run"]["matched_ratio"] > 0.9
+    # The same from `inspect`, to be pasted.
+    inspected = command("inspect", bag)
+    assert [line for line in inspected.out.splitlines() if line.endswith(f" evaluate {bag} {lines[1]}")]
+    assert json.loads(command("inspect", bag, "--json").out)["suggested_options"] == lines
+
+
+def test_a_bag_that_names_tell_is_offered_nothing(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", messages())
+    assert "To try:" not in command("inspect", bag).out
+    assert json.loads(command("inspect", bag, "--json").out)["suggested_options"] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            "imu/link_2/data_raw=/nowhere",
+            "--topic imu/link_2/data_raw=/nowhere: the bag has no /nowhere; it has /salp/",
+        ),
+        (
+            "imu/link_9/data_raw=/salp/imu/link_1/data_raw",
+            "--topic imu/link_9/data_raw=...: no installed robot has such a topic; the nearest are imu/link_",
+        ),
+    ],
+)
+def test_one_wrong_topic_is_complained_of_once(option: str, words: str, tmp_path: Path) -> None:
+    said = refused(messages(), tmp_path, "--topic", option)
+    assert said.startswith(words)
+    assert said.count("--topic") == 1
 
 
 # Types.

@@ -356,6 +356,17 @@ def test_alignment_turns_positions_velocities_attitudes_and_their_covariances() 
     assert "Estimate turned by 131.78 deg about the vertical" in note(result, "Estimate turned")
 
 
+def test_a_robot_whose_cross_covariance_has_the_wrong_sign_is_told_so() -> None:
+    """A plug-in with a sign error in a Jacobian: each axis is as sure as it should be."""
+    space = StateSpace(vector("position", ("x", "y", "z"), "m"))
+    true = 1e-4 * np.array([[1.0, -0.95, 0.0], [-0.95, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    errors = np.random.default_rng(2).multivariate_normal(np.zeros(3), true, len(TIMES))
+    assert echo(space, curve() + errors, curve(), "none", "position", true).verdict.startswith("consistent:")
+    wrong = echo(space, curve() + errors, curve(), "none", "position", np.abs(true))
+    assert "overconfident in position taken together by " in wrong.verdict
+    assert "though not in any of it alone: the cross-covariance of x and y is wrong" in wrong.verdict
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_a_singular_covariance_has_no_nees_and_that_is_said() -> None:
     """Exactly singular, and singular by rounding: neither may take the other instants along, nor end in an error."""

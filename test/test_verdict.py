@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.evaluation.verdict import verdict
 from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.filtering.consistency import nees
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
@@ -56,9 +58,10 @@ def say(
     settle_s: float = 6.0,
     matched_ratio: float = 1.0,
     times: Rows = TIMES,
+    stretches: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> str:
     named = {one.name: one for one in parts}
-    return verdict(named, times, settle_s, sensors or {"imu/link_1": GOOD}, matched_ratio)
+    return verdict(named, times, settle_s, sensors or {"imu/link_1": GOOD}, matched_ratio, stretches)
 
 
 def test_a_consistent_filter() -> None:
@@ -125,6 +128,85 @@ def test_what_lies_within_the_settling_time_does_not_count() -> None:
     assert say(part(normalised), settle_s=0.0).startswith(("overconfident", "not shown"))
 
 
+def alternating(size: float) -> Rows:
+    """Errors of one size with signs drawn anew: NEES of that size squared, and as many independent samples as rows."""
+    signs = np.random.default_rng(12).choice([-1.0, 1.0], size=(len(TIMES), 1))
+    return size * signs
+
+
+def test_a_right_nees_with_a_wrong_coverage_is_not_consistent() -> None:
+    """Errors of 1.2 sigma throughout: no factor to speak of, but none within one standard deviation."""
+    said = say(part(alternating(1.2), "height"))
+    assert said.startswith("overconfident in height (0 % within one standard deviation, 68 expected): height"), said
+    assert say(part(alternating(0.9), "height")).startswith("consistent:")
+
+
+def test_a_wrong_coverage_that_chance_may_have_made_is_said_too() -> None:
+    """A constant error is one sample, however long the run."""
+    said = say(part(np.full((len(TIMES), 1), 1.2), "height"))
+    assert said.startswith(
+        "not shown to be inconsistent by this one run, "
+        "which leaves doubt in height (0 % within one standard deviation, 68 expected): height"
+    ), said
+
+
+def test_errors_beyond_three_sigma_too_often_are_not_consistent() -> None:
+    """One in ten is a gross error; the others are small enough for the mean square to be right."""
+    rng = np.random.default_rng(13)
+    normalised = 0.5 * rng.normal(size=(len(TIMES), 1))
+    normalised[rng.random(len(TIMES)) < 0.1] = 3.1
+    said = say(part(normalised, "height"))
+    assert said.startswith("overconfident in height (89 % within three standard deviations, 99.7 expected)"), said
+
+
+def test_one_phase_that_is_too_sure_is_named() -> None:
+    """A fifth of the run with errors of 2 sigma, the rest 0.8: on the whole consistent."""
+    dropping = np.mod(TIMES, 1.0) < 0.2
+    rng = np.random.default_rng(14)
+    normalised = rng.normal(size=(len(TIMES), 1)) * np.where(dropping, 2.0, 0.8)[:, None]
+    height = part(normalised, "height")
+    assert say(height).startswith("consistent:")
+    phases = {"while dropping": dropping, "while rebounding": ~dropping}
+    assert say(height, stretches=phases).startswith("overconfident in height while dropping by 2")
+    few = {"while dropping": dropping & (TIMES < 10.0)}  # sixteen estimates
+    assert say(height, stretches=few).startswith("consistent:")
+
+
+def test_a_phase_that_is_too_unsure_is_named() -> None:
+    dropping = np.mod(TIMES, 1.0) < 0.2
+    rng = np.random.default_rng(15)
+    normalised = rng.normal(size=(len(TIMES), 1)) * np.where(dropping, 0.1, 1.0)[:, None]
+    said = say(part(normalised, "height"), stretches={"while dropping": dropping, "while rebounding": ~dropping})
+    assert said.startswith("consistent, though too unsure while dropping (errors at most 0.098 of the stated"), said
+    other = part(rng.normal(size=(len(TIMES), 1)), "velocity")
+    said = say(part(normalised, "height"), other, stretches={"while dropping": dropping})
+    assert said.startswith("consistent, though too unsure in height while dropping (errors 0.098 of the stated"), said
+
+
+def correlated_pose(true_sign: float, stated_sign: float) -> PartResult:
+    """x and y correlated by 0.9, heading by nothing; the filter states the correlation, or its opposite."""
+    rng = np.random.default_rng(16)
+    true, stated = (np.eye(3) for _ in range(2))
+    true[0, 1] = true[1, 0] = 0.9 * true_sign
+    stated[0, 1] = stated[1, 0] = 0.9 * stated_sign
+    one = part(correlated(rng, len(TIMES), 3, 0.5) @ np.linalg.cholesky(true).T, "pose")
+    covariance = np.broadcast_to(0.01**2 * stated, (len(TIMES), 3, 3))
+    return replace(one, nees=nees(one.error, covariance), covariance=covariance)
+
+
+def test_marginals_that_are_right_with_a_wrong_cross_covariance() -> None:
+    """As a sign error in a Jacobian makes it: no dimension is accused, and the pair is named."""
+    assert say(correlated_pose(1.0, 1.0)).startswith("consistent:")
+    said = say(correlated_pose(1.0, -1.0))
+    assert re.match(
+        r"overconfident in pose taken together by [\d.]+, though not in any of it alone: "
+        r"the cross-covariance of x and y is wrong, look at the Jacobians: pose within",
+        said,
+    ), said
+    unknown = replace(correlated_pose(1.0, -1.0), covariance=None)
+    assert "the cross-covariance between x, y, heading is wrong" in say(unknown)
+
+
 def test_a_conservative_filter() -> None:
     normalised = 0.1 * correlated(np.random.default_rng(5), len(TIMES), 2, 0.5)
     assert say(part(normalised)).startswith("conservative, errors are 0.10 of the stated ones: joint angles within 0.0")
@@ -133,7 +215,10 @@ def test_a_conservative_filter() -> None:
 def test_one_part_too_unsure_and_one_as_it_should_be_is_not_conservative() -> None:
     rng = np.random.default_rng(6)
     unsure = part(0.1 * correlated(rng, len(TIMES), 3, 0.5), "pose")
-    assert say(unsure, part(correlated(rng, len(TIMES), 2, 0.5))).startswith("consistent:")
+    said = say(unsure, part(correlated(rng, len(TIMES), 2, 0.5)))
+    assert re.match(
+        r"consistent, though too unsure in pose \(errors 0\.1\d* of the stated ones\): pose within", said
+    ), said
 
 
 def test_without_truth() -> None:

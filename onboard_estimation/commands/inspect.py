@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +21,17 @@ def inspect(
 ) -> None:
     """Show what is in a bag and what is wrong with it: rates, gaps, repeated and jumping stamps, holes in the truth."""
     from onboard_estimation.evaluation import inspection
-    from onboard_estimation.evaluation.evaluate import known_channels
+    from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
+    from onboard_estimation.evaluation.presentation import printable
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)
+    lines = suggested_lines({topic.name: topic.message_type for topic in found.topics})
     if json:
-        output.print_json(found.to_mapping())
-    else:
-        output.console().print(inspection.render(found))
+        output.print_json({**found.to_mapping(), "suggested_options": lines})
+        return
+    output.console().print(inspection.render(found))
+    if lines:
+        output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
+    for line in lines:
+        output.say(f"  {output.program()} evaluate {shlex.quote(printable(str(bag)))} {line}")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -23,7 +25,15 @@ from onboard_estimation.evaluation.recording import LoadedRecording, load_record
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import check_free, free_folder, write_run
-from onboard_estimation.evaluation.topics import TopicMatch, fitting_robots, guess_robot, match_topics
+from onboard_estimation.evaluation.topics import (
+    TopicMatch,
+    fitting_robots,
+    guess_robot,
+    match_topics,
+    refuse_absent,
+    relative_names,
+    suggested_options,
+)
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import Channel
 from onboard_estimation.resources import resource
@@ -220,9 +230,13 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
         robot = find_robot(options.robot)
         configuration = load_configuration(robot, options)
         return robot, configuration, match_topics(robot, configuration, kinds, options.topics, options.namespace)
+    # Once for all robots, not by each of them.
+    refuse_absent(options.topics, list(kinds))
+    robots = list(all_robots())
+    _refuse_unknown_names(options, robots)
     candidates: dict[str, _Candidate] = {}
     reasons = []
-    for robot in all_robots():
+    for robot in robots:
         try:
             candidates[robot.name] = _candidate(robot, options, kinds)
         except UserError as error:
@@ -239,6 +253,35 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
     return chosen.robot, chosen.configuration, replace(chosen.match, notes=notes)
 
 
+def _refuse_unknown_names(options: EvaluateOptions, robots: Sequence[Robot]) -> None:
+    """Raise UserError where `--topic` names what none of the robots listens to."""
+    known: dict[str, str] = {}
+    for robot in robots if options.topics else ():
+        with suppress(UserError):  # a robot without a sound default: it is refused later
+            known |= dict.fromkeys(relative_names(robot, _configured(robot, options)[0]), robot.name)
+    for relative in options.topics:
+        if known and relative not in known:
+            near = [f"{name} ({known[name]})" for name in difflib.get_close_matches(relative, known, 3, 0.0)]
+            raise UserError(
+                f"--topic {relative}=...: no installed robot has such a topic; the nearest are {', '.join(near)}"
+            )
+
+
+def suggested_lines(topics: Mapping[str, str]) -> list[str]:
+    """Options for `evaluate` that take a bag's topics for those of a robot; none where names alone tell the robot.
+
+    Parameters
+    ----------
+    topics
+        Types of the bag's topics.
+    """
+    matches = {}
+    for robot in all_robots():
+        with suppress(UserError):
+            matches[robot.name] = match_topics(robot, load_configuration(robot, EvaluateOptions()), topics)
+    return [] if fitting_robots(matches) else suggested_options(matches, topics)
+
+
 @dataclass(frozen=True)
 class _Candidate:
     """A robot that the bag may be of; `fault` where its configuration is not as it was asked for."""
@@ -250,15 +293,18 @@ class _Candidate:
 
 
 def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str]) -> _Candidate:
-    fault = None
-    try:
-        configuration = load_configuration(robot, options)
-    except UserError as error:
-        # Which robot it is does not depend on a fault in a file that was meant for it, or for another one.
-        fault = error
-        configuration = load_configuration(robot, EvaluateOptions())
+    configuration, fault = _configured(robot, options)
     match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
     return _Candidate(robot, configuration, match, fault)
+
+
+def _configured(robot: Robot, options: EvaluateOptions) -> tuple[Any, UserError | None]:
+    """The robot's configuration as asked for; where that has a fault, the default and the fault."""
+    try:
+        return load_configuration(robot, options), None
+    except UserError as error:
+        # Which robot it is does not depend on a fault in a file that was meant for it, or for another one.
+        return load_configuration(robot, EvaluateOptions()), error
 
 
 def known_channels() -> dict[str, tuple[Channel, ...]]:

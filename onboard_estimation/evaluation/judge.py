@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
+from onboard_estimation.evaluation.consistency_checks import scaled_nees
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import Record, Replayed, replay
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
-from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import Block, StateSpace
@@ -141,18 +141,20 @@ def judge(
         matched_ratio=matched_ratio,
         sensors=sensors,
         metrics=metrics.all_metrics(parts, time_s, settle_s, matched_ratio),
-        verdict=verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio),
+        verdict="",
         command=command,
         notes=tuple(note for note in notes if note),
         phase_events=replayed.events,
     )
+    stretches = robot.stretches(configuration, result)
+    sentence = verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio, stretches)
     if figures := robot.metrics(configuration, recording.series, result):
         result = replace(result, metrics={**result.metrics, robot.name: figures})
     own = robot.notes(configuration, recording.series, result)
     return replace(
         result,
         notes=(*result.notes, *(note.sentence for note in own)),
-        verdict="; ".join([result.verdict, *(note.verdict for note in own if note.verdict)]),
+        verdict="; ".join([sentence, *(note.verdict for note in own if note.verdict)]),
     )
 
 
@@ -294,21 +296,6 @@ def _turned(quaternions: Rows, heading_rad: float) -> Rows:
     return np.column_stack([w * qx - z * qy, w * qy + z * qx, w * qz + z * qw, w * qw - z * qz])
 
 
-def _nees(error: Rows, covariance: Rows, stddev: Rows) -> Rows:
-    """NEES (K,); NaN where rounding has made the covariance singular, as after a gross inflation."""
-    if error.shape[1] == 1:  # a number has no correlation, and there may be millions of them
-        variance = covariance[:, 0, 0]
-        usable = (variance > 0.0) & np.isfinite(variance)
-        return np.divide(error[:, 0] ** 2, variance, out=np.full(len(error), np.nan), where=usable)
-    with np.errstate(divide="ignore", invalid="ignore"):  # what is exactly known has no correlation
-        correlation = covariance / (stddev[:, :, None] * stddev[:, None, :])
-        normalised = error / stddev
-    usable = np.asarray(np.isfinite(correlation).all(axis=(1, 2)), dtype=np.bool_)
-    smallest = np.linalg.eigvalsh(np.where(usable[:, None, None], correlation, 0.0))[:, 0]
-    usable &= smallest > error.shape[1] * np.finfo(np.float64).eps
-    return nees(np.where(usable[:, None], normalised, np.nan), correlation)
-
-
 _CONVENTIONS = {
     SE2: "body frame of the estimate (x forward, y left)",
     SO3: "rotation vector in the body frame of the estimate",
@@ -335,9 +322,10 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
         truth=true,
         error=error,
         stddev=stddev,
-        nees=_nees(error, covariance, stddev),
+        nees=scaled_nees(error, covariance, stddev),
         matched=matched,
         convention=_CONVENTIONS.get(block.kind, "world frame" if name in ("position", "velocity") else ""),
+        covariance=covariance,
     )
 
 

@@ -33,6 +33,8 @@ class PartResult:
         (K,) float64: normalised estimation error squared, with the same noise.
     convention
         What the error means, e.g. "body frame of the truth".
+    covariance
+        (K, d, d) float64, whose diagonal is the square of `stddev`; None: not known.
     """
 
     name: str
@@ -45,6 +47,7 @@ class PartResult:
     nees: NDArray[np.float64]
     matched: NDArray[np.bool_]
     convention: str = ""
+    covariance: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)

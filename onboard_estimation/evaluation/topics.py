@@ -63,6 +63,20 @@ def truth_channels(body: str) -> tuple[Channel, Channel]:
     )
 
 
+def relative_names(robot: Robot, configuration: Any) -> list[str]:
+    """Names, within its namespace, of all topics that a robot may be estimated and judged from."""
+    bodies = robot.truth_specification(configuration).bodies
+    truth = [channel.topic for body in bodies for channel in truth_channels(body)]
+    return [*(channel.topic for channel in robot.channels(configuration)), *truth]
+
+
+def refuse_absent(renamed: Mapping[str, str], topics: Sequence[str]) -> None:
+    """Raise UserError where a topic that the user names is not in the bag."""
+    for relative, topic in renamed.items():
+        if topic not in topics:
+            raise UserError(f"--topic {relative}={topic}: the bag has no {topic}; it has {listed(topics)}")
+
+
 def match_topics(
     robot: Robot,
     configuration: Any,
@@ -84,13 +98,10 @@ def match_topics(
     """
     topics = list(topics)
     renamed = dict(renamed or {})
-    for relative, topic in renamed.items():
-        if topic not in topics:
-            raise UserError(f"--topic {relative}={topic}: the bag has no {topic}; it has {listed(topics)}")
+    refuse_absent(renamed, topics)
     bodies = robot.truth_specification(configuration).bodies
     channels = robot.channels(configuration)
-    wanted = [channel.topic for channel in channels]
-    wanted += [channel.topic for body in bodies for channel in truth_channels(body)]
+    wanted = relative_names(robot, configuration)
     unknown = [relative for relative in renamed if relative not in wanted]
     if unknown:
         raise UserError(f"--topic {unknown[0]}=...: {robot.name} has no such topic; it listens to {', '.join(wanted)}")
@@ -146,7 +157,10 @@ def guess_robot(candidates: Mapping[str, TopicMatch], topics: Mapping[str, str])
         nearest = max(candidates, key=lambda name: len(candidates[name].channels), default=None)
         if nearest is None or not candidates[nearest].channels:
             there = listed([f"{topic} ({kind})" for topic, kind in topics.items()])
-            raise UserError(f"no installed robot ({', '.join(candidates)}) knows a topic of this bag: {there}")
+            robots = ", ".join(candidates)
+            lines = suggested_options(candidates, topics)
+            advice = f"; by their types it may be one of these, try: {', or: '.join(lines)}" if lines else ""
+            raise UserError(f"no installed robot ({robots}) knows a topic of this bag: {there}{advice}")
         raise missing_topics(nearest, candidates[nearest], topics)
     most = max(_found(candidates[name]) for name in fitting)
     best = [name for name in fitting if _found(candidates[name]) == most]
@@ -162,6 +176,45 @@ def fitting_robots(candidates: Mapping[str, TopicMatch]) -> list[str]:
 
 def _found(match: TopicMatch) -> int:
     return len(match.channels) + len(match.truth)
+
+
+def suggested_options(candidates: Mapping[str, TopicMatch], topics: Mapping[str, str]) -> list[str]:
+    """Options that take the topics of a bag for those of a robot, as far as types allow it, one line a robot.
+
+    Parameters
+    ----------
+    candidates
+        What was found of each robot by names.
+    topics
+        Types of the bag's topics.
+
+    Returns
+    -------
+    As a shell takes them: `--robot strapdown --topic imu/foot/data_raw=/imu/data`. None of a robot that would still
+    lack what it needs.
+    """
+    lines = []
+    for robot, match in candidates.items():
+        free = {topic: kind for topic, kind in topics.items() if topic not in {**match.channels, **match.truth}}
+        required = [channel for channel in match.missing if channel.required]
+        # Of the truth a pose rather than a position; of what else is optional, nothing is guessed.
+        bodies = [truth_channels(body) for body in match.missing_bodies]
+        words, lacking = [f"--robot {robot}"], False
+        for options in [*((channel,) for channel in required), *bodies]:
+            of_type = [(one, name) for one in options for name, kind in free.items() if kind == one.message_type]
+            if not of_type:
+                lacking |= options[0].required
+                continue
+            channel = of_type[0][0]
+            nearest = nearest_name(
+                f"{match.namespace}/{channel.topic}", [name for one, name in of_type if one is channel]
+            )
+            assert nearest is not None
+            words.append(f"--topic {_quoted(f'{channel.topic}={nearest}')}")
+            del free[nearest]
+        if required and not lacking:
+            lines.append(" ".join(words))
+    return lines
 
 
 def missing_topics(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError:

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation.consistency_checks import (
+    CONSERVATIVE_FACTOR,
+    OVERCONFIDENT_FACTOR,
+    SIGNIFICANCE,
+    Check,
+    checks,
+    judged_instants,
+    worst_pair,
+)
 from onboard_estimation.evaluation.presentation import format_number
 from onboard_estimation.evaluation.result import PartResult
-from onboard_estimation.filtering.consistency import effective_sample_size, overconfidence_p_value
 from onboard_estimation.measurement import Vector
 
-# A filter's claims mislead when its errors are 1.5 times, or a third of, what it states.
-OVERCONFIDENT_FACTOR = 1.5
-CONSERVATIVE_FACTOR = 1.0 / 3.0
-# Errors of one run are correlated, often over most of the run, and then even a consistent filter's look too large in
-# many runs. It is called overconfident only where that has less than this probability.
-SIGNIFICANCE = 0.01
 FEWEST_ESTIMATES = 20
 _LOST = ("too_late", "stray", "invalid", "breakdowns")
-_WINDOW_S = 2.0
-_STARTS_AT_ONCE = 100_000
-
-
-@dataclass(frozen=True)
-class Excess:
-    """The dimension whose errors exceed the stated ones most: by what factor, since when, and whether by chance."""
-
-    name: str
-    factor: float
-    since_s: float
-    p_value: float
+_MOST_NAMED = 2
+_COVERAGE_WORDS = {1: ("one standard deviation", "68"), 3: ("three standard deviations", "99.7")}
 
 
 def verdict(
@@ -42,41 +33,111 @@ def verdict(
     settle_s: float,
     sensors: Mapping[str, Mapping[str, float]],
     matched_ratio: float,
+    stretches: Mapping[str, NDArray[np.bool_]] | None = None,
 ) -> str:
-    """One sentence on accuracy, consistency and suspects."""
+    """One sentence on accuracy, consistency and suspects.
+
+    "Consistent" is said only where the errors of every dimension, of every part together and of each in every stretch
+    of the run are as large as stated, and as often within one and three standard deviations as they should be.
+
+    Parameters
+    ----------
+    stretches
+        (K,) where each stretch of the run is that is to be judged on its own too, by its words (`while dropping`).
+    """
     judged = {name: part for name, part in parts.items() if part.matched.any()}
     if not judged:
         return "not judged: no estimate has a ground truth" + _suspect(sensors, "; ")
-    judged_count = min(int(_used(part, time_s, settle_s).sum()) for part in judged.values())
+    judged_count = min(int(judged_instants(part, time_s, settle_s).sum()) for part in judged.values())
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
-    covered = "" if matched_ratio > 0.995 else f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
+    if matched_ratio <= 0.995:
+        accuracy += f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
     if judged_count < FEWEST_ESTIMATES:
         opinion = f"too short to judge consistency ({judged_count} estimates)"
-        return f"{opinion}{_suspect(sensors, '; look at ')}: {accuracy}{covered}"
-    worst = max((_excess(part, time_s, settle_s) for part in judged.values()), key=lambda excess: excess.factor)
-    if worst.factor > OVERCONFIDENT_FACTOR and worst.p_value < SIGNIFICANCE:
-        since = f" after {worst.since_s:.0f} s" if worst.since_s > time_s[0] + settle_s + 1.0 else ""
-        how = (
-            f" by {format_number(worst.factor, 2)}" if math.isfinite(worst.factor) else ", which it states to be exact"
-        )
-        opinion = f"overconfident in {worst.name}{how}{since}"
-        return f"{opinion}{_suspect(sensors, '; suspect ')}: {accuracy}{covered}"
-    factors = [_factor(part, time_s, settle_s) for part in judged.values()]
-    if max(factors) < CONSERVATIVE_FACTOR:
-        return f"conservative, errors are {max(factors):.2f} of the stated ones: {accuracy}{covered}"
-    opinion = "consistent" if worst.factor <= OVERCONFIDENT_FACTOR else "not shown to be inconsistent by this one run"
-    return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}{covered}"
+        return f"{opinion}{_suspect(sensors, '; look at ')}: {accuracy}"
+    found = checks(judged, time_s, settle_s, stretches or {})
+    doubts = [check for check in found if check.fails]
+    # Of many looks at a consistent filter one shows something that is improbable by itself.
+    proven = [check for check in doubts if check.p_value() * len(found) < SIGNIFICANCE]
+    if proven:
+        return f"{_overconfident(proven, time_s, settle_s)}{_suspect(sensors, '; suspect ')}: {accuracy}"
+    if doubts:
+        opinion = f"not shown to be inconsistent by this one run, which leaves doubt in {_doubtful(doubts)}"
+        return f"{opinion}{_suspect(sensors, ', look at ')}: {accuracy}"
+    together = [check for check in found if not check.stretch and check.joint is (len(check.part.names) > 1)]
+    largest = max(check.factor for check in together)
+    if largest < CONSERVATIVE_FACTOR:
+        return f"conservative, errors are {largest:.2f} of the stated ones: {accuracy}"
+    unsure = [check for check in found if check.factor < CONSERVATIVE_FACTOR]
+    opinion = f"consistent, though too unsure {_unsure(unsure, found)}" if unsure else "consistent"
+    return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}"
 
 
-def _used(part: PartResult, time_s: Vector, settle_s: float) -> NDArray[np.bool_]:
-    """(K,) where the part is judged: after the start that is left out, if it has a truth there."""
-    used = np.asarray(part.matched & (time_s >= time_s[0] + settle_s), dtype=np.bool_)
-    return used if used.any() else part.matched
+def _overconfident(proven: Sequence[Check], time_s: Vector, settle_s: float) -> str:
+    """What fails most: of the whole run before its stretches, of one quantity alone before several together."""
+    worst = min(proven, key=lambda check: (bool(check.stretch), check.joint, -check.factor))
+    if worst.factor <= OVERCONFIDENT_FACTOR:
+        return f"overconfident in {_described(worst)}"
+    if math.isinf(worst.factor):
+        return f"overconfident in {worst.name}, which it states to be exact"
+    first_s = worst.since_s(time_s)
+    since = f" after {first_s:.0f} s" if first_s > time_s[0] + settle_s + 1.0 else ""
+    by = f"by {format_number(worst.factor, 2)}{since}"
+    if not worst.joint:
+        return f"overconfident in {worst.name} {by}"
+    pair = worst_pair(worst)
+    which = f"of {pair[0]} and {pair[1]}" if pair else f"between {', '.join(worst.part.names)}"
+    # A sign in a Jacobian leaves the variances right, or nearly so.
+    return (
+        f"overconfident in {worst.name} taken together {by}, though not in any of it alone: the cross-covariance "
+        f"{which} is wrong, look at the Jacobians"
+    )
+
+
+def _doubtful(doubts: Sequence[Check]) -> str:
+    """What fails, by chance or not. A dimension that fails alone says more than its part."""
+    alone = {(check.part.name, check.stretch) for check in doubts if not check.joint}
+    return _listed([check for check in doubts if not check.joint or (check.part.name, check.stretch) not in alone])
+
+
+def _unsure(unsure: Sequence[Check], found: Sequence[Check]) -> str:
+    """What is far smaller than stated: a stretch in which everything is, else each part or dimension."""
+    for stretch in {check.stretch: None for check in unsure}:
+        smaller = [check for check in unsure if check.stretch == stretch]
+        if len(smaller) == sum(check.stretch == stretch for check in found):
+            largest = max(check.factor for check in smaller)
+            return f"{stretch} (errors at most {format_number(largest, 2)} of the stated ones)"
+    # A part that is so as a whole need not be said by dimension.
+    together = {(check.part.name, check.stretch) for check in unsure if check.joint}
+    alone = [check for check in unsure if check.joint or (check.part.name, check.stretch) not in together]
+    return f"in {_listed(alone)}"
+
+
+def _listed(found: Sequence[Check]) -> str:
+    """The first of many; what holds for the whole run is not said of its stretches again."""
+    whole = {(check.part.name, check.columns) for check in found if not check.stretch}
+    chosen = [check for check in found if not check.stretch or (check.part.name, check.columns) not in whole]
+    words = [_described(check) for check in chosen[:_MOST_NAMED]]
+    if len(chosen) > _MOST_NAMED:
+        words.append(f"{len(chosen) - _MOST_NAMED} more")
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _described(check: Check) -> str:
+    size = f"errors {format_number(check.factor, 2)} of the stated ones"
+    detail = size if check.too_small_coverage is None else _coverage(check)
+    return f"{check.name[:-1]}: {detail})" if check.name.endswith(")") else f"{check.name} ({detail})"
+
+
+def _coverage(check: Check) -> str:
+    sigmas = check.too_small_coverage
+    assert sigmas is not None
+    words, expected = _COVERAGE_WORDS[sigmas]
+    return f"{100.0 * check.coverage[sigmas]:.0f} % within {words}, {expected} expected"
 
 
 def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
-    used = _used(part, time_s, settle_s)
-    error = part.error[used]
+    error = part.error[judged_instants(part, time_s, settle_s)]
     lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
     angles = [i for i, unit in enumerate(part.units) if unit == "rad"]
     words = []
@@ -88,47 +149,6 @@ def _accuracy(part: PartResult, time_s: Vector, settle_s: float) -> str:
     if not words:
         words.append(f"{np.sqrt(np.mean(error**2)):.3g} {part.units[0]}".rstrip())
     return f"{part.name.replace('_', ' ')} within {' and '.join(words)} RMS"
-
-
-def _factor(part: PartResult, time_s: Vector, settle_s: float) -> float:
-    """RMS of the errors in stated standard deviations, over all dimensions together (root of the mean NEES)."""
-    return float(np.sqrt(_mean_nees(part, _used(part, time_s, settle_s)) / len(part.names)))
-
-
-def _mean_nees(part: PartResult, used: NDArray[np.bool_]) -> float:
-    """Infinite where the filter is wrong in what it states to be exact; a singular covariance has none."""
-    if np.any((part.stddev[used] == 0.0) & (part.error[used] != 0.0)):
-        return math.inf
-    nees = part.nees[used & np.isfinite(part.nees)]
-    return float(np.mean(nees)) if len(nees) else 0.0
-
-
-def _excess(part: PartResult, time_s: Vector, settle_s: float) -> Excess:
-    used = _used(part, time_s, settle_s)
-    # What is stated to be exact, and is, is not in excess; and where it is not, without bound.
-    error, stddev = part.error[used], part.stddev[used]
-    normalised = np.divide(error, stddev, out=np.where(error == 0.0, 0.0, np.inf), where=stddev > 0.0)
-    factors = np.sqrt(np.mean(normalised**2, axis=0))
-    worst = int(np.argmax(factors))
-    factor = max(float(factors[worst]), _factor(part, time_s, settle_s))
-    outside = np.abs(normalised[:, worst]) > OVERCONFIDENT_FACTOR * 2.0
-    times = time_s[used]
-    since = _first_lasting(outside, times)
-    samples = effective_sample_size(normalised)
-    p_value = overconfidence_p_value(_mean_nees(part, used), len(part.names), max(samples, 1.0))
-    return Excess(f"{part.names[worst]} ({part.name.replace('_', ' ')})", factor, since, p_value)
-
-
-def _first_lasting(outside: np.ndarray, times: Vector) -> float:
-    """Start of the first window that is mostly outside; the first instant where there is none."""
-    outside_before = np.concatenate(([0], np.cumsum(outside)))
-    starts = np.flatnonzero(outside)
-    for piece in np.array_split(starts, max(len(starts) // _STARTS_AT_ONCE, 1)):
-        ends = np.searchsorted(times, times[piece] + _WINDOW_S)
-        lasting = 2 * (outside_before[ends] - outside_before[piece]) > ends - piece
-        if lasting.any():
-            return float(times[piece[np.argmax(lasting)]])
-    return float(times[0])
 
 
 def _suspect(sensors: Mapping[str, Mapping[str, float]], lead: str) -> str:

@@ -21,8 +21,8 @@ _COMPONENTS = {
     "geometry_msgs/msg/WrenchStamped": ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z"),
     "sensor_msgs/msg/FluidPressure": ("pressure",),
 }
-_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*(s|ms|us)?")
-_SECONDS = {"s": 1.0, None: 1.0, "ms": 1e-3, "us": 1e-6}
+_DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _LONGEST_DELAY_S = 3600.0
 
 
@@ -99,11 +99,16 @@ class WhatIf:
 
 
 def parse_duration(text: str) -> float:
-    """Seconds from `20ms`, `0.02`, `0.02s`, `500us`."""
+    """Seconds from `20ms`, `0.02s`, `500us`; a number alone is refused, for it may be meant in any of them."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise UserError(f"{text!r} is no time; write 20ms, 0.02s or 500us")
-    return float(found[1]) * _SECONDS[found[2]]
+    number, unit = found.groups()
+    if not unit:
+        raise UserError(f"{text!r} has no unit; write {number}ms, {number}s or {number}us")
+    if unit not in _SECONDS:
+        raise UserError(f"{unit!r} is no unit of time; write {number}ms, {number}s or {number}us")
+    return float(number) * _SECONDS[unit]
 
 
 def _delay_ns(text: str, value: str) -> int:
