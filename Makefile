@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.10 python)
 CHECK := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check --no-warn-script-location
+PIP := $(RUN) -m pip install --disable-pip-version-check --no-warn-script-location
 # What an installation depends on.
 METADATA := setup.py setup.cfg pyproject.toml
 TESTS ?=
@@ -18,7 +18,7 @@ help: ## what there is to make
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
-	$(VENV)/bin/onboard-estimation demo --output demo_output
+	@$(VENV)/bin/onboard-estimation demo --output demo_output
 
 test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/test_buffer.py
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(TESTS)
@@ -68,10 +68,11 @@ $(VENV)/.place:
 	@echo "$(CURDIR)" > $@
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
-	@echo "Setting up $(VENV) with $$($(RUN) --version), about a minute"
+	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 250 MB to download, 800 MB of disk"
 	@$(PIP) --editable '.[live,view]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
+	@echo "Adding what the tests need: about half a minute, 300 MB of disk"
 	@$(PIP) --editable '.[dev,live,view]'
 	@touch $@

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onboard_estimation.commands import output
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from onboard_estimation.evaluation.evaluate import Evaluation
+    from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+    from onboard_estimation.robots import Robot
+
+EXAMPLES = output.examples("demo", "demo salp --output my_demo", "demo salp --full")
+# Measured with all robots, see docs/benchmarks.md.
+_COST = "About 70 s of processor time the first time, which compiles the models, and 25 s later on; 220 MB of disk."
+_FULL_COST = "About 4 minutes of processor time the first time, which compiles the models; 340 MB of disk."
+_MARK = ".onboard_estimation_demo"
 _SECONDS = 60.0
-EXAMPLES = output.examples("demo", "demo salp --output my_demo")
+_LEARNED_SECONDS = 20.0
+_TRAINING_SECONDS = 20.0
+_TRAINING_SEEDS = (1000, 1001)
+"""Added to the seed of the demonstration: no run that is judged was trained with."""
+_LOST_NEES = 100.0
+"""Of a degree of freedom, in the mean: errors ten times as large as stated. Their size means nothing any more."""
 
 
 def demo(
@@ -25,10 +45,17 @@ def demo(
         ),
     ] = Path("demo_output"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the simulation.")] = 1,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full", help="Also train the robots that learn, and judge a harder run without and with what was learned."
+        ),
+    ] = False,
 ) -> None:
     """Simulate each robot, run its estimator on the bag, judge it, and write a report to open in a browser.
 
-    Where a robot can learn, a model is trained, and a harder run is judged without and with it.
+    Ends with a table of what was shown: errors against the truth, whether the filter is as sure as it should be, the
+    report.
     """
     from onboard_estimation.errors import UserError
     from onboard_estimation.robots import all_robots, find_robot
@@ -36,30 +63,37 @@ def demo(
     chosen = [find_robot(name) for name in robots or ()] or [robot for robot in all_robots() if robot.scenarios]
     if folder.exists() and not (folder / _MARK).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and was not made by a demo; name another --output")
+    output.say(f"{', '.join(robot.name for robot in chosen)}: simulated and judged, into {folder}.")
+    output.say(f"All robots take: {_FULL_COST if full else _COST}\n")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / _MARK).touch()
-    reports = []
+    shown = []
     for robot in chosen:
-        reports.append(_show(robot, folder, seed))
-        if robot.training_scenario is not None:
-            reports += _show_learned(robot, robot.training_scenario, folder, seed)
-    output.say("\nOpen in a browser:")
-    for report in reports:
-        output.say(f"  {report}")
+        shown.append(_show(robot, folder, seed))
+        if full and robot.training_scenario is not None:
+            shown += _show_learned(robot, robot.training_scenario, folder, seed)
+    output.console().print(_table(shown))
+    output.say("1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as")
+    output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0].report}")
     program = output.program()
-    output.say(f"Then with a bag of yours: {program} inspect BAG, {program} evaluate BAG")
+    if not full and any(robot.training_scenario is not None for robot in chosen):
+        output.say(f"With training: {program} demo --full")
+    output.say(f"With a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
 
-_LEARNED_SECONDS = 20.0
-_TRAINING_SECONDS = 20.0
-_TRAINING_SEEDS = (1000, 1001)
-"""Added to the seed of the demonstration: no run that is judged was trained with."""
-_MARK = ".onboard_estimation_demo"
+@dataclass(frozen=True)
+class _Shown:
+    """What was judged: (RMS error, share within one and within three sigma) of each part of the state, its report."""
+
+    robot: str
+    run: str
+    parts: list[tuple[str, str, str]]
+    report: str
 
 
-def _show(robot: Any, folder: Path, seed: int) -> Path:
-    from onboard_estimation.commands import evaluate as evaluating
+def _show(robot: Robot, folder: Path, seed: int) -> _Shown:
+    """The robot's first scenario, with its first estimator as it is configured."""
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 
@@ -67,18 +101,17 @@ def _show(robot: Any, folder: Path, seed: int) -> Path:
     variant = next(iter(robot.scenarios[scenario].variants), "")
     bag = folder / f"{robot.name}_{scenario}"
     options = EvaluateOptions(robot=robot.name)
-    configuration = load_configuration(robot, options)
-    with output.steps(f"{robot.name}: simulating {_SECONDS:g} s") as progress:
+    with _steps(f"{robot.name}: simulating {_SECONDS:g} s") as progress:
+        configuration = load_configuration(robot, options)
         simulate_to_bag(robot, configuration, scenario, variant, _SECONDS, seed, bag, progress=progress)
-    with output.steps(f"{robot.name}: evaluating (the first run compiles the models)") as progress:
-        evaluation = evaluate_bag(bag, options, folder / f"{robot.name}_report", progress=progress)
-    evaluating.show(evaluation)
-    return folder / f"{robot.name}_report" / "report.html"
+    with _steps(f"{robot.name}: evaluating") as progress:
+        evaluation = evaluate_bag(bag, options, folder / robot.name, progress=progress)
+    _say(robot.name, f"{evaluation.result.verdict}.")
+    return _row(evaluation, _words(f"{_SECONDS:g} s", scenario, variant))
 
 
-def _show_learned(robot: Any, scenario: str, folder: Path, seed: int) -> list[Path]:
-    """Train with simulated runs, and judge one more run without and with what was learned: the two reports."""
-    from onboard_estimation.evaluation.comparison import compare_runs
+def _show_learned(robot: Robot, scenario: str, folder: Path, seed: int) -> list[_Shown]:
+    """Train with simulated runs, and judge one more run without and with what was learned."""
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
     from onboard_estimation.evaluation.training import train_from_simulations
@@ -86,24 +119,99 @@ def _show_learned(robot: Any, scenario: str, folder: Path, seed: int) -> list[Pa
     name, variants = robot.name, robot.scenarios[scenario].variants or ("",)
     model, bag = folder / f"{name}_model{robot.model_suffix}", folder / f"{name}_{scenario}_unseen"
     seeds = [seed + offset for offset in _TRAINING_SEEDS]
-    plain = EvaluateOptions(robot=name)
-    configuration = load_configuration(robot, plain)
-    count = len(variants) * len(seeds)
-    output.say(f"\n{name}, scenario {scenario}: training with {count} simulated runs", style="bold")
-    with output.share(f"{name}: training") as progress:
+    configuration = load_configuration(robot, EvaluateOptions(robot=name))
+    with output.share(f"{name}: training with {len(variants) * len(seeds)} runs", lines=True) as progress:
         report = train_from_simulations(robot, configuration, scenario, _TRAINING_SECONDS, seeds, progress=progress)
         report.save(model)
-    for sentence in report.sentences():
-        output.say(f"- {sentence}")
-    with output.steps(f"{name}: simulating {_LEARNED_SECONDS:g} s") as step:
+    with _steps(f"{name}: simulating {_LEARNED_SECONDS:g} s") as step:
         simulate_to_bag(robot, configuration, scenario, variants[-1], _LEARNED_SECONDS, seed, bag, progress=step)
-    folders, evaluations = [folder / f"{name}_plain_report", folder / f"{name}_learned_report"], []
-    for options, run in zip((plain, EvaluateOptions(robot=name, model=model)), folders, strict=True):
-        with output.steps(f"{name}: evaluating {'with' if options.model else 'without'} the model") as step:
-            evaluations.append(evaluate_bag(bag, options, run, progress=step))
-    output.console().print(compare_runs(folders).table())
-    for words, evaluation in zip(("Without the model", "With the model"), evaluations, strict=True):
-        output.say(f"{words}: {evaluation.result.verdict}.", style="bold")
-    again = evaluations[-1].result.command
-    output.say(f"again:  {output.program()}{again.removeprefix(output.PROGRAM)}")
-    return [run / "report.html" for run in folders]
+    rows = []
+    for title, file in (("untrained", None), ("trained", model)):
+        with _steps(f"{name}: evaluating, {title}") as step:
+            options, run = EvaluateOptions(robot=name, model=file), folder / f"{name}_{title}"
+            evaluation = evaluate_bag(bag, options, run, progress=step)
+        sentence = f"{evaluation.result.verdict}."
+        if file is None and (lost_s := _lost_since_s(evaluation.result)) is not None:
+            about = robot.scenarios[scenario].summary
+            sentence = f"lost after {lost_s:.0f} s: its equations leave out what this robot has ({about})."
+        _say(f"{name}, {title}", sentence)
+        rows.append(_row(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title)))
+    return rows
+
+
+def _words(*words: str) -> str:
+    return ", ".join(word for word in words if word)
+
+
+def _say(who: str, sentence: str) -> None:
+    output.say(f"{who}: {sentence}\n", style="bold")
+
+
+@contextmanager
+def _steps(what: str) -> Iterator[Callable[[str], None]]:
+    """Progress that counts the kernels that are compiled, too: in the first run they take most of the time."""
+    from onboard_estimation.live.warmup import compilations
+
+    count = 0
+
+    def compiling(kernel: str) -> None:
+        nonlocal count
+        count += 1
+        progress(f"compiling its models, {count} kernels so far, kept for the next time")
+
+    with output.steps(what, lines=True) as progress, compilations(compiling):
+        yield progress
+
+
+def _row(evaluation: Evaluation, run: str) -> _Shown:
+    result = evaluation.result
+    report = f"{evaluation.folder.name}/report.html" if evaluation.folder else ""
+    if (lost_s := _lost_since_s(result)) is not None:
+        return _Shown(result.robot, run, [(f"lost after {lost_s:.0f} s", "-", "-")], report)
+    parts = []
+    for name, part in result.parts.items():
+        if part.matched.any():
+            one, three = (f"{100.0 * result.metrics[name][f'coverage_{count}_sigma']:.0f} %" for count in (1, 3))
+            parts.append((f"{name.replace('_', ' ')} {_errors(part, result)}", one, three))
+    return _Shown(result.robot, run, parts, report)
+
+
+def _errors(part: PartResult, result: EvaluationResult) -> str:
+    """RMS error over the part that is judged: of a position its length, of all else by unit."""
+    import numpy as np
+
+    from onboard_estimation.evaluation.presentation import display_unit, format_number
+
+    settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
+    error = part.error[settled if settled.any() else part.matched]
+    words = []
+    for unit in dict.fromkeys(part.units):
+        squares = error[:, [one == unit for one in part.units]] ** 2
+        rms = float(np.sqrt(squares.sum(axis=1).mean() if unit == "m" else squares.mean()))
+        shown, factor = display_unit(unit, rms)
+        words.append(f"{format_number(factor * rms, 2)} {shown}".rstrip())
+    return ", ".join(words)
+
+
+def _lost_since_s(result: EvaluationResult) -> float | None:
+    """Since when the first part that is lost is so, s; None where the filter holds its own."""
+    import numpy as np
+
+    since = []
+    for part in result.parts.values():
+        nees = part.nees / len(part.names)
+        if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
+            since.append(float(result.time_s[np.argmax(nees > _LOST_NEES)]))
+    return min(since, default=None)
+
+
+def _table(shown: list[_Shown]) -> Table:
+    table = output.table("", "robot", "simulated run", "RMS error", "1 sigma", "3 sigma", right=("1 sigma", "3 sigma"))
+    table.add_column("report", no_wrap=True)
+    for one in shown:
+        first = (one.robot, one.run, one.report)
+        for error, one_sigma, three_sigma in one.parts:
+            robot, run, report = first
+            table.add_row(robot, run, error, one_sigma, three_sigma, report)
+            first = ("", "", "")
+    return table

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
+_LINE_PERIOD_S = 3.0
 
 
 def examples(*lines: str) -> str:
@@ -56,15 +58,31 @@ def say(sentence: str, style: str | None = None) -> None:
     console().print(sentence, style=style, markup=False, soft_wrap=not sys.stdout.isatty())
 
 
+class _Lines:
+    """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._print("")
+
+    def __call__(self, step: str) -> None:
+        if time.monotonic() - self._last_s >= _LINE_PERIOD_S:
+            self._print(f": {step}")
+
+    def _print(self, step: str) -> None:
+        print(f"{self._what}{step}", file=sys.stderr, flush=True)
+        self._last_s = time.monotonic()
+
+
 @contextmanager
-def steps(what: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show on standard error which step is under way; nothing where that is no terminal."""
+def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show on standard error which step is under way; where that is no terminal, nothing, or lines if asked for."""
     from rich.console import Console
     from rich.markup import escape
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
-        yield lambda step: None
+        yield _Lines(what) if lines else lambda step: None
         return
     with shown.status(escape(what)) as status:
         yield lambda step: status.update(f"{escape(what)}: {escape(step)}")
@@ -100,15 +118,19 @@ def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], Non
 
 
 @contextmanager
-def share(what: str, quiet: bool = False) -> Iterator[Callable[[float, str], None]]:
-    """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name."""
+def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
+    """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name.
+
+    Where that is no terminal, nothing, or lines if asked for.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     shown = Console(stderr=True)
     if quiet or not shown.is_terminal:
-        yield lambda done, step: None
+        line = _Lines(what) if lines else lambda step: None
+        yield lambda done, step: line(f"{100.0 * done:.0f} %, {step}")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=shown, transient=True) as progress:

@@ -59,7 +59,12 @@ def warm_up(names: list[str], progress: Callable[[str], None] = lambda step: Non
             warmth.notes.append(f"{name}: {error}")
     started = time.monotonic()
     for robot in robots:
-        with _compilations(robot.name, warmth, progress), tempfile.TemporaryDirectory(prefix="warmup-") as place:
+
+        def compiling(kernel: str, robot: Robot = robot) -> None:
+            warmth.compiled.append(kernel)
+            progress(f"{robot.name}: compiling {kernel} ({len(warmth.compiled)} so far)")
+
+        with compilations(compiling), tempfile.TemporaryDirectory(prefix="warmup-") as place:
             try:
                 _exercise(robot, Path(place), progress)
             except UserError as error:
@@ -96,15 +101,13 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def _compilations(robot: str, warmth: Warmth, progress: Callable[[str], None]) -> Iterator[None]:
-    """Note each compilation that goes on in the block."""
+def compilations(told: Callable[[str], None]) -> Iterator[None]:
+    """Tell the name of each kernel that is compiled in the block, when that begins."""
     from numba.core import event
 
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            name = event.data["dispatcher"].py_func.__qualname__
-            warmth.compiled.append(name)
-            progress(f"{robot}: compiling {name} ({len(warmth.compiled)} so far)")
+            told(event.data["dispatcher"].py_func.__qualname__)
 
         def on_end(self, event: Any) -> None:
             pass

@@ -1,0 +1,40 @@
+"""`onboard-estimation demo`: what a newcomer sees first."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from evaluation_samples import command, salp_messages, write
+
+from onboard_estimation.commands import demo
+from onboard_estimation.evaluation.evaluate import EvaluateOptions, Evaluation, evaluate_bag
+
+
+def test_cost_progress_and_one_table_with_reports(tmp_path: Path) -> None:
+    outcome = command("demo", "strapdown", "--output", tmp_path / "out")
+    assert outcome.code == 0, outcome.error
+    first, cost, *_ = outcome.out.splitlines()
+    assert first == f"strapdown: simulated and judged, into {tmp_path / 'out'}."
+    assert re.search(r"\d+ s of processor time the first time.*; \d+ MB of disk", cost)
+    # Nothing but lines where there is no terminal: each part when it begins.
+    assert outcome.error.splitlines()[0] == "strapdown: simulating 60 s"
+    assert "strapdown: evaluating" in outcome.error.splitlines()
+    table = outcome.out[outcome.out.index("simulated run") :]
+    assert re.search(r"strapdown +60 s, walk.* position \d+ cm +\d+ % +\d+ %", table)
+    assert outcome.out.count("simulated run") == 1
+    assert " strapdown/report.html " in table
+    assert (tmp_path / "out" / "strapdown" / "report.html").is_file()
+
+
+def test_a_filter_that_is_lost_has_no_error_but_a_time(tmp_path: Path) -> None:
+    """Hundreds of centimetres on a path of 36 cm would look like a fault of the demonstration."""
+    judged = evaluate_bag(write(tmp_path / "bag", salp_messages(3.0)), EvaluateOptions(), write=False)
+    result = judged.result
+    assert "lost" not in str(demo._row(judged, "as it is").parts)
+    pose = result.parts["pose"]
+    lost = replace(pose, nees=np.where(result.time_s > 2.0, 1e6, pose.nees))
+    row = demo._row(Evaluation(replace(result, parts={**result.parts, "pose": lost}), tmp_path), "lost")
+    assert row.parts == [("lost after 2 s", "-", "-")]
