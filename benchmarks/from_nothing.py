@@ -1,11 +1,14 @@
 """`make demo` and `make test` in fresh clones with empty caches: set-up, download and compilation included.
 
+With the processor time, that of the demonstration alone, after the installation, and the disk that a clone takes then.
+
 Clones what is committed. Takes about ten minutes and needs the package index.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import tempfile
 import time
@@ -28,23 +31,44 @@ def run(quick: bool) -> list[dict[str, Any]]:
     ).stdout.strip()
     rows = []
     for target, limit_s in TARGETS_S.items():
-        with tempfile.TemporaryDirectory() as folder:
-            taken = np.array([_make(target, Path(folder))])
-        rows.append(case(f"make {target}", {"make": taken}, "make", target_s=limit_s, commit=commit, repetitions=1))
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place)
+            clone, environment = folder / "clone", _environment(folder)
+            subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
+            set_up = ".venv/.runtime" if target == "demo" else ".venv/.development"
+            set_up_s, set_up_cpu_s = _make(set_up, clone, environment)
+            disk_mb = _size_mb(clone)
+            taken_s, cpu_s = _make(target, clone, environment)
+            further = {
+                "set_up_cpu_s": round(set_up_cpu_s, 1),
+                "cpu_s": round(cpu_s, 1),
+                "set_up_disk_mb": round(disk_mb),
+                "disk_mb": round(_size_mb(clone)),
+            }
+        samples = {"make": np.array([set_up_s + taken_s])}
+        about = {"commit": commit, "repetitions": 1, "set_up_s": round(set_up_s, 1), **further}
+        rows.append(case(f"make {target}", samples, "make", target_s=limit_s, **about))
     return rows
 
 
-def _make(target: str, folder: Path) -> float:
-    """Seconds that a target takes in a new clone; RuntimeError where it failed."""
-    clone = folder / "clone"
-    subprocess.run(["git", "clone", "--quiet", str(REPOSITORY), str(clone)], check=True)
-    start = time.perf_counter()
-    done = subprocess.run(["make", target], cwd=clone, env=_environment(folder), capture_output=True, text=True)
+def _size_mb(folder: Path) -> float:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_symlink()) * 1e-6
+
+
+def _make(target: str, clone: Path, environment: dict[str, str]) -> tuple[float, float]:
+    """Seconds that a target takes, and of processor time; RuntimeError where it failed."""
+    start, before = time.perf_counter(), _children_cpu_s()
+    done = subprocess.run(["make", target], cwd=clone, env=environment, capture_output=True, text=True)
     taken = time.perf_counter() - start
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).splitlines()[-40:]
         raise RuntimeError("\n".join([f"make {target} failed after {taken:.0f} s:", *lines]))
-    return taken
+    return taken, _children_cpu_s() - before
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _environment(folder: Path) -> dict[str, str]:

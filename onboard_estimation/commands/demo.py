@@ -74,7 +74,9 @@ def demo(
         if full and robot.training_scenario is not None:
             shown += _show_learned(robot, robot.training_scenario, folder, seed)
     output.console().print(_table(shown))
-    output.say("1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as")
+    output.say(
+        "1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as"
+    )
     output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0].report}")
     program = output.program()
     if not full and any(robot.training_scenario is not None for robot in chosen):
