@@ -22,6 +22,7 @@ import pytest
 from onboard_estimation.embedded_ros.messages import message_class, service_class, support
 from onboard_estimation.embedded_ros.wire import DdsError, Participant, Qos, WaitSet
 from onboard_estimation.embedded_ros.wire.loopback import sockets_open
+from onboard_estimation.embedded_ros.wire.participant import Membership
 from onboard_estimation.errors import UserError
 
 STRING = support(message_class("std_msgs/msg/String"))
@@ -76,14 +77,14 @@ def greet(writer: Any, reader: Any, waitset: WaitSet) -> None:
 # The other process
 
 
-def peer_echo(participant: Participant) -> None:
+def peer_echo(participant: Participant, node: Membership) -> None:
     """Sends back what comes, on both topics."""
     pairs = {}
     waitset = WaitSet(participant)
     for kind in (STRING, IMAGE):
         name = kind.name.rpartition("/")[2].lower()
-        reader = participant.create_reader(f"/ask_{name}", kind, KEEP_ALL, NODE)
-        pairs[reader] = participant.create_writer(f"/answer_{name}", kind, KEEP_ALL, NODE)
+        reader = participant.create_reader(f"/ask_{name}", kind, KEEP_ALL, node)
+        pairs[reader] = participant.create_writer(f"/answer_{name}", kind, KEEP_ALL, node)
         waitset.attach(reader)
     print("ready", flush=True)
     while True:
@@ -92,18 +93,18 @@ def peer_echo(participant: Participant) -> None:
                 pairs[reader].write(sample.payload)
 
 
-def peer_late(participant: Participant) -> None:
+def peer_late(participant: Participant, node: Membership) -> None:
     """Reads a topic that was published before it came."""
-    reader = participant.create_reader("/latched", STRING, Qos(transient_local=True, depth=10), NODE)
+    reader = participant.create_reader("/latched", STRING, Qos(transient_local=True, depth=10), node)
     waitset = WaitSet(participant)
     waitset.attach(reader)
     samples = taken(reader, 3, waitset)
     print(" ".join(STRING.deserialize(sample.payload).data for sample in samples), flush=True)
 
 
-def peer_serve(participant: Participant) -> None:
+def peer_serve(participant: Participant, node: Membership) -> None:
     """Answers a service and sees nobody's answers but its own."""
-    server = participant.create_server("/enable", SET_BOOL, node=NODE)
+    server = participant.create_server("/enable", SET_BOOL, node=node)
     waitset = WaitSet(participant)
     waitset.attach(server)
     print("ready", flush=True)
@@ -115,14 +116,14 @@ def peer_serve(participant: Participant) -> None:
             server.reply(request_id, SET_BOOL.response.serialize(response))
 
 
-def peer_best_effort(participant: Participant) -> None:
+def peer_best_effort(participant: Participant, node: Membership) -> None:
     """Offers less than is asked for."""
-    writer = participant.create_writer("/weak", STRING, Qos(reliable=False), NODE)
+    writer = participant.create_writer("/weak", STRING, Qos(reliable=False), node)
     print(*until(lambda: writer.incompatible_qos()[0] and writer.incompatible_qos()), writer.matched(), flush=True)
     signal.pause()  # until it is killed
 
 
-def peer_wait(participant: Participant) -> None:
+def peer_wait(participant: Participant, node: Membership) -> None:
     """Waits for ever, until Ctrl-C."""
     waitset = WaitSet(participant)
     try:
@@ -133,10 +134,10 @@ def peer_wait(participant: Participant) -> None:
         print("interrupted", flush=True)
 
 
-def peer_leave(participant: Participant) -> None:
+def peer_leave(participant: Participant, node: Membership) -> None:
     """Ends without closing anything."""
-    participant.create_reader("/leave", STRING, KEEP_ALL, NODE)
-    participant.create_writer("/leave", STRING, KEEP_ALL, NODE).write(text("x"))
+    participant.create_reader("/leave", STRING, KEEP_ALL, node)
+    participant.create_writer("/leave", STRING, KEEP_ALL, node).write(text("x"))
     waitset = WaitSet(participant)
     threading.Thread(target=waitset.wait, args=(None,), daemon=True).start()
     print("leaving", flush=True)
@@ -187,11 +188,11 @@ def waitset(participant: Participant) -> WaitSet:
 
 
 def test_messages_go_to_another_process_and_back(participant: Participant, waitset: WaitSet) -> None:
-    participant.add_node("/here", "tester")
+    here = participant.add_node("/here", "tester")
     with peer("echo") as other:
         assert other.line() == "ready"
-        writer = participant.create_writer("/ask_string", STRING, KEEP_ALL, ("/here", "tester"))
-        reader = participant.create_reader("/answer_string", STRING, KEEP_ALL, ("/here", "tester"))
+        writer = participant.create_writer("/ask_string", STRING, KEEP_ALL, here)
+        reader = participant.create_reader("/answer_string", STRING, KEEP_ALL, here)
         waitset.attach(reader)
         until(lambda: writer.matched() and reader.matched())
         greet(writer, reader, waitset)
@@ -381,8 +382,8 @@ def shown(graph: Any) -> Any:
 
 def test_graph_follows_nodes_endpoints_and_services_of_this_process(participant: Participant) -> None:
     graph = participant.graph
-    node = ("/a", "b")
-    participant.add_node(*node)
+    name = ("/a", "b")
+    node = participant.add_node(*name)
     waitset = WaitSet(participant)
     waitset.attach(graph.change)
     server = participant.create_server("/enable", SET_BOOL, node=node)
@@ -390,13 +391,13 @@ def test_graph_follows_nodes_endpoints_and_services_of_this_process(participant:
     assert until(lambda: waitset.wait(0.1)) == [graph.change]
     assert graph.change.take()
     until(lambda: graph.services() == {"/enable": ["std_srvs/srv/SetBool"], "/other": ["std_srvs/srv/SetBool"]})
-    until(lambda: graph.servers_by_node(*node) == {"/enable": ["std_srvs/srv/SetBool"]})
-    until(lambda: graph.clients_by_node(*node) == {"/other": ["std_srvs/srv/SetBool"]})
+    until(lambda: graph.servers_by_node(*name) == {"/enable": ["std_srvs/srv/SetBool"]})
+    until(lambda: graph.clients_by_node(*name) == {"/other": ["std_srvs/srv/SetBool"]})
     assert graph.topics() == {}
     server.close()
     client.close()
     until(lambda: not graph.services())
-    participant.remove_node(*node)
+    participant.remove_node(node)
     until(lambda: not graph.node_names())
 
 
@@ -494,5 +495,4 @@ def test_ends_are_clean(ros_domain: int) -> None:
 
 if __name__ == "__main__":
     made = Participant()
-    made.add_node(*NODE)
-    globals()[f"peer_{sys.argv[1]}"](made)
+    globals()[f"peer_{sys.argv[1]}"](made, made.add_node(*NODE))

@@ -25,10 +25,19 @@ from onboard_estimation.embedded_ros.wire.services import ServiceClient, Service
 from onboard_estimation.embedded_ros.wire.type_objects import topic_type
 from onboard_estimation.errors import UserError
 
-Node = tuple[str, str]  # namespace, name
 DISCOVERY_INFO = "ros_discovery_info"
 REQUEST_HEADER = (("ros_request_guid", "uint64"), ("ros_request_sequence", "int64"))
 _open: weakref.WeakSet[Participant] = weakref.WeakSet()
+
+
+class Membership:
+    """One node of a participant, with the GIDs of its endpoints; others may have the same name."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.readers: list[bytes] = []
+        self.writers: list[bytes] = []
 
 
 class Participant:
@@ -45,7 +54,7 @@ class Participant:
         self.closed = False
         self._lock = threading.RLock()
         self._holding = 0  # how many `announcing_once` are open
-        self._nodes: dict[Node, tuple[list[bytes], list[bytes]]] = {}  # gids of readers, of writers
+        self._nodes: list[Membership] = []
         self._topics: dict[tuple[str, str], int] = {}
         self._endpoints: set[Any] = set()
         self._waitsets: set[Any] = set()
@@ -78,17 +87,20 @@ class Participant:
 
     # Nodes
 
-    def add_node(self, namespace: str, name: str) -> None:
-        """Tell others of a node; its endpoints are counted as its own from then on."""
+    def add_node(self, namespace: str, name: str) -> Membership:
+        """Tell others of a node; endpoints that are made for what this returns are counted as its own."""
+        node = Membership(namespace, name)
         with self._lock:
-            self._nodes.setdefault((namespace, name), ([], []))
+            self._nodes.append(node)
             self._announce()
+        return node
 
-    def remove_node(self, namespace: str, name: str) -> None:
+    def remove_node(self, node: Membership) -> None:
         """Take a node off the graph; its endpoints are closed by whoever made them."""
         with self._lock:
-            self._nodes.pop((namespace, name), None)
-            self._announce()
+            if node in self._nodes:
+                self._nodes.remove(node)
+                self._announce()
 
     @contextmanager
     def announcing_once(self) -> Iterator[None]:
@@ -118,32 +130,32 @@ class Participant:
                 return
             nodes = [
                 make_node(
-                    node_namespace=namespace,
-                    node_name=name,
-                    reader_gid_seq=[gid(data) for data in readers],
-                    writer_gid_seq=[gid(data) for data in writers],
+                    node_namespace=node.namespace,
+                    node_name=node.name,
+                    reader_gid_seq=[gid(data) for data in node.readers],
+                    writer_gid_seq=[gid(data) for data in node.writers],
                 )
-                for (namespace, name), (readers, writers) in self._nodes.items()
+                for node in self._nodes
             ]
             message = self._info.cls(gid=gid(self.gid), node_entities_info_seq=nodes)
             self._info_writer.write(self._info.serialize(message))
 
     # Endpoints
 
-    def create_writer(self, topic: str, support: MessageSupport, qos: Qos, node: Node | None = None) -> Writer:
+    def create_writer(self, topic: str, support: MessageSupport, qos: Qos, node: Membership | None = None) -> Writer:
         """A publisher's side of a topic, by its full ROS name. Raises ValueError for a name that is not valid."""
         writer = self._writer(names.topic_in_dds(topic), support, qos, _type_hash(support.type_hash))
         self._own(writer, node, readers=(), writers=(writer.gid,))
         return writer
 
-    def create_reader(self, topic: str, support: MessageSupport, qos: Qos, node: Node | None = None) -> Reader:
+    def create_reader(self, topic: str, support: MessageSupport, qos: Qos, node: Membership | None = None) -> Reader:
         """A subscription's side of a topic, by its full ROS name. Raises ValueError for a name that is not valid."""
         reader = self._reader(names.topic_in_dds(topic), support, qos, _type_hash(support.type_hash))
         self._own(reader, node, readers=(reader.gid,), writers=())
         return reader
 
     def create_client(
-        self, service: str, support: ServiceSupport, qos: Qos = SERVICES, node: Node | None = None
+        self, service: str, support: ServiceSupport, qos: Qos = SERVICES, node: Membership | None = None
     ) -> ServiceClient:
         """The side of a service that asks."""
         identity = self._service_identity("clientid")
@@ -156,7 +168,7 @@ class Participant:
         return client
 
     def create_server(
-        self, service: str, support: ServiceSupport, qos: Qos = SERVICES, node: Node | None = None
+        self, service: str, support: ServiceSupport, qos: Qos = SERVICES, node: Membership | None = None
     ) -> ServiceServer:
         """The side of a service that answers."""
         identity = self._service_identity("serviceid")
@@ -195,25 +207,26 @@ class Participant:
                 self._topics[key] = dds.checked(code, f"creating topic {topic} of type {support.name}")
             return self._topics[key]
 
-    def _own(self, endpoint: Any, node: Node | None, readers: tuple[bytes, ...], writers: tuple[bytes, ...]) -> None:
+    def _own(
+        self, endpoint: Any, node: Membership | None, readers: tuple[bytes, ...], writers: tuple[bytes, ...]
+    ) -> None:
         endpoint.node = node
         with self._lock:
             self._endpoints.add(endpoint)
             if node is not None:
-                owned = self._nodes.setdefault(node, ([], []))
-                owned[0].extend(readers)
-                owned[1].extend(writers)
+                node.readers.extend(readers)
+                node.writers.extend(writers)
                 self._announce()
 
     def _disown(self, endpoint: Any) -> None:
         """Called by an endpoint that closes."""
         with self._lock:
             self._endpoints.discard(endpoint)
-            owned = self._nodes.get(getattr(endpoint, "node", None) or ("", ""))
-            if owned is None or self.closed:
+            node = getattr(endpoint, "node", None)
+            if node not in self._nodes or self.closed:
                 return
             gids = endpoint.gids if hasattr(endpoint, "gids") else (endpoint.gid,)
-            for kind in owned:
+            for kind in (node.readers, node.writers):
                 kind[:] = [gid for gid in kind if gid not in gids]
             self._announce()
 

@@ -30,6 +30,8 @@ def _joined(client: int, sequence: int, payload: bytes) -> bytes:
 
 
 def _split(payload: bytes) -> tuple[int, int, bytes]:
+    if len(payload) < _BODY:
+        return 0, 0, payload[:4]  # which is no message, and whoever reads it says so
     client, sequence = _NUMBERS[payload[1] & 1].unpack_from(payload, 4)
     return client, sequence, payload[:4] + payload[_BODY:]
 
@@ -49,9 +51,8 @@ class _Service:
     def _taken(self, limit: int) -> list[tuple[int, int, bytes, Any]]:
         found = []
         for sample in self.reader.take(limit):
-            if len(sample.payload) >= _BODY:
-                client, sequence, payload = _split(sample.payload)
-                found.append((client, sequence, payload, sample))
+            client, sequence, payload = _split(sample.payload)
+            found.append((client, sequence, payload, sample))
         return found
 
     def close(self) -> None:

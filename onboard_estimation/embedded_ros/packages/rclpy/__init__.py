@@ -7,6 +7,8 @@ are dispatched in the order in which they were sent; see `rclpy.executors`.
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from rclpy.context import Context
@@ -89,6 +91,9 @@ def __getattr__(name: str) -> Any:
         from rclpy.task import Future
 
         return Future
+    # Nor these: with ROS 2 a first node has brought them all.
+    if not name.startswith("_") and find_spec(f"rclpy.{name}") is not None:
+        return import_module(f"rclpy.{name}")
     raise AttributeError(f"module 'rclpy' has no attribute '{name}'")
 
 

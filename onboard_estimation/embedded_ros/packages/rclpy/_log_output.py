@@ -22,9 +22,9 @@ _COLORS = {
 }
 _COLOR_END = "\033[0m"
 
-# Receives (logger, severity, text, stamp in ns, file, function, line) for `/rosout`; the key is a node's logger.
+# Each receives (logger, severity, text, stamp in ns, file, function, line) for `/rosout`; the key is a node's logger.
 RosoutSink = Callable[[str, LoggingSeverity, str, int, str, str, int], None]
-rosout_sinks: dict[str, RosoutSink] = {}
+rosout_sinks: dict[str, list[RosoutSink]] = {}
 
 _levels: dict[str, LoggingSeverity] = {}
 _effective: dict[str, LoggingSeverity] = {}
@@ -82,9 +82,9 @@ def write(name: str, severity: LoggingSeverity, message: str, file: str, functio
             stream.flush()
     node = name
     while node:
-        sink = rosout_sinks.get(node)
-        if sink is not None:
-            sink(name, severity, message, stamp_ns, file, function, line)
+        sinks = rosout_sinks.get(node)
+        if sinks:
+            sinks[0](name, severity, message, stamp_ns, file, function, line)
             break
         node = node.rpartition(".")[0]
 

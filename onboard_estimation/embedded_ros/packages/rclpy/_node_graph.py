@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rclpy._names import expand_topic_name, validate_full_topic_name
 from rclpy._rclpy_pybind11 import NodeNameNonExistentError
@@ -11,15 +11,16 @@ from rclpy._wire_qos import profile_of
 from rclpy.topic_endpoint_info import TopicEndpointInfo, TopicEndpointTypeEnum
 from rclpy.type_hash import TypeHash
 
+if TYPE_CHECKING:
+    from rclpy._node_core import NodeCore
+
 NamesAndTypes = list[tuple[str, list[str]]]
 
 
 class NodeGraph:
     """Part of `rclpy.node.Node`: nodes, topics, services and their endpoints, as discovered so far."""
 
-    _name: str
-    _namespace: str
-    _participant: Any
+    _embedded_core: NodeCore
     resolve_topic_name: Callable[..., str]
 
     def get_node_names(self) -> list[str]:
@@ -28,7 +29,7 @@ class NodeGraph:
 
     def get_node_names_and_namespaces(self) -> list[tuple[str, str]]:
         """(name, namespace) of all nodes."""
-        return list(self._participant.graph.node_names())
+        return list(self._embedded_core.participant.graph.node_names())
 
     def get_node_names_and_namespaces_with_enclaves(self) -> list[tuple[str, str, str]]:
         """(name, namespace, enclave) of all nodes; without security the enclave is `/`."""
@@ -41,77 +42,57 @@ class NodeGraph:
     def get_topic_names_and_types(self, no_demangle: bool = False) -> NamesAndTypes:
         """Topics and their types, e.g. `sensor_msgs/msg/Imu`."""
         _only_ros(no_demangle, "get_topic_names_and_types")
-        return _sorted(self._participant.graph.topics())
+        return _sorted(self._embedded_core.participant.graph.topics())
 
     def get_service_names_and_types(self) -> NamesAndTypes:
         """Services and their types."""
-        return _sorted(self._participant.graph.services())
+        return _sorted(self._embedded_core.participant.graph.services())
 
     def get_publisher_names_and_types_by_node(
         self, node_name: str, node_namespace: str, no_demangle: bool = False
     ) -> NamesAndTypes:
         """Topics that a node publishes; NodeNameNonExistentError if there is no such node."""
         _only_ros(no_demangle, "get_publisher_names_and_types_by_node")
-        return self._by_node("publishers_by_node", node_name, node_namespace)
+        return _by_node(self, "publishers_by_node", node_name, node_namespace)
 
     def get_subscriber_names_and_types_by_node(
         self, node_name: str, node_namespace: str, no_demangle: bool = False
     ) -> NamesAndTypes:
         """Topics that a node subscribes to; NodeNameNonExistentError if there is no such node."""
         _only_ros(no_demangle, "get_subscriber_names_and_types_by_node")
-        return self._by_node("subscribers_by_node", node_name, node_namespace)
+        return _by_node(self, "subscribers_by_node", node_name, node_namespace)
 
     def get_service_names_and_types_by_node(self, node_name: str, node_namespace: str) -> NamesAndTypes:
         """Services of a node; NodeNameNonExistentError if there is no such node."""
-        return self._by_node("servers_by_node", node_name, node_namespace)
+        return _by_node(self, "servers_by_node", node_name, node_namespace)
 
     def get_client_names_and_types_by_node(self, node_name: str, node_namespace: str) -> NamesAndTypes:
         """Services that a node is a client of; NodeNameNonExistentError if there is no such node."""
-        return self._by_node("clients_by_node", node_name, node_namespace)
-
-    def _by_node(self, query: str, name: str, namespace: str) -> NamesAndTypes:
-        namespace = namespace if namespace.startswith("/") else f"/{namespace}"
-        if (name, namespace) not in self.get_node_names_and_namespaces():
-            raise NodeNameNonExistentError(f"cannot get names and types: no node {namespace.rstrip('/')}/{name}")
-        return _sorted(getattr(self._participant.graph, query)(namespace, name))
+        return _by_node(self, "clients_by_node", node_name, node_namespace)
 
     def count_publishers(self, topic_name: str) -> int:
         """How many publishers a topic has."""
-        return len(self._participant.graph.publishers(self._full(topic_name)))
+        return len(self._embedded_core.participant.graph.publishers(_full(self, topic_name)))
 
     def count_subscribers(self, topic_name: str) -> int:
         """How many subscriptions a topic has."""
-        return len(self._participant.graph.subscribers(self._full(topic_name)))
+        return len(self._embedded_core.participant.graph.subscribers(_full(self, topic_name)))
 
     def count_services(self, service_name: str) -> int:
         """How many servers a service has."""
-        return self._count("servers_by_node", service_name)
+        return _count(self, "servers_by_node", service_name)
 
     def count_clients(self, service_name: str) -> int:
         """How many clients a service has."""
-        return self._count("clients_by_node", service_name)
-
-    def _count(self, query: str, service_name: str) -> int:
-        full = self._full(service_name, is_service=True)
-        count = 0
-        for name, namespace in set(self.get_node_names_and_namespaces()):
-            try:
-                count += full in getattr(self._participant.graph, query)(namespace, name)
-            except LookupError:
-                continue  # it has just gone
-        return count
-
-    def _full(self, name: str, *, is_service: bool = False) -> str:
-        full = expand_topic_name(name, self._name, self._namespace)
-        validate_full_topic_name(full, is_service=is_service)
-        return full
+        return _count(self, "clients_by_node", service_name)
 
     def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
         """Publishers of a topic, with node, type and QoS."""
         _only_ros(no_mangle, "get_publishers_info_by_topic")
         full = self.resolve_topic_name(topic_name)
         return [
-            _info(endpoint, TopicEndpointTypeEnum.PUBLISHER) for endpoint in self._participant.graph.publishers(full)
+            _info(endpoint, TopicEndpointTypeEnum.PUBLISHER)
+            for endpoint in self._embedded_core.participant.graph.publishers(full)
         ]
 
     def get_subscriptions_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
@@ -119,7 +100,32 @@ class NodeGraph:
         _only_ros(no_mangle, "get_subscriptions_info_by_topic")
         full = self.resolve_topic_name(topic_name)
         kind = TopicEndpointTypeEnum.SUBSCRIPTION
-        return [_info(endpoint, kind) for endpoint in self._participant.graph.subscribers(full)]
+        return [_info(endpoint, kind) for endpoint in self._embedded_core.participant.graph.subscribers(full)]
+
+
+def _by_node(node: NodeGraph, query: str, name: str, namespace: str) -> NamesAndTypes:
+    namespace = namespace if namespace.startswith("/") else f"/{namespace}"
+    if (name, namespace) not in node.get_node_names_and_namespaces():
+        raise NodeNameNonExistentError(f"cannot get names and types: no node {namespace.rstrip('/')}/{name}")
+    return _sorted(getattr(node._embedded_core.participant.graph, query)(namespace, name))
+
+
+def _count(node: NodeGraph, query: str, service_name: str) -> int:
+    full = _full(node, service_name, is_service=True)
+    count = 0
+    for name, namespace in set(node.get_node_names_and_namespaces()):
+        try:
+            count += full in getattr(node._embedded_core.participant.graph, query)(namespace, name)
+        except LookupError:
+            continue  # it has just gone
+    return count
+
+
+def _full(node: NodeGraph, name: str, *, is_service: bool = False) -> str:
+    core = node._embedded_core
+    full = expand_topic_name(name, core.name, core.namespace)
+    validate_full_topic_name(full, is_service=is_service)
+    return full
 
 
 def _only_ros(raw: bool, call: str) -> None:

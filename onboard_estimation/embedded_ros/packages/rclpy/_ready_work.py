@@ -246,10 +246,10 @@ class ReadyWork:
 
     def _queue_events(self) -> None:
         for node in self.get_nodes():
-            for guard in list(node._guards):
+            for guard in list(node._embedded_core.guards):
                 if guard._triggered and not guard._destroyed:
                     self.wake()
-            for handler in list(node._event_handlers):
+            for handler in list(node._embedded_core.event_handlers):
                 payload = handler._poll()
                 if payload is not None:
                     self._queue.append((handler, payload))
@@ -261,19 +261,19 @@ class ReadyWork:
             self._next_due_ns = 0
         nodes = self.get_nodes()
         for node in nodes:
-            for guard in list(node._guards):
+            for guard in list(node._embedded_core.guards):
                 if guard._triggered and not guard._destroyed and guard not in waiting:
                     guard._triggered = False
                     self._queue.append((guard, None))
-        version = (tuple((node, node._entities_version) for node in nodes), waiting)
+        version = (tuple((node, node._embedded_core.entities_version) for node in nodes), waiting)
         if version == self._entities_version:
             return
         self._entities_version = version
         self._waiting = waiting
-        self._timers = [timer for node in nodes for timer in list(node._timers)]
+        self._timers = [timer for node in nodes for timer in list(node._embedded_core.timers)]
         wanted: dict[Any, Any] = {}
         for node in nodes:
-            wanted.update(node._wire_entities())
+            wanted.update(node._embedded_core.wire_entities())
         self._places = {entity: place for place, entity in enumerate(wanted.values())}
         if not self._context._valid:
             return

@@ -21,7 +21,8 @@ class Rosout:
         self._log = Log
         self._logger_name = logger_name
         self._publisher = node.create_publisher(Log, "/rosout", qos_profile_rosout_default)
-        _log_output.rosout_sinks[logger_name] = self._publish
+        # Nodes of one name share a logger; the first that is there publishes for all.
+        _log_output.rosout_sinks.setdefault(logger_name, []).append(self._publish)
 
     def _publish(
         self, name: str, severity: LoggingSeverity, message: str, stamp_ns: int, file: str, function: str, line: int
@@ -42,5 +43,8 @@ class Rosout:
 
     def stop(self) -> None:
         """Publish no more."""
-        if _log_output.rosout_sinks.get(self._logger_name) == self._publish:
-            del _log_output.rosout_sinks[self._logger_name]
+        sinks = _log_output.rosout_sinks.get(self._logger_name, [])
+        if self._publish in sinks:
+            sinks.remove(self._publish)
+        if not sinks:
+            _log_output.rosout_sinks.pop(self._logger_name, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rclpy.exceptions import InvalidHandle
@@ -15,6 +14,7 @@ from rclpy.task import Future
 if TYPE_CHECKING:
     from onboard_estimation.embedded_ros.messages import MessageSupport
     from onboard_estimation.embedded_ros.wire import ServiceClient
+    from rclpy._node_core import LeftOut
 
 _LOOK_AGAIN_S = 0.02
 
@@ -24,7 +24,7 @@ class Client:
 
     def __init__(self, context: Any, client: ServiceClient, request: MessageSupport, response: MessageSupport,
                  srv_type: Any, srv_name: str, full_name: str, qos_profile: QoSProfile, callback_group: Any,
-                 report: Callable[[str], None]) -> None:  # fmt: skip
+                 left_out: LeftOut) -> None:  # fmt: skip
         self.context = context
         self._client = client
         self._request = request
@@ -34,7 +34,7 @@ class Client:
         self._full_name = full_name
         self.qos_profile = qos_profile
         self.callback_group = callback_group
-        self._report = report
+        self._left_out = left_out
         self._node: Any = None  # set by the node
         self._pending_requests: dict[int, Future] = {}
         self._lock = threading.Lock()
@@ -93,7 +93,7 @@ class Client:
         try:
             future.set_result(self._response.deserialize(payload))
         except ValueError as error:
-            self._report(f"an answer of {self._full_name} cannot be read: {error}")
+            self._left_out(error)
             future.set_exception(error)
 
     def service_is_ready(self) -> bool:

@@ -80,7 +80,7 @@ class Executor(ReadyWork):
             if node not in self._nodes:
                 return
             self._nodes.remove(node)
-            node._executor_left(self)
+            node._embedded_core.left(self)
             self._return_work(node)
         self._next_due_ns = 0
 
@@ -146,6 +146,21 @@ class Executor(ReadyWork):
         raise NotImplementedError
 
     # Running
+
+    def _wake_shutdown(self) -> None:
+        """Another thread may wait in `shutdown` for the callback that has ended."""
+        if self._is_shutdown:
+            with self._idle:
+                self._idle.notify_all()
+
+    def _leave(self, entity: Any, sample: Any) -> None:
+        """Work that was to begin is for the node's next executor."""
+        if isinstance(entity, Task):
+            return
+        entity.callback_group.ending_execution(entity)
+        self._queue.appendleft((entity, sample))
+        if node := getattr(entity, "_node", None):
+            self._return_work(node)
 
     def _run(self, entity: Any, sample: Any) -> None:
         """Run a task, or the callback of an entity whose group has let it begin."""
@@ -214,12 +229,18 @@ class SingleThreadedExecutor(Executor):
         except (ShutdownException, TimeoutException, ConditionReachedException):
             return
         self._running += 1
+        if self._is_shutdown:  # meanwhile: whoever shuts it down saw nothing run and went on
+            self._running -= 1
+            self._leave(entity, sample)
+            return
+        before = getattr(_current, "executor", None)
         _current.executor = _current.waiter = self
         try:
             self._run(entity, sample)
         finally:
-            _current.executor = _current.waiter = None
+            _current.executor = _current.waiter = before
             self._running -= 1
+            self._wake_shutdown()
 
 
 class MultiThreadedExecutor(Executor):
@@ -254,6 +275,9 @@ class MultiThreadedExecutor(Executor):
                 raise self._failures.popleft() from None
             return
         with self._idle:
+            if self._is_shutdown:
+                self._leave(entity, sample)
+                return
             self._running += 1
         self._pool.submit(self._run_in_thread, entity, sample)
 

@@ -11,6 +11,7 @@ from rclpy.qos import QoSProfile
 if TYPE_CHECKING:
     from onboard_estimation.embedded_ros.messages import MessageSupport
     from onboard_estimation.embedded_ros.wire import ServiceServer
+    from rclpy._node_core import LeftOut
 
 
 class Service:
@@ -18,7 +19,7 @@ class Service:
 
     def __init__(self, server: ServiceServer, request: MessageSupport, response: MessageSupport, srv_type: Any,
                  srv_name: str, full_name: str, callback: Callable[..., Any], callback_group: Any,
-                 qos_profile: QoSProfile, report: Callable[[str], None]) -> None:  # fmt: skip
+                 qos_profile: QoSProfile, left_out: LeftOut) -> None:  # fmt: skip
         self._server = server
         self._request = request
         self._response = response
@@ -28,7 +29,7 @@ class Service:
         self.callback = callback
         self.callback_group = callback_group
         self.qos_profile = qos_profile
-        self._report = report
+        self._left_out = left_out
         # What an executor took and did not come to, for the next one.
         self._left: list[Any] = []
         self._destroyed = False
@@ -45,7 +46,7 @@ class Service:
         try:
             request = self._request.deserialize(payload)
         except ValueError as error:
-            self._report(f"a request to {self._full_name} is left out: {error}")
+            self._left_out(error)
             return None
         response = self.callback(request, self.srv_type.Response())
         if hasattr(response, "__await__"):

@@ -11,6 +11,7 @@ from rclpy.qos import QoSProfile
 
 if TYPE_CHECKING:
     from onboard_estimation.embedded_ros.wire import Reader, Sample
+    from rclpy._node_core import LeftOut
 
 
 class Subscription:
@@ -28,7 +29,7 @@ class Subscription:
 
     def __init__(self, reader: Reader, deserialize: Callable[[Any], Any], msg_type: type, topic: str, full_topic: str,
                  callback: Callable[..., Any], callback_group: Any, qos_profile: QoSProfile, raw: bool,
-                 report: Callable[[str], None]) -> None:  # fmt: skip
+                 left_out: LeftOut) -> None:  # fmt: skip
         self._reader = reader
         self._deserialize = bytes if raw else deserialize
         self.msg_type = msg_type
@@ -38,7 +39,7 @@ class Subscription:
         self.callback_group = callback_group
         self.qos_profile = qos_profile
         self.raw = raw
-        self._report = report
+        self._left_out = left_out
         self.event_handlers: list[Any] = []
         # Samples that an executor took and did not come to, for the next one.
         self._left: list[Sample] = []
@@ -74,7 +75,7 @@ class Subscription:
         try:
             message = self._deserialize(sample.payload)
         except ValueError as error:
-            self._report(f"a message on {self._full_topic} is left out: {error}")
+            self._left_out(error)
             return None
         if self._with_info:
             return self._callback(message, message_info(sample))

@@ -66,7 +66,7 @@ class TimeSource:
         if not node.has_parameter(USE_SIM_TIME_NAME):
             node.declare_parameter(USE_SIM_TIME_NAME, False)
         self.ros_time_is_active = node.get_parameter(USE_SIM_TIME_NAME).value
-        node._on_parameters_set_internally = self._parameters_set
+        node._embedded_core.parameters.on_set_internally = self._parameters_set
 
     def detach_node(self) -> None:
         """Follow no node."""

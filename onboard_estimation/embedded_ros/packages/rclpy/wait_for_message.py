@@ -19,15 +19,18 @@ def wait_for_message(
 
     subscription = node.create_subscription(msg_type, topic, lambda _: None, qos_profile)
     # An executor that spins the node must not take the message away.
-    node._subscriptions.remove(subscription)
-    node._changed()
+    node._embedded_core.subscriptions.remove(subscription)
+    node._embedded_core.changed()
     waitset = WaitSet(node.context.participant)
     try:
         waitset.attach(subscription._reader)
         end_s = math.inf if time_to_wait < 0 else time.monotonic() + time_to_wait
         while node.context.ok():
             for sample in subscription._take(1):
-                return True, subscription._deserialize(sample.payload)
+                try:
+                    return True, subscription._deserialize(sample.payload)
+                except ValueError as error:
+                    subscription._left_out(error)
             left_s = end_s - time.monotonic()
             if left_s <= 0.0:
                 break
@@ -35,6 +38,6 @@ def wait_for_message(
     finally:
         waitset.detach(subscription._reader)
         waitset.close()
-        node._subscriptions.append(subscription)
+        node._embedded_core.subscriptions.append(subscription)
         node.destroy_subscription(subscription)
     return False, None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time as _time
-from typing import Any
+from typing import Any, TypeAlias
 
+from builtin_interfaces.msg import Time as Stamp
 from geometry_msgs.msg import Quaternion, Transform, TransformStamped, Vector3
 from rclpy.clock_type import ClockType
+from rclpy.constants import S_TO_NS
 from rclpy.duration import Duration
 from rclpy.logging import get_logger
 from rclpy.task import Future
@@ -19,18 +21,21 @@ from tf2_ros.exceptions import TransformException
 _DEFAULT_CACHE_TIME = Duration(seconds=10)
 _LOOK_AGAIN_S = 0.02
 _NO_TIME = Duration()
+# When a transform is asked for: of rclpy, or out of a message's header.
+Instant: TypeAlias = Time | Stamp
 
 
 class Buffer:
     """Transforms of the last 10 s (`cache_time`), with interpolation.
 
-    `lookup_transform(target, source, time)` gives the transform that takes coordinates in `source` to `target`;
-    `Time()` asks for the latest. With a timeout it waits, so another thread has to spin the listener's node.
+    `lookup_transform(target, source, time)` gives the transform that takes coordinates in `source` to `target`, at a
+    `rclpy.time.Time` or at a message's `header.stamp`; zero asks for the latest. With a timeout it waits, so another
+    thread has to spin the listener's node.
     """
 
     def __init__(self, cache_time: Duration | None = None, node: Any = None) -> None:
         self._core = BufferCore((cache_time or _DEFAULT_CACHE_TIME).nanoseconds)
-        self._waiting: list[tuple[Future, tuple[str, str, Time]]] = []
+        self._waiting: list[tuple[Future, tuple[str, str, Instant]]] = []
         self._logger = node.get_logger() if node is not None else get_logger("tf2_buffer")
 
     def set_transform(self, transform: TransformStamped, authority: str) -> None:
@@ -47,7 +52,7 @@ class Buffer:
         refused = self._core.insert(
             message.header.frame_id,
             message.child_frame_id,
-            stamp.sec * 1_000_000_000 + stamp.nanosec,
+            _nanoseconds(stamp),
             ((vector.x, vector.y, vector.z), (rotation.x, rotation.y, rotation.z, rotation.w)),
             static=static,
         )
@@ -71,7 +76,7 @@ class Buffer:
         self._core.clear()
 
     def lookup_transform(
-        self, target_frame: str, source_frame: str, time: Time, timeout: Duration = _NO_TIME
+        self, target_frame: str, source_frame: str, time: Instant, timeout: Duration = _NO_TIME
     ) -> TransformStamped:
         """Transform of coordinates in `source_frame` into `target_frame` at a time.
 
@@ -87,9 +92,9 @@ class Buffer:
     def lookup_transform_full(
         self,
         target_frame: str,
-        target_time: Time,
+        target_time: Instant,
         source_frame: str,
-        source_time: Time,
+        source_time: Instant,
         fixed_frame: str,
         timeout: Duration = _NO_TIME,
     ) -> TransformStamped:
@@ -100,12 +105,12 @@ class Buffer:
         to_target, stamp_ns = self._core.lookup(target_frame, fixed_frame, _nanoseconds(target_time))
         return _message(composed(to_target, to_fixed), stamp_ns, target_frame, source_frame)
 
-    async def lookup_transform_async(self, target_frame: str, source_frame: str, time: Time) -> TransformStamped:
+    async def lookup_transform_async(self, target_frame: str, source_frame: str, time: Instant) -> TransformStamped:
         """`lookup_transform` once it can be answered."""
         await self.wait_for_transform_async(target_frame, source_frame, time)
         return self.lookup_transform(target_frame, source_frame, time)
 
-    def wait_for_transform_async(self, target_frame: str, source_frame: str, time: Time) -> Future:
+    def wait_for_transform_async(self, target_frame: str, source_frame: str, time: Instant) -> Future:
         """Future that is done once the transform can be looked up."""
         future = Future()
         if self.can_transform(target_frame, source_frame, time):
@@ -118,7 +123,7 @@ class Buffer:
         self,
         target_frame: str,
         source_frame: str,
-        time: Time,
+        time: Instant,
         timeout: Duration = _NO_TIME,
         return_debug_tuple: bool = False,
     ) -> Any:
@@ -141,9 +146,9 @@ class Buffer:
     def can_transform_full(
         self,
         target_frame: str,
-        target_time: Time,
+        target_time: Instant,
         source_frame: str,
-        source_time: Time,
+        source_time: Instant,
         fixed_frame: str,
         timeout: Duration = _NO_TIME,
         return_debug_tuple: bool = False,
@@ -181,10 +186,14 @@ class Buffer:
         raise NotImplementedError("tf2_ros.Buffer.transform_full(): look the transform up and apply it")
 
 
-def _nanoseconds(time: Time) -> int:
-    if not isinstance(time, Time):
-        raise TypeError(f"a rclpy.time.Time is needed, not a {type(time).__name__}")
-    return time.nanoseconds
+def _nanoseconds(time: Instant) -> int:
+    if isinstance(time, Time):
+        return time.nanoseconds
+    if isinstance(time, Stamp):
+        return time.sec * S_TO_NS + time.nanosec
+    raise TypeError(
+        f"a rclpy.time.Time or a stamp (builtin_interfaces.msg.Time) is needed, not a {type(time).__name__}"
+    )
 
 
 def _message(transform: Rigid, stamp_ns: int, target: str, source: str) -> TransformStamped:
@@ -194,5 +203,5 @@ def _message(transform: Rigid, stamp_ns: int, target: str, source: str) -> Trans
         transform=Transform(translation=Vector3(x=x, y=y, z=z), rotation=Quaternion(x=qx, y=qy, z=qz, w=qw)),
     )
     message.header.frame_id = target
-    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, 1_000_000_000)
+    message.header.stamp.sec, message.header.stamp.nanosec = divmod(stamp_ns, S_TO_NS)
     return message

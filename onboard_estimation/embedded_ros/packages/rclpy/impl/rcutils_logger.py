@@ -21,10 +21,11 @@ class _CallSite:
         self.severity = severity
         self.options = options
         self._last_ns = 0
-        self._seen = False
+        self._skipped = False
+        self._logged = False
 
     def passes(self) -> bool:
-        """Whether a message may go out now."""
+        """Whether a message may go out now; in rclpy's order, where each option sees only what passes those before."""
         period_s = self.options.get("throttle_duration_sec")
         if period_s:
             clock = self.options.get("throttle_time_source_type")
@@ -32,10 +33,11 @@ class _CallSite:
             if now_ns < self._last_ns + period_s * 1e9:
                 return False
             self._last_ns = now_ns
-        seen, self._seen = self._seen, True
-        if self.options.get("skip_first") and not seen:
+        if self.options.get("skip_first") and not self._skipped:
+            self._skipped = True
             return False
-        return not (self.options.get("once") and seen)
+        logged, self._logged = self._logged, True
+        return not (self.options.get("once") and logged)
 
 
 class RcutilsLogger:
@@ -43,7 +45,8 @@ class RcutilsLogger:
 
     `debug`, `info`, `warning` (`warn`), `error`, `fatal` take the text and, by keyword, `throttle_duration_sec` (s,
     with `throttle_time_source_type`, a Clock), `skip_first` and `once`, which are remembered for the place of the call.
-    They return whether the text went out. TypeError for an unknown option, ValueError when a place changes its options.
+    They return whether the text went out. TypeError for an unknown option and for what is no text, which real rclpy
+    refuses only where the message goes out; ValueError when a place changes its options.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -70,6 +73,8 @@ class RcutilsLogger:
 
     def log(self, message: str, severity: LoggingSeverity | int, **kwargs: Any) -> bool:
         """Log with a severity."""
+        if not isinstance(message, str):
+            raise TypeError(f"a log message has to be a str, not {type(message).__name__}: {message!r}; use str(...)")
         severity = LoggingSeverity(severity)
         if not self.is_enabled_for(severity):
             return False
@@ -77,7 +82,7 @@ class RcutilsLogger:
         if kwargs and not self._passes(frame, severity, kwargs):
             return False
         code = frame.f_code
-        _log_output.write(self.name, severity, str(message), code.co_filename, code.co_name, frame.f_lineno)
+        _log_output.write(self.name, severity, message, code.co_filename, code.co_name, frame.f_lineno)
         return True
 
     def _passes(self, frame: FrameType, severity: LoggingSeverity, options: dict[str, Any]) -> bool:
