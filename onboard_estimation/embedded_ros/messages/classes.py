@@ -1,8 +1,8 @@
 """Message classes with rclpy's behaviour: keyword constructor, defaults, constants, field checks, equality, text.
 
-Values live in slots. Only numeric arrays are behind properties, since assigning a list to them converts it; with field
-checks (ROS_PYTHON_CHECK_FIELDS=1 or `check_fields=True`) every field is, in a subclass of the same layout, so that
-unchecked messages cost nothing.
+Every assignment is checked, always: what rclpy's messages refuse with field checks on (ROS_PYTHON_CHECK_FIELDS=1, and
+up to Iron without), they abort the process for, or send garbage for, when the checks are off. Values live in slots, so
+that reading them costs nothing; what comes from the wire is put there past the checks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ import threading
 from array import array
 from collections.abc import Callable
 from functools import cache
-from operator import attrgetter
 from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from onboard_estimation.embedded_ros.messages.definitions import checks_fields, definitions
+from onboard_estimation.embedded_ros.messages.definitions import definitions
 from onboard_estimation.embedded_ros.messages.fields import EMPTY_MEMBER, Field
 
 _made: dict[str, type[Message]] = {}
@@ -36,7 +35,6 @@ class Message:
     _SLOTS: ClassVar[dict[str, Any]]  # slot descriptors by field name
     _IMMUTABLE_DEFAULTS: ClassVar[tuple[tuple[str, Any, Any], ...]]  # (field, set slot, value)
     _MADE_DEFAULTS: ClassVar[tuple[tuple[str, Any, Callable[[], Any]], ...]]  # (field, set slot, make value)
-    _CHECKED: ClassVar[type[Message] | None]  # the class that checks assignments; None: this one does
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -46,7 +44,7 @@ class Message:
             for _, set_slot, make in cls._MADE_DEFAULTS:
                 set_slot(self, make())
             return
-        check = values.pop("check_fields", False)
+        values.pop("check_fields", None)  # rclpy's own argument
         unknown = values.keys() - cls._fields_and_field_types.keys()
         if unknown:
             raise AssertionError(f"Invalid arguments passed to constructor: {', '.join(sorted(unknown))}")
@@ -56,8 +54,6 @@ class Message:
         for name, set_slot, make in cls._MADE_DEFAULTS:
             if name not in values:
                 set_slot(self, make())
-        if check and cls._CHECKED is not None:
-            self.__class__ = cls._CHECKED
         for name, value in values.items():
             setattr(self, name, value)
 
@@ -116,16 +112,11 @@ def message_class(name: str) -> type[Message]:
     found = _made.get(name)
     if found is None:
         with _making:  # two threads must not make two classes of one type
-            found = _made.get(name)
-            if found is None:
-                plain = _plain_class(name)
-                found = plain._CHECKED if plain._CHECKED is not None and checks_fields() else plain
-                _made[name] = found
+            found = _made.get(name) or _made.setdefault(name, _class_of(name))
     return found
 
 
-@cache
-def _plain_class(name: str) -> type[Message]:
+def _class_of(name: str) -> type[Message]:
     known = definitions()
     if name in known.services:
         raise LookupError(f"{name!r} is a service, not a message")
@@ -134,9 +125,8 @@ def _plain_class(name: str) -> type[Message]:
     package, kind, short = name.split("/")
     service, _, part = short.rpartition("_")
     home = service if kind == "srv" and part in ("Request", "Response", "Event") else short
-    slots = {field.name: f"_{field.name}" if field.is_ndarray or field.is_array else field.name for field in fields}
     namespace: dict[str, Any] = {
-        "__slots__": tuple(slots.values()),
+        "__slots__": tuple(field.name for field in fields),
         "__module__": f"{package}.{kind}.{module_name(home)}",
         "__doc__": f"Message class '{short}'.",
         "_TYPE_NAME": name,
@@ -146,7 +136,7 @@ def _plain_class(name: str) -> type[Message]:
     namespace.update({constant.name: constant.python_value for constant in known.constants(name)})
     namespace.update({f"{f.name.upper()}__DEFAULT": f.default for f in fields if f.default is not None})
     cls: Any = type(short, (Message,), namespace)
-    cls._SLOTS = {field.name: cls.__dict__[slots[field.name]] for field in fields}
+    cls._SLOTS = {field.name: cls.__dict__[field.name] for field in fields}
     immutable, made = [], []
     for field in fields:
         set_slot = cls._SLOTS[field.name].__set__
@@ -155,15 +145,8 @@ def _plain_class(name: str) -> type[Message]:
             made.append((field.name, set_slot, default))
         else:
             immutable.append((field.name, set_slot, default))
-        if field.is_ndarray or field.is_array:
-            setattr(cls, field.name, property(attrgetter(slots[field.name]), _converting(field, set_slot)))
     cls._IMMUTABLE_DEFAULTS, cls._MADE_DEFAULTS = tuple(immutable), tuple(made)
-    checked: Any = type(short, (cls,), {"__slots__": (), "__module__": cls.__module__, "__doc__": cls.__doc__})
-    for field in fields:
-        descriptor = cls._SLOTS[field.name]
-        setattr(checked, field.name, property(descriptor.__get__, _checking(field, descriptor.__set__)))
-    checked._CHECKED = None
-    cls._CHECKED = checked
+    cls.__setattr__ = _setter(cls, fields)
     return cls
 
 
@@ -201,50 +184,67 @@ def _default(field: Field) -> Any:
     return (lambda: [single() for _ in range(size)]) if field.nested else (lambda: [single] * size)
 
 
-def _convert(field: Field) -> Callable[[Any], Any]:
-    """What rclpy does with a value that is assigned: numeric arrays are copied into their type."""
-    if field.is_ndarray:
-        dtype, shape, name = field.dtype, (field.size,), field.name
+def _setter(cls: Any, fields: list[Field]) -> Callable[[Any, str, Any], None]:
+    """The class's `__setattr__`. Most values are of the field's very type, which is seen at a glance."""
+    name_of_type = type_name(cls)
+    rules: dict[str, tuple[Any, Any, Any, Any, Callable[[Any], Any]]] = {}
+    for field in fields:
+        low, high = field.limits
+        kind = message_class(field.nested) if field.nested and field.is_single else field.python_type
+        rules[field.name] = (kind, low, high, cls._SLOTS[field.name].__set__, _taking(name_of_type, field))
 
-        def to_ndarray(value: Any) -> Any:
-            converted = np.array(value, dtype)
-            assert converted.shape == shape, f"The '{name}' field must have {shape[0]} elements"
-            return converted
+    def __setattr__(self: Any, name: str, value: Any) -> None:
+        try:
+            kind, low, high, set_slot, take = rules[name]
+        except KeyError:
+            there = ", ".join(rules) or "none"
+            raise AttributeError(f"{name_of_type} has no field '{name}'; it has: {there}") from None
+        if value.__class__ is kind and (low is None or low <= value <= high):
+            set_slot(self, value)
+        else:
+            set_slot(self, take(value))
 
-        return to_ndarray
-    primitive = field.primitive
-    assert primitive is not None
-    typecode, wire = primitive.typecode, field.dtype
-
-    def to_array(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            same = value.ndim == 1 and value.dtype == wire
-            return array(typecode, value.tobytes() if same else value.tolist())
-        return array(typecode, value)
-
-    return to_array
-
-
-def _converting(field: Field, set_slot: Any) -> Callable[[Any, Any], None]:
-    convert = _convert(field)
-
-    def set_value(self: Any, value: Any) -> None:
-        set_slot(self, convert(value))
-
-    return set_value
+    return __setattr__
 
 
-def _checking(field: Field, set_slot: Any) -> Callable[[Any, Any], None]:
+def _taking(name_of_type: str, field: Field) -> Callable[[Any], Any]:
+    """What a field holds after a value was assigned: numeric arrays are copied into their type.
+
+    Raises AssertionError, as rclpy does, where the value does not fit.
+    """
     convert = _convert(field) if field.is_ndarray or field.is_array else None
-    kept = np.ndarray if field.is_ndarray else array
 
-    def set_value(self: Any, value: Any) -> None:
-        fault = field.fault(value, _plain_class(field.nested) if field.nested else None)
-        if fault:
-            raise AssertionError(fault)
-        set_slot(self, value if convert is None or isinstance(value, kept) else convert(value))
+    def take(value: Any) -> Any:
+        nested = message_class(field.nested) if field.nested else None
+        if fault := field.fault(value, nested):
+            raise AssertionError(f"{name_of_type}: {fault}; {_hint(field.culprit(value, nested))}")
+        return value if convert is None else convert(value)
 
-    return set_value
+    return take
+
+
+def _hint(value: Any) -> str:
+    """What was assigned, and how it becomes what the field takes, where that is plain."""
+    text = repr(value)
+    text = f"{text[:60]}..." if len(text) > 60 else text
+    convert = ""
+    if isinstance(value, np.ndarray):
+        convert = ": use .tolist(), or array.array"
+    elif isinstance(value, np.generic):
+        convert = f": use {type(value.item()).__name__}(...)"
+    elif type(value) is int:
+        convert = f": write {value}.0 for a float"
+    return f"this is {type(value).__module__}.{type(value).__name__} {text}{convert}".replace("builtins.", "")
+
+
+def _convert(field: Field) -> Callable[[Any], Any]:
+    """What makes a field's own array of a value that fits."""
+    if field.is_ndarray:
+        dtype = field.dtype
+        return lambda value: np.array(value, dtype)
+    assert field.primitive is not None
+    typecode = field.primitive.typecode
+    return lambda value: array(typecode, value)
 
 
 class Service:

@@ -53,7 +53,7 @@ class Codec:
                 self.minimum += 1
                 continue
             descriptor = slot_of(cls, field.name)
-            path = prefix + descriptor.__name__
+            path = prefix + field.name
             if field.nested and field.is_single:
                 children.append((descriptor.__set__, self._flatten(message_class(field.nested), path + ".")))
             else:

@@ -24,8 +24,6 @@ _DEFAULTS: dict[tuple[str, str], Any] = {
     ("type_description_interfaces/srv/GetTypeDescription_Request", "include_type_sources"): True,
 }
 _DEFAULTS_SINCE_IRON: dict[tuple[str, str], Any] = {("sensor_msgs/msg/NavSatStatus", "status"): -2}
-# Distributions whose messages check every assignment; later ones only where ROS_PYTHON_CHECK_FIELDS asks for it.
-_ALWAYS_CHECKED = ("dashing", "eloquent", "foxy", "galactic", "humble", "iron")
 _WITHOUT_TYPE_HASH = ("dashing", "eloquent", "foxy", "galactic", "humble")
 
 
@@ -37,11 +35,6 @@ def distribution() -> str:
 def has_type_hashes(name: str | None = None) -> bool:
     """Whether the distribution announces type hashes (from Iron on); its GIDs have 16 bytes then, 24 before."""
     return (name or distribution()) not in _WITHOUT_TYPE_HASH
-
-
-def checks_fields() -> bool:
-    """Whether messages check every assigned value: always up to Iron, on ROS_PYTHON_CHECK_FIELDS=1 from Jazzy on."""
-    return os.environ.get("ROS_PYTHON_CHECK_FIELDS", "") == "1" or distribution() in _ALWAYS_CHECKED
 
 
 class Definitions:

@@ -40,7 +40,7 @@ PRIMITIVES = {
     "float32": Primitive("f", 4, "float", "f", float),
     "float64": Primitive("d", 8, "double", "d", float),
 }
-_LARGEST = {"float32": 3.402823466e38, "float64": 1.7976931348623157e308}
+_LARGEST = 3.402823466e38  # of float32, as rclpy writes it
 _DESCRIPTION = re.compile(r"(?P<kind>[\w/]+)(<=(?P<bound>\d+))?(?P<brackets>\[((?P<most><=)?(?P<size>\d+))?\])?")
 
 
@@ -97,6 +97,28 @@ class Field:
     def dtype(self) -> np.dtype[Any]:
         """Of a NumPy array's elements, in native byte order."""
         return np.dtype(self.kind)
+
+    @property
+    def python_type(self) -> Any:
+        """Type of a single value that needs no closer look, within `limits`; None: all values do."""
+        if not self.is_single or self.nested or self.bound:
+            return None
+        primitive = self.primitive
+        if primitive is None:
+            return str
+        return None if primitive.python is bytes else primitive.python
+
+    @property
+    def limits(self) -> tuple[Any, Any]:
+        """Least and greatest number that the type holds, infinities apart; (None, None) where any will do."""
+        primitive = self.primitive
+        if primitive is None or not primitive.typecode or self.kind == "float64":
+            return None, None
+        if primitive.python is float:
+            return -_LARGEST, _LARGEST
+        signed = primitive.letter.islower()
+        bits = 8 * primitive.size - signed
+        return (-(2**bits) if signed else 0), 2**bits - 1
 
     @property
     def shown_type(self) -> str:
@@ -168,10 +190,18 @@ class Field:
             return f"The '{name}' field must be {wanted} with length {self.size}"
         if self.capacity and len(value) > self.capacity:
             return f"The '{name}' field must be {wanted} with length <= {self.capacity}"
+        if primitive is not None and self._all_fit(value, primitive):
+            return ""
         for element in value:
             if why := self._fault_of_single(element, nested_class):
                 return f"The '{name}' field must be {wanted}, and for each value: {why}"
         return ""
+
+    def culprit(self, value: Any, nested_class: type | None) -> Any:
+        """The element at fault of a value at fault; the value itself where it is not one element's fault."""
+        if self.is_single or not isinstance(value, Sequence | Set) or isinstance(value, str):
+            return value
+        return next((element for element in value if self._fault_of_single(element, nested_class)), value)
 
     def _fault_of_single(self, value: Any, nested_class: type | None) -> str:
         start = f"The '{self.name}' field must be"
@@ -189,14 +219,16 @@ class Field:
         primitive = PRIMITIVES[self.kind]
         if not isinstance(value, primitive.python):
             return f"{start} of type '{primitive.python.__name__}'"
-        if primitive.python is int:
-            signed = primitive.letter.islower()
-            bits = 8 * primitive.size - signed
-            low, high = (-(2**bits) if signed else 0), 2**bits - 1
-            word = "an integer" if signed else "an unsigned integer"
-            return "" if low <= value <= high else f"{start} {word} in [{low}, {high}]"
-        if primitive.python is float:
-            largest = _LARGEST[self.kind]
-            fits = not (value < -largest or value > largest) or math.isinf(value)
-            return "" if fits else f"{start} a {primitive.shown} in [{-largest}, {largest}]"
-        return ""
+        low, high = self.limits
+        if low is None or low <= value <= high or (primitive.python is float and not math.isfinite(value)):
+            return ""
+        word = primitive.shown if primitive.python is float else "integer" if low else "unsigned integer"
+        article = "an" if word[0] in "iu" else "a"
+        return f"{start} {article} {word} in [{low}, {high}]"
+
+    def _all_fit(self, values: Any, primitive: Primitive) -> bool:
+        """Whether all elements are seen to fit at a glance; a closer look finds the one that does not, if any."""
+        if primitive.python is bytes or not set(map(type, values)) <= {primitive.python}:
+            return False
+        low, high = self.limits
+        return low is None or not values or (low <= min(values) and max(values) <= high)

@@ -129,7 +129,9 @@ def flags(primitive: Primitive) -> tuple[Any, Any]:
     of_bytes = primitive.python is bytes
 
     def write(value: Any, parts: list[Any], position: int) -> int:
-        data = b"".join(value) if of_bytes else bytes(map(bool, value))
+        if not of_bytes and set(map(type, value)) != {bool}:
+            raise TypeError("an element that is no bool")
+        data = b"".join(value) if of_bytes else bytes(value)
         if len(data) != len(value):
             raise ValueError("an element that is not one byte")
         parts.append(data)
@@ -165,15 +167,28 @@ def repeated(write_one: Any, read_one: Any) -> tuple[Any, Any]:
 
 def messages(codec: Codec) -> tuple[Any, Any]:
     """Elements that are messages; at one go where all have the same layout (points, colours)."""
-    run = codec.single_run
+    run, cls = codec.single_run, codec.cls
+
+    # A list is changed without its message noticing: what is in it is looked at here.
+    def check(value: Any) -> None:
+        if set(map(type, value)) != {cls} and not all(isinstance(element, cls) for element in value):
+            raise TypeError(f"an element that is no {cls.__name__}")
+
     stride = run.stride() if run is not None and run.count else 0
     if run is None or not stride:
-        return repeated(codec.write, codec.read)
+        write_each, read_each = repeated(codec.write, codec.read)
+
+        def write_checked(value: Any, parts: list[Any], position: int) -> int:
+            check(value)
+            return write_each(value, parts, position)
+
+        return write_checked, read_each
     alignment = run.items[0][2]
     layout = run.struct_at(HEADER_SIZE)
     pack, get, make = layout.pack, codec.get, codec.make
 
     def write(value: Any, parts: list[Any], position: int) -> int:
+        check(value)
         gap = -(position - HEADER_SIZE) & (alignment - 1)
         if gap:
             parts.append(_PADDING[gap])

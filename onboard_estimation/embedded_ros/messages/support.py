@@ -129,7 +129,7 @@ def support(cls: Any) -> Any:
 
 
 def _fault(message: Message, prefix: str = "") -> str:
-    """The first value of a message that does not fit its field; numbers of any kind pass where they convert."""
+    """The first value of a message that does not fit its field."""
     for field in fields_of(message):
         if field.name not in message.get_fields_and_field_types():
             continue
@@ -141,6 +141,6 @@ def _fault(message: Message, prefix: str = "") -> str:
                 return f"The '{path}' field must be a sub message of type '{field.nested}'"
             if deeper := _fault(value, path + "."):
                 return deeper
-        elif fault := field.fault(value, Message if nested is not None else None):
+        elif fault := field.fault(value, nested):
             return fault.replace(f"'{field.name}'", f"'{path}'", 1)
     return ""
