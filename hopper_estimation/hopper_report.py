@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from hopper_estimation import agility, ground_height
 from hopper_estimation.hop_matching import event_summary
 from hopper_estimation.hop_metrics import HopErrors, commands_at, hop_errors
+from hopper_estimation.hop_presentation import phase_of
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
 from hopper_estimation.hops import HopCycles, HopEvents, hop_cycles
 from hopper_estimation.optical_flow import distance_error_ratio
-from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, REBOUND, STARTUP, TOUCHDOWN
+from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
 from hopper_estimation.sensor_notes import sensor_notes
-from hopper_estimation.vertical_kernels import LONGEST_FLIGHT_S, LONGEST_STANCE_S
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
@@ -30,10 +30,7 @@ _FEWEST_SAMPLES = 50
 _SAME_TOUCHDOWN_S = 0.1
 
 
-_DIAGRAMS = (
-    "Phases: 0 drop, 1 stance down, 2 stance up, 3 rebound, 4 startup (before the first touchdown). "
-    "Readings are those along the leg."
-)
+_DIAGRAMS = "Readings are those along the leg. Before the first touchdown the phase is called startup."
 
 
 class HopReview:
@@ -107,21 +104,6 @@ def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array |
         return None
     told_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
     return commands_at(at_s, told_s, found.values[:, 2])
-
-
-def phase_of(result: EvaluationResult) -> NDArray[np.int64]:
-    """(K,) phase at each estimate, from events as they were seen; one that outlasts any ends as the filter's."""
-    phase = np.full(len(result.stamps_ns), STARTUP, dtype=np.int64)
-    seen = np.array([event.seen_ns for event in result.phase_events], dtype=np.int64)
-    row = np.searchsorted(seen, result.stamps_ns, side="right") - 1
-    numbers = np.array([event.phase for event in result.phase_events], dtype=np.int64)
-    if len(numbers):
-        known = row >= 0
-        phase[known] = numbers[row[known]]
-        since_s = (result.stamps_ns[known] - seen[row[known]]) / NANOSECONDS_PER_SECOND
-        longest_s = np.where(phase[known] == DROP, LONGEST_FLIGHT_S, LONGEST_STANCE_S)
-        phase[known] = np.where((phase[known] != REBOUND) & (since_s > longest_s), STARTUP, phase[known])
-    return phase
 
 
 def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
@@ -215,11 +197,7 @@ def hop_section(
     figures: Mapping[str, Any] = result.metrics.get(result.robot, {})
     sentences = [*hop_sentences(figures), _DIAGRAMS]
     height = result.parts["height"]
-    phase = phase_of(result).astype(np.float64)
-    panels = [
-        Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]}),
-        Panel("phase", "", {"phase": phase}),
-    ]
+    panels = [Panel("height", "m", {"estimate": height.estimate[:, 0], "truth": height.truth[:, 0]})]
     readings = {}
     for channel, words in ((LOW_G, "low-g"), (HIGH_G, "high-g")):
         one = next((one for one in series if one.channel.sensor == channel.sensor and len(one.stamps_ns)), None)
@@ -227,7 +205,7 @@ def hop_section(
             readings[words] = np.interp(result.stamps_ns, one.stamps_ns, one.values[:, 5])
     if readings:
         panels.append(Panel("readings", "m/s^2", readings))
-    groups = (PanelGroup("Height, phase and readings", tuple(panels)),)
+    groups = (PanelGroup("Height and readings", tuple(panels)),)
     return ReportSection("Hops", tuple(sentences), result.time_s, groups)
 
 

@@ -115,6 +115,14 @@ class HopperRobot(Robot):
 
         return hop_figures(configuration, series, result)
 
+    def presented(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> EvaluationResult:
+        """Figures of its hops, height over time, phases by name."""
+        from hopper_estimation.hop_presentation import presented
+
+        return presented(configuration, result)
+
     def report_sections(
         self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
@@ -125,7 +133,7 @@ class HopperRobot(Robot):
 
     def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
         """Each phase."""
-        from hopper_estimation.hopper_report import phase_of
+        from hopper_estimation.hop_presentation import phase_of
 
         phase = phase_of(result)
         return {words: phase == number for number, words in enumerate(PHASE_WORDS)}

@@ -410,6 +410,13 @@ class Robot(ABC):
         """
         return ()
 
+    def presented(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> EvaluationResult:
+        """The result with what the report of this kind of robot begins with: key figures, drawing, phases.
+
+        By default as it is. Parameters are those of `report_sections`.
+        """
+        return result
+
     def metrics(self, configuration: Any, series: Sequence[Series], result: EvaluationResult) -> dict[str, Any]:
         """Figures of this kind of robot alone, for `metrics.json` under the robot's name; by default none.
 

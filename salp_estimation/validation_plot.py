@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from onboard_estimation.evaluation.plots import INK, SERIES
+from onboard_estimation.evaluation.plot_frame import INK, SERIES
 from onboard_estimation.evaluation.presentation import printable
 from salp_estimation.validation import Signal, Validation
 

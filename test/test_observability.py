@@ -10,17 +10,20 @@ import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, salp_recording, write
 from matplotlib import image
+from report_samples import NO_BROWSER, Page, rendered
 from scipy.integrate import solve_ivp
 from scipy.stats import spearmanr
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.plots import write_groups, write_plots
+from onboard_estimation.evaluation.plot_groups import write_groups
+from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.report import render
 from onboard_estimation.evaluation.result import EvaluationResult
@@ -280,27 +283,26 @@ def seen_in(result: EvaluationResult, commands: Series, truth: bool = True) -> o
     return observability.observe(CONFIGURATION.chain, commands, record, 6.0)
 
 
-def drawings(page: str, title: str) -> list[ElementTree.Element]:
-    """The drawings of a section, parsed as XML."""
-    section = re.search(rf"<section>\n<h2>{title}</h2>.*?</section>", page, re.DOTALL)
-    assert section is not None
-    return [ElementTree.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", section[0], re.DOTALL)]
+def groups_of(page: str) -> list[dict[str, Any]]:
+    """Groups of panels of the page's only section, as its script reads them."""
+    (section,) = Page(page).data["sections"]
+    return list(section["groups"])
 
 
 def test_report_has_the_panels_of_figure_8_for_each_joint(judged: tuple[EvaluationResult, Series]) -> None:
     result, commands = judged
     section = observability.section(CONFIGURATION.chain, seen_in(result, commands))
     page = render(replace(result, sections=(section,)))
-    assert page.index("<h2>Replay") < page.index("<h2>Observability") < page.index("<h2>Sensors")
-    joint_1, joint_2, gramian = drawings(page, "Observability")
-    for svg in (joint_1, joint_2):
-        words = " ".join(svg.itertext())
-        for title in ("error and 3 sigma (deg)", "Lambda (1/s)", "lambda_i (1/s)", "commanded velocity (m/s)"):
-            assert title in words
-        assert [path.get("class") for path in svg.iter("path")].count("area") == 1
-        assert len([path for path in svg.iter("path") if path.get("fill") == "none"]) == 1 + 1 + 3 + 3
-        assert all("nan" not in (path.get("d") or "") for path in svg.iter("path"))
-    assert len(list(gramian.iter("path"))) == 1
+    assert page.index("<h2>Errors over time") < page.index("<h2>Observability") < page.index("<h2>Sensors")
+    joint_1, joint_2, gramian = groups_of(page)
+    for group in (joint_1, joint_2):
+        units = {panel["label"]: panel["unit"] for panel in group["panels"]}
+        assert units == {"error and 3 sigma": "deg", "Lambda": "1/s", "lambda_i": "1/s", "commanded velocity": "m/s"}
+        assert [panel["band"] is not None for panel in group["panels"]] == [True, False, False, False]
+        assert [len(panel["lines"]) for panel in group["panels"]] == [1, 1, 3, 3]
+        assert all(np.isfinite(line["values"]).any() for panel in group["panels"] for line in panel["lines"])
+    (panel,) = gramian["panels"]
+    assert len(panel["lines"]) == 1
     for sentence in section.sentences:
         assert sentence.replace("'", "&#x27;") in page
     assert "alpha_1: rank correlation of Lambda" in page
@@ -317,15 +319,33 @@ def test_lines_of_the_report_are_where_the_numbers_are(judged: tuple[EvaluationR
     page = render(replace(judged[0], sections=(ReportSection("Ramp & <b>", ("One < two.",), time, (group,)),)))
     assert "<h2>Ramp &amp; &lt;b&gt;</h2>" in page
     assert "<li>One &lt; two.</li>" in page
-    (svg,) = drawings(page, "Ramp &amp; &lt;b&gt;")
-    (path,) = [one for one in svg.iter("path") if one.get("fill") == "none"]
+    (group,) = groups_of(page)
+    (panel,) = group["panels"]
+    assert (group["title"], panel["label"], panel["unit"]) == ("ramp", "height", "s")
+    np.testing.assert_array_equal(panel["lines"][0]["values"], values)  # with its gap
+    np.testing.assert_array_equal(Page(page).data["sections"][0]["time"], time)
+    assert (panel["low"], panel["high"]) == pytest.approx((-0.4, 10.4))
+
+
+@NO_BROWSER
+def test_lines_are_drawn_where_the_numbers_are(judged: tuple[EvaluationResult, Series], tmp_path: Path) -> None:
+    time = np.linspace(0.0, 10.0, 11)
+    values = np.where(time == 3.0, np.nan, time)
+    group = PanelGroup("ramp", (Panel("height", "s", {"height": values}),))
+    section = ReportSection("Ramp", (), time, (group,))
+    result = replace(judged[0], parts={}, time_s=time, sections=(section,), drawing=None)
+    (tmp_path / "page.html").write_text(render(result))
+    page = rendered(tmp_path / "page.html", "", tmp_path / "profile")
+    svg = ElementTree.fromstring(re.findall(r"<svg.*?</svg>", page, re.DOTALL)[-1].replace("&nbsp;", " "))
+    (path,) = [one for one in svg.iter() if one.get("class") == "line series-0"]
     pens, xs, ys = zip(*re.findall(r"([ML])([-\d.]+) ([-\d.]+)", path.get("d") or ""), strict=True)
-    assert "".join(pens) == "MLLMLLLLLL"  # a gap where it is not known
+    assert "".join(pens) == "MLLMLLLLLL"
     known = np.isfinite(values)
-    np.testing.assert_allclose(np.array(xs, dtype=float), 48.0 + 44.0 * time[known], atol=0.051)
+    width = float((svg.get("viewBox") or "").split()[2])
+    np.testing.assert_allclose(np.array(xs, dtype=float), 52.0 + (width - 60.0) * time[known] / 10.0, atol=0.051)
     slope, offset = np.polyfit(values[known], np.array(ys, dtype=float), 1)
     np.testing.assert_allclose(np.array(ys, dtype=float), offset + slope * values[known], atol=0.1)
-    assert slope == pytest.approx(-120.0 / 10.8, rel=0.01)
+    assert slope == pytest.approx(-124.0 / 10.8, rel=0.01)
 
 
 def test_long_recordings_are_thinned_and_long_chains_are_cut_and_both_are_said(

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import platform
 import re
-import shutil
-import subprocess
-from collections import defaultdict
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -23,236 +18,28 @@ from hypothesis import strategies as st
 from matplotlib import image
 from matplotlib.colors import to_rgb
 from numpy.typing import NDArray
+from report_samples import (
+    NO_BROWSER,
+    Page,
+    chain_points,
+    chain_result,
+    part_of,
+    rendered,
+    shortened,
+    walk_result,
+    with_nees,
+    without_truth,
+)
 from scipy import stats
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import plots
+from onboard_estimation.evaluation.plot_drawing import ellipse_outline
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, EVENTS, TRUTH
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label
 from onboard_estimation.evaluation.report import write_report
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult
 from onboard_estimation.evaluation.views import coverage, thin, traces, truth_centre, worst_window
-
-SENSOR = {"received": 1200, "used": 1195, "late": 3, "gated": 2, "duplicates": 0, "invalid": 0, "rate_hz": 20.0}
-
-
-def correlated(generator: np.random.Generator, stddev: NDArray[np.float64], memory: int) -> NDArray[np.float64]:
-    """(K, d) Gaussian noise of the given standard deviation, correlated over `memory` samples."""
-    decay = np.exp(-1.0 / memory)
-    white = generator.standard_normal(stddev.shape)
-    noise = np.empty_like(white)
-    noise[0] = white[0]
-    for k in range(1, len(white)):
-        noise[k] = decay * noise[k - 1] + np.sqrt(1.0 - decay**2) * white[k]
-    return noise * stddev
-
-
-def part_of(
-    name: str,
-    names: tuple[str, ...],
-    units: tuple[str, ...],
-    truth: NDArray[np.float64],
-    error: NDArray[np.float64],
-    stddev: NDArray[np.float64],
-    convention: str = "",
-) -> PartResult:
-    matched = np.isfinite(error).all(axis=1)
-    nees = ((error / stddev) ** 2).sum(axis=1)
-    return PartResult(name, names, units, truth + np.nan_to_num(error), truth, error, stddev, nees, matched, convention)
-
-
-def chain_points(pose: NDArray[np.float64], joints: NDArray[np.float64], link_m: float = 0.272) -> NDArray[np.float64]:
-    """(K, 4, 2) joints and ends of a three-link chain about its centre link's pose."""
-    headings = np.stack((pose[:, 2] - joints[:, 0], pose[:, 2], pose[:, 2] + joints[:, 1]), axis=1)
-    steps = link_m * np.stack((np.cos(headings), np.sin(headings)), axis=-1)
-    points = np.concatenate((np.zeros((len(pose), 1, 2)), np.cumsum(steps, axis=1)), axis=1)
-    return points - 0.5 * (points[:, 1:2] + points[:, 2:3]) + pose[:, None, :2]
-
-
-def chain_result(count: int = 1200, seed: int = 1) -> EvaluationResult:
-    """A swimming chain: 30 cm in 60 s at 20 Hz, joint angles that settle from 5 degrees."""
-    generator = np.random.default_rng(seed)
-    time_s = np.arange(count) / 20.0
-    phase = 2.0 * np.pi * time_s / 6.0
-    pose = np.column_stack((0.005 * time_s + 0.01 * np.sin(phase), 0.02 * np.sin(phase + 1), 0.1 * np.sin(phase)))
-    joints = np.radians(np.column_stack((-2.0 + 2.0 * np.cos(phase), 5.0 + 5.0 * np.sin(phase))))
-    settled = np.exp(-time_s / 1.5)[:, None]
-    joint_stddev = np.radians(0.15 + 5.0 * settled) * np.ones((1, 2))
-    pose_stddev = np.sqrt(0.002**2 + 1e-6 * time_s)[:, None] * np.array([[1.0, 0.7, 2.0]])
-    joint_error = correlated(generator, joint_stddev, 60)
-    pose_error = correlated(generator, pose_stddev, 100)
-    pose_error[(time_s > 40.0) & (time_s < 44.0), 1] += 0.02
-    missing = (time_s > 20.0) & (time_s < 23.0)
-    pose_error[missing] = np.nan
-    parts = {
-        "pose": part_of("pose", ("x", "y", "heading"), ("m", "m", "rad"), pose, pose_error, pose_stddev, "body frame"),
-        "joint_angles": part_of(
-            "joint_angles", ("alpha_1", "alpha_2"), ("rad", "rad"), joints, joint_error, joint_stddev, "difference"
-        ),
-    }
-    estimate = pose + np.nan_to_num(pose_error)
-    drawn = chain_points(estimate, joints + joint_error)
-    true = chain_points(pose, joints)
-    true[missing] = np.nan
-    turn = np.array([[0.9, 0.2], [-0.2, 0.9]])
-    ellipse = turn @ (pose_stddev[:, :2, None] ** 2 * np.eye(2)) @ turn.T
-    return EvaluationResult(
-        robot="salp",
-        estimator="ukf",
-        source="simulated",
-        bag="bags/forward",
-        time_s=time_s,
-        stamps_ns=(time_s * 1e9).astype(np.int64),
-        mean=np.column_stack((estimate, joints)),
-        covariance=np.tile(np.eye(5), (count, 1, 1)),
-        parts=parts,
-        drawing=Drawing(drawn, true, ellipse, drawn[:, 1:3].mean(axis=1)),
-        matched_ratio=float(1.0 - missing.mean()),
-        sensors={f"imu/link_{i}": {**SENSOR, "mean_nis": 1.02 + 0.1 * i} for i in (1, 2, 3)}
-        | {"actuators/command": {**SENSOR, "late": 0, "gated": 0, "mean_nis": np.nan}},
-        metrics={
-            "joint_angle_rmse_deg": 0.2412,
-            "joint_angle_settled_rmse_deg": 0.153,
-            "position_ate_rmse_m": 0.00812,
-            "matched_ratio": 0.95,
-            "estimates": count,
-            "pose": {
-                "nees_mean": 2.9,
-                "nees_expected": 3,
-                "coverage_3_sigma": [0.998, 0.95, 1.0],
-                "drift_percent_of_distance": 1.25,
-                "x": {"error_mean_m": -0.0012, "error_max_m": 0.02},
-            },
-            "joint_angles": {"nees_mean": 1.9, "consistent": True, "bias_deg_per_min": None},
-        },
-        verdict="Consistent in the joint angles; overconfident in y by 2.3 from 40 s to 44 s: suspect a pushed robot.",
-        command="onboard-estimation evaluate bags/forward --robot salp --estimator ukf",
-        notes=(
-            "Truth is missing from 20.0 s to 23.0 s (5 % of the estimates).",
-            "Truth noise of 0.2 mm and 0.1 deg is included in the NEES.",
-        ),
-    )
-
-
-def walk_result(count: int = 6000, seed: int = 2) -> EvaluationResult:
-    """A walk of 30 s at 200 Hz with contacts; truth for the position only."""
-    generator = np.random.default_rng(seed)
-    time_s = np.arange(count) / 200.0
-    turn = 2.0 * np.pi * time_s / 30.0
-    truth = np.column_stack((4.0 * np.sin(turn), 3.0 * (1.0 - np.cos(turn)), 0.08 * np.maximum(0, np.sin(7 * time_s))))
-    stddev = np.sqrt(1e-4 + 1e-4 * time_s)[:, None] * np.array([[1.0, 1.0, 0.6]])
-    error = correlated(generator, stddev, 900) * np.array([1.0, 1.0, 2.2])
-    velocity_stddev = 0.02 + 0.05 * np.abs(np.sin(7.0 * time_s))[:, None] * np.ones((1, 3))
-    unknown = np.full((count, 3), np.nan)
-    contacts = np.column_stack((np.arange(0.45, 29.0, 0.9), np.arange(0.45, 29.0, 0.9) + 0.4))
-    estimate = truth + error
-    return EvaluationResult(
-        robot="strapdown",
-        estimator="eskf",
-        source="recorded",
-        bag="walks/2017-11-22-11-27-30",
-        time_s=time_s,
-        stamps_ns=(time_s * 1e9).astype(np.int64),
-        mean=estimate,
-        covariance=np.tile(np.eye(9), (count, 1, 1)),
-        parts={
-            "position": part_of(
-                "position", ("x", "y", "z"), ("m",) * 3, truth, error, stddev, "world, after alignment"
-            ),
-            "velocity": part_of(
-                "velocity", ("v_x", "v_y", "v_z"), ("m/s",) * 3, np.zeros((count, 3)), unknown, velocity_stddev
-            ),
-            "attitude": part_of(
-                "attitude", ("roll", "pitch", "yaw"), ("rad",) * 3, truth, unknown, 0.3 * velocity_stddev
-            ),
-        },
-        drawing=Drawing(
-            estimate[:, None, :2],
-            truth[:, None, :2],
-            stddev[:, :2, None] ** 2 * np.eye(2),
-            estimate[:, :2],
-        ),
-        matched_ratio=1.0,
-        sensors={"imu/foot": {**SENSOR, "received": 6000, "used": 6000, "rate_hz": 200.0, "mean_nis": 1.9}},
-        metrics={"position_ate_rmse_m": 0.0521, "position_rms_m": 0.0498, "drift_percent_of_distance": 0.31},
-        verdict="Position within 5.2 cm; overconfident in z by 2.2: suspect drift between the steps.",
-        command="onboard-estimation evaluate walks/2017-11-22-11-27-30",
-        notes=("Aligned with the truth in heading and position (evo).", "Contacts: 32, found from the inertial data."),
-        events={"contact": contacts},
-    )
-
-
-def without_truth(part: PartResult) -> PartResult:
-    nothing = np.full_like(part.error, np.nan)
-    return replace(
-        part,
-        truth=np.full_like(part.truth, np.nan),
-        error=nothing,
-        nees=nothing[:, 0],
-        matched=np.zeros(len(nothing), dtype=bool),
-    )
-
-
-def shortened(result: EvaluationResult, count: int) -> EvaluationResult:
-    def cut(part: PartResult) -> PartResult:
-        arrays = ("estimate", "truth", "error", "stddev", "nees", "matched")
-        return replace(part, **{name: getattr(part, name)[:count] for name in arrays})
-
-    drawing = result.drawing
-    assert drawing is not None
-    points = {name: getattr(drawing, name)[:count] for name in ("estimate", "truth", "ellipse", "centre")}
-    return replace(
-        result,
-        time_s=result.time_s[:count],
-        stamps_ns=result.stamps_ns[:count],
-        mean=result.mean[:count],
-        covariance=result.covariance[:count],
-        parts={name: cut(part) for name, part in result.parts.items()},
-        drawing=replace(drawing, **points),
-    )
-
-
-def with_nees(time_s: NDArray[np.float64], nees: NDArray[np.float64], dimension: int = 3) -> EvaluationResult:
-    """A result whose only meaningful figures are times and NEES."""
-    zeros = np.zeros((len(time_s), dimension))
-    part = PartResult(
-        "pose", ("a",) * dimension, ("m",) * dimension, zeros, zeros, zeros, zeros + 1, nees, np.isfinite(nees)
-    )
-    return replace(chain_result(2), time_s=time_s, parts={"pose": part}, drawing=None)
-
-
-class Page(HTMLParser):
-    """What a browser would find: elements with their attributes, and the text of each kind of element."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(convert_charrefs=True)
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = defaultdict(list)
-        self._open: list[str] = []
-        self.source = path.read_text(encoding="utf-8")
-        self.feed(self.source)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._open.append(tag)
-        self.texts[tag].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        while self._open and self._open.pop() != tag:
-            pass
-
-    def handle_data(self, data: str) -> None:
-        for tag in self._open:
-            self.texts[tag][-1] += data
-
-    @property
-    def text(self) -> str:
-        return self.texts["body"][0]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return json.loads(self.texts["script"][0], parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
 @pytest.fixture(scope="module")
@@ -263,10 +50,6 @@ def chain() -> EvaluationResult:
 @pytest.fixture(scope="module")
 def walk() -> EvaluationResult:
     return walk_result()
-
-
-def numbers(values: Any) -> NDArray[np.float64]:
-    return np.array(values, dtype=np.float64)
 
 
 # The page
@@ -292,22 +75,23 @@ def test_page_loads_nothing_and_its_policy_allows_only_its_own_script(chain: Eva
 
 def test_embedded_numbers_are_those_of_the_result(chain: EvaluationResult, tmp_path: Path) -> None:
     data = Page(write_report(chain, tmp_path)).data
-    np.testing.assert_allclose(data["time"], chain.time_s, atol=1e-6)
+    np.testing.assert_array_equal(data["time"], chain.time_s)
     scale = {"cm": 100.0, "deg": 180.0 / np.pi}
     for block, part in zip(data["parts"], chain.parts.values(), strict=True):
-        np.testing.assert_allclose(numbers(block["nees"]), part.nees, rtol=1e-5)
+        np.testing.assert_allclose(block["nees"], part.nees, rtol=1e-5)
         np.testing.assert_allclose(block["band"], stats.chi2.interval(0.95, part.error.shape[1]))
         for index, trace in enumerate(block["traces"]):
             factor = scale[trace["unit"]]
             assert trace["name"] == part.names[index]
-            np.testing.assert_allclose(numbers(trace["error"]), factor * part.error[:, index], rtol=1e-5)
-            np.testing.assert_allclose(numbers(trace["sigma"]), factor * part.stddev[:, index], rtol=1e-5)
+            np.testing.assert_allclose(trace["error"], factor * part.error[:, index], rtol=1e-5)
+            np.testing.assert_allclose(trace["sigma"], factor * part.stddev[:, index], rtol=1e-5)
     drawing, shown = chain.drawing, data["drawing"]
     assert drawing is not None
     count = len(chain.time_s)
-    np.testing.assert_allclose(numbers(shown["estimate"]), drawing.estimate.reshape(count, -1), rtol=1e-5)
-    np.testing.assert_allclose(numbers(shown["truth"]), drawing.truth.reshape(count, -1), rtol=1e-5)
-    np.testing.assert_allclose(numbers(shown["ellipse"]), drawing.ellipse.reshape(count, 4)[:, [0, 1, 3]], rtol=1e-5)
+    np.testing.assert_allclose(shown["estimate"], drawing.estimate.ravel(), rtol=1e-5)
+    np.testing.assert_allclose(shown["truth"], drawing.truth.ravel(), rtol=1e-5)
+    np.testing.assert_allclose(shown["ellipse"], drawing.ellipse.reshape(count, 4)[:, [0, 1, 3]].ravel(), rtol=1e-5)
+    assert shown["points"] == drawing.estimate.shape[1]
     assert shown["axes"] == ["x (cm)", "y (cm)"]
 
 
@@ -352,7 +136,7 @@ def test_metrics_of_any_nesting_are_shown_with_their_units(chain: EvaluationResu
         "Biasnot availabledegrees per minute",
     ):
         assert row in rows
-    assert page.texts["summary"] == ["Pose", "Pose / x", "Joint angles"]
+    assert page.texts["summary"][-4:] == ["Whole run", "Pose", "Pose / x", "Joint angles"]
 
 
 HOSTILE = (
@@ -437,7 +221,7 @@ def test_parts_without_truth_say_so(walk: EvaluationResult, tmp_path: Path) -> N
     truths = {block["label"]: block["hasTruth"] for block in page.data["parts"]}
     assert truths == {"Position": True, "Velocity": False, "Attitude": False}
     assert page.data["parts"][1]["remark"] == "no truth for this part: the error is unknown"
-    assert all(value is None for value in page.data["parts"][1]["traces"][0]["error"])
+    assert np.isnan(page.data["parts"][1]["traces"][0]["error"]).all()
     assert page.data["worst"] is not None
 
 
@@ -465,7 +249,7 @@ def test_records_of_a_few_estimates(
     for result in (chain, walk):
         short = shortened(result, count)
         page = Page(write_report(short, tmp_path))
-        assert page.data["time"] == pytest.approx(short.time_s)
+        np.testing.assert_array_equal(page.data["time"], short.time_s)
         assert len(write_plots(short, tmp_path)) == len(short.parts) + 3
 
 
@@ -477,7 +261,7 @@ def test_no_drawing_no_sensors_no_parts_and_infinities(chain: EvaluationResult, 
     stddev, nees = pose.stddev.copy(), pose.nees.copy()
     stddev[5], stddev[6], nees[5] = 0.0, np.inf, np.inf
     odd = replace(chain, parts={"pose": replace(pose, stddev=stddev, nees=nees)})
-    assert Page(write_report(odd, tmp_path)).data["parts"][0]["nees"][5] is None
+    assert np.isnan(Page(write_report(odd, tmp_path)).data["parts"][0]["nees"][5])
     assert all(not is_blank(path) for path in write_plots(odd, tmp_path))
 
 
@@ -508,13 +292,13 @@ def test_plots_show_what_they_are_named_for(chain: EvaluationResult, walk: Evalu
     assert set(names) == {"errors_pose.png", "errors_joint_angles.png", "nees.png", "coverage.png", "path.png"}
     for path in names.values():
         assert not is_blank(path), path.name
-        assert share_of_colour(path, plots.ESTIMATE) > 1e-3, path.name
+        assert share_of_colour(path, ESTIMATE) > 1e-3, path.name
         assert share_of_colour(path, "white") > 0.3, path.name
-    assert share_of_colour(names["path.png"], plots.TRUTH) > 1e-3
+    assert share_of_colour(names["path.png"], TRUTH) > 1e-3
     walked = {path.name: path for path in write_plots(walk, tmp_path / "walk")}
-    assert share_of_colour(walked["errors_position.png"], plots.EVENTS[0]) > 1e-3
+    assert share_of_colour(walked["errors_position.png"], EVENTS[0]) > 1e-3
     # A part without truth: the band is there, an error line is not (only its sample in the legend).
-    assert share_of_colour(walked["errors_velocity.png"], plots.ESTIMATE) < 3e-4
+    assert share_of_colour(walked["errors_velocity.png"], ESTIMATE) < 3e-4
 
 
 def test_plots_leave_no_state_behind(chain: EvaluationResult, tmp_path: Path) -> None:
@@ -526,7 +310,7 @@ def test_plots_leave_no_state_behind(chain: EvaluationResult, tmp_path: Path) ->
 def test_ellipse_holds_95_percent() -> None:
     covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
     centre = np.array([3.0, -2.0])
-    outline = plots._ellipse(centre, covariance) - centre
+    outline = ellipse_outline(centre, covariance) - centre
     square = np.einsum("ki,ij,kj->k", outline, np.linalg.inv(covariance), outline)
     np.testing.assert_allclose(square, stats.chi2.ppf(0.95, 2))
 
@@ -702,23 +486,8 @@ def test_units_are_chosen_by_size() -> None:
 
 # In a browser, where there is one
 
-BROWSER = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 
-
-def rendered(path: Path, address_suffix: str, profile: Path) -> str:
-    """The page's elements after its script has run."""
-    assert BROWSER is not None
-    flags = [
-        *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-        *("--disable-component-update", "--disable-sync", "--no-first-run", f"--user-data-dir={profile}"),
-        *("--virtual-time-budget=2000", "--dump-dom", path.as_uri() + address_suffix),
-    ]
-    return subprocess.run([BROWSER, *flags], capture_output=True, text=True, timeout=90, check=True).stdout
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+@NO_BROWSER
 def test_script_shows_the_time_that_the_address_names(chain: EvaluationResult, tmp_path: Path) -> None:
     page = rendered(write_report(chain, tmp_path), "#t=41", tmp_path / "profile")
     assert "Error at 41.00 s" in page
@@ -728,7 +497,7 @@ def test_script_shows_the_time_that_the_address_names(chain: EvaluationResult, t
     assert page.count('class="cursor"') == 7
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+@NO_BROWSER
 def test_controls_choose_the_time(chain: EvaluationResult, tmp_path: Path) -> None:
     """The slider, the button to the worst seconds, a chart that is clicked, the space bar, one after the other."""
     actions = """<script>
@@ -755,7 +524,7 @@ def test_controls_choose_the_time(chain: EvaluationResult, tmp_path: Path) -> No
     assert title[1].endswith("Pause; Play")
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: the script is not run")
+@NO_BROWSER
 def test_script_runs_with_one_estimate_and_hostile_names(chain: EvaluationResult, tmp_path: Path) -> None:
     single = shortened(chain, 1)
     part = replace(without_truth(single.parts["pose"]), name=HOSTILE[0], names=(HOSTILE[1],) * 3)

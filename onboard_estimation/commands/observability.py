@@ -74,7 +74,7 @@ def observability(
             "choose with --joint or give fewer bags"
         )
     if picture is not None:
-        from onboard_estimation.evaluation.plots import write_groups
+        from onboard_estimation.evaluation.plot_groups import write_groups
 
         write_groups(picture, "Observability of the joint angles", columns)
     if json:

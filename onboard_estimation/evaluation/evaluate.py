@@ -204,6 +204,7 @@ def _evaluated(
     result = judge(robot, configuration, estimator, read.recording, options.settings, bag=name, command=command)
     if folder is None:
         return Evaluation(result, None)
+    result = robot.presented(configuration, read.recording.series, result)
     result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
     space = robot.estimator(configuration, estimator, None).space
     known = dict(hashes.result())

@@ -64,6 +64,9 @@ class Drawing:
         (K, 2) float64, metres: where the ellipse is drawn (the estimated position).
     axes
         Labels of the two axes with units.
+    over_time
+        The first coordinate is no place but the time since the first estimate, s, of a robot that goes up and down
+        only. The axes have scales of their own.
     """
 
     estimate: NDArray[np.float64]
@@ -71,6 +74,45 @@ class Drawing:
     ellipse: NDArray[np.float64]
     centre: NDArray[np.float64]
     axes: tuple[str, str] = ("x (m)", "y (m)")
+    over_time: bool = False
+
+
+@dataclass(frozen=True)
+class KeyFigure:
+    """One of the five figures that a report begins with.
+
+    Attributes
+    ----------
+    label
+        What it is of, in words.
+    value
+        With its unit.
+    note
+        What kind of number it is, or what it should be.
+    """
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Phases:
+    """When a robot with a cycle was in which phase, as it was estimated; all in seconds since the first estimate.
+
+    Attributes
+    ----------
+    spans
+        (M, 2) begin and end by the phase's name, in the order of the cycle.
+    cycle
+        What people call one cycle: "hop".
+    cycles
+        (N, 2) begin and end of each.
+    """
+
+    spans: Mapping[str, Matrix]
+    cycle: str
+    cycles: Matrix
 
 
 @dataclass(frozen=True)
@@ -97,6 +139,10 @@ class EvaluationResult:
         Intervals worth marking on time axes, e.g. {"contact": (M, 2) seconds}.
     phase_events
         What the filter saw begin, in the order of being seen; stamps as in `stamps_ns`.
+    figures
+        What a report of this kind of robot begins with, see `key_figures`; none: what suits any.
+    phases
+        Of a robot that repeats a cycle.
     sections
         What the robot adds to the report, see `Robot.report_sections`.
     """
@@ -119,4 +165,6 @@ class EvaluationResult:
     notes: tuple[str, ...] = ()
     events: Mapping[str, Matrix] = field(default_factory=dict)
     phase_events: tuple[PhaseEvent, ...] = ()
+    figures: tuple[KeyFigure, ...] = ()
+    phases: Phases | None = None
     sections: tuple[ReportSection, ...] = ()

@@ -12,6 +12,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.robots import Panel
 
 MAX_TRACES = 8
 WORST_WINDOW_S = 5.0
@@ -207,3 +208,40 @@ def truth_centre(drawing: Drawing) -> Matrix:
         weights = np.linalg.lstsq(legs[known], (centre - estimate[:, 0])[known], rcond=1e-9)[0]
         true_centre = true_centre + np.diff(truth, axis=1) @ weights
     return np.column_stack((true_centre.real, true_centre.imag))
+
+
+@dataclass(frozen=True)
+class PanelView:
+    """How a panel is shown: unit, factor that leads to it, limits of the axis in it, and what is off scale."""
+
+    unit: str
+    factor: float
+    low: float
+    high: float
+    off_scale: str
+
+
+def panel_view(panel: Panel, time_s: Vector) -> PanelView:
+    """Limits that hold everything, but for a start more than 2.5 times as large as all after the first tenth."""
+    rows = [*panel.lines.values(), *([panel.band, -panel.band] if panel.band is not None else [])]
+    values = np.array(rows)
+    later = values[:, time_s >= time_s[0] + 0.1 * (time_s[-1] - time_s[0])]
+    shown, off_scale = values, ""
+    if 0.0 < _span(later) < 0.4 * _span(values):
+        shown, off_scale = later, "start off scale"
+    low, high = _limits(shown)
+    unit, factor = display_unit(panel.unit, max(abs(low), abs(high)))
+    margin = 0.04 * (high - low)
+    return PanelView(unit, factor, (low - margin) * factor, (high + margin) * factor, off_scale)
+
+
+def _limits(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Smallest and largest finite value, with zero; not equal."""
+    finite = values[np.isfinite(values)]
+    low, high = (min(float(finite.min()), 0.0), max(float(finite.max()), 0.0)) if finite.size else (0.0, 0.0)
+    return (low, high) if high > low else (0.0, 1.0)
+
+
+def _span(values: NDArray[np.float64]) -> float:
+    finite = values[np.isfinite(values)]
+    return float(finite.max() - finite.min()) if finite.size else 0.0
