@@ -6,6 +6,8 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib import metadata
+from typing import Annotated
 
 import typer
 
@@ -41,17 +43,38 @@ from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that the signal SIGPIPE ended."""
+COMPLETE_VARIABLE = "_ONBOARD_ESTIMATION_COMPLETE"
+"""Set by the shell's completion, whatever the program is called by."""
 
 app = typer.Typer(
     name="onboard-estimation",
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-    add_completion=False,
     help="Where a soft, hopping or multi-link robot is and what shape it has, from its cheapest sensors; "
     "and whether to believe it.\n\n"
     "Start with `onboard-estimation demo`. With a bag of yours: `onboard-estimation inspect BAG`, then "
     "`onboard-estimation evaluate BAG`. Each command has its own `--help` with examples.",
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        try:
+            version = metadata.version("onboard_estimation")
+        except metadata.PackageNotFoundError:
+            version = "not installed"
+        typer.echo(f"{output.PROGRAM} {version}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What the program itself is asked, without a command."""
+
 
 app.command("demo", epilog=demo.EXAMPLES)(demo.demo)
 app.command("robots", epilog=robots.EXAMPLES)(robots.robots)
@@ -84,13 +107,14 @@ app.command("warmup", epilog=warmup.EXAMPLES, rich_help_panel=LIVE)(warmup.warmu
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exits with 0 on success and 2 on wrong usage or bad input, with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    program = output.program()
+    asks_for_completion = words[:1] in (["--install-completion"], ["--show-completion"])
+    program = output.PROGRAM if asks_for_completion else output.program()
     for stream in (sys.stdout, sys.stderr):
         # Names of files and topics may hold letters that the terminal's encoding lacks.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = app(args=words or ["--help"], prog_name=program, standalone_mode=False)
+        code = app(args=words or ["--help"], prog_name=program, standalone_mode=False, complete_var=COMPLETE_VARIABLE)
         sys.stdout.flush()
     except UserError as error:
         _complain(str(error))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +36,8 @@ _LOST_NEES = 100.0
 
 def demo(
     robots: Annotated[
-        list[str] | None, typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.")
+        list[str] | None,
+        typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.", autocompletion=completion.robots),
     ] = None,
     folder: Annotated[
         Path,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 
 EXAMPLES = output.examples(
     "evaluate BAG",
@@ -109,7 +109,9 @@ def evaluate(
     robot: Annotated[
         str | None,
         typer.Option(
-            metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed from the topics."
+            metavar="ROBOT",
+            help="Robot, see `onboard-estimation robots`; otherwise guessed from the topics.",
+            autocompletion=completion.robots,
         ),
     ] = None,
     estimator: Annotated[

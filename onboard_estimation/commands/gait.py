@@ -36,7 +36,7 @@ def gait(
             "--output",
             "-o",
             metavar="FILE",
-            help="Picture (.png) or coefficients (.yaml) to write; gait_<robot>_<name>.png otherwise.",
+            help="Picture (.png) or coefficients (.yaml) to write; `gait_<robot>_<name>.png` otherwise.",
         ),
     ] = None,
     json: output.JsonOption = False,

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 
 EXAMPLES = output.examples(
     "launch salp.launch.py --show-args",
@@ -32,6 +32,7 @@ def launch(
             metavar="FILE [NAME:=VALUE...]",
             help="Path of a launch file, name of one of this project's, or `PACKAGE FILE` as for `ros2 launch`; then "
             "its arguments.",
+            autocompletion=completion.launch_files,
         ),
     ],
     show_args: Annotated[

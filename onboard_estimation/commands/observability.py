@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 
 EXAMPLES = output.examples(
@@ -33,7 +33,12 @@ class _Run:
 
 
 def observability(
-    robot: Annotated[str, typer.Argument(metavar="ROBOT", help="Robot with joint angles and gyros: `salp`.")],
+    robot: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROBOT", help="Robot with joint angles and gyros: `salp`.", autocompletion=completion.robots
+        ),
+    ],
     places: Annotated[
         list[Path], typer.Argument(metavar="BAG|RUN", help="Bags, or run folders that `evaluate` wrote; one or more.")
     ],

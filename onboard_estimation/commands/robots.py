@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 
 EXAMPLES = output.examples("robots", "robots salp --json")
 
 
 def robots(
-    names: Annotated[list[str] | None, typer.Argument(metavar="ROBOT", help="Robots; all otherwise.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ROBOT", help="Robots; all otherwise.", autocompletion=completion.robots),
+    ] = None,
     json: output.JsonOption = False,
 ) -> None:
     """Show the robots that are installed: what they estimate from which topics, and what can be simulated.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 
 EXAMPLES = output.examples(
@@ -17,7 +17,10 @@ EXAMPLES = output.examples(
 )
 
 RobotArgument = Annotated[
-    str, typer.Argument(metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.")
+    str,
+    typer.Argument(
+        metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=completion.robots
+    ),
 ]
 ScenarioOption = Annotated[
     str | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 
 EXAMPLES = output.examples("view", "view --namespace salp", "view runs/walk-salp", "view walk --no-browser --port 9000")
@@ -21,7 +21,12 @@ def view(
         str | None, typer.Option(metavar="NAME", help="Show the robot of this namespace only; all otherwise.")
     ] = None,
     robot: Annotated[
-        str | None, typer.Option(metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed.")
+        str | None,
+        typer.Option(
+            metavar="ROBOT",
+            help="Robot, see `onboard-estimation robots`; otherwise guessed.",
+            autocompletion=completion.robots,
+        ),
     ] = None,
     config: ConfigOption = None,
     set_: SetOption = [],  # noqa: B006 (typer copies it)

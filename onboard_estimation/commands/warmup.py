@@ -6,13 +6,16 @@ from typing import Annotated
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 
 EXAMPLES = output.examples("warmup", "warmup salp")
 
 
 def warmup(
-    names: Annotated[list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=completion.robots),
+    ] = None,
     json: output.JsonOption = False,
 ) -> None:
     """Compile all kernels of the robots, so that nodes start in a second. To be run once after each installation.
