@@ -68,7 +68,7 @@ $(VENV)/.place:
 	@echo "$(CURDIR)" > $@
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
-	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 250 MB to download, 800 MB of disk"
+	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 770 MB of disk"
 	@$(PIP) --editable '.[live,view]'
 	@touch $@
 

@@ -13,11 +13,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from evaluation_samples import command, refusal, salp_messages, write
 
+from onboard_estimation import cli
 from onboard_estimation.commands import output
 from onboard_estimation.configuration import load
 from salp_estimation.configuration import SalpConfiguration
@@ -83,6 +88,24 @@ def test_help_teaches(name: str) -> None:
         if found := re.match(r"│ \*?\s*(--[a-z-]+)", line):
             option = found[1]
             assert len(line.partition(option)[2].strip(" │").split()) >= 3, line
+
+
+def all_commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, one in group.commands.items():
+        yield from all_commands(one, *words, name) if hasattr(one, "commands") else [((*words, name), one)]
+
+
+def test_help_loses_no_word_in_angle_brackets() -> None:
+    """Markdown takes `<robot>` outside of code for HTML, and shows nothing."""
+    found = 0
+    for words, one in all_commands(typer.main.get_command(cli.app)):
+        meant = {
+            name for text in (one.help, *(it.help for it in one.params)) for name in re.findall(r"<\w+>", text or "")
+        }
+        shown = help_of(*words) if meant else ""
+        assert {name for name in meant if name not in shown} == set(), words
+        found += len(meant)
+    assert found >= 4
 
 
 @pytest.mark.parametrize(
@@ -324,7 +347,62 @@ def test_a_reader_that_has_seen_enough(tmp_path: Path) -> None:
     process.stderr.close()
 
 
+# Completion by the shell.
+
+
+def in_bash(script: str, home: Path) -> str:
+    """Output of a script in which `onboard-estimation` is on PATH."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f"{script}\ntrue"],  # not the last line, for which bash would make room
+        env={**os.environ, "PATH": path, "HOME": str(home)},
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path) -> None:
+    script = """
+        eval "$(onboard-estimation --show-completion bash)"
+        type() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            _onboard_estimation_completion "$1"
+            echo "${COMPREPLY[@]}"
+        }
+        type onboard-estimation eval
+        type onboard-estimation evaluate --estimat
+        type onboard-estimation simulate ""
+        type onboard-estimation launch salp
+        type onboard-estimation launch salp.launch.py ""
+        complete -p onboard-estimation
+    """
+    *completed, rule = in_bash(script, tmp_path).splitlines()
+    assert completed == [
+        "evaluate",
+        "--estimator --estimates-rate",
+        "hopper salp strapdown",
+        "salp.launch.py salp_replay.launch.py",
+        "",
+    ]
+    assert "-o default" in rule  # paths, of bags too, are the shell's own business
+
+
+def test_completion_is_installed(tmp_path: Path) -> None:
+    in_bash("onboard-estimation --install-completion", tmp_path)
+    assert ".bash_completions/onboard-estimation.sh" in (tmp_path / ".bashrc").read_text()
+    assert "_ONBOARD_ESTIMATION_COMPLETE" in (tmp_path / ".bash_completions" / "onboard-estimation.sh").read_text()
+
+
 # Starting.
+
+
+def test_version() -> None:
+    assert command("--version").out == f"onboard-estimation {version('onboard_estimation')}\n"
 
 
 def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_path: Path) -> None:
@@ -337,19 +415,34 @@ def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_p
     assert "-m onboard_estimation evaluate BAG --config salp.yaml" in hint
 
 
-def test_help_needs_no_numerics(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["evaluate", "--help"], {}),
+        ([], {"_ONBOARD_ESTIMATION_COMPLETE": "complete_bash", "COMP_WORDS": "x launch s", "COMP_CWORD": "2"}),
+    ],
+    ids=["help", "completion"],
+)
+def test_help_and_completion_need_no_numerics(words: list[str], environment: dict[str, str], tmp_path: Path) -> None:
     """Quick, because nothing heavy is imported: at most half a second of processor time."""
     code = (
-        "import sys; from onboard_estimation.cli import main\n"
-        "try: main(['evaluate', '--help'])\n"
-        "except SystemExit: pass\n"
-        "print(sorted({'numba', 'scipy', 'matplotlib', 'rosbags', 'evo', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+        f"import sys; from onboard_estimation.cli import main\ntry: main({words})\nexcept SystemExit: pass\n"
+        "heavy = {'numba', 'numpy', 'scipy', 'matplotlib', 'rosbags', 'evo', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stdout
     assert done.stderr.strip() == "[]"
-    print("processor time of --help:", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "s")
+    print("processor time:", after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "s")
 
 
 @pytest.mark.parametrize(
