@@ -37,6 +37,8 @@ def parsed(words: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
     found, rest = APP, list(words)
     while hasattr(found, "commands") and rest:
         name = rest.pop(0)
+        if name in {option for parameter in APP.params for option in parameter.opts}:
+            return found, {}  # the program's own: --version
         assert name in found.commands, f"there is no command {name}"
         found = found.commands[name]
     if hasattr(found, "commands"):

@@ -18,7 +18,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 PROGRAM = "onboard-estimation"
 _COLUMNS = 100
-_LINE_PERIOD_S = 3.0
+_LINE_PERIOD_S = 5.0
 
 
 def examples(*lines: str) -> str:
