@@ -30,10 +30,13 @@ from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.evaluate import EvaluateOptions
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.live.view_live import health_table
 from onboard_estimation.live.view_plots import MOST_PLOTS, curves
 from onboard_estimation.live.view_record import Record, Subject
 from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
-from onboard_estimation.measurement import Estimate
+from onboard_estimation.measurement import Estimate, Measurement, neutral_value
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
 from salp_estimation.robot import ROBOT as SALP
 
@@ -315,6 +318,38 @@ def test_listening_for_others_warns(place: Path) -> None:
         assert "warning: everybody who reaches 0.0.0.0 can look" in (place / "view.log").read_text()
         process.send_signal(signal.SIGTERM)
         assert process.wait(LONGEST_WAIT_S) == 0
+
+
+def test_rates_have_a_heading_and_optional_topics_may_be_silent() -> None:
+    """The table of the live panel, of what a node's diagnostics say when an optional topic has nothing to tell."""
+    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf", None))
+    required = SALP.channels(CONFIGURATION)
+    channels = [required[0], replace(required[1], required=False)]
+    for step in range(1, 50):
+        for channel in channels:
+            pipeline.process(Measurement(EPOCH_NS + 10_000_000 * step, channel.sensor, neutral_value(channel)))
+    report = HealthReport(new, "salp")
+    first, silent = (report(pipeline, channels, EPOCH_NS, 50) for _ in range(2))
+
+    def said(message: Any) -> dict[str, str]:
+        return {status.name: status.message for status in message.status}
+
+    names = [f"salp: {channel.sensor}" for channel in channels]
+    assert all(said(first)[name].endswith(" Hz") for name in names)
+    assert "silent" in said(silent)[names[0]]
+    assert said(silent)[names[1]] == "optional; 49 so far, none at the moment"
+    levels = {
+        status.name: bytes([status.level]) if isinstance(status.level, int) else status.level
+        for status in silent.status
+    }
+    assert (levels[names[0]], levels[names[1]]) == (STALE, OK)
+    table = health_table({name: (text, "1.02") for name, text in said(silent).items()})
+    heading, _, rows = table.strip().partition("\n\n")
+    assert "messages per second" in heading
+    head = rows.splitlines()[0]
+    assert all(cell.strip() for cell in head.strip("|").split("|"))
+    assert f"| {names[1]} | optional; 49 so far" in rows
+    assert health_table({}) == ""
 
 
 @NO_RUNTIME

@@ -54,7 +54,9 @@ def honesty_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
     if shares:
         worst = min(shares, key=lambda name: shares[name])
         third = _number(groups[worst], "coverage_3_sigma")
-        value = f"{100.0 * shares[worst]:.0f} %" + (f" / {100.0 * third:.1f} %" if third is not None else "")
+        value = f"{100.0 * shares[worst]:.0f} %" + (
+            f" / {format_number(100.0 * third, 3)} %" if third is not None else ""
+        )
         label = "Errors within 1 / 3 sigma" if third is not None else "Errors within 1 sigma"
         yield KeyFigure(label, value, f"{words(worst).lower()}; Gaussian: 68 / 99.7 %")
     key = "mean_nees_per_degree_of_freedom"

@@ -67,7 +67,7 @@ def render(result: EvaluationResult) -> str:
         "facts": _facts(result),
         "verdict": text(result.verdict),
         "figures": "".join(_figure(figure) for figure in key_figures(result)),
-        "spread": "95 % interval of the height" if _over_time(result) else "95 % ellipse of the position",
+        "spread": _spread(result),
         "metrics": metrics_tables(result.metrics),
         "worst": _worst_sentence(window),
         "worst_button": _worst_button(window),
@@ -102,8 +102,11 @@ def _hash(content: str) -> str:
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-def _over_time(result: EvaluationResult) -> bool:
-    return result.drawing is not None and result.drawing.over_time
+def _spread(result: EvaluationResult) -> str:
+    """Entry of the picture's legend."""
+    if result.drawing is not None and result.drawing.over_time:
+        return '<li class="interval">95 % interval of the height</li>'
+    return '<li class="ellipse">95 % ellipse of the position</li>'
 
 
 def _facts(result: EvaluationResult) -> str:

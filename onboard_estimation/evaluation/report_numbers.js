@@ -58,11 +58,11 @@ function shown(values, from, to, most) {
   return indices;
 }
 
-// Smallest and largest of the values that are drawn; null where none is known.
-function extent(arrays, from, to) {
+// Smallest and largest of the values that are drawn, or of each `step`-th; null where none is known.
+function extent(arrays, from, to, step = 1) {
   let [low, high] = [Infinity, -Infinity];
   for (const values of arrays) {
-    for (let i = from; i <= to; i++) {
+    for (let i = from; i <= to; i += step) {
       if (!known(values[i])) continue;
       if (values[i] < low) low = values[i];
       if (values[i] > high) high = values[i];

@@ -19,10 +19,22 @@ function unpackDrawing(drawing) {
   drawing.bounds = { low: box.low.map((v, i) => v - pads[i]), high: box.high.map((v, i) => v + pads[i]) };
 }
 
+// Limits of the heights in the range that is shown, of robot and truth.
+function heightsShown({ bounds, estimate, truth, points }) {
+  if (isWhole()) return [bounds.low[1], bounds.high[1]];
+  const [from, to] = [before(time, view.begin), before(time, view.end)];
+  const found = extent([estimate, truth], 2 * points * from + 1, 2 * points * (to + 1) - 1, 2);
+  const margin = found ? 0.08 * (found[1] - found[0]) || 0.1 : 0;
+  return found ? [found[0] - margin, found[1] + margin] : [bounds.low[1], bounds.high[1]];
+}
+
 // What the picture shows: the centre and the size of the area, metres, or seconds and metres.
 function sceneArea(drawing, index) {
   const { low, high } = drawing.bounds;
-  if (drawing.overTime) return { centre: [(view.begin + view.end) / 2, (low[1] + high[1]) / 2], size: [view.end - view.begin, high[1] - low[1]] };
+  if (drawing.overTime) {
+    const [below, above] = heightsShown(drawing);
+    return { centre: [(view.begin + view.end) / 2, (below + above) / 2], size: [view.end - view.begin, above - below] };
+  }
   const centre = [drawing.centre[2 * index], drawing.centre[2 * index + 1]];
   if (byId("view").value === "close" && centre.every(known)) return { centre, size: [drawing.closeUp, drawing.closeUp] };
   return { centre: [(low[0] + high[0]) / 2, (low[1] + high[1]) / 2], size: [high[0] - low[0], high[1] - low[1]] };

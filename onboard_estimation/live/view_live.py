@@ -91,11 +91,7 @@ class LiveGraph:
             asked = f" in {self._options.namespace}" if self._options.namespace else ""
             return f"Waiting for an estimator{asked}: no topics `state` and `state_covariance` in {place()}."
         lines = [robot.sentence() for robot in self._robots.values()]
-        rows = sorted(self._health.items())[:_MOST_STATUSES]
-        if rows:
-            lines += ["", "| | | mean NIS |", "|---|---|---|"]
-            lines += [f"| {name} | {text} | {nis} |" for name, (text, nis) in rows]
-        return "\n".join(lines)
+        return "\n".join(lines) + health_table(self._health)
 
     def _take_health(self, message: Any) -> None:
         for status in message.status:
@@ -105,6 +101,23 @@ class LiveGraph:
             text = status.message if level == 0 else f"**{_LEVELS.get(level, '?')}**: {status.message}"
             if status.name in self._health or len(self._health) < _MOST_STATUSES:
                 self._health[_cell(status.name)] = _cell(text), "" if nis == "nan" else _cell(nis)
+
+
+def health_table(health: Mapping[str, tuple[str, str]]) -> str:
+    """Rates, or what is wrong, of all parts as Markdown under a heading; empty where nothing is known.
+
+    Parameters
+    ----------
+    health
+        State and mean NIS of each part by its name, as Markdown of one line.
+    """
+    if not health:
+        return ""
+    rows = sorted(health.items())[:_MOST_STATUSES]
+    lines = ["", "", "**Sensors: messages per second**, or what is wrong", ""]
+    lines += ["| node: sensor | rate or state | mean NIS (1 expected) |", "|---|---|---|"]
+    lines += [f"| {name} | {text} | {nis} |" for name, (text, nis) in rows]
+    return "\n".join(lines)
 
 
 @dataclass

@@ -75,11 +75,10 @@ class HealthReport:
             return self._status(channel.sensor, STALE, f"waiting for {channel.topic}: 0 messages", {"received": 0})
         level, text = OK, f"{now['rate_hz']:.1f} Hz" if math.isfinite(now["rate_hz"]) else "first message"
         received = since("received")
-        if received == 0:
-            level, text = (
-                STALE if channel.required else OK,
-                f"silent since the last report, {now['received']:.0f} before",
-            )
+        if received == 0 and channel.required:
+            level, text = STALE, f"silent since the last report, {now['received']:.0f} before"
+        elif received == 0:  # such as commands, which come when there is something to command
+            text = f"optional; {now['received']:.0f} so far, none at the moment"
         elif since("invalid") + since("too_late") + since("stray") > 0:
             level = WARN
             text = ", ".join(
