@@ -50,9 +50,10 @@ class ConfigurationError(UserError):
 
     def __init__(self, source: str, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
-        listed = faults[0] if len(faults) == 1 else "".join(f"\n  {fault}" for fault in faults)
-        count = "" if len(faults) == 1 else f"{len(faults)} faults"
-        super().__init__(f"{source}: {count}{listed}")
+        if len(faults) == 1:
+            super().__init__(f"{source}: {faults[0]}")
+        else:
+            super().__init__(f"{source}: {len(faults)} faults", faults)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from rosbags.rosbag2 import StoragePlugin, Writer
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_mapping, bulk
+from onboard_estimation.evaluation import bag_blocks, bulk
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import Column, merge, read_channels, read_headers
 from onboard_estimation.evaluation.message_layouts import NoLayout, layout_of
@@ -378,7 +378,7 @@ def test_a_message_that_cannot_be_a_measurement_says_why(message: Duck, said: st
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is large, and every topic long."""
-    monkeypatch.setattr(bag_mapping, "COMPILED_FROM_BYTES", 0)
+    monkeypatch.setattr(bag_blocks, "COMPILED_FROM_BYTES", 0)
     monkeypatch.setattr(bulk, "_COMPILED_FROM", 0)
 
 
@@ -425,10 +425,10 @@ def test_compiled_loops_find_the_same_in_a_damaged_file(
             for place in rng.integers(100, len(data), 4).tolist():
                 data[place] = int(rng.integers(256))
         file.write_bytes(bytes(data))
-        monkeypatch.setattr(bag_mapping, "COMPILED_FROM_BYTES", 0)
+        monkeypatch.setattr(bag_blocks, "COMPILED_FROM_BYTES", 0)
         monkeypatch.setattr(bulk, "_COMPILED_FROM", 0)
         fast = found()
-        monkeypatch.setattr(bag_mapping, "COMPILED_FROM_BYTES", 2**60)
+        monkeypatch.setattr(bag_blocks, "COMPILED_FROM_BYTES", 2**60)
         monkeypatch.setattr(bulk, "_COMPILED_FROM", 2**60)
         slow = found()
         assert isinstance(fast, str) == isinstance(slow, str)
@@ -473,7 +473,7 @@ def test_tables_that_are_not_as_rosbag2_writes_them_are_left_to_sqlite3(tmp_path
         database.close()
         with open_bag(path) as bag:
             assert sum(topic.count for topic in bag.topics.values()) == expected, name
-            in_pages = bag._blocks[0].storage._mapped is not None  # type: ignore[attr-defined]
+            in_pages = bag._blocks[0].storage.in_pages  # type: ignore[attr-defined]
             assert in_pages == (name in ("as it is", "rows taken out")), name
             columns = read_channels(bag, CHANNELS)
             stamps = columns["/imu/link_1/data_raw"].stamps_ns

@@ -1,4 +1,4 @@
-"""What the storages of a bag have in common: an index of their messages, in blocks, and bounded decompression.
+"""What the storages of a bag have in common: an index of their messages, in blocks, and bounded reading.
 
 A storage (`bag_mcap`, `bag_sqlite`, `bag_ros1`) walks its file once when it is opened, from the start to the end or to
 the place where it is cut off or damaged, and notes where each whole message lies. Messages are then read through this
@@ -6,14 +6,17 @@ index, block by block: one by one (`bags`) or with NumPy (`bulk`). Whole and dam
 readers of `rosbags` and `mcap` need the index at a file's end, or drop the chunk that a cut falls into.
 
 Nothing in a file is trusted: a length is checked against the bytes that are there, decompressed data against a limit,
-and the number of messages is capped, so that memory stays bounded whatever the file says.
+and the number of messages is capped, so that memory stays bounded whatever the file says. Nor is a file trusted to stay
+as it is: it is read in pieces and not mapped, because a mapped file that shrinks ends the process.
 """
 
 from __future__ import annotations
 
 import bz2
 import io
+import os
 import re
+import stat
 from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +25,8 @@ import lz4.frame  # type: ignore[import-untyped]
 import numpy as np
 import zstandard
 from numpy.typing import NDArray
+
+from onboard_estimation.printable import printable
 
 MAX_BLOCK_BYTES = 512 * 2**20
 """A chunk that holds more is not decompressed (rosbag2 writes chunks of about 1 MB)."""
@@ -33,7 +38,12 @@ MAX_TIME_NS = 2**63 - 1
 
 BLOCK_MESSAGES = 65_536
 
+COMPILED_FROM_BYTES = 64 * 2**20
+"""A smaller file is indexed before numba is imported."""
+
 _PIECE_BYTES = 2**20
+_WINDOW_BYTES = 2 * 2**20
+_MAX_NAME_CHARACTERS = 256
 
 
 class BlockError(Exception):
@@ -62,7 +72,8 @@ class Connection:
 
     def __post_init__(self) -> None:
         for name in ("topic", "message_type", "encoding"):
-            object.__setattr__(self, name, printable(getattr(self, name)))
+            text = printable(getattr(self, name)[:_MAX_NAME_CHARACTERS], "?")
+            object.__setattr__(self, name, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +120,99 @@ class IndexBuilder:
         return BlockIndex(*(np.frombuffer(column, dtype=np.int64) for column in columns))
 
 
+def is_regular(path: Path) -> bool:
+    """Whether a regular file can be reached by this name, whatever the name is; through links too."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):  # too long, or not allowed
+        return False
+
+
+class FileBytes:
+    """A regular file, read in pieces. Whatever else (a pipe, a device) could block, or never end.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    name
+        For sentences: its own, unless another is given.
+    size
+        When it was opened, bytes.
+
+    Raises
+    ------
+    BlockError
+        It is no regular file.
+    OSError
+        It cannot be opened.
+    """
+
+    def __init__(self, path: Path, name: str | None = None) -> None:
+        self.path = path
+        self.name = printable(name or path.name)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise BlockError("it is no regular file")
+        # Should it have become a pipe since, this does not wait for a writer.
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._opened = os.fstat(self._descriptor)
+        self.size = self._opened.st_size
+        self._window, self._window_start = memoryview(b""), 0
+
+    def read(self, start: int, stop: int) -> bytes:
+        """All bytes from `start` to `stop`, which is in the file; BlockError where it is not as it was any more."""
+        try:
+            pieces = [os.pread(self._descriptor, stop - start, start)]
+            while pieces[-1] and (left := stop - start - sum(map(len, pieces))) > 0:
+                pieces.append(os.pread(self._descriptor, left, stop - left))
+        except OSError as error:
+            raise BlockError(f"it cannot be read ({error.strerror or error})") from error
+        self.check()
+        return b"".join(pieces) if len(pieces) > 1 else pieces[0]
+
+    def window(self, start: int, least: int) -> memoryview:
+        """The bytes from `start` on: at least so many, or what there is up to the end. For reading through the file."""
+        offset = start - self._window_start
+        if offset < 0 or len(self._window) - offset < min(least, self.size - start):
+            stop = min(start + max(least, _WINDOW_BYTES), self.size)
+            self._window, self._window_start, offset = memoryview(self.read(start, stop)), start, 0
+        return self._window[offset:]
+
+    def check(self) -> None:
+        """BlockError where the file has become shorter, or was written to without growing, since it was opened."""
+        now = os.fstat(self._descriptor)
+        if now.st_size < self.size:
+            raise BlockError(f"it became shorter while it was read ({now.st_size:,} of {self.size:,} bytes)")
+        if now.st_size == self.size and now.st_mtime_ns != self._opened.st_mtime_ns:
+            raise BlockError("it was changed while it was read")
+
+    def close(self) -> None:
+        """Close the file; once."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a block's data lies in the file, how it is compressed, and how many bytes it holds at most."""
+
+    start: int
+    stop: int
+    compression: str = ""
+    limit: int = 0
+
+
 @dataclass
 class Storage:
-    """One file of a bag; what its subclasses find in it when they are made.
+    """One recording in a file of a bag; what its subclasses find in it when they are made.
 
     Attributes
     ----------
     connections
         By their number in the file. A message whose number is not here belongs to no known topic.
-    blocks
-        The index of each block, in the order of the file.
+    blocks, spans
+        The index of each block, in the order of the file, and where its data lies.
     size_bytes, readable_bytes
         Of the file (a cut sqlite3 file: as its header announces it), and what of it can be read.
     faults
@@ -129,9 +223,10 @@ class Storage:
         How many messages the file says it holds.
     """
 
-    path: Path
+    file: FileBytes
     connections: dict[int, Connection] = field(default_factory=dict)
     blocks: list[BlockIndex] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     size_bytes: int = 0
     readable_bytes: int = 0
     faults: list[str] = field(default_factory=list)
@@ -139,7 +234,15 @@ class Storage:
     expected_messages: int | None = None
     message_count: int = 0
 
-    def load(self, block: int) -> bytes | memoryview:
+    def __post_init__(self) -> None:
+        self.size_bytes = self.readable_bytes = self.file.size
+
+    @property
+    def name(self) -> str:
+        """Of the file, for sentences."""
+        return self.file.name
+
+    def load(self, block: int) -> bytes:
         """The buffer that the `starts` of the block refer to.
 
         Raises
@@ -147,25 +250,20 @@ class Storage:
         BlockError
             The file has changed since it was opened.
         """
-        raise NotImplementedError
+        span = self.spans[block]
+        data = self.file.read(span.start, span.stop)
+        return decompress(data, span.compression, span.limit) if span.compression else data
 
-    def close(self) -> None:
-        """Let go of the file."""
-
-    def add_block(self, builder: IndexBuilder) -> None:
-        """Append what the builder holds as a block."""
-        self.message_count += len(builder)
-        self.blocks.append(builder.index())
+    def add_block(self, index: BlockIndex, span: Span) -> None:
+        """Append a block."""
+        self.message_count += len(index.starts)
+        self.blocks.append(index)
+        self.spans.append(span)
 
     @property
     def full(self) -> bool:
         """The cap on messages is reached."""
         return self.message_count >= MAX_MESSAGES
-
-
-def printable(text: str, most: int = 256) -> str:
-    """Text from a file, for a line in a terminal: no control characters, no end of line, not too long."""
-    return "".join(character if character.isprintable() else "?" for character in text[:most])
 
 
 def ros2_type_name(name: str) -> str:

@@ -5,29 +5,30 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import yaml
 import zstandard
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
-from onboard_estimation.evaluation.bag_blocks import BlockError, Storage, printable
+from onboard_estimation.evaluation import bag_mcap_index, bag_ros1, bag_sqlite
+from onboard_estimation.evaluation.bag_blocks import BlockError, FileBytes, Storage, is_regular
+from onboard_estimation.evaluation.bag_copies import without_copies
 from onboard_estimation.evaluation.bag_mcap import McapStorage
+from onboard_estimation.evaluation.bag_metadata import METADATA, read_metadata
 from onboard_estimation.evaluation.bag_ros1 import Ros1Storage
 from onboard_estimation.evaluation.bag_sqlite import SqliteStorage
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-METADATA = "metadata.yaml"
 
-_MAX_METADATA_BYTES = 16 * 2**20
-_BAG_NAME = re.compile(r".+\.(mcap|db3)(\.zstd)?", re.IGNORECASE)
-_MISSING_NAMES_SHOWN = 3
+_MAGIC_BYTES = 16
+_MAX_JOINED = 1000
+_BAG_NAME = re.compile(r".+\.(mcap|db3)(\.zstd)?", re.IGNORECASE | re.DOTALL)
+_NAMES_SHOWN, _BAGS_SHOWN = 3, 5
 _FREE_SHARE = 0.5
+_MAX_RATIO, _ALLOWED_BYTES = 1000, 2**30
 
 
 @dataclass
@@ -66,160 +67,148 @@ def open_files(path: Path, stack: ExitStack) -> BagFiles:
         Missing, no bag, or none of its files can be read.
     """
     try:
-        if path.name == METADATA and path.is_file():
+        if path.name == METADATA and is_regular(path):
             path = path.parent
         if path.is_dir():
             return _open_folder(path, stack)
-        if path.is_file():
+        if path.exists():
             return _open_file(path, stack)
-        missing = not path.exists()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    raise UserError(
-        f"{path} does not exist{_bags_beside(path)}" if missing else f"{path} is neither a file nor a folder"
-    )
+    raise UserError(f"{path} does not exist{_bags_beside(path)}")
 
 
 def _open_file(path: Path, stack: ExitStack) -> BagFiles:
     try:
-        storage, kind = _open_storage(path, stack)
+        storages, kind = _open_storages(path, stack)
     except BlockError as error:
         raise UserError(f"{path} is no bag that can be read: {error}") from error
-    return BagFiles([storage], kind, storage.distribution, storage.expected_messages)
+    storages, faults = without_copies(storages)
+    return BagFiles(storages, kind, storages[0].distribution, faults=faults)
 
 
 def _open_folder(folder: Path, stack: ExitStack) -> BagFiles:
-    there = sorted((file for file in folder.iterdir() if _BAG_NAME.fullmatch(file.name)), key=_natural_order)
-    metadata, faults = _read_metadata(folder)
-    named = [folder / name for name in metadata.names]
-    files = [file for file in named if file.is_file()] or there
-    if not files:
+    metadata, faults = read_metadata(folder)
+    named = list(dict.fromkeys(metadata.names))
+    there = sorted((file.name for file in folder.iterdir() if _BAG_NAME.fullmatch(file.name)), key=_natural_order)
+    found = [name for name in named if is_regular(folder / name)]
+    others = [name for name in there if name not in named]
+    if not found and not others:
         raise UserError(f"{folder} is no bag: it holds no .mcap or .db3 file{_bags_in(folder)}")
-    if missing := [file.name for file in named if not file.is_file()]:
-        names = ", ".join(missing[:_MISSING_NAMES_SHOWN]) + (" ..." if len(missing) > _MISSING_NAMES_SHOWN else "")
-        faults.append(f"{len(missing)} of {len(named)} files are missing ({names})")
+    if missing := [name for name in named if name not in found]:
+        faults.append(f"{len(missing)} of {len(named)} files are missing ({_shown(missing)})")
+    if twice := [name for name in named if metadata.names.count(name) > 1]:
+        faults.append(f"{METADATA} names {_shown(twice)} more than once")
+    if found and others:
+        faults.append(f"{METADATA} does not name {len(others)} more files that are there ({_shown(others)})")
     storages: list[Storage] = []
     kinds: list[str] = []
-    for file in files:
+    for name in found + others:
         try:
-            storage, kind = _open_storage(file, stack)
+            opened, kind = _open_storages(folder / name, stack)
         except BlockError as error:
-            faults.append(f"{file.name} cannot be read: {error}")
+            faults.append(f"{name} cannot be read: {error}")
         else:
-            storages.append(storage)
+            storages += opened
             kinds.append(kind)
     if not storages:
         raise UserError(f"{folder} cannot be read as a bag: {'; '.join(faults)}")
+    storages, copies = without_copies(storages)
     return BagFiles(
         storages,
         kinds[0],
         metadata.distribution or next((storage.distribution for storage in storages if storage.distribution), None),
-        metadata.message_count,
-        faults,
+        metadata.message_count if not others else None,
+        faults + copies,
         metadata.compressed_messages,
         metadata.custom_data,
     )
 
 
-def _open_storage(path: Path, stack: ExitStack) -> tuple[Storage, str]:
-    """The storage of a file, and its format.
+def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
+    """The storages of a file, in general one, and its format.
 
     Raises
     ------
     BlockError
         The file is of no known kind, or cannot be read.
     """
-    with path.open("rb") as file:
-        start = file.read(16)
-    if not start:
+    file = _open_file_bytes(path, stack)
+    if not file.size:
         raise BlockError("it is empty (0 bytes)")
     faults: list[str] = []
-    if start.startswith(ZSTD_MAGIC):
-        path, faults = _decompress_file(path, stack)
-        with path.open("rb") as file:
-            start = file.read(16)
-    storage: Storage
-    if start.startswith(bag_mcap.MAGIC):
-        storage, kind = McapStorage(path), "mcap"
+    if file.read(0, min(file.size, len(ZSTD_MAGIC))) == ZSTD_MAGIC:
+        file, faults = _decompress_file(file, stack)
+    start = file.read(0, min(file.size, _MAGIC_BYTES))
+    storages: list[Storage]
+    if start.startswith(bag_mcap_index.MAGIC):
+        kind, storages = "mcap", list(_mcap_storages(file))
     elif start.startswith(bag_sqlite.MAGIC):
-        storage, kind = SqliteStorage(path), "sqlite3"
+        kind, storages = "sqlite3", [SqliteStorage(file, stack)]
     elif start.startswith(bag_ros1.MAGIC):
-        storage, kind = Ros1Storage(path), "ros1"
+        kind, storages = "ros1", [Ros1Storage(file)]
     else:
         raise BlockError("it starts as no .mcap, .db3 or .bag file does")
-    stack.callback(storage.close)
-    storage.faults[:0] = faults
-    return storage, kind
+    storages[0].faults[:0] = faults
+    return storages, kind
 
 
-def _decompress_file(path: Path, stack: ExitStack) -> tuple[Path, list[str]]:
+def _open_file_bytes(path: Path, stack: ExitStack) -> FileBytes:
+    try:
+        file = FileBytes(path)
+    except OSError as error:
+        raise BlockError(f"{(error.strerror or str(error)).lower()}") from error
+    stack.callback(file.close)
+    return file
+
+
+def _mcap_storages(file: FileBytes) -> Iterator[McapStorage]:
+    """Several files may have been joined into one (`cat`)."""
+    begin: int | None = 0
+    for _ in range(_MAX_JOINED):
+        if begin is not None:
+            yield (storage := McapStorage(file, begin))
+            begin = storage.following
+    if begin is not None:
+        storage.faults.append(f"{file.name} was joined from more than {_MAX_JOINED} files, the rest was left out")
+
+
+def _decompress_file(source: FileBytes, stack: ExitStack) -> tuple[FileBytes, list[str]]:
     """Decompress a file of rosbag2's compression mode `file` into a temporary folder; of a cut one, what is there."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bag-")))
-    target = folder / path.name.removesuffix(".zstd")
-    allowed = int(shutil.disk_usage(folder).free * _FREE_SHARE)
+    target = folder / "bag"
+    allowed = min(int(shutil.disk_usage(folder).free * _FREE_SHARE), _ALLOWED_BYTES + _MAX_RATIO * source.size)
     faults = []
-    with path.open("rb") as source, target.open("wb") as sink:
-        reader = zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True)
+    with source.path.open("rb") as stream, target.open("wb") as sink:
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
         try:
             while piece := reader.read(2**20):
                 allowed -= len(piece)
                 if allowed < 0:
-                    raise BlockError(f"it needs more than half of the space that is left in {folder.parent}")
+                    raise BlockError(
+                        f"decompressed, it is more than {_MAX_RATIO} times as long, or needs more than half of the "
+                        f"space that is left in {folder.parent}"
+                    )
                 sink.write(piece)
         except zstandard.ZstdError:
-            faults.append(f"{path.name} is damaged, only its beginning could be decompressed")
-    return target, faults
+            faults.append(f"{source.name} is damaged, only its beginning could be decompressed")
+    file = FileBytes(target, source.path.name.removesuffix(".zstd"))
+    stack.callback(file.close)
+    return file, faults
 
 
-@dataclass(frozen=True)
-class _Metadata:
-    names: tuple[str, ...] = ()
-    distribution: str | None = None
-    message_count: int | None = None
-    compressed_messages: bool = False
-    custom_data: dict[str, str] = field(default_factory=dict)
-
-
-def _read_metadata(folder: Path) -> tuple[_Metadata, list[str]]:
-    """What the bag's metadata.yaml says, and what is wrong with it. Only names of files are taken from it, no paths."""
-    path = folder / METADATA
-    if not path.is_file():
-        return _Metadata(), [f"{METADATA} is missing (the recorder was killed, or it was not copied)"]
-    try:
-        if path.stat().st_size > _MAX_METADATA_BYTES:
-            raise ValueError
-        # The loader in Python: deep nesting makes the one in C crash the process.
-        content: Any = yaml.load(path.read_text("utf-8"), Loader=yaml.SafeLoader)
-        information = content["rosbag2_bagfile_information"]
-        names = tuple(Path(str(name)).name for name in information["relative_file_paths"])
-        count = information.get("message_count")
-        distribution = information.get("ros_distro")
-        return (
-            _Metadata(
-                tuple(name for name in names if name),
-                printable(str(distribution)) if distribution and distribution != "rosbags" else None,
-                count if isinstance(count, int) and count >= 0 else None,
-                str(information.get("compression_mode") or "").lower() == "message",
-                {str(key): str(value) for key, value in (information.get("custom_data") or {}).items()},
-            ),
-            [],
-        )
-    except (yaml.YAMLError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return _Metadata(), [f"{METADATA} is damaged"]
-
-
-def _natural_order(path: Path) -> list[tuple[int, str]]:
+def _natural_order(name: str) -> list[tuple[int, str]]:
     """`run_10.mcap` after `run_9.mcap`."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _bags_in(folder: Path) -> str:
     """Points at the bags in a folder that is none itself."""
     found = []
     for entry in sorted(folder.iterdir()):
-        if entry.suffix == ".bag" or (entry.is_dir() and (entry / METADATA).is_file()):
+        if entry.suffix == ".bag" or is_regular(entry / METADATA):
             found.append(entry.name)
-    return f"; bags in it: {_shown(found)}" if found else ""
+    return f"; bags in it: {_shown(found, _BAGS_SHOWN)}" if found else ""
 
 
 def _bags_beside(path: Path) -> str:
@@ -231,5 +220,5 @@ def _bags_beside(path: Path) -> str:
         return ""
 
 
-def _shown(names: Sequence[str], most: int = 5) -> str:
+def _shown(names: Sequence[str], most: int = _NAMES_SHOWN) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

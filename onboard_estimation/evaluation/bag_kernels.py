@@ -120,9 +120,10 @@ def read_alike(
     return count
 
 
-_LEAF, _INTERIOR = 13, 5
-_DEEPEST = 30
-DEPTH, LAST_ROW, PAGES, TREE_STATE_SIZE = 0, 1, 2, 3 + 2 * _DEEPEST
+LEAF, _INTERIOR = 13, 5
+DEEPEST = 30
+DEPTH, LAST_ROW, PAGES, NEEDED, TREE = 0, 1, 2, 3, 4
+TREE_STATE_SIZE = TREE + 2 * DEEPEST
 
 
 @njit(cache=True)
@@ -200,57 +201,72 @@ def _message_row(data: Bytes, place: int, end: int, most: int, index: Integers, 
 
 
 @njit(cache=True, nogil=True)
-def walk_sqlite_rows(data: Bytes, page_bytes: int, usable: int, state: Integers, index: Integers) -> int:
-    """Index the next rows of the table `messages` by their number; how many, less than there is room at the end.
+def walk_sqlite_rows(
+    data: Bytes, first: int, pages: int, usable: int, inner: NDArray[np.uint8], state: Integers, index: Integers
+) -> int:
+    """Index the next rows of the table `messages` by their number, as far as `data` and the room in `index` go.
 
     Parameters
     ----------
+    data, first
+        Whole pages of the file that follow each other, and the number of the first of them.
+    pages
+        In the file.
     usable
         Bytes of a page without those reserved at its end.
+    inner
+        (DEEPEST, bytes of a page), kept between calls: the inner pages on the way to the current leaf.
     state
-        (TREE_STATE_SIZE,) int64, kept between calls: how deep in the tree of pages, number of the last row, pages seen,
-        then page and next cell at each depth. At first one page deep: the table's root.
+        (TREE_STATE_SIZE,) int64, kept between calls: how deep in the tree of pages (0: done), number of the last row,
+        pages seen, the page that is needed to go on (0: none), then page and next cell at each depth. At first one page
+        deep: the table's root.
     index
         (4, most) as `walk_mcap_messages` fills it.
 
     Returns
     -------
-    -1 where a row or page is not as rosbag2 writes them (overflow pages, other types, damage): for sqlite3 itself.
+    How many rows; -1 where a row or page is not as rosbag2 writes them (overflow pages, other types, damage): for
+    sqlite3 itself.
     """
     count, most = 0, index.shape[1]
-    pages = len(data) // page_bytes
+    page_bytes = inner.shape[1]
     while state[DEPTH] > 0 and count < most:
-        place = 3 + 2 * (state[DEPTH] - 1)
+        depth = state[DEPTH] - 1
+        place = TREE + 2 * depth
         page, cell = state[place], state[place + 1]
-        if page < 2 or page > pages:
-            return -1
-        start = (page - 1) * page_bytes
-        end = start + usable
-        kind, cells = int(data[start]), _big_endian(data, start + 3, 2) & 0xFFFF
-        pointers = start + (8 if kind == _LEAF else 12)
-        if kind not in (_LEAF, _INTERIOR) or pointers + 2 * cells > end:
-            return -1
+        start = (page - first) * page_bytes
+        if cell == 0 or inner[depth, 0] == LEAF:
+            if page < 2 or page > pages:
+                return -1
+            if start < 0 or start + page_bytes > len(data):
+                state[NEEDED] = page
+                return count
         if cell == 0:
             state[PAGES] += 1
             if state[PAGES] > pages:
                 return -1
+            inner[depth] = data[start : start + page_bytes]
+        kind, cells = int(inner[depth, 0]), _big_endian(inner[depth], 3, 2) & 0xFFFF
+        pointers = 8 if kind == LEAF else 12
+        if kind not in (LEAF, _INTERIOR) or pointers + 2 * cells > usable or (cells == 0 and depth > 0):
+            return -1
         if kind == _INTERIOR:
             if cell > cells:
                 state[DEPTH] -= 1
                 continue
-            link = start + 8
+            link = 8
             if cell < cells:
-                link = start + (_big_endian(data, pointers + 2 * cell, 2) & 0xFFFF)
-            if state[DEPTH] >= _DEEPEST or link + 4 > end:
+                link = _big_endian(inner[depth], pointers + 2 * cell, 2) & 0xFFFF
+            if depth + 1 >= DEEPEST or link + 4 > usable:
                 return -1
             state[place + 1] = cell + 1
-            state[place + 2] = _big_endian(data, link, 4)
+            state[place + 2] = _big_endian(inner[depth], link, 4)
             state[place + 3] = 0
             state[DEPTH] += 1
             continue
         while cell < cells and count < most:
-            offset = _big_endian(data, pointers + 2 * cell, 2) & 0xFFFF
-            number = _message_row(data, start + offset, end, usable - 35, index, count)
+            offset = _big_endian(data, start + pointers + 2 * cell, 2) & 0xFFFF
+            number = _message_row(data, start + offset, start + usable, usable - 35, index, count)
             if number <= state[LAST_ROW]:
                 return -1
             state[LAST_ROW] = number

@@ -11,17 +11,16 @@ from __future__ import annotations
 import io
 import re
 import struct
-from dataclasses import dataclass
-from pathlib import Path
+from bisect import bisect_right
 from zlib import crc32
 
 import numpy as np
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, ChunkIndex, Metadata, Schema, Statistics
+from mcap.records import Channel, Metadata, Schema, Statistics
 
-from onboard_estimation.evaluation import bag_mapping
+from onboard_estimation.evaluation import bag_blocks
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_BLOCK_BYTES,
@@ -29,38 +28,34 @@ from onboard_estimation.evaluation.bag_blocks import (
     MAX_TIME_NS,
     BlockError,
     Connection,
+    FileBytes,
     IndexBuilder,
+    Span,
     Storage,
     decompress,
     ros2_type_name,
 )
-from onboard_estimation.evaluation.bag_mapping import MappedFile
+from onboard_estimation.evaluation.bag_mcap_index import FOOTER_BYTES, MAGIC, RECORD, read_index, record_at
 
-MAGIC = b"\x89MCAP0\r\n"
-
-_RECORD = struct.Struct("<BQ")
 _MESSAGE = struct.Struct("<BQHIQQ")
 _CHUNK = struct.Struct("<QQQII")
+_U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
-_FOOTER_BYTES = _RECORD.size + 20 + len(MAGIC)
-_MESSAGE_HEADER_BYTES = _MESSAGE.size - _RECORD.size
+_MESSAGE_HEADER_BYTES = _MESSAGE.size - RECORD.size
 _MAX_DESCRIPTION_BYTES = 16 * 2**20
+_MAX_CHUNK_RECORD_BYTES = MAX_BLOCK_BYTES + 2**10
 _FIRST_PRIVATE_OPCODE = 0x80
 _SHORTEST_MESSAGE_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """A block's data in the file; without compression, the block's `starts` refer to the file itself."""
-
-    start: int
-    stop: int
-    compression: str
-    limit: int
+_PIECE_BYTES = 2**20
 
 
 class McapStorage(Storage):
-    """The messages of one MCAP file.
+    """The messages of one MCAP recording: a file, or what follows from `begin` on where files were joined into one.
+
+    Attributes
+    ----------
+    following
+        Where the next recording begins in the file; None where this is the last.
 
     Raises
     ------
@@ -68,33 +63,25 @@ class McapStorage(Storage):
         The file does not start as an MCAP file does.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._file = MappedFile(path)
-        self._view = self._file.view
-        self.size_bytes = self.readable_bytes = len(self._view)
-        if self._view[: len(MAGIC)] != MAGIC:
+    def __init__(self, file: FileBytes, begin: int = 0) -> None:
+        super().__init__(file)
+        self.size_bytes = self.readable_bytes = self.file.size - begin
+        if self.file.window(begin, len(MAGIC))[: len(MAGIC)] != MAGIC:
             raise BlockError("it does not start as an MCAP file does")
-        self._chunks: list[_Chunk] = []
+        self.following: int | None = None
+        self._begin = begin
         self._schemas: dict[int, Schema] = {}
         self._channels: dict[int, Channel] = {}
         self._chunk_count = 0
         self._damaged_chunks: list[str] = []
         self._damaged_places: list[tuple[int, int]] = []
-        self._damaged_descriptions = 0
+        self._damaged_descriptions = self._contradictions = self._unknown_records = self._timeless = 0
         self._closed = False
-        self._compiled = self.size_bytes >= bag_mapping.COMPILED_FROM_BYTES
+        self._compiled = self.file.size >= bag_blocks.COMPILED_FROM_BYTES
+        self._index = read_index(self.file, begin)
         self._walk_file()
         self._sum_up_faults()
         self.connections = {number: self._connection(channel) for number, channel in self._channels.items()}
-
-    def load(self, block: int) -> bytes | memoryview:
-        """The decompressed chunk, or the whole file where nothing is compressed."""
-        chunk = self._chunks[block]
-        self._file.forget(chunk.start)
-        if not chunk.compression:
-            return self._view
-        return decompress(self._view[chunk.start : chunk.stop], chunk.compression, chunk.limit)
 
     def _walk_messages(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, most: int) -> int:
         """`_walk_messages`, compiled for a large file."""
@@ -113,49 +100,43 @@ class McapStorage(Storage):
             if count < room or not most:
                 return position
 
-    def close(self) -> None:
-        """Let go of the file; arrays that still look into it keep it open."""
-        self._file.close()
-
     def _walk_file(self) -> None:
         """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
-        position, end = len(MAGIC), self.size_bytes
-        anchors: list[int] | None = None
-        while True:
-            position = self._walk_records(position, end)
-            if self._complete:
+        position, size = self._begin + len(MAGIC), self.file.size
+        while not (self._closed or self.full):
+            limit = self._anchor_after(position) if self._index.certain else size
+            position = self._walk_records(position, limit)
+            if self._closed or self.full or position == limit < size:
+                continue
+            if position == size:
+                self.faults.append(f"{self.name} was not closed, the index at its end is missing")
                 return
-            if position == end:
-                self.faults.append(f"{self.path.name} was not closed, the index at its end is missing")
-                return
-            if anchors is None:
-                anchors = self._anchors()
-            following = next((anchor for anchor in anchors if anchor > position), None)
-            if following is None:
+            following = self._anchor_after(position)
+            if following == size:
                 self._end_early(position)
                 return
             self._damaged_places.append((position, following))
             self.readable_bytes -= following - position
             position = following
 
-    @property
-    def _complete(self) -> bool:
-        return self._closed or self.full
+    def _anchor_after(self, position: int) -> int:
+        """The next place where a record starts for certain; the end of the file where there is none."""
+        following = bisect_right(self._index.anchors, position)
+        return self._index.anchors[following] if following < len(self._index.anchors) else self.file.size
 
     def _end_early(self, position: int) -> None:
         """The rest of the file cannot be followed: take what a cut chunk still holds, and say where it ends."""
         before = self.message_count
-        cut = self._is_cut(position)
-        if cut:
+        if self._is_cut(position):
             self._index_chunk(position)
-            self.faults.append(f"{self.path.name} ends in the middle of a record")
+            self.faults.append(f"{self.name} ends in the middle of a record")
         else:
-            self.faults.append(f"{self.path.name} is damaged from byte {position:,} on")
+            self.faults.append(f"{self.name} is damaged from byte {position:,} on")
         if self.message_count == before:
-            self.readable_bytes -= self.size_bytes - position
+            self.readable_bytes -= self.file.size - position
 
     def _sum_up_faults(self) -> None:
-        name = self.path.name
+        name = self.name
         if self._damaged_places:
             count = sum(stop - start for start, stop in self._damaged_places)
             self.faults.append(f"{count:,} bytes of {name} are damaged, from byte {self._damaged_places[0][0]:,} on")
@@ -164,95 +145,161 @@ class McapStorage(Storage):
             self.faults.append(f"{share} of {name} are damaged (the first one: {self._damaged_chunks[0]})")
         if self._damaged_descriptions:
             self.faults.append(f"{self._damaged_descriptions:,} descriptions of topics or types in {name} are damaged")
+        if self._contradictions:
+            self.faults.append(
+                f"{self._contradictions:,} of the descriptions of topics and types in {name} contradict others"
+            )
+        if self._timeless:
+            self.faults.append(
+                f"{self._timeless:,} of the messages in {name} have an impossible time, and were left out"
+            )
+        if self._unknown_records:
+            self.faults.append(f"{self._unknown_records:,} of the records in {name} are of no known kind, and left out")
         if self.full:
             self.faults.append(f"{name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
 
-    def _walk_records(self, position: int, end: int) -> int:
-        """Follow the records of the file; gives `end`, or the place of a record that cannot be followed."""
-        while position < end and not self.full:
-            builder = IndexBuilder()
-            self._file.forget(position)
-            position = self._walk_messages(self._view, position, end, builder, BLOCK_MESSAGES)
-            if len(builder):
-                self._chunks.append(_Chunk(0, 0, "", 0))
-                self.add_block(builder)
-                continue
-            record = _record_at(self._view, position, end)
-            if record is None:
+    def _walk_records(self, position: int, limit: int) -> int:
+        """Follow the records up to `limit`, which none may reach across; gives the place that could not be followed.
+
+        Where the index says that a chunk starts, there has to be one: a record of another kind is a damaged chunk.
+        """
+        must_be_chunk = position in self._index.certain
+        while position < limit and not (self._closed or self.full):
+            head = self.file.window(position, RECORD.size)
+            if limit - position < RECORD.size:
                 return position
-            opcode, stop = record
+            opcode, size = RECORD.unpack_from(head)
+            stop = position + RECORD.size + size
+            if not opcode or stop > limit or (must_be_chunk and opcode != Opcode.CHUNK):
+                return position
+            must_be_chunk = False
+            if opcode == Opcode.MESSAGE:
+                length = self._index_messages(position, size, limit)
+                if not length:
+                    return position
+                position += length
+                continue
             if opcode == Opcode.CHUNK:
                 self._index_chunk(position)
             elif opcode == Opcode.FOOTER:
-                self._closed = self._view[stop : stop + len(MAGIC)] == MAGIC
-                return end
-            else:
-                self._describe(opcode, self._view[position + _RECORD.size : stop])
+                end = bytes(self.file.window(stop, len(MAGIC))[: len(MAGIC)])
+                if size != FOOTER_BYTES or not MAGIC.startswith(end):
+                    return position
+                if end != MAGIC:
+                    return self.file.size
+                self._close(stop + len(MAGIC))
+            elif opcode == Opcode.DATA_END:
+                self._check_data(position, size)
+            elif opcode not in _KNOWN_OPCODES and opcode < _FIRST_PRIVATE_OPCODE:
+                self._unknown_records += 1
+            elif opcode in _DESCRIPTIONS and size <= _MAX_DESCRIPTION_BYTES:
+                self._describe(opcode, self.file.window(position, RECORD.size + size)[RECORD.size :][:size])
             position = stop
         return position
 
+    def _index_messages(self, position: int, size: int, limit: int) -> int:
+        """Index messages that are in no chunk; gives how many bytes they take, 0 where the first is damaged."""
+        if size > MAX_BLOCK_BYTES:
+            return 0
+        window = self.file.window(position, RECORD.size + size)
+        builder = IndexBuilder()
+        length = self._walk_messages(window, 0, min(len(window), limit - position), builder, BLOCK_MESSAGES)
+        if len(builder):
+            self.add_block(builder.index(), Span(position, position + length))
+        return length or self._skip_timeless(window[: limit - position], 0)
+
+    def _skip_timeless(self, buffer: memoryview, position: int) -> int:
+        """Count a whole message with a time that is none; gives the place after it, or that of another record."""
+        if len(buffer) - position < _MESSAGE.size:
+            return position
+        opcode, size, _, _, log_time, _ = _MESSAGE.unpack_from(buffer, position)
+        stop = position + RECORD.size + size
+        if opcode != Opcode.MESSAGE or size < _MESSAGE_HEADER_BYTES or stop > len(buffer) or log_time <= MAX_TIME_NS:
+            return position
+        self._timeless += 1
+        return int(stop)
+
+    def _close(self, stop: int) -> None:
+        """The recording is whole up to its footer, and ends here."""
+        self._closed = True
+        if stop == self.file.size and self._index.damaged:
+            self.faults.append(f"the index at the end of {self.name} is damaged")
+        left = self.file.size - stop
+        if left and self.file.window(stop, len(MAGIC))[: len(MAGIC)] == MAGIC:
+            self.following = stop
+        elif left:
+            self.faults.append(f"{left:,} bytes that follow the end of {self.name} were left out")
+        self.size_bytes -= left if self.following else 0
+        self.readable_bytes -= left
+
+    def _check_data(self, position: int, size: int) -> None:
+        """Compare the checksum that the data may end with (0: none)."""
+        if size != _U32.size:
+            self._damaged_descriptions += 1
+            return
+        (expected,) = _U32.unpack_from(self.file.window(position + RECORD.size, size))
+        if not expected:
+            return
+        crc = 0
+        for start in range(self._begin, position, _PIECE_BYTES):
+            crc = crc32(self.file.read(start, min(start + _PIECE_BYTES, position)), crc)
+        if crc != expected:
+            self.faults.append(f"the checksum of {self.name} is wrong, some of its messages may be")
+
     def _is_cut(self, position: int) -> bool:
         """Whether a record of a known kind starts here that needs more bytes than the file has."""
-        if position + _RECORD.size > self.size_bytes:
+        if position + RECORD.size > self.file.size:
             return True
-        opcode, size = _RECORD.unpack_from(self._view, position)
-        return opcode in _KNOWN_OPCODES and position + _RECORD.size + size > self.size_bytes
+        opcode, size = RECORD.unpack_from(self.file.window(position, RECORD.size))
+        return opcode in _KNOWN_OPCODES and position + RECORD.size + size > self.file.size
 
     def _index_chunk(self, position: int) -> None:
         """Index the chunk whose record starts here; of a chunk that the file's end cuts off, what is there."""
-        head = position + _RECORD.size
-        if head + _CHUNK.size > self.size_bytes or self._view[position] != Opcode.CHUNK:
+        head = position + RECORD.size
+        if head + _CHUNK.size > self.file.size or self.file.window(position, 1)[0] != Opcode.CHUNK:
             return
         self._chunk_count += 1
-        _, size = _RECORD.unpack_from(self._view, position)
-        stop = min(head + size, self.size_bytes)
-        cut = head + size > self.size_bytes
+        (_, size) = RECORD.unpack_from(self.file.window(position, RECORD.size))
+        stop = min(head + size, self.file.size)
+        cut = head + size > self.file.size
         builder = IndexBuilder()
         try:
-            chunk, crc = self._chunk_at(head, stop, cut)
-            data = self._view[chunk.start : chunk.stop]
-            if chunk.compression:
-                data = memoryview(decompress(data, chunk.compression, chunk.limit))
-            if not cut and len(data) != chunk.limit:
-                raise BlockError(f"it holds {len(data):,} bytes of {chunk.limit:,}")
+            if stop - head > _MAX_CHUNK_RECORD_BYTES:
+                raise BlockError(f"it is {stop - head:,} bytes long, more than the {MAX_BLOCK_BYTES:,} allowed")
+            content = self.file.window(head, stop - head)[: stop - head]
+            start, end, compression, limit, crc = _chunk(content, cut)
+            data = content[start:end]
+            if compression:
+                data = memoryview(decompress(data, compression, limit))
+            if not cut and len(data) != limit:
+                raise BlockError(f"it holds {len(data):,} bytes of {limit:,}")
             if not cut and crc and crc32(data) != crc:
                 raise BlockError("its checksum is wrong")
-            base = 0 if chunk.compression else chunk.start
-            self._walk_chunk(data if chunk.compression else self._view, base, base + len(data), builder, cut)
+            self._walk_chunk(data, builder, cut)
         except BlockError as error:
             if not cut:
                 self._damaged_chunks.append(str(error))
                 self.readable_bytes -= stop - position
         if len(builder):
-            self._chunks.append(chunk)
-            self.add_block(builder)
+            self.add_block(builder.index(), Span(head + start, head + end, compression, limit))
 
-    def _chunk_at(self, head: int, stop: int, cut: bool) -> tuple[_Chunk, int]:
-        """The chunk whose record's content lies between `head` and `stop`, and its checksum (0: none)."""
-        _, _, raw_size, crc, name_length = _CHUNK.unpack_from(self._view, head)
-        start = head + _CHUNK.size + name_length + _U64.size
-        if start > stop:
-            raise BlockError("its header is damaged")
-        compression = bytes(self._view[head + _CHUNK.size : start - _U64.size]).decode("ascii", "replace")
-        (size,) = _U64.unpack_from(self._view, start - _U64.size)
-        if start + size > stop and not cut:
-            raise BlockError("its header is damaged")
-        if raw_size > MAX_BLOCK_BYTES:
-            raise BlockError(f"it says it holds {raw_size:,} bytes, more than the {MAX_BLOCK_BYTES:,} allowed")
-        return _Chunk(start, min(start + size, stop), compression, raw_size), crc
-
-    def _walk_chunk(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, cut: bool) -> None:
+    def _walk_chunk(self, buffer: memoryview, builder: IndexBuilder, cut: bool) -> None:
+        position, end = 0, len(buffer)
         while position < end:
             position = self._walk_messages(buffer, position, end, builder, MAX_MESSAGES)
             if position == end:
                 return
-            record = _record_at(buffer, position, end)
+            if (skipped := self._skip_timeless(buffer, position)) > position:
+                position = skipped
+                continue
+            record = record_at(buffer, position)
             if record is None and cut:
                 return
             if record is None:
                 raise BlockError("a record in it is damaged")
             opcode, stop = record
-            self._describe(opcode, buffer[position + _RECORD.size : stop])
+            self._unknown_records += opcode not in _KNOWN_OPCODES and opcode < _FIRST_PRIVATE_OPCODE
+            self._describe(opcode, buffer[position + RECORD.size : stop])
             position = stop
 
     def _describe(self, opcode: int, content: memoryview) -> None:
@@ -263,10 +310,10 @@ class McapStorage(Storage):
         try:
             if opcode == Opcode.SCHEMA:
                 schema = Schema.read(stream)
-                self._schemas.setdefault(schema.id, schema)
+                self._contradictions += self._schemas.setdefault(schema.id, schema) != schema
             elif opcode == Opcode.CHANNEL:
                 channel = Channel.read(stream)
-                self._channels.setdefault(channel.id, channel)
+                self._contradictions += self._channels.setdefault(channel.id, channel) != channel
             elif opcode == Opcode.STATISTICS:
                 self.expected_messages = Statistics.read(stream).message_count
             elif opcode == Opcode.METADATA:
@@ -279,24 +326,6 @@ class McapStorage(Storage):
         found = re.search(r"^ros_distro: *(\w+)", text, re.MULTILINE | re.IGNORECASE)
         if record.name == "rosbag2" and found and found.group(1) != "rosbags":
             self.distribution = found.group(1)
-
-    def _anchors(self) -> list[int]:
-        """Where chunks and the summary start, after the index at the file's end; empty where it is missing."""
-        position = self.size_bytes - _FOOTER_BYTES
-        if position < 0 or self._view[position] != Opcode.FOOTER or self._view[-len(MAGIC) :] != MAGIC:
-            return []
-        (summary,) = _U64.unpack_from(self._view, position + _RECORD.size)
-        anchors = {summary, position}
-        while summary < position and (record := _record_at(self._view, summary, position)):
-            opcode, stop = record
-            if opcode == Opcode.CHUNK_INDEX:
-                try:
-                    content = self._view[summary + _RECORD.size : stop]
-                    anchors.add(ChunkIndex.read(ReadDataStream(io.BytesIO(content))).chunk_start_offset)
-                except (McapError, struct.error, ValueError):
-                    pass
-            summary = stop
-        return sorted(anchor for anchor in anchors if anchor <= position)
 
     def _connection(self, channel: Channel) -> Connection:
         schema = self._schemas.get(channel.schema_id)
@@ -312,14 +341,21 @@ _KNOWN_OPCODES = frozenset(int(opcode) for opcode in Opcode)
 _DESCRIPTIONS = frozenset({Opcode.SCHEMA, Opcode.CHANNEL, Opcode.STATISTICS, Opcode.METADATA})
 
 
-def _record_at(buffer: memoryview, position: int, end: int) -> tuple[int, int] | None:
-    """(opcode, end of the record) of a whole record that is no message, else None."""
-    if position + _RECORD.size > end:
-        return None
-    opcode, size = _RECORD.unpack_from(buffer, position)
-    stop = position + _RECORD.size + size
-    known = opcode in _KNOWN_OPCODES or opcode >= _FIRST_PRIVATE_OPCODE
-    return (opcode, stop) if known and opcode != Opcode.MESSAGE and stop <= end else None
+def _chunk(content: memoryview, cut: bool) -> tuple[int, int, str, int, int]:
+    """Of a chunk's record: start and end of its data, compression, how many bytes it holds, and their checksum."""
+    if len(content) < _CHUNK.size:
+        raise BlockError("its header is damaged")
+    _, _, raw_size, crc, name_length = _CHUNK.unpack_from(content)
+    start = _CHUNK.size + name_length + _U64.size
+    if start > len(content):
+        raise BlockError("its header is damaged")
+    compression = bytes(content[_CHUNK.size : start - _U64.size]).decode("ascii", "replace")
+    (size,) = _U64.unpack_from(content, start - _U64.size)
+    if start + size > len(content) and not cut:
+        raise BlockError("its header is damaged")
+    if raw_size > MAX_BLOCK_BYTES:
+        raise BlockError(f"it says it holds {raw_size:,} bytes, more than the {MAX_BLOCK_BYTES:,} allowed")
+    return start, min(start + size, len(content)), compression, raw_size, crc
 
 
 def _walk_messages(buffer: memoryview, position: int, end: int, builder: IndexBuilder, most: int) -> int:

@@ -6,17 +6,17 @@ records of messages and connections, compressed or not. http://wiki.ros.org/Bags
 
 from __future__ import annotations
 
-import mmap
 import struct
 from dataclasses import dataclass
-from pathlib import Path
 
 from onboard_estimation.evaluation.bag_blocks import (
     MAX_BLOCK_BYTES,
     MAX_MESSAGES,
     BlockError,
     Connection,
+    FileBytes,
     IndexBuilder,
+    Span,
     Storage,
     decompress,
     ros2_type_name,
@@ -26,9 +26,9 @@ MAGIC = b"#ROSBAG V"
 
 _VERSION = b"#ROSBAG V2.0\n"
 _U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
 _TIME = struct.Struct("<II")
 _MAX_HEADER_BYTES = 2**20
+_MAX_DESCRIPTION_BYTES = 16 * 2**20
 
 _MESSAGE, _BAG, _INDEX, _CHUNK, _CHUNK_INFO, _CONNECTION = 2, 3, 4, 5, 6, 7
 
@@ -52,62 +52,85 @@ class Ros1Storage(Storage):
         The file does not start as a ROS 1 bag does, is of another version, or is encrypted.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with path.open("rb") as file:
-            self._file = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._file)
-        self.size_bytes = self.readable_bytes = len(self._view)
-        if self._view[: len(_VERSION)] != _VERSION:
-            start = bytes(self._view[: len(_VERSION)]).decode("ascii", "replace").strip()
+    def __init__(self, file: FileBytes) -> None:
+        super().__init__(file)
+        version = bytes(self.file.window(0, len(_VERSION))[: len(_VERSION)])
+        if version != _VERSION:
+            start = version.decode("ascii", "replace").strip()
             raise BlockError(f"it starts with {start!r}, and only version 2.0 of ROS 1 bags is read")
-        self._chunks: list[tuple[int, int, str, int]] = []
-        self._chunk_count = 0
+        self._chunk_count = self._contradictions = 0
         self._damaged_chunks: list[str] = []
+        self._damaged_bytes = 0
         self._walk_file()
 
-    def load(self, block: int) -> bytes | memoryview:
-        """The decompressed chunk, or the whole file where nothing is compressed."""
-        start, stop, compression, limit = self._chunks[block]
-        return decompress(self._view[start:stop], compression, limit) if compression != "none" else self._view
-
-    def close(self) -> None:
-        """Let go of the file; arrays that still look into it keep it open."""
-        try:
-            self._view.release()
-            self._file.close()
-        except BufferError:
-            pass
-
     def _walk_file(self) -> None:
+        """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
         position = len(_VERSION)
-        indexed = False
-        while position < self.size_bytes and not self.full:
-            record = _record_at(self._view, position, self.size_bytes)
+        header = self._record_at(position)
+        fields = header.fields if header is not None and header.kind == _BAG else {}
+        if fields.get(b"encryptor"):
+            raise BlockError("it is encrypted")
+        anchors = self._anchors(_number(fields, b"index_pos"))
+        while position < self.file.size and not self.full:
+            record = self._record_at(position)
+            cut = record is not None and record.stop > self.file.size
+            following = next((anchor for anchor in anchors if anchor > position), None)
+            if following is not None and (record is None or cut):
+                self._damaged_bytes += following - position
+                position = following
+                continue
             if record is None:
                 break
-            cut = record.stop > self.size_bytes
-            if record.kind == _BAG:
-                if record.fields.get(b"encryptor"):
-                    raise BlockError("it is encrypted")
-                indexed = _U64.unpack(record.fields.get(b"index_pos", b"").ljust(8, b"\0")[:8])[0] > 0
-            elif record.kind == _CHUNK:
+            if record.kind == _CHUNK:
                 self._index_chunk(record, cut)
-            elif record.kind == _CONNECTION and not cut:
-                self._connect(self._view, record)
+            elif record.kind in (_CONNECTION, _CHUNK_INFO) and not cut:
+                length = record.stop - record.start
+                if length <= _MAX_DESCRIPTION_BYTES:
+                    self._describe(record, bytes(self.file.window(record.start, length)[:length]))
             if cut:
                 break
             position = record.stop
-        self._sum_up_faults(position, indexed)
+        self._sum_up_faults(position, _number(fields, b"index_pos"), _number(fields, b"chunk_count"))
 
-    def _sum_up_faults(self, position: int, indexed: bool) -> None:
-        name = self.path.name
-        if position < self.size_bytes and not self.full:
-            if not self._chunks or self._chunks[-1][0] < position:
-                self.readable_bytes -= self.size_bytes - position
+    def _anchors(self, index: int) -> list[int]:
+        """Where chunks start, after the index at the file's end, and where that starts; empty where it is missing."""
+        anchors, position = [index], index
+        while 0 < position < self.file.size:
+            record = self._record_at(position)
+            if record is None or record.stop > self.file.size:
+                break
+            if record.kind == _CHUNK_INFO:
+                anchors.append(_number(record.fields, b"chunk_pos"))
+            position = record.stop
+        return sorted(anchor for anchor in anchors if 0 < anchor < self.file.size)
+
+    def _record_at(self, position: int) -> _Record | None:
+        """The record that starts here in the file; None where its header is damaged or cut."""
+        head = self.file.window(position, _U32.size)
+        if len(head) < _U32.size:
+            return None
+        (header_bytes,) = _U32.unpack_from(head)
+        if header_bytes > _MAX_HEADER_BYTES:
+            return None
+        return _record(self.file.window(position, header_bytes + 2 * _U32.size), 0, position)
+
+    def _sum_up_faults(self, position: int, index: int, chunks: int) -> None:
+        name = self.name
+        if self._damaged_bytes:
+            self.readable_bytes -= self._damaged_bytes
+            self.faults.append(f"{self._damaged_bytes:,} bytes of {name} are damaged")
+        if self._contradictions:
+            self.faults.append(f"{self._contradictions:,} of the descriptions of topics in {name} contradict others")
+        if position < self.file.size and not self.full:
+            if not self.spans or self.spans[-1].start < position:
+                self.readable_bytes -= self.file.size - position
             self.faults.append(f"{name} ends in the middle of a record or is damaged, at byte {position:,}")
-        elif not indexed:
+        elif not index:
             self.faults.append(f"{name} was not closed, its index is missing")
+        elif index >= self.file.size:
+            self.faults.append(f"{name} is cut off")
+        if not self.full and self._chunk_count < chunks:
+            self.faults.append(f"{chunks - self._chunk_count:,} of {chunks:,} chunks of {name} are missing")
         if self._damaged_chunks:
             share = f"{len(self._damaged_chunks):,} of {self._chunk_count:,} chunks"
             self.faults.append(f"{share} of {name} are damaged (the first one: {self._damaged_chunks[0]})")
@@ -116,29 +139,31 @@ class Ros1Storage(Storage):
 
     def _index_chunk(self, record: _Record, cut: bool) -> None:
         self._chunk_count += 1
-        stop = min(record.stop, self.size_bytes)
-        compression = record.fields.get(b"compression", b"").decode("ascii", "replace")
+        stop = min(record.stop, self.file.size)
+        stated = record.fields.get(b"compression", b"").decode("ascii", "replace")
+        compression = "" if stated == "none" else stated or "unknown"
         (limit,) = _U32.unpack(record.fields.get(b"size", b"").ljust(4, b"\0")[:4])
         builder = IndexBuilder()
         try:
-            if limit > MAX_BLOCK_BYTES:
+            if max(limit, stop - record.start) > MAX_BLOCK_BYTES:
                 raise BlockError(f"it says it holds {limit:,} bytes, more than the {MAX_BLOCK_BYTES:,} allowed")
-            if compression == "none":
-                self._walk_chunk(self._view, record.start, stop, builder, cut)
-            else:
-                data = memoryview(decompress(self._view[record.start : stop], compression, limit))
-                self._walk_chunk(data, 0, len(data), builder, cut)
+            data = self.file.window(record.start, stop - record.start)[: stop - record.start]
+            if compression:
+                data = memoryview(decompress(data, compression, limit))
+            self._walk_chunk(data, builder, cut)
+            if not cut and len(data) != limit:
+                raise BlockError(f"it holds {len(data):,} bytes of {limit:,}")
         except BlockError as error:
             if not cut:
                 self._damaged_chunks.append(str(error))
                 self.readable_bytes -= stop - record.start
         if len(builder):
-            self._chunks.append((record.start, stop, compression, limit))
-            self.add_block(builder)
+            self.add_block(builder.index(), Span(record.start, stop, compression, limit))
 
-    def _walk_chunk(self, buffer: memoryview, position: int, end: int, builder: IndexBuilder, cut: bool) -> None:
+    def _walk_chunk(self, buffer: memoryview, builder: IndexBuilder, cut: bool) -> None:
+        position, end = 0, len(buffer)
         while position < end:
-            record = _record_at(buffer, position, end)
+            record = _record(buffer, position)
             if record is None or record.stop > end:
                 if cut:
                     return
@@ -153,41 +178,54 @@ class Ros1Storage(Storage):
                 builder.starts.append(record.start)
                 builder.lengths.append(record.stop - record.start)
             elif record.kind == _CONNECTION:
-                self._connect(buffer, record)
+                self._describe(record, bytes(buffer[record.start : record.stop]))
             position = record.stop
 
-    def _connect(self, buffer: memoryview, record: _Record) -> None:
+    def _describe(self, record: _Record, data: bytes) -> None:
+        """Take in a connection, or how many messages a chunk should hold."""
+        if record.kind == _CHUNK_INFO:
+            counts = data[: len(data) // 8 * 8]
+            self.expected_messages = (self.expected_messages or 0) + sum(
+                count for _, count in struct.iter_unpack("<II", counts)
+            )
+            return
         number = record.fields.get(b"conn", b"")
-        fields = _fields(bytes(buffer[record.start : record.stop]))
+        fields = _fields(data)
         if len(number) != _U32.size or fields is None:
             return
         topic = record.fields.get(b"topic", fields.get(b"topic", b"")).decode("utf-8", "replace")
-        self.connections.setdefault(
-            _U32.unpack(number)[0],
-            Connection(
-                topic if topic.startswith("/") else f"/{topic}",
-                ros2_type_name(fields.get(b"type", b"").decode("utf-8", "replace")),
-                "ros1",
-                fields.get(b"message_definition", b"").decode("utf-8", "replace"),
-                "ros1msg",
-            ),
+        connection = Connection(
+            topic if topic.startswith("/") else f"/{topic}",
+            ros2_type_name(fields.get(b"type", b"").decode("utf-8", "replace")),
+            "ros1",
+            fields.get(b"message_definition", b"").decode("utf-8", "replace"),
+            "ros1msg",
         )
+        self._contradictions += self.connections.setdefault(_U32.unpack(number)[0], connection) != connection
 
 
-def _record_at(buffer: memoryview, position: int, end: int) -> _Record | None:
-    """The record that starts here; None where its header is damaged or cut. Its data may reach beyond `end`."""
+def _number(fields: dict[bytes, bytes], name: bytes) -> int:
+    """A little-endian number in a header; 0 where it is missing."""
+    return int.from_bytes(fields.get(name, b"")[:8], "little")
+
+
+def _record(buffer: memoryview, position: int, origin: int = 0) -> _Record | None:
+    """The record that starts here; None where its header is damaged or cut. Its data may reach beyond the buffer.
+
+    `origin` is the buffer's place, to which the places in the record are added.
+    """
     head = position + _U32.size
-    if head > end:
+    if head > len(buffer):
         return None
     (header_bytes,) = _U32.unpack_from(buffer, position)
     start = head + header_bytes + _U32.size
-    if header_bytes > _MAX_HEADER_BYTES or start > end:
+    if header_bytes > _MAX_HEADER_BYTES or start > len(buffer):
         return None
     fields = _fields(bytes(buffer[head : head + header_bytes]))
     if fields is None or len(fields.get(b"op", b"")) != 1:
         return None
     (data_bytes,) = _U32.unpack_from(buffer, start - _U32.size)
-    return _Record(fields[b"op"][0], fields, start, start + data_bytes)
+    return _Record(fields[b"op"][0], fields, origin + start, origin + start + data_bytes)
 
 
 def _fields(header: bytes) -> dict[bytes, bytes] | None:

@@ -5,42 +5,50 @@ Tables: `topics` and `messages`; from schema version 4 on `message_definitions` 
 
 from __future__ import annotations
 
-import mmap
-import shutil
+import re
 import sqlite3
-import tempfile
 from contextlib import ExitStack
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation import bag_mapping
+from onboard_estimation.evaluation import bag_blocks
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     MAX_MESSAGES,
     BlockError,
     BlockIndex,
     Connection,
+    FileBytes,
+    Span,
     Storage,
-    printable,
     ros2_type_name,
 )
-from onboard_estimation.evaluation.bag_mapping import MappedFile
+from onboard_estimation.evaluation.bag_sqlite_log import without_log
 from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages
+from onboard_estimation.printable import printable
 
 MAGIC = b"SQLite format 3\x00"
 
 _BLOCK_BYTES = 16 * 2**20
+_REREAD_AT_MOST = 4
 _MAX_TOPICS = 100_000
+_MAX_DESCRIPTIONS_BYTES = 64 * 2**20
 _HEADER_BYTES = 100
 _MESSAGE_COLUMNS = ["id", "topic_id", "timestamp", "data"]
+_FIRST_ROW, _LAST_ROW = -(2**63), 2**63 - 1
+_PLAIN_SCHEMA = re.compile(rb"\s*create\s+(table|(unique\s+)?index)\s", re.IGNORECASE)
 
 
 class SqliteStorage(Storage):
-    """The messages of one .db3 file.
+    """The messages of one .db3 file. `stack` closes the database, and removes the copy that a log made necessary.
+
+    Attributes
+    ----------
+    in_pages
+        The messages were found where they lie in the file's pages, without sqlite3.
 
     Raises
     ------
@@ -48,170 +56,190 @@ class SqliteStorage(Storage):
         No database, or one without the tables of a bag.
     """
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._stack = ExitStack()
-        self._file = path
+    def __init__(self, file: FileBytes, stack: ExitStack) -> None:
+        super().__init__(file)
+        self.in_pages = False
         self._rows: list[tuple[int, int]] = []
         self._salvaged: SalvagedMessages | None = None
-        self._mapped: MappedFile | None = None
         try:
-            cut = self._read_size()
-            self._database = self._open()
+            self.file, self.faults = without_log(file, stack)
+            self.size_bytes = self.readable_bytes = self.file.size
+            self._database = self._open(stack)
             self._read_descriptions()
-            self._read_messages(cut)
-        except sqlite3.Error as error:
-            self._stack.close()
+            self._read_messages(self._is_cut())
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise BlockError(f"it cannot be read as a bag's database ({error})") from error
 
-    def load(self, block: int) -> bytes | memoryview:
-        """The messages of the block, one after the other, or the whole file where they were found in its pages."""
-        if self._mapped is not None:
-            self._mapped.forget(int(self.blocks[block].starts[0]))
-            return self._mapped.view
+    def load(self, block: int) -> bytes:
+        """The messages of the block, one after the other, or the part of the file that holds them."""
+        if self.in_pages:
+            return super().load(block)
         if self._salvaged is not None:
             return self._salvaged.data(*self._rows[block])
         try:
-            return b"".join([row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()])
+            data = b"".join([row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()])
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
+        self.file.check()
+        return data
 
-    def close(self) -> None:
-        """Close the database, and remove the copy that a write-ahead log made necessary."""
-        self._stack.close()
-
-    def _read_size(self) -> bool:
+    def _is_cut(self) -> bool:
         """Whether the file is shorter than its header announces."""
-        with self.path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-        self.size_bytes = self.readable_bytes = self.path.stat().st_size
-        page_bytes = int.from_bytes(header[16:18], "big")
-        announced = int.from_bytes(header[28:32], "big") * (65536 if page_bytes == 1 else page_bytes)
+        header = self.file.window(0, _HEADER_BYTES)
+        page_bytes = _page_bytes(header)
+        announced = int.from_bytes(header[28:32], "big") * page_bytes
         # The number of pages holds if it was written by the last change.
-        if announced <= self.size_bytes or header[24:28] != header[92:96]:
+        if announced <= self.file.size or header[24:28] != header[92:96]:
             return False
-        self.faults.append(f"{self.path.name} is cut off")
+        self.faults.append(f"{self.name} is cut off")
         self.size_bytes = announced
         return True
 
-    def _open(self) -> sqlite3.Connection:
-        log = self.path.with_name(self.path.name + "-wal")
-        if log.is_file() and log.stat().st_size > 0:
-            # The recorder was killed with messages in the write-ahead log. sqlite3 takes them over into the database
-            # when it opens the two; a user's recording is left as it is, so that happens to a copy.
-            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="bag-")))
-            for source in (self.path, log):
-                shutil.copyfile(source, folder / source.name)
-            self._file = folder / self.path.name
-            database = sqlite3.connect(self._file, check_same_thread=False)
-            self.faults.append(f"{self.path.name} was not closed (its last messages were taken from {log.name})")
-        else:
-            # A player reads ahead in a thread of its own; the rest of this module keeps to one thread at a time.
-            address = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
-            database = sqlite3.connect(address, uri=True, check_same_thread=False)
-        self._stack.callback(database.close)
+    def _open(self, stack: ExitStack) -> sqlite3.Connection:
+        # Without locks, which would stop a recorder. A player reads ahead in a thread of its own; the rest of this
+        # module keeps to one thread at a time.
+        address = f"{self.file.path.absolute().as_uri()}?mode=ro&immutable=1"
+        database = sqlite3.connect(address, uri=True, check_same_thread=False)
+        stack.callback(database.close)
         database.text_factory = bytes
         database.execute("PRAGMA trusted_schema = OFF")
-        database.execute(f"PRAGMA mmap_size = {self.path.stat().st_size}")
         # Without this, sqlite3 refuses a file that is shorter than its header says.
         database.execute("PRAGMA writable_schema = ON")
         return database
 
     def _read_descriptions(self) -> None:
         """Topics, the definitions of their types, and the distribution."""
-        # Real tables only: a view or a virtual table could compute anything.
-        tables = self._select(
-            "SELECT name AS name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-        )
-        names = {_text(table["name"]) for table in tables}
+        # Tables and their indices only: a view, a virtual table or a generated column could compute anything.
+        found = self._database.execute(f"SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT {_MAX_TOPICS}")
+        schema = [(_text(name), sql if isinstance(sql, bytes) else b"") for name, sql in found]
+        names = {name for name, sql in schema if _PLAIN_SCHEMA.match(sql)}
         if not {"topics", "messages"} <= names:
             raise BlockError("it is a database without the tables 'topics' and 'messages' of a bag")
+        if other := next((name for name, sql in schema if not _PLAIN_SCHEMA.match(sql)), None):
+            raise BlockError(f"it holds {printable(other[:40])!r} beside tables and indices, which no bag does")
+        for table, needed in (("topics", {"id", "name", "type"}), ("messages", {"topic_id", "timestamp", "data"})):
+            if missing := sorted(needed - {name.lower() for name in self._columns(table)}):
+                raise BlockError(f"its table {table!r} has no column {', '.join(missing)}")
         definitions = {
-            _text(row.get("topic_type")): (_text(row.get("encoded_message_definition")), _text(row.get("encoding")))
-            for row in self._optional("message_definitions", names)
+            _text(topic_type): (_text(definition), _text(encoding))
+            for topic_type, definition, encoding in self._optional(
+                "message_definitions", "topic_type", "encoded_message_definition", "encoding"
+            )
         }
-        for row in self._select("SELECT * FROM topics"):
-            number, name = row.get("id"), _text(row.get("type"))
+        for number, name, kind, encoding in self._select("topics", "id", "name", "type", "serialization_format"):
             if isinstance(number, int):
                 self.connections[number] = Connection(
-                    _text(row.get("name")),
-                    ros2_type_name(name),
-                    _text(row.get("serialization_format")),
-                    *definitions.get(name, ("", "")),
+                    _text(name), ros2_type_name(_text(kind)), _text(encoding), *definitions.get(_text(kind), ("", ""))
                 )
-        found = [printable(_text(row.get("ros_distro"))) for row in self._optional("schema", names)]
-        self.distribution = next((name for name in found if name and name != "rosbags"), None)
+        versions = [printable(_text(name)) for (name,) in self._optional("schema", "ros_distro")]
+        self.distribution = next((name for name in versions if name and name != "rosbags"), None)
 
-    def _optional(self, table: str, names: set[str]) -> list[dict[str, Any]]:
+    def _columns(self, table: str) -> list[str]:
+        """Names of the table's columns; BlockError where one of them is computed."""
+        columns = self._database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
+        if any(hidden for _, hidden in columns):
+            raise BlockError(f"its table {table!r} has columns that are computed, which no bag has")
+        return [_text(name) for name, _ in columns]
+
+    def _optional(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Rows of a table that messages can be read without; empty where it is missing or damaged."""
         try:
-            return self._select(f"SELECT * FROM {table}") if table in names else []
+            return self._select(table, *columns)
         except sqlite3.DatabaseError:
-            self.faults.append(f"table {table!r} of {self.path.name} is damaged")
+            self.faults.append(f"table {table!r} of {self.name} is damaged")
             return []
 
-    def _select(self, query: str) -> list[dict[str, Any]]:
-        cursor = self._database.execute(f"{query} LIMIT {_MAX_TOPICS}")
-        columns = [column[0] for column in cursor.description]
-        return [dict(zip(columns, row, strict=True)) for row in cursor]
+    def _select(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """The rows of a table with these columns, NULL for one that it has not; empty where the table is missing."""
+        there = {name.lower() for name in self._columns(table)}
+        if not there:
+            return []
+        chosen = ", ".join(name if name in there else "NULL" for name in columns)
+        rows, room = [], _MAX_DESCRIPTIONS_BYTES
+        for row in self._database.execute(f"SELECT {chosen} FROM {table} NOT INDEXED LIMIT {_MAX_TOPICS}"):
+            room -= sum(len(value) for value in row if isinstance(value, bytes))
+            if room < 0:
+                raise BlockError(f"its table {table!r} holds more than the {_MAX_DESCRIPTIONS_BYTES:,} bytes allowed")
+            rows.append(row)
+        return rows
 
     def _read_messages(self, cut: bool) -> None:
-        if not cut and self.size_bytes >= bag_mapping.COMPILED_FROM_BYTES and self._index_pages():
-            return
-        try:
-            after = -1
-            while not (cut or self.full):
-                rows = self._database.execute(_INDEX, (after, BLOCK_MESSAGES)).fetchall()
-                if not rows:
-                    break
-                flat = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=4 * len(rows))
-                self._add_blocks(flat.reshape(-1, 4))
-                after = rows[-1][0]
-        except sqlite3.DatabaseError:
-            self.faults.append(f"{self.path.name} is damaged")
-            cut = True
-        if cut:
-            self._salvage_messages()
+        large = self.file.size >= bag_blocks.COMPILED_FROM_BYTES
+        if cut or not (large and self._index_pages()):
+            try:
+                if not cut:
+                    self._index_rows()
+            except sqlite3.DatabaseError:
+                self.faults.append(f"{self.name} is damaged")
+                cut = True
+            if cut:
+                self._salvage_messages()
         if self.full:
-            self.faults.append(_too_many(self.path))
+            self.faults.append(f"{self.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
+
+    def _index_rows(self) -> None:
+        """Index the messages with sqlite3.
+
+        Raises
+        ------
+        sqlite3.DatabaseError
+            The table is damaged.
+        """
+        first, room = _FIRST_ROW, self.file.size
+        while not self.full and first <= _LAST_ROW:
+            rows = self._database.execute(_INDEX, (first, BLOCK_MESSAGES)).fetchall()
+            if not rows:
+                break
+            table = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=4 * len(rows)).reshape(-1, 4)
+            room -= int(table[:, 3].sum())
+            if room < 0 or np.any(table[1:, 0] <= table[:-1, 0]):
+                raise sqlite3.DatabaseError("rows share their pages")
+            self._add_rows(table)
+            first = rows[-1][0] + 1
+        if not self.full and (count := self._database.execute(_NO_MESSAGES).fetchone()[0]):
+            row = "row was" if count == 1 else "rows were"
+            self.faults.append(
+                f"{count:,} {row} left out of {self.name}: a time before 1970, or not of the types that a message has"
+            )
 
     def _index_pages(self) -> bool:
         """Index the messages of a large file where they lie in its pages; false where sqlite3 has to read them itself.
 
         That takes a third of the time, and the messages need not be fetched from the database later.
         """
-        from onboard_estimation.evaluation import bag_kernels
+        from onboard_estimation.evaluation import bag_kernels as kernels
 
-        columns = [_text(row["name"]) for row in self._select("SELECT name FROM pragma_table_info('messages')")]
-        root = self._select("SELECT rootpage, sql FROM sqlite_master WHERE name = 'messages'")[0]
-        ordinary = columns == _MESSAGE_COLUMNS and b"without" not in bytes(root["sql"]).lower()
-        if self._file != self.path or not ordinary:
-            return False  # a write-ahead log holds pages too
-        mapped = MappedFile(self.path)
-        page_bytes = int.from_bytes(mapped.view[16:18], "big")
-        page_bytes = 65536 if page_bytes == 1 else page_bytes
-        data = np.frombuffer(mapped.view, dtype=np.uint8)
-        state = np.zeros(bag_kernels.TREE_STATE_SIZE, dtype=np.int64)
-        state[:4] = 1, -1, 0, root["rootpage"]
-        while not self.full:
-            index = np.empty((4, BLOCK_MESSAGES), dtype=np.int64)
-            count = bag_kernels.walk_sqlite_rows(data, page_bytes, page_bytes - mapped.view[20], state, index)
-            if count < 0:
+        root, sql = self._database.execute("SELECT rootpage, sql FROM sqlite_master WHERE name = 'messages'").fetchone()
+        if self._columns("messages") != _MESSAGE_COLUMNS or b"without" in sql.lower():
+            return False
+        header = self.file.window(0, _HEADER_BYTES)
+        page_bytes = _page_bytes(header)
+        pages, usable = self.file.size // page_bytes, page_bytes - header[20]
+        inner = np.empty((kernels.DEEPEST, page_bytes), dtype=np.uint8)
+        state = np.zeros(kernels.TREE_STATE_SIZE, dtype=np.int64)
+        state[kernels.DEPTH], state[kernels.TREE] = 1, root
+        state[kernels.LAST_ROW], state[kernels.NEEDED] = -1, root
+        index = np.empty((4, BLOCK_MESSAGES), dtype=np.int64)
+        window, start, room = np.empty(0, dtype=np.uint8), 0, _REREAD_AT_MOST * self.file.size
+        while state[kernels.DEPTH] and not self.full:
+            if needed := int(state[kernels.NEEDED]):
+                start = (needed - 1) * page_bytes
+                page = memoryview(self.file.read(start, start + page_bytes))
+                # Inner pages lie among the leaves: taken alone, the window stays where the leaves are read.
+                data = self.file.window(start, page_bytes) if page[0] == kernels.LEAF else page
+                room -= len(data)
+                window = np.frombuffer(data[: len(data) // page_bytes * page_bytes], dtype=np.uint8)
+                state[kernels.NEEDED] = 0
+            first = start // page_bytes + 1
+            count = kernels.walk_sqlite_rows(window, first, pages, usable, inner, state, index)
+            if count < 0 or room < 0:
                 self.blocks.clear()
+                self.spans.clear()
                 self.message_count = 0
-                del data
-                mapped.close()
                 return False
             if count:
-                self.message_count += count
-                self.blocks.append(BlockIndex(*index[:, :count]))
-                mapped.forget(int(index[2, 0]))
-            if count < BLOCK_MESSAGES:
-                break
-        if self.full:
-            self.faults.append(_too_many(self.path))
-        self._stack.callback(mapped.close)
-        self._mapped = mapped
+                self.add_block(BlockIndex(*index[:, :count].copy()), Span(start, start + len(window)))
+        self.in_pages = True
         return True
 
     def _salvage_messages(self) -> None:
@@ -219,15 +247,13 @@ class SqliteStorage(Storage):
         self.blocks.clear()
         self._rows.clear()
         self.message_count = 0
-        with self._file.open("rb") as file:
-            pages = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        self._salvaged = SalvagedMessages(pages)
+        self._salvaged = SalvagedMessages(self.file)
         if len(self._salvaged.rows):
-            self._add_blocks(self._salvaged.rows)
+            self._add_rows(self._salvaged.rows)
         # What a database holds beside its messages is small.
         self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
 
-    def _add_blocks(self, rows: NDArray[np.int64]) -> None:
+    def _add_rows(self, rows: NDArray[np.int64]) -> None:
         """Blocks from rows (number, topic, time, length), none much larger than `_BLOCK_BYTES`."""
         ends = np.cumsum(rows[:, 3])
         for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(ends // _BLOCK_BYTES)) + 1):
@@ -237,23 +263,22 @@ class SqliteStorage(Storage):
             self.blocks.append(BlockIndex(topics, times, np.cumsum(lengths) - lengths, lengths))
 
 
-_MESSAGES = """
-    FROM messages NOT INDEXED
-    WHERE typeof(data) = 'blob' AND typeof(topic_id) = 'integer' AND typeof(timestamp) = 'integer' AND timestamp >= 0
-"""
+_MESSAGE = "typeof(data) = 'blob' AND typeof(topic_id) = 'integer' AND typeof(timestamp) = 'integer' AND timestamp >= 0"
 
 # By row number and not by the index of times, which may be damaged on its own; `bags` makes the order in time itself.
 # The last byte of long data is read to learn whether all its pages are there.
 _INDEX = f"""
     SELECT rowid, topic_id, timestamp,
         CASE WHEN length(data) <= 400 THEN length(data) ELSE length(data) - 1 + length(substr(data, -1)) END
-    {_MESSAGES} AND rowid > ? ORDER BY rowid LIMIT ?
+    FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid >= ? ORDER BY rowid LIMIT ?
 """
-_DATA = f"SELECT data {_MESSAGES} AND rowid BETWEEN ? AND ? ORDER BY rowid"
+_DATA = f"SELECT data FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid BETWEEN ? AND ? ORDER BY rowid"
+_NO_MESSAGES = f"SELECT count(*) FROM messages NOT INDEXED WHERE NOT ({_MESSAGE})"
 
 
-def _too_many(path: Path) -> str:
-    return f"{path.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out"
+def _page_bytes(header: memoryview) -> int:
+    size = int.from_bytes(header[16:18], "big")
+    return 65536 if size == 1 else size
 
 
 def _text(value: object) -> str:

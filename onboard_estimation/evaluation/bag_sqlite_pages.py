@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.bag_blocks import MAX_MESSAGES, MAX_TIME_NS
+from onboard_estimation.evaluation.bag_blocks import MAX_MESSAGES, MAX_TIME_NS, FileBytes
 
 _LEAF_OF_TABLE = 13
 _LEAF_HEADER_BYTES = 8
@@ -48,7 +48,7 @@ class SalvagedMessages:
         (K, 4) int64: place in this table, topic's number, log time (ns), bytes of data.
     """
 
-    def __init__(self, file: memoryview) -> None:
+    def __init__(self, file: FileBytes) -> None:
         self._file = file
         columns = [array("q") for _ in range(5)]
         self._overflow: dict[int, tuple[tuple[int, int], ...]] = {}
@@ -70,31 +70,30 @@ class SalvagedMessages:
 
     def data(self, first: int, last: int) -> bytes:
         """The data of the rows from place `first` to `last`, one after the other."""
-        pieces: list[memoryview] = []
+        pieces: list[memoryview | bytes] = []
         for place in range(first, last + 1):
             start, stop = int(self._starts[place]), int(self._stops[place])
-            pieces.append(self._file[start:stop])
-            pieces.extend(self._file[more:end] for more, end in self._overflow.get(start, ()))
+            pieces.append(self._file.window(start, stop - start)[: stop - start])
+            pieces.extend(self._file.read(more, end) for more, end in self._overflow.get(start, ()))
         return b"".join(pieces)
 
 
-def _rows(file: memoryview) -> Iterator[_Row]:
+def _rows(file: FileBytes) -> Iterator[_Row]:
     """Every whole row in the order of the pages."""
     pages = _Pages(file)
     if not pages.valid:
         return
-    for page in range(1, len(file) // pages.size):
-        start = page * pages.size
-        if file[start] != _LEAF_OF_TABLE:
+    for start in range(pages.size, file.size - pages.size + 1, pages.size):
+        page = bytes(file.window(start, pages.usable)[: pages.usable])
+        if page[0] != _LEAF_OF_TABLE:
             continue
-        count = int.from_bytes(file[start + 3 : start + 5], "big")
+        count = int.from_bytes(page[3:5], "big")
         if _LEAF_HEADER_BYTES + 2 * count > pages.usable:
             continue
         for cell in range(count):
-            place = start + _LEAF_HEADER_BYTES + 2 * cell
-            offset = int.from_bytes(file[place : place + 2], "big")
+            place = _LEAF_HEADER_BYTES + 2 * cell
             try:
-                yield pages.row(start + offset, start + pages.usable)
+                yield pages.row(page, int.from_bytes(page[place : place + 2], "big"), start)
             except _Damaged:
                 continue
 
@@ -102,25 +101,27 @@ def _rows(file: memoryview) -> Iterator[_Row]:
 class _Pages:
     """The file as pages."""
 
-    def __init__(self, file: memoryview) -> None:
+    def __init__(self, file: FileBytes) -> None:
         self._file = file
-        size = int.from_bytes(file[16:18], "big")
+        header = bytes(file.window(0, _FILE_HEADER_BYTES)[:_FILE_HEADER_BYTES])
+        size = int.from_bytes(header[16:18], "big")
         self.size = 65536 if size == 1 else size
-        self.usable = self.size - file[20] if len(file) > _FILE_HEADER_BYTES else 0
+        self.usable = self.size - header[20] if len(header) == _FILE_HEADER_BYTES else 0
         self.valid = self.size >= 512 and self.usable >= 480 and self.size & (self.size - 1) == 0
+        self._chained: set[int] = set()
 
-    def row(self, position: int, end: int) -> _Row:
-        """The row whose cell starts here, in a page whose content stops at `end`."""
-        payload, position = self._varint(position, end)
-        number, position = self._varint(position, end)
+    def row(self, page: bytes, position: int, origin: int) -> _Row:
+        """The row whose cell starts at `position` of a page, whose place in the file is `origin`."""
+        payload, position = _varint(page, position)
+        number, position = _varint(page, position)
         local = self._local_bytes(payload)
-        if position + local > end:
+        if position + local > len(page):
             raise _Damaged
-        head, body = self._varint(position, end)
+        head, body = _varint(page, position)
         body_start = position + head
         types: list[int] = []
         while body < body_start and len(types) <= _COLUMNS:
-            kind, body = self._varint(body, end)
+            kind, body = _varint(page, body)
             types.append(kind)
         if len(types) != _COLUMNS or body != body_start:
             raise _Damaged
@@ -128,14 +129,16 @@ class _Pages:
         blob = data_type >= 12 and data_type % 2 == 0
         if identity != 0 or topic_type not in _INTEGER_BYTES or time_type not in _INTEGER_BYTES or not blob:
             raise _Damaged
-        topic, place = self._integer(topic_type, body_start, end)
-        time, place = self._integer(time_type, place, end)
+        topic, place = _integer(page, topic_type, body_start)
+        time, place = _integer(page, time_type, place)
         size = (data_type - 12) // 2
         if place - position + size != payload or not 0 <= time <= MAX_TIME_NS:
             raise _Damaged
-        if place > position + local or number > MAX_TIME_NS:
+        stop = position + local
+        if place > stop or number > MAX_TIME_NS:
             raise _Damaged
-        return _Row(number, topic, time, place, position + local, self._overflow(position + local, payload - local))
+        overflow = self._overflow(page[stop : stop + 4], payload - local)
+        return _Row(number, topic, time, origin + place, origin + stop, overflow)
 
     def _local_bytes(self, payload: int) -> int:
         """How much of a payload is in the leaf itself (section 1.6, "payload size")."""
@@ -146,34 +149,42 @@ class _Pages:
         wanted = least + (payload - least) % (self.usable - 4)
         return wanted if wanted <= most else least
 
-    def _overflow(self, link: int, left: int) -> tuple[tuple[int, int], ...]:
-        """Places of the `left` bytes that are in pages chained from the page number at `link`."""
+    def _overflow(self, link: bytes, left: int) -> tuple[tuple[int, int], ...]:
+        """Places of the `left` bytes that are in pages chained from the page whose number is `link`."""
         pieces = []
         while left > 0:
-            page = int.from_bytes(self._file[link : link + 4], "big")
-            link = (page - 1) * self.size
+            page = int.from_bytes(link, "big")
+            start = (page - 1) * self.size + 4
             taken = min(left, self.usable - 4)
-            if page < 2 or link + 4 + taken > len(self._file):
+            # No page belongs to two rows; that there are so many pages at most also bounds the work.
+            if page < 2 or start + taken > self._file.size or page in self._chained:
                 raise _Damaged
-            pieces.append((link + 4, link + 4 + taken))
+            self._chained.add(page)
+            link = self._file.read(start - 4, start)
+            pieces.append((start, start + taken))
             left -= taken
+        if pieces and any(link):
+            raise _Damaged
         return tuple(pieces)
 
-    def _integer(self, kind: int, position: int, end: int) -> tuple[int, int]:
-        if kind >= 8:
-            return kind - 8, position
-        stop = position + _INTEGER_BYTES[kind]
-        if stop > end:
-            raise _Damaged
-        return int.from_bytes(self._file[position:stop], "big", signed=True), stop
 
-    def _varint(self, position: int, end: int) -> tuple[int, int]:
-        value = 0
-        for place in range(position, min(position + _MAX_VARINT_BYTES, end)):
-            byte = self._file[place]
-            if place == position + _MAX_VARINT_BYTES - 1:
-                return value << 8 | byte, place + 1
-            value = value << 7 | byte & 0x7F
-            if byte < 0x80:
-                return value, place + 1
+def _integer(page: bytes, kind: int, position: int) -> tuple[int, int]:
+    """An integer column of the serial type, and the place after it."""
+    if kind >= 8:
+        return kind - 8, position
+    stop = position + _INTEGER_BYTES[kind]
+    if stop > len(page):
         raise _Damaged
+    return int.from_bytes(page[position:stop], "big", signed=True), stop
+
+
+def _varint(page: bytes, position: int) -> tuple[int, int]:
+    value = 0
+    for place in range(position, min(position + _MAX_VARINT_BYTES, len(page))):
+        byte = page[place]
+        if place == position + _MAX_VARINT_BYTES - 1:
+            return value << 8 | byte, place + 1
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, place + 1
+    raise _Damaged

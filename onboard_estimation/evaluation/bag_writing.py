@@ -31,7 +31,7 @@ from rosbags.serde import SerdeError
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
-from onboard_estimation.evaluation.bag_files import METADATA
+from onboard_estimation.evaluation.bag_metadata import METADATA
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.message_factory import messages, new, type_hash
 

@@ -33,10 +33,12 @@ from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_f
 from onboard_estimation.evaluation.bag_topics import assign_topics, choose_connections
 from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.printable import printable
 from onboard_estimation.ros.measurements import MessageFault
 
 _HELD_BYTES = 256 * 2**20
 _NAMES_SHOWN = 12
+_LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
@@ -124,11 +126,12 @@ class Bag:
             files = open_files(path, self._stack)
             self.format = files.format
             self.distribution = files.distribution
-            self._compressed_messages = files.compressed_messages
             self.custom_data = files.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._connections, faults = choose_connections(files.storages)
             self._blocks = list(assign_topics(files.storages, self._connections))
+            self._compressed_messages = False
+            self._compressed_messages = files.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
         except BaseException:
             self._stack.close()
@@ -164,7 +167,8 @@ class Bag:
         names = list(self.topics)
         selected = self._selected(self._numbers(topics))
         for number, rows in self._in_log_order(selected):
-            loaded, block = self._load(number), self._blocks[number]
+            loaded = self._load(number) if self._in_order else self._load_held(number)
+            block = self._blocks[number]
             view = loaded.buffer.data
             for topic, time, start, length in zip(
                 block.topics[rows].tolist(),
@@ -289,28 +293,36 @@ class Bag:
             self._ranks = np.split(ranks, np.cumsum([len(block.topics) for block in self._blocks])[:-1])
         return self._ranks
 
-    def _load(self, number: int) -> _Loaded:
+    def _starts_compressed(self) -> bool:
+        """Whether each message is compressed on its own, where no metadata tells: none of CDR starts as those do."""
+        number = next((number for number, block in enumerate(self._blocks) if len(block.topics)), None)
+        if number is None:
+            return False
+        first = self._load(number)
+        view = first.buffer.data
+        return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
+
+    def _load_held(self, number: int) -> _Loaded:
         """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
         if number in self._held:
             self._held.move_to_end(number)
             return self._held[number]
+        self._held[number] = loaded = self._load(number)
+        while len(self._held) > 1 and sum(len(held.buffer) for held in self._held.values()) > _HELD_BYTES:
+            self._held.popitem(last=False)
+        return loaded
+
+    def _load(self, number: int) -> _Loaded:
         block = self._blocks[number]
         try:
             raw = block.storage.load(block.number)
         except BlockError as error:
-            raise UserError(f"{block.storage.path} cannot be read any more: {error}") from error
-        loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths, len(raw))
-        if isinstance(raw, memoryview):
-            loaded = _Loaded(loaded.buffer, loaded.starts, loaded.lengths, 0)
+            raise UserError(f"{block.storage.file.path} cannot be read any more: {error}") from error
+        loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths)
         if self._compressed_messages:
             loaded = _decompress_messages(loaded)
         if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
-            raise UserError(f"{block.storage.path} cannot be read any more: it changed while it was read")
-        if not loaded.bytes_held:  # the file itself, which is there
-            return loaded
-        self._held[number] = loaded
-        while len(self._held) > 1 and sum(held.bytes_held for held in self._held.values()) > _HELD_BYTES:
-            self._held.popitem(last=False)
+            raise UserError(f"{block.storage.file.path} cannot be read any more: it changed while it was read")
         return loaded
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
@@ -336,11 +348,13 @@ class Bag:
         expected = _expected_messages(files)
         if expected is not None and expected > readable and not faults:
             faults.append("messages are missing")
+        if expected is not None and expected < readable:
+            faults.append(f"that is {readable - expected:,} more messages than the bag says it has")
         self.damage: str | None = None
         if faults:
             share = f" of {expected:,} ({readable / expected:.1%})" if expected and expected > readable else ""
             there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
-            self.damage = (
+            self.damage = printable(
                 f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
                 f"{there:.1%} of {_size(self.size_bytes)}"
             )
@@ -348,12 +362,11 @@ class Bag:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A block's buffer, and where its messages lie in it; `bytes_held` is 0 where the buffer is the file itself."""
+    """A block's buffer, and where its messages lie in it."""
 
     buffer: NDArray[np.uint8]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-    bytes_held: int
 
 
 def _decompress_messages(loaded: _Loaded) -> _Loaded:
@@ -368,7 +381,7 @@ def _decompress_messages(loaded: _Loaded) -> _Loaded:
         room -= len(data)
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
-    return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths, len(buffer))
+    return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths)
 
 
 def _decompress_message(data: bytes, limit: int) -> bytes:

@@ -14,16 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_blocks import printable
 from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
 from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, gather, layout_of, stamps_at
 from onboard_estimation.measurement import Channel, Matrix, Vector, value_size
+from onboard_estimation.printable import printable
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
 
 Integers = NDArray[np.int64]
 
 _MAX_LAYOUTS = 8
 _MAX_REASONS = 20
+_MAX_FRAME_CHARACTERS = 256
 _COMPILED_FROM = 100_000  # fewer messages of a topic are read before numba is imported
 _HEADER_BYTES = 16  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
 
@@ -332,7 +333,7 @@ def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np
         same = np.flatnonzero((heads[left, 12:16] == heads[first, 12:16]).all(axis=1) & (lengths[left] >= 16 + length))
         names = gather(block.buffer, starts[left[same]] + 16, length)
         same = same[(names == np.frombuffer(name, dtype=np.uint8)).all(axis=1)]
-        frames[printable(name.rstrip(b"\0").decode("utf-8", "replace"))] += len(same)
+        frames[printable(name.rstrip(b"\0").decode("utf-8", "replace")[:_MAX_FRAME_CHARACTERS], "?")] += len(same)
         left = np.delete(left, same)
     return frames
 

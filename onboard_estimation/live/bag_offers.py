@@ -5,26 +5,23 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
-import yaml
 from mcap.reader import make_reader
 
-from onboard_estimation.evaluation.bag_files import METADATA
+from onboard_estimation.evaluation.bag_blocks import is_regular
+from onboard_estimation.evaluation.bag_metadata import METADATA, bag_information
 from onboard_estimation.live.qos import Offer, parse_offers
-
-_MAX_METADATA_BYTES = 16 * 2**20
 
 
 def recorded_offers(path: Path) -> dict[str, list[Offer]]:
     """Offers by topic: from metadata.yaml, else from the bag's files; empty where neither tells, or is damaged."""
     folder = path.parent if path.name == METADATA else path
-    files = [path] if path.is_file() and path.name != METADATA else []
+    files = [path] if is_regular(path) and path.name != METADATA else []
     if not files:
-        found = _from_metadata(folder / METADATA)
+        found = _from_metadata(folder)
         if found:
             return found
-        files = sorted(file for file in folder.iterdir() if file.suffix in (".mcap", ".db3"))
+        files = sorted(file for file in folder.iterdir() if file.suffix in (".mcap", ".db3") and is_regular(file))
     offers: dict[str, list[Offer]] = {}
     for file in files:
         for topic, more in (_from_mcap(file) if file.suffix == ".mcap" else _from_sqlite(file)).items():
@@ -32,15 +29,12 @@ def recorded_offers(path: Path) -> dict[str, list[Offer]]:
     return offers
 
 
-def _from_metadata(path: Path) -> dict[str, list[Offer]]:
+def _from_metadata(folder: Path) -> dict[str, list[Offer]]:
     found: dict[str, list[Offer]] = {}
-    with suppress(OSError, yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError):
-        if path.stat().st_size <= _MAX_METADATA_BYTES:
-            # The loader in Python: deep nesting makes the one in C crash the process.
-            content: Any = yaml.load(path.read_text("utf-8"), Loader=yaml.SafeLoader)
-            for entry in content["rosbag2_bagfile_information"]["topics_with_message_count"]:
-                about = entry["topic_metadata"]
-                found[str(about["name"])] = parse_offers(about.get("offered_qos_profiles"))
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        for entry in bag_information(folder)["topics_with_message_count"]:
+            about = entry["topic_metadata"]
+            found[str(about["name"])] = parse_offers(about.get("offered_qos_profiles"))
     return found
 
 

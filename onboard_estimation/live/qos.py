@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
+
+from onboard_estimation.evaluation.bag_metadata import bounded_yaml
 
 INFINITE_NS = 2**63 - 1
 DEPTH = 10
@@ -113,9 +114,8 @@ def parse_offers(recorded: Any) -> list[Offer]:
     """The offers of a topic as a bag notes them, as YAML or what YAML was made of; what is damaged is left out."""
     if isinstance(recorded, str):
         try:
-            # The loader in Python: deep nesting makes the one in C crash the process.
-            recorded = yaml.load(recorded, Loader=yaml.SafeLoader) if len(recorded) <= _MAX_YAML_CHARACTERS else None
-        except (yaml.YAMLError, RecursionError, ValueError):
+            recorded = bounded_yaml(recorded) if len(recorded) <= _MAX_YAML_CHARACTERS else None
+        except ValueError:
             return []
     if not isinstance(recorded, list):
         return []

@@ -1,0 +1,93 @@
+"""The index at the end of an MCAP file (its summary), as far as it helps to follow a damaged file."""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass
+from zlib import crc32
+
+from mcap.data_stream import ReadDataStream
+from mcap.exceptions import McapError
+from mcap.opcode import Opcode
+from mcap.records import ChunkIndex, Footer
+
+from onboard_estimation.evaluation.bag_blocks import FileBytes
+
+MAGIC = b"\x89MCAP0\r\n"
+RECORD = struct.Struct("<BQ")
+FOOTER_BYTES = 20
+
+_CRC_BYTES = 4
+_END_BYTES = RECORD.size + FOOTER_BYTES + len(MAGIC)
+_MAX_INDEX_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class McapIndex:
+    """What the index says; empty where there is none.
+
+    Attributes
+    ----------
+    anchors
+        Where chunks start, the index itself, and the footer, sorted.
+    certain
+        Where a chunk starts for certain, because a checksum covers what the index says; no record reaches across these.
+        Without a checksum, the anchors only help where a record cannot be followed.
+    damaged
+        There is an index, and it is damaged.
+    """
+
+    anchors: tuple[int, ...] = ()
+    certain: frozenset[int] = frozenset()
+    damaged: bool = False
+
+
+def read_index(file: FileBytes, begin: int) -> McapIndex:
+    """The index at the end of the file, for the recording that begins at `begin`."""
+    footer = file.size - _END_BYTES
+    if footer < begin:
+        return McapIndex()
+    end = file.read(footer, file.size)
+    if RECORD.unpack_from(end) != (Opcode.FOOTER, FOOTER_BYTES) or not end.endswith(MAGIC):
+        return McapIndex()
+    about = Footer.read(ReadDataStream(io.BytesIO(end[RECORD.size :])))
+    if not about.summary_start:
+        return McapIndex((footer,))
+    start = begin + about.summary_start
+    if not max(footer - _MAX_INDEX_BYTES, begin + len(MAGIC)) <= start <= footer:
+        return McapIndex(damaged=True)
+    summary = file.read(start, footer)
+    starts = _chunk_starts(memoryview(summary))
+    if starts is None:
+        return McapIndex(damaged=True)
+    chunks = {begin + place for place in starts if 0 < place < about.summary_start}
+    anchors = tuple(sorted({*chunks, start, footer}))
+    crc = crc32(end[: RECORD.size + FOOTER_BYTES - _CRC_BYTES], crc32(summary))
+    if about.summary_crc != crc:
+        return McapIndex(anchors, damaged=about.summary_crc != 0)
+    return McapIndex(anchors, frozenset(chunks))
+
+
+def _chunk_starts(summary: memoryview) -> list[int] | None:
+    """Where the chunks are, from the recording's begin; None where the records do not end with the index."""
+    starts, position = [], 0
+    while record := record_at(summary, position):
+        opcode, stop = record
+        if opcode == Opcode.CHUNK_INDEX:
+            try:
+                content = ReadDataStream(io.BytesIO(summary[position + RECORD.size : stop]))
+                starts.append(ChunkIndex.read(content).chunk_start_offset)
+            except (McapError, struct.error, ValueError):
+                return None
+        position = stop
+    return starts if position == len(summary) else None
+
+
+def record_at(buffer: memoryview, position: int) -> tuple[int, int] | None:
+    """(opcode, end of the record) of a whole record that is no message, else None."""
+    if position + RECORD.size > len(buffer):
+        return None
+    opcode, size = RECORD.unpack_from(buffer, position)
+    stop = position + RECORD.size + size
+    return (opcode, stop) if opcode and opcode != Opcode.MESSAGE and stop <= len(buffer) else None
