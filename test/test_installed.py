@@ -143,12 +143,17 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
     assert (sorted(whence["robots"]), len(whence["commands"])) == (["hopper", "salp", "strapdown"], 1)
     assert whence["distribution"] == str(installed.site)
 
+    assert installed.command("--version").startswith("onboard-estimation ")
     for number in (1, 2):
         installed.command("simulate", "salp", "--duration", "22", "--seed", str(number), "--output", f"bag_{number}")
     assert "written: m.npz" in installed.command("train", "salp", "bag_1", "bag_2", "--form", "local", "-o", "m.npz")
     installed.command("simulate", "hopper", "--duration", "4", "--output", "hops")
     assert "report: run/report.html" in installed.command("evaluate", "hops", "--output", "run")
-    assert "drawScene" in (installed.folder / "run" / "report.html").read_text(encoding="utf-8")
+    report = (installed.folder / "run" / "report.html").read_text(encoding="utf-8")
+    evaluation = installed.site / "onboard_estimation" / "evaluation"
+    parts = [*evaluation.glob("*.js"), *evaluation.glob("*.css")]
+    assert len(parts) > 1
+    assert all(part.read_text(encoding="utf-8").strip() in report for part in parts)
 
     with installed.running("launch", "salp.launch.py", "model:=m.npz"):
         installed.command("topic", "echo", "/salp/odometry", "--once")
@@ -158,7 +163,7 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
             with direct.open(address, timeout=LONGEST_WAIT_S) as page:
                 assert "<html" in page.read().decode().lower()
 
-    style = installed.site / "onboard_estimation" / "evaluation" / "report_template.css"
+    style = evaluation / "report_template.css"
     style.unlink()
     shutil.rmtree(installed.folder / "run")
     said = installed.refusal("evaluate", "hops", "--output", "run")
