@@ -183,6 +183,13 @@ def test_a_phase_that_is_too_unsure_is_named() -> None:
     assert said.startswith("consistent, though too unsure in height while dropping (errors 0.098 of the stated"), said
 
 
+def test_errors_that_happen_to_be_small_are_no_fault() -> None:
+    """A constant error of a tenth of its standard deviation is one sample, and one in twelve is as small."""
+    rng = np.random.default_rng(17)
+    drift = part(np.full((len(TIMES), 1), 0.1), "height")
+    assert say(drift, part(rng.normal(size=(len(TIMES), 1)), "velocity")).startswith("consistent:")
+
+
 def correlated_pose(true_sign: float, stated_sign: float) -> PartResult:
     """x and y correlated by 0.9, heading by nothing; the filter states the correlation, or its opposite."""
     rng = np.random.default_rng(16)

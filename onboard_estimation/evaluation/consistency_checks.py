@@ -95,6 +95,12 @@ class Check:
         within = math.floor(self.coverage[sigmas] * count)
         return min(by_size, float(binom.cdf(within, count, _EXPECTED_COVERAGE[sigmas])))
 
+    def small_p_value(self) -> float:
+        """Probability that a consistent filter's errors look as small in one run in which they are as correlated."""
+        dimensions = len(self.columns)
+        samples = max(effective_sample_size(_normalised(self.part, self.where, self.columns)), 1.0)
+        return 1.0 - overconfidence_p_value(self.factor**2 * dimensions, dimensions, samples)
+
     def since_s(self, time_s: Vector) -> float:
         """Start of the first two seconds that are mostly outside three stated deviations, else the first instant.
 

@@ -58,7 +58,8 @@ def verdict(
     found = checks(judged, time_s, settle_s, stretches or {})
     doubts = [check for check in found if check.fails]
     # Of many looks at a consistent filter one shows something that is improbable by itself.
-    proven = [check for check in doubts if check.p_value() * len(found) < SIGNIFICANCE]
+    significance = SIGNIFICANCE / len(found)
+    proven = [check for check in doubts if check.p_value() < significance]
     if proven:
         return f"{_overconfident(proven, time_s, settle_s)}{_suspect(sensors, '; suspect ')}: {accuracy}"
     if doubts:
@@ -68,7 +69,8 @@ def verdict(
     largest = max(check.factor for check in together)
     if largest < CONSERVATIVE_FACTOR:
         return f"conservative, errors are {largest:.2f} of the stated ones: {accuracy}"
-    unsure = [check for check in found if check.factor < CONSERVATIVE_FACTOR]
+    # A drift that happens to be small is no fault of the filter.
+    unsure = [check for check in found if check.factor < CONSERVATIVE_FACTOR and check.small_p_value() < significance]
     opinion = f"consistent, though too unsure {_unsure(unsure, found)}" if unsure else "consistent"
     return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}"
 
