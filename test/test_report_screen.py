@@ -15,6 +15,7 @@ import pytest
 from report_samples import NO_BROWSER, Page, chain_result, rendered, shortened, walk_result, without_truth
 
 from onboard_estimation.evaluation.key_figures import COUNT, key_figures
+from onboard_estimation.evaluation.plot_drawing import motion_figure
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import render, write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
@@ -165,6 +166,14 @@ def test_the_height_over_time_is_plotted_with_its_phases(tmp_path: Path) -> None
     names = {path.name for path in write_plots(hopping_result(), tmp_path)}
     assert "path.png" not in names
     assert "motion.png" in names
+    result = hopping_result()
+    assert result.drawing is not None
+    figure = motion_figure(result, result.drawing)
+    whole, hop = figure.axes
+    assert whole.get_xlim() == (0.0, 8.0)
+    assert hop.get_xlim() == (3.0, 5.0)
+    named = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert named == {"estimate", "truth", "stance", "flight"}
 
 
 # Colours

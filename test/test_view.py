@@ -345,10 +345,10 @@ def test_rates_have_a_heading_and_optional_topics_may_be_silent() -> None:
     assert (levels[names[0]], levels[names[1]]) == (STALE, OK)
     table = health_table({name: (text, "1.02") for name, text in said(silent).items()})
     heading, _, rows = table.strip().partition("\n\n")
-    assert "messages per second" in heading
+    assert heading.startswith("**salp**: messages per second")
     head = rows.splitlines()[0]
     assert all(cell.strip() for cell in head.strip("|").split("|"))
-    assert f"| {names[1]} | optional; 49 so far" in rows
+    assert f"| {channels[1].sensor} | optional; 49 so far, none at the moment | 1.02 |" in rows
     assert health_table({}) == ""
 
 

@@ -45,7 +45,7 @@ def motion_figure(result: EvaluationResult, drawing: Drawing) -> Figure:
             _draw_motion(axes, result, drawing, start_s, end_s)
             axes.set_ylabel(plain(drawing.axes[1]))
         panels[-1].set_xlabel("time since the first estimate (s)")
-        add_legend(figure, panels[0])
+        add_legend(figure, panels[0], columns=8)
     return figure
 
 

@@ -66,7 +66,7 @@ def panels_of(
         hspace=gap / row_height_in,
         wspace=0.22,
     )
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1 and time_axis)
     panels = list(grid.flat)
     left = 0.12 / WIDTH_IN
     provenance = provenance_of(result)
@@ -107,11 +107,19 @@ def mark_times(axes: Axes, result: EvaluationResult, window: Window | None) -> N
             )
 
 
-def add_legend(figure: Figure, axes: Axes) -> None:
+def add_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
     """One legend for the whole figure, above it, of what is drawn in `axes`."""
     handles, labels = axes.get_legend_handles_labels()
     top = 1.0 - 0.02 / figure.get_figheight()
-    figure.legend(handles, labels, loc="upper right", bbox_to_anchor=(1.0, top), ncols=6, handlelength=1.6)
+    figure.legend(
+        handles,
+        labels,
+        loc="upper right",
+        bbox_to_anchor=(1.0, top),
+        ncols=columns,
+        handlelength=1.6 if columns <= 6 else 1.1,
+        columnspacing=2.0 if columns <= 6 else 1.2,
+    )
 
 
 def say(axes: Axes, text: str) -> None:

@@ -1,6 +1,6 @@
 // The picture: robot, truth and ways at the chosen time, seen from above, or its height over time with the phases.
 const canvas = byId("scene");
-const SCENE_MARGIN = { left: 52, right: 10, top: 8, bottom: 34 };
+const SCENE_MARGIN = { left: 52, right: 18, top: 8, bottom: 34 };
 const LOWEST_SCENE = 220;
 
 function unpackDrawing(drawing) {

@@ -100,23 +100,30 @@ class LiveGraph:
             level = status.level[0] if isinstance(status.level, bytes) else status.level
             text = status.message if level == 0 else f"**{_LEVELS.get(level, '?')}**: {status.message}"
             if status.name in self._health or len(self._health) < _MOST_STATUSES:
-                self._health[_cell(status.name)] = _cell(text), "" if nis == "nan" else _cell(nis)
+                self._health[_cell(status.name)] = _cell(text), _rounded(nis)
 
 
 def health_table(health: Mapping[str, tuple[str, str]]) -> str:
-    """Rates, or what is wrong, of all parts as Markdown under a heading; empty where nothing is known.
+    """Rates, or what is wrong, of all parts as Markdown: a table for each node under its name; empty without any.
 
     Parameters
     ----------
     health
-        State and mean NIS of each part by its name, as Markdown of one line.
+        State and mean NIS of each part by its name (`node: part`), as Markdown of one line.
     """
-    if not health:
-        return ""
-    rows = sorted(health.items())[:_MOST_STATUSES]
-    lines = ["", "", "**Sensors: messages per second**, or what is wrong", ""]
-    lines += ["| node: sensor | rate or state | mean NIS (1 expected) |", "|---|---|---|"]
-    lines += [f"| {name} | {text} | {nis} |" for name, (text, nis) in rows]
+    nodes: dict[str, list[str]] = {}
+    for name, (text, nis) in sorted(health.items())[:_MOST_STATUSES]:
+        node, _, part = name.rpartition(": ")
+        nodes.setdefault(node, []).append(f"| {part} | {text} | {nis} |")
+    lines = []
+    for node, rows in nodes.items():
+        lines += [
+            "",
+            "",
+            f"**{node}**: messages per second of each sensor, or what is wrong; mean NIS: 1 is expected",
+            "",
+        ]
+        lines += ["| sensor | rate or state | mean NIS |", "|---|---|---|", *rows]
     return "\n".join(lines)
 
 
@@ -270,6 +277,15 @@ class _LiveRobot:
         truth = f"truth of {len(bodies)} bodies" if bodies else "no truth"
         shown_s = (latest.stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
         return f"{name}: the last {shown_s:.0f} s, {truth}"
+
+
+def _rounded(number: str) -> str:
+    """To two decimals; empty where it is none."""
+    try:
+        value = float(number)
+    except ValueError:
+        return ""
+    return f"{value:.2f}" if np.isfinite(value) else ""
 
 
 def _cell(text: str) -> str:
