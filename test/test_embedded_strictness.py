@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,7 +165,7 @@ def test_once_with_skip_first_logs_the_second_call(node: Node) -> None:
     assert [logger.info("text", once=True, skip_first=True) for _ in range(4)] == [False, True, False, False]
 
 
-@pytest.mark.parametrize("text", [5, 1.5, None, ["text"], ValueError("text")])
+@pytest.mark.parametrize("text", [5, 1.5, ["text"], ValueError("text")])
 def test_a_log_message_that_is_no_text_is_refused(node: Node, text: Any) -> None:
     with pytest.raises(TypeError):
         node.get_logger().info(text)
@@ -184,6 +187,63 @@ def test_a_transform_is_looked_up_at_a_messages_stamp(context: None) -> None:
     assert (found.header.stamp, found.transform.translation.x) == (stamp, pytest.approx(0.25))
     full = buffer.lookup_transform_full("map", Stamp(sec=2), "base_link", stamp, "map")
     assert full.transform.translation.x == pytest.approx(0.25)
+    asked = ("map", Stamp(sec=2), "base_link", Stamp(sec=1, nanosec=500_000_000), "map")
+    assert buffer.wait_for_transform_full_async(*asked).done()
+    assert not buffer.wait_for_transform_full_async("map", Stamp(sec=9), "base_link", Stamp(sec=9), "map").done()
     assert buffer.lookup_transform("map", "base_link", Stamp()).transform.translation.x == 1.0
     with pytest.raises((TypeError, SystemError)):
         buffer.lookup_transform("map", "base_link", 1.25)
+
+
+# Names that are not here
+
+
+@embedded_only
+@pytest.mark.parametrize(
+    ("module", "name", "said"),
+    [
+        ("rclpy.action", "", "rclpy.action: use services and topics"),
+        ("rclpy.action", "ActionClient", "rclpy.action: use services"),
+        ("rclpy.action.client", "", "rclpy.action: use services"),
+        ("rclpy.lifecycle", "LifecycleNode", "use rclpy.node.Node"),
+        ("rclpy.experimental", "EventsExecutor", "use rclpy.executors.SingleThreadedExecutor"),
+        ("rclpy.callback_groups", "Other", "rclpy.callback_groups.Other: ROS 2 may have it"),
+        ("rclpy.qos", "QoSProfil", "similar: QoSProfile"),
+        ("launch.actions.group_action", "GroupAction", "import what it holds from launch.actions"),
+        ("launch.conditions.if_condition", "IfCondition", "import what it holds from launch.conditions"),
+        ("launch_ros.actions", "LifecycleNode", "launch_ros.actions.LifecycleNode"),
+        ("launch_ros.substitutions.find_package", "FindPackageShare", "from launch_ros.substitutions"),
+        ("launch_xml", "", "written in Python"),
+        ("tf2_ros", "BufferClient", "tf2_ros.BufferClient"),
+        ("tf2_ros.buffer_interface", "BufferInterface", "apply it"),
+        ("tf2_geometry_msgs", "", "apply it"),
+        ("nav2_msgs.msg", "", "its messages are .*sensor_msgs"),
+        ("sensor_msgs.action", "", "sensor_msgs.action"),
+        ("sensor_msgs.msg", "Imuu", "similar: Imu"),
+        ("cv_bridge", "", "NumPy array"),
+    ],
+)
+def test_what_is_not_here_says_so_where_it_is_imported(module: str, name: str, said: str) -> None:
+    for kind in (NotImplementedError, ImportError):
+        with pytest.raises(kind, match=f"the embedded runtime has no .*{said}"):
+            __import__(module, fromlist=[name] if name else [])
+
+
+@embedded_only
+def test_asking_whether_something_is_here_is_no_error() -> None:
+    for name in ("nav2_msgs", "rclpy.experimental", "cv_bridge", "tf2_geometry_msgs", "launch_xml"):
+        assert importlib.util.find_spec(name) is None
+    assert importlib.util.find_spec("rclpy.node") is not None
+    assert not hasattr(rclpy, "action")
+    assert getattr(rclpy.qos, "nothing", 3) == 3
+
+
+@embedded_only
+def test_a_package_that_is_installed_is_not_said_to_be_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lab_of_tests_msgs", "cv_bridge"):
+        (tmp_path / f"{name}.py").write_text("there = True\n")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.import_module("lab_of_tests_msgs").there
+    assert importlib.import_module("cv_bridge").there
+    monkeypatch.delitem(sys.modules, "cv_bridge")

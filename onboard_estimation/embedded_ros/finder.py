@@ -7,8 +7,10 @@ import importlib.machinery
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
+
+from onboard_estimation.embedded_ros.absent import PACKAGES, AbsentModule, absent
 
 CODE_PACKAGES = frozenset({"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"})
 # What message packages are called; only such names make the definitions load.
@@ -25,21 +27,53 @@ class EmbeddedFinder(importlib.abc.MetaPathFinder):
         """Spec of a served package or of a part of a message package; None for all other names."""
         top, _, rest = fullname.partition(".")
         if top in CODE_PACKAGES:
-            return None if rest else importlib.machinery.PathFinder.find_spec(fullname, [str(_FOLDER)])
+            spec = importlib.machinery.PathFinder.find_spec(fullname, path if rest else [str(_FOLDER)])
+            if spec is None:
+                _say_absent(fullname)
+                return None
+            if spec.submodule_search_locations is None:
+                # As if it were a package: then names that `from module import name` does not find are asked for here.
+                spec.submodule_search_locations = []
+            return spec
+        if top in PACKAGES:
+            return self._elsewhere(fullname, path, target)
         if not top.endswith(_MESSAGE_ENDINGS):
             return None
         from onboard_estimation.embedded_ros.messages.definitions import definitions
 
         known = definitions()
         if top not in known.packages():
-            return None
+            return self._elsewhere(fullname, path, target, f"its messages are {', '.join(sorted(known.packages()))}")
         kind, _, module = rest.partition(".")
         if rest and (kind not in ("msg", "srv") or not known.names(top, kind)):
+            _say_absent(fullname)
             return None
         if module and module not in _modules(top, kind):
+            _say_absent(fullname)
             return None
         loader = _MessageLoader(top, kind, module)
         return importlib.machinery.ModuleSpec(fullname, loader, origin="embedded", is_package=not module)
+
+    def _elsewhere(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None, instead: str = ""
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A package of that name that somebody has installed; if nobody has, what is to be said of it."""
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
+                return spec
+        if "." not in fullname:
+            _say_absent(fullname, instead)
+        return None
+
+
+def _say_absent(fullname: str, instead: str = "") -> None:
+    """AbsentModule, unless somebody only asks whether the module is there (`importlib.util.find_spec`)."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename == __file__ or "importlib" in frame.f_code.co_filename):
+        if frame.f_code.co_name == "_find_and_load_unlocked":
+            # Without `name`: of `from module import name` the import system would say nothing but its own otherwise.
+            raise AbsentModule(absent(fullname, instead))
+        frame = frame.f_back
 
 
 class _MessageLoader(importlib.abc.Loader):

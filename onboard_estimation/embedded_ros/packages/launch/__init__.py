@@ -15,7 +15,6 @@ import launch.events as events
 import launch.launch_description_sources as launch_description_sources
 import launch.logging as logging
 import launch.substitutions as substitutions
-from launch._unsupported import refuse
 from launch.action import Action
 from launch.condition import Condition
 from launch.event import Event
@@ -26,6 +25,8 @@ from launch.launch_description_entity import LaunchDescriptionEntity
 from launch.launch_description_sources import LaunchDescriptionSource
 from launch.launch_service import LaunchService
 from launch.substitution import SomeSubstitutionsType, Substitution
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = [
     "Action",

@@ -1,21 +1,8 @@
-"""What is left out: asking for it says so, where a plain ImportError would look like a broken installation."""
+"""Options that are left out: giving one says so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NoReturn
-
-
-def refuse(module: str, names: Iterable[str]) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__`: NotImplementedError for names that ROS 2 has and this package leaves out."""
-    known = frozenset(names)
-
-    def missing(name: str) -> NoReturn:
-        if name in known:
-            raise NotImplementedError(f"{module}.{name} is not supported without ROS 2")
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-    return missing
+from collections.abc import Iterable
 
 
 def reject_options(call: str, options: Iterable[str]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from launch._unsupported import refuse
 from launch.event import Event
 from launch.event_handler import BaseEventHandler, EventHandler, entities_of
 from launch.events import Shutdown
 from launch.events.process import ProcessEvent, ProcessExited, ProcessStarted
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext

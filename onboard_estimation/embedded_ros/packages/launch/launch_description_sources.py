@@ -7,7 +7,6 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch._unsupported import refuse
 from launch.launch_description import LaunchDescription
 from launch.substitution import (
     SomeSubstitutionsType,
@@ -15,6 +14,8 @@ from launch.substitution import (
     normalize_to_list_of_substitutions,
     perform_substitutions,
 )
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from launch._unsupported import refuse
+from onboard_estimation.embedded_ros.absent import refuse
 
 _LAUNCH_LOG = "launch.log"
 _SCREEN, _LOG, _OWN = "screen", "log", "own_log"

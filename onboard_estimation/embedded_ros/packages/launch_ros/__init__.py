@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch_ros import actions, descriptions, parameter_descriptions, substitutions
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = ["actions", "descriptions", "parameter_descriptions", "substitutions"]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 import yaml
-from launch._unsupported import refuse
 from launch.substitution import (
     SomeSubstitutionsType,
     Substitution,
@@ -16,6 +15,8 @@ from launch.substitution import (
     perform_substitutions,
 )
 from launch.utilities.typed_values import coerce
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext

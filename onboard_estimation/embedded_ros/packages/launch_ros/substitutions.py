@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ament_index_python.packages import get_package_prefix, get_package_share_directory
-from launch._unsupported import refuse
 from launch.substitution import (
     SomeSubstitutionsType,
     Substitution,
@@ -13,6 +12,8 @@ from launch.substitution import (
     normalize_to_list_of_substitutions,
     perform_substitutions,
 )
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext

@@ -1,8 +1,9 @@
 """rclpy's API, as of ROS 2 Jazzy, over CycloneDDS: for machines without ROS 2.
 
-A subset. What it leaves out (actions, lifecycle nodes, own waitables, service introspection, log files) raises
-NotImplementedError that names the call. Beyond rclpy, messages of several subscriptions that are ready at once
-are dispatched in the order in which they were sent; see `rclpy.executors`.
+A subset. What it leaves out (actions, lifecycle nodes, own waitables, service introspection, log files) says so with a
+NotImplementedError; for names and modules that are imported it is an ImportError as well. Beyond rclpy, messages of
+several subscriptions that are ready at once are dispatched in the order in which they were sent; see
+`rclpy.executors`.
 """
 
 from __future__ import annotations

@@ -145,6 +145,13 @@ class Executor(ReadyWork):
     def _spin_once(self, timeout_s: float | None, condition: Callable[[], bool] | None = None) -> None:
         raise NotImplementedError
 
+    def wait_for_ready_callbacks(self, *args: Any, **kwargs: Any) -> Any:
+        """Not supported."""
+        raise NotImplementedError(
+            "rclpy.executors.Executor.wait_for_ready_callbacks(): the embedded runtime takes no executors of your own; "
+            "use SingleThreadedExecutor or MultiThreadedExecutor"
+        )
+
     # Running
 
     def _wake_shutdown(self) -> None:

@@ -1,12 +1,11 @@
 """tf2_ros as of ROS 2 Jazzy for machines without ROS 2: broadcasters, listener, buffer.
 
-Other names (`BufferClient`, `transform` of messages, ...) raise NotImplementedError.
+Other names (`BufferClient`, `convert`, ...) say that they are not here.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
-
+from onboard_estimation.embedded_ros.absent import refuse
 from tf2_ros.buffer import Buffer
 from tf2_ros.exceptions import (
     ConnectivityException,
@@ -32,10 +31,17 @@ __all__ = [
     "TransformException",
     "TransformListener",
 ]
-_ELSEWHERE = ("BufferClient", "BufferInterface", "BufferServer", "TransformRegistration", "TypeException")
 
-
-def __getattr__(name: str) -> NoReturn:
-    if name in _ELSEWHERE:
-        raise NotImplementedError(f"tf2_ros.{name}")
-    raise AttributeError(f"module 'tf2_ros' has no attribute '{name}'")
+__getattr__ = refuse(
+    __name__,
+    (
+        "BufferClient",
+        "BufferInterface",
+        "ConvertRegistration",
+        "NotImplementedException",
+        "Stamped",
+        "TransformRegistration",
+        "TypeException",
+        "convert",
+    ),
+)

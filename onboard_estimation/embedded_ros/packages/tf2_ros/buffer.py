@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time as _time
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from builtin_interfaces.msg import Time as Stamp
@@ -35,7 +36,7 @@ class Buffer:
 
     def __init__(self, cache_time: Duration | None = None, node: Any = None) -> None:
         self._core = BufferCore((cache_time or _DEFAULT_CACHE_TIME).nanoseconds)
-        self._waiting: list[tuple[Future, tuple[str, str, Instant]]] = []
+        self._waiting: list[tuple[Future, Callable[[], bool]]] = []  # with whether it can be answered
         self._logger = node.get_logger() if node is not None else get_logger("tf2_buffer")
 
     def set_transform(self, transform: TransformStamped, authority: str) -> None:
@@ -63,13 +64,13 @@ class Buffer:
 
     def _answer_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []
-        for future, asked in waiting:
+        for future, answers in waiting:
             if future.done() or future.cancelled():
                 continue
-            if self.can_transform(*asked):
+            if answers():
                 future.set_result(True)
             else:
-                self._waiting.append((future, asked))
+                self._waiting.append((future, answers))
 
     def clear(self) -> None:
         """Forget everything that is not static."""
@@ -112,11 +113,30 @@ class Buffer:
 
     def wait_for_transform_async(self, target_frame: str, source_frame: str, time: Instant) -> Future:
         """Future that is done once the transform can be looked up."""
+        return self._once(lambda: self.can_transform(target_frame, source_frame, time))
+
+    async def lookup_transform_full_async(
+        self, target_frame: str, target_time: Instant, source_frame: str, source_time: Instant, fixed_frame: str
+    ) -> TransformStamped:
+        """`lookup_transform_full` once it can be answered."""
+        asked = (target_frame, target_time, source_frame, source_time, fixed_frame)
+        await self.wait_for_transform_full_async(*asked)
+        return self.lookup_transform_full(*asked)
+
+    def wait_for_transform_full_async(
+        self, target_frame: str, target_time: Instant, source_frame: str, source_time: Instant, fixed_frame: str
+    ) -> Future:
+        """Future that is done once `lookup_transform_full` can be answered."""
+        asked = (target_frame, target_time, source_frame, source_time, fixed_frame)
+        return self._once(lambda: self.can_transform_full(*asked))
+
+    def _once(self, answers: Callable[[], bool]) -> Future:
+        """Future that is done once the question can be answered."""
         future = Future()
-        if self.can_transform(target_frame, source_frame, time):
+        if answers():
             future.set_result(True)
         else:
-            self._waiting.append((future, (target_frame, source_frame, time)))
+            self._waiting.append((future, answers))
         return future
 
     def can_transform(

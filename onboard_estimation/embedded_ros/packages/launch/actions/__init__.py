@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch.actions.arguments import (
     DeclareLaunchArgument,
     SetLaunchConfiguration,
@@ -17,6 +16,8 @@ from launch.actions.events import EmitEvent, LogInfo, RegisterEventHandler, Shut
 from launch.actions.execute_process import ExecuteProcess
 from launch.actions.grouping import GroupAction, IncludeLaunchDescription, OpaqueFunction
 from launch.actions.timer_action import TimerAction
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = [
     "AppendEnvironmentVariable",

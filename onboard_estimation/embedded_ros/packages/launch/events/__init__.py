@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch.event import Event
 from launch.events import process
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = ["Shutdown", "process"]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from launch._unsupported import refuse
 from launch.event import Event
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 
 class ProcessEvent(Event):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch.substitution import SubstitutionFailure, TextSubstitution
 from launch.substitutions.environment import (
     EnvironmentVariable,
@@ -21,6 +20,8 @@ from launch.substitutions.logic import (
     NotSubstitution,
     OrSubstitution,
 )
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = [
     "AndSubstitution",

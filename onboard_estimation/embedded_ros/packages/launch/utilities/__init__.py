@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch.substitution import normalize_to_list_of_substitutions, perform_substitutions
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = ["normalize_to_list_of_substitutions", "perform_substitutions"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from launch._unsupported import refuse
 from launch_ros.actions.for_all_nodes import (
     PushROSNamespace,
     PushRosNamespace,
@@ -11,6 +10,8 @@ from launch_ros.actions.for_all_nodes import (
     SetRemap,
 )
 from launch_ros.actions.node import Node
+
+from onboard_estimation.embedded_ros.absent import refuse
 
 __all__ = [
     "Node",
