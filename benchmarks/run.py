@@ -30,6 +30,7 @@ BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag
 ON_REQUEST = (
     "evaluate_hour",
     "from_nothing",
+    "fuzz_bags",
     "hopper_filters",
     "hopper_live",
     "hopper_step",
