@@ -31,7 +31,6 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import bag_blocks
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.inspection import inspect_bag, render
-from onboard_estimation.ros.measurements import MessageFault
 
 AS_REFERENCE, MORE, SAID, REFUSED = "as reference", "more than reference", "said damaged", "refused"
 CLASSES = (AS_REFERENCE, MORE, SAID, REFUSED)
@@ -128,7 +127,7 @@ def _from_blocks(bag: Any) -> list[Message]:
 
 def _deserialize(bag: Any, raw: Any) -> None:
     """A message that is none may be refused."""
-    with suppress(UserError, MessageFault):
+    with suppress(UserError):
         bag.deserialize(raw)
 
 
