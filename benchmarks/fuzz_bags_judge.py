@@ -134,7 +134,7 @@ def _deserialize(bag: Any, raw: Any) -> None:
 def judge(case: Case, ours: Ours, references: list[Reading], originals: list[Message]) -> Judgement:
     """Hold what we delivered against the rules 1 to 4."""
     findings = {}
-    if bad := next((text for text in ours.texts if not _is_printable(text)), None):
+    if bad := next((text for text in ours.texts if not text.isprintable()), None):
         findings["prints control characters"] = repr(bad)
     if ours.refused:
         for reference in references[:1] if case.bag_format != "ros1" else references:
@@ -146,13 +146,14 @@ def judge(case: Case, ours: Ours, references: list[Reading], originals: list[Mes
     lost = original - delivered
     if sets[0] != sorted(sets[0], key=lambda message: message[1]):
         findings["is not in log order"] = ""
-    if len(ours.messages) < 40 or case.seed.files != case.files:
-        invented = _invented(delivered, [original, *theirs], case)
-        if invented:
-            findings["delivers what is not in the file"] = repr(invented)
+    if invented := _invented(delivered, [original, *theirs], case):
+        findings["delivers what is not in the file"] = repr(invented)
     if ours.damage:
-        claims_all = _ALL.search(ours.damage) and not _SHARE.search(ours.damage)
-        if lost and (_CLAIM.search(ours.damage) or (claims_all and any(lost & messages for messages in theirs))):
+        said = _SHARE.search(ours.damage) or "left out" in ours.damage
+        claims_all = _ALL.search(ours.damage) and not said
+        if len(ours.messages) < len(originals) and (
+            _CLAIM.search(ours.damage) or (claims_all and any(lost & messages for messages in theirs))
+        ):
             findings["claims 100 % with messages lost"] = f"{sum(lost.values())} lost: {ours.damage}"
         return Judgement(SAID, findings)
     findings |= _silent_loss(delivered, lost, references, theirs, len(originals), case)
@@ -210,10 +211,6 @@ def _comparable(lists: list[list[Message]], bag_format: str) -> list[list[Messag
 
 def _one_slash(topic: str) -> str:
     return "/" + "/".join(part for part in topic.split("/") if part)
-
-
-def _is_printable(text: str) -> bool:
-    return text.isprintable()
 
 
 def _invented(delivered: Counter[Message], known: list[Counter[Message]], case: Case) -> list[Message]:

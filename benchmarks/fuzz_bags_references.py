@@ -35,6 +35,10 @@ Message = tuple[str, int, bytes]
 """Topic, log time in nanoseconds, and the serialised message."""
 
 _STORAGES = {"mcap": (".mcap", ".mcap.zstd"), "sqlite3": (".db3",), "ros1": (".bag",)}
+_NO_BAG = """
+    SELECT 1 FROM sqlite_master, pragma_table_xinfo(sqlite_master.name) WHERE hidden
+    UNION ALL SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%WITHOUT ROWID%'
+"""
 _MOST_SQL_STEPS = 20_000_000
 
 
@@ -205,10 +209,13 @@ def _read_database(name: str, path: Path) -> Reading:
         steps += 100_000
         return int(steps > _MOST_SQL_STEPS)
 
+    if not path.read_bytes().startswith(b"SQLite format 3"):
+        return Reading(name, error="no database, whatever a journal can make of it")
     try:
         with closing(sqlite3.connect(path)) as database:
             database.text_factory = bytes
             database.set_progress_handler(count_steps, 100_000)
+            database.execute("SELECT * FROM topics LIMIT 1000").fetchall()  # damaged in any column
             topics = dict(database.execute("SELECT id, name FROM topics LIMIT 1000"))
             for topic, stamp, data in database.execute("SELECT topic_id, timestamp, data FROM messages LIMIT 100000"):
                 known = type(topic) is int and type(topics.get(topic)) is bytes
@@ -217,10 +224,8 @@ def _read_database(name: str, path: Path) -> Reading:
                     reading.messages.append((topics[topic].decode("utf-8", "replace"), stamp, data))
                 else:
                     reading.unusable += 1
-            odd = "SELECT 1 FROM pragma_table_xinfo('messages') WHERE hidden UNION ALL SELECT 1 FROM sqlite_master "
-            odd += "WHERE name = 'messages' AND (type <> 'table' OR sql LIKE '%WITHOUT ROWID%')"
-            if database.execute(odd).fetchone():
-                reading.error = "the table is one that no recorder makes"
+            if database.execute(_NO_BAG).fetchone():
+                reading.error = "tables that no recorder makes"
             texts = "SELECT count(*) FROM messages WHERE typeof(data) <> 'blob' AND data IS NOT NULL"
             (count,) = database.execute(texts).fetchone()
             if count:
