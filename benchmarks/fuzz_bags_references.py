@@ -38,6 +38,7 @@ _STORAGES = {"mcap": (".mcap", ".mcap.zstd"), "sqlite3": (".db3",), "ros1": (".b
 _NO_BAG = """
     SELECT 1 FROM sqlite_master, pragma_table_xinfo(sqlite_master.name) WHERE hidden
     UNION ALL SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%WITHOUT ROWID%'
+    UNION ALL SELECT 1 FROM pragma_table_info('messages') WHERE name = 'rowid'
 """
 _MOST_SQL_STEPS = 20_000_000
 
@@ -131,11 +132,10 @@ def read_references(case: Case, folder: Path, scratch: Path) -> list[Reading]:
         readings.append(_mcap("mcap, by its index", contents, SeekingReader))
     else:
         readings = [_sqlite("sqlite3", [_copied(folder, scratch, name) for name in names])]
-        if case.seed.files.get(METADATA, b"").find(b"compression_mode: 'message'") > 0:
-            # Which messages are compressed is said by the metadata alone.
-            readings = [_unpacked_messages(readings[0])] if files.get(METADATA) == case.seed.files[METADATA] else []
     if METADATA in files and not entry:
         readings.append(_read("rosbags", _rosbag2_messages(path)))
+    if case.seed.name == "messages-zstd":  # also where the metadata does not say so any more
+        readings = [_unpacked_messages(reading) for reading in readings]
     return readings
 
 
