@@ -169,7 +169,7 @@ def _status(name: str) -> int:
     return int(found.group(1)) * 1024 if found else 0
 
 
-def _work(bag_format: str, run_seed: int, numbers: range, current: Any, sink: Connection) -> None:
+def _work(bag_format: str, run_seed: int, numbers: list[int], current: Any, sink: Connection) -> None:
     """A worker: judges the cases, and sends a tally now and then; at last None, or what went wrong in the judging."""
     try:
         _judge_cases(bag_format, run_seed, numbers, current, sink)
@@ -177,7 +177,7 @@ def _work(bag_format: str, run_seed: int, numbers: range, current: Any, sink: Co
         sink.send(f"case {current.value}: {traceback.format_exc()}")
 
 
-def _judge_cases(bag_format: str, run_seed: int, numbers: range, current: Any, sink: Connection) -> None:
+def _judge_cases(bag_format: str, run_seed: int, numbers: list[int], current: Any, sink: Connection) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, hard))
     tally = Tally()
@@ -200,7 +200,7 @@ class _Worker:
     """A process that judges a range of cases, and is started again behind one that it dies of."""
 
     def __init__(self, bag_format: str, run_seed: int, numbers: range) -> None:
-        self._format, self._seed, self._left = bag_format, run_seed, numbers
+        self._format, self._seed, self._left = bag_format, run_seed, list(numbers)
         self._context = multiprocessing.get_context("spawn")
         self._current = self._context.Value("q", numbers.start)
         self._start()
@@ -223,19 +223,20 @@ class _Worker:
         if tally is None:
             self._process.join()
             return Tally(), False
+        del self._left[: tally.cases]
         return tally, True
 
     def _bury(self) -> tuple[Tally, bool]:
-        """A worker has died: count the case, and those before it that were not reported."""
+        """A worker has died: count the case that it died of, and judge the others that it did not report again."""
         self._process.join()
         number, code = self._current.value, self._process.exitcode or 0
         kind = f"died of signal {-code}" if code < 0 else "hangs"
         tally = Tally()
         tally.add(number, Judgement("failed", {kind: f"exit code {code}"}), 0.0, 0)
-        self._left = self._left[self._left.index(number) + 1 :]
+        self._left.remove(number)
         if not self._left:
             return tally, False
-        self._current.value = self._left.start
+        self._current.value = self._left[0]
         self._start()
         return tally, True
 

@@ -132,7 +132,9 @@ def read_references(case: Case, folder: Path, scratch: Path) -> list[Reading]:
         readings.append(_mcap("mcap, by its index", contents, SeekingReader))
     else:
         readings = [_sqlite("sqlite3", [_copied(folder, scratch, name) for name in names])]
-    if METADATA in files and not entry:
+    described = METADATA in files and not entry
+    # rosbags takes longest: every time where it reads what the others do not, else every fourth time.
+    if described and (case.number % 4 == 0 or files[METADATA] != case.seed.files[METADATA]):
         readings.append(_read("rosbags", _rosbag2_messages(path)))
     if case.seed.name == "messages-zstd":  # also where the metadata does not say so any more
         readings = [_unpacked_messages(reading) for reading in readings]
