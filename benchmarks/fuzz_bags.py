@@ -43,6 +43,7 @@ _MEMORY_BYTES = 2 * 2**30
 _SLOW_S = 1.0
 _LARGE_BYTES = 128 * 2**20
 _HANG_S = 60.0
+_GUARDED_AT_ONCE = 50  # cases; the watchdog is a thread, and its start takes longer than a case
 _DEEP_EVERY, _COMPILED_EVERY, _MEASURED_EVERY = 64, 8, 8
 _REPORT_EVERY = 200
 _EXAMPLES_KEPT = 5
@@ -185,7 +186,8 @@ def _judge_cases(bag_format: str, run_seed: int, numbers: list[int], current: An
         tempfile.tempdir = str(folder)
         for number in numbers:
             current.value = number
-            faulthandler.dump_traceback_later(_HANG_S, exit=True)
+            if not tally.cases % _GUARDED_AT_ONCE:
+                faulthandler.dump_traceback_later(_HANG_S, exit=True)
             case = make_case(bag_format, number, run_seed, folder / "scratch")
             tally.add(number, *run_case(case, folder))
             if tally.cases >= _REPORT_EVERY:
