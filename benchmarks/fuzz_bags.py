@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import json
 import multiprocessing
 import re
@@ -46,7 +47,7 @@ _HANG_S = 60.0
 _GUARDED_AT_ONCE = 50  # cases; the watchdog is a thread, and its start takes longer than a case
 _DEEP_EVERY, _COMPILED_EVERY, _MEASURED_EVERY = 64, 8, 8
 _REPORT_EVERY = 200
-_EXAMPLES_KEPT = 5
+_EXAMPLES_KEPT, _EXAMPLES_SHOWN = 1000, 5
 
 
 @dataclass
@@ -182,6 +183,8 @@ def _judge_cases(bag_format: str, run_seed: int, numbers: list[int], current: An
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, hard))
     tally = Tally()
+    originals(bag_format)
+    gc.freeze()  # what is there by now stays, and need not be looked through again and again
     with scratch_folder() as folder:
         tempfile.tempdir = str(folder)
         for number in numbers:
@@ -286,7 +289,7 @@ def row(bag_format: str, tally: Tally, run_seed: int) -> dict[str, Any]:
         "table": "Bags with changed bytes, against the reference readers",
         "cells": cells,
         "seed": run_seed,
-        "findings": dict(tally.findings),
+        "findings": {kind: [number for number, _ in examples] for kind, examples in tally.examples.items()},
         "slowest_case": tally.slowest_case,
     }
 
@@ -353,7 +356,7 @@ def main() -> None:
         rows.append(row(name, tally, options.seed))
         print(json.dumps(rows[-1], indent=1))
         for kind, count in tally.findings.most_common():
-            print(f"{count:6} {kind}: {tally.examples[kind]}", flush=True)
+            print(f"{count:6} {kind}: {tally.examples[kind][:_EXAMPLES_SHOWN]}", flush=True)
     if rows and options.mutations >= MUTATIONS:
         keep(rows)
     sys.exit(1 if any(row["findings"] for row in rows) else 0)
