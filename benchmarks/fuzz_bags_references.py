@@ -40,6 +40,7 @@ _NO_BAG = """
     UNION ALL SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE '%WITHOUT ROWID%'
     UNION ALL SELECT 1 FROM pragma_table_info('messages') WHERE name = 'rowid'
 """
+_NO_BAG_WORDS = (b"WITHOUT ROWID", b"GENERATED", b"VIEW", b"rowid")
 _MOST_SQL_STEPS = 20_000_000
 
 
@@ -191,10 +192,12 @@ def _mcap(name: str, contents: list[bytes], reader: type[NonSeekingReader] | typ
 
 
 def _copied(folder: Path, scratch: Path, name: str) -> Path:
-    """A copy of a database with its log or journal, for sqlite3 to change."""
-    for source in (folder / name, *(folder / f"{name}-{kind}" for kind in ("wal", "journal"))):
-        if source.is_file():
-            shutil.copyfile(source, scratch / source.name)
+    """The database, or a copy of it with its log or journal, for sqlite3 to change."""
+    logs = [source for source in (folder / f"{name}-{kind}" for kind in ("wal", "journal")) if source.is_file()]
+    if not logs:
+        return folder / name
+    for source in (folder / name, *logs):
+        shutil.copyfile(source, scratch / source.name)
     return scratch / name
 
 
@@ -211,10 +214,11 @@ def _read_database(name: str, path: Path) -> Reading:
         steps += 100_000
         return int(steps > _MOST_SQL_STEPS)
 
-    if not path.read_bytes().startswith(b"SQLite format 3"):
+    content = path.read_bytes()
+    if not content.startswith(b"SQLite format 3"):
         return Reading(name, error="no database, whatever a journal can make of it")
     try:
-        with closing(sqlite3.connect(path)) as database:
+        with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.text_factory = bytes
             database.set_progress_handler(count_steps, 100_000)
             database.execute("SELECT * FROM topics LIMIT 1000").fetchall()  # damaged in any column
@@ -226,7 +230,7 @@ def _read_database(name: str, path: Path) -> Reading:
                     reading.messages.append((topics[topic].decode("utf-8", "replace"), stamp, data))
                 else:
                     reading.unusable += 1
-            if database.execute(_NO_BAG).fetchone():
+            if any(word in content for word in _NO_BAG_WORDS) and database.execute(_NO_BAG).fetchone():
                 reading.error = "tables that no recorder makes"
             texts = "SELECT count(*) FROM messages WHERE typeof(data) <> 'blob' AND data IS NOT NULL"
             (count,) = database.execute(texts).fetchone()
