@@ -85,7 +85,7 @@ class Tally:
 
 @cache
 def originals(bag_format: str) -> dict[str, list[Message]]:
-    """The messages of every valid bag, by its name; all readers have to agree on them."""
+    """The messages of every valid bag, by its name; all readers have to agree on them. Kernels are compiled by it."""
     found = {}
     with scratch_folder() as folder:
         for seed in seeds(bag_format):
@@ -95,6 +95,7 @@ def originals(bag_format: str) -> dict[str, list[Message]]:
                 if not same and not any(name.endswith(("-wal", "-journal")) for name in seed.files):
                     raise ValueError(f"{bag_format} {seed.name} is not valid to {reference.reader}: {reference.error}")
             found[seed.name] = references[0].messages
+        read_ours(Case(bag_format, 0, seed, seed.files).write(_emptied(folder / "files")), compiled=True, deep=False)
     return found
 
 

@@ -229,7 +229,7 @@ def _invented(delivered: Counter[Message], known: list[Counter[Message]], case: 
 def _occurrences(message: Message, places: list[bytes], bag_format: str) -> int:
     _, stamp, data = message
     if bag_format == "sqlite3":  # long data goes on in other pages
-        return sum(place.count(data[:32]) for place in places) if data else 2**31
+        return sum(place.count(data[:16]) for place in places) if data else 2**31
     if bag_format == "mcap":
         pattern = re.escape(struct.pack("<Q", stamp)) + b".{8}" + re.escape(data)
         pattern = re.escape(struct.pack("<Q", 22 + len(data))) + b".{6}" + pattern

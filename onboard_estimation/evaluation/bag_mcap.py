@@ -170,7 +170,7 @@ class McapStorage(Storage):
                 return position
             opcode, size = RECORD.unpack_from(head)
             stop = position + RECORD.size + size
-            if not opcode or stop > limit or (must_be_chunk and opcode != Opcode.CHUNK):
+            if not (opcode or size) or stop > limit or (must_be_chunk and opcode != Opcode.CHUNK):
                 return position
             must_be_chunk = False
             if opcode == Opcode.MESSAGE:

@@ -32,8 +32,8 @@ class McapIndex:
     anchors
         Where chunks start, the index itself, and the footer, sorted.
     certain
-        Where a chunk starts for certain, because a checksum covers what the index says; no record reaches across these.
-        Without a checksum, the anchors only help where a record cannot be followed.
+        Where a chunk starts for certain, because a checksum covers what the index says, and the length that is found
+        there agrees; no record reaches across these. Other anchors only help where a record cannot be followed.
     damaged
         There is an index, and it is damaged.
     """
@@ -58,30 +58,37 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     if not max(footer - _MAX_INDEX_BYTES, begin + len(MAGIC)) <= start <= footer:
         return McapIndex(damaged=True)
     summary = file.read(start, footer)
-    starts = _chunk_starts(memoryview(summary))
-    if starts is None:
+    found = _chunks(memoryview(summary))
+    if found is None:
         return McapIndex(damaged=True)
-    chunks = {begin + place for place in starts if 0 < place < about.summary_start}
+    chunks = {begin + place: length for place, length in found if 0 < place < about.summary_start}
     anchors = tuple(sorted({*chunks, start, footer}))
     crc = crc32(end[: RECORD.size + FOOTER_BYTES - _CRC_BYTES], crc32(summary))
     if about.summary_crc != crc:
         return McapIndex(anchors, damaged=about.summary_crc != 0)
-    return McapIndex(anchors, frozenset(chunks))
+    return McapIndex(anchors, frozenset(place for place in chunks if _length_at(file, place) == chunks[place]))
 
 
-def _chunk_starts(summary: memoryview) -> list[int] | None:
-    """Where the chunks are, from the recording's begin; None where the records do not end with the index."""
-    starts, position = [], 0
+def _length_at(file: FileBytes, place: int) -> int:
+    """How long the record is that starts there, by what it says; its kind may be damaged."""
+    head = file.read(place, place + RECORD.size)
+    return RECORD.size + int(RECORD.unpack(head)[1]) if len(head) == RECORD.size else 0
+
+
+def _chunks(summary: memoryview) -> list[tuple[int, int]] | None:
+    """Where chunks start, from the recording's begin, and how long they are; None where the index breaks off."""
+    found, position = [], 0
     while record := record_at(summary, position):
         opcode, stop = record
         if opcode == Opcode.CHUNK_INDEX:
             try:
                 content = ReadDataStream(io.BytesIO(summary[position + RECORD.size : stop]))
-                starts.append(ChunkIndex.read(content).chunk_start_offset)
+                chunk = ChunkIndex.read(content)
+                found.append((chunk.chunk_start_offset, chunk.chunk_length))
             except (McapError, struct.error, ValueError):
                 return None
         position = stop
-    return starts if position == len(summary) else None
+    return found if position == len(summary) else None
 
 
 def record_at(buffer: memoryview, position: int) -> tuple[int, int] | None:
@@ -90,4 +97,4 @@ def record_at(buffer: memoryview, position: int) -> tuple[int, int] | None:
         return None
     opcode, size = RECORD.unpack_from(buffer, position)
     stop = position + RECORD.size + size
-    return (opcode, stop) if opcode and opcode != Opcode.MESSAGE and stop <= len(buffer) else None
+    return (opcode, stop) if (opcode or size) and opcode != Opcode.MESSAGE and stop <= len(buffer) else None

@@ -7,6 +7,7 @@ records of messages and connections, compressed or not. http://wiki.ros.org/Bags
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from onboard_estimation.evaluation.bag_blocks import (
@@ -60,7 +61,7 @@ class Ros1Storage(Storage):
             raise BlockError(f"it starts with {start!r}, and only version 2.0 of ROS 1 bags is read")
         self._chunk_count = self._contradictions = 0
         self._damaged_chunks: list[str] = []
-        self._damaged_bytes = 0
+        self._damaged_bytes = self._damaged_descriptions = self._indexed_messages = 0
         self._walk_file()
 
     def _walk_file(self) -> None:
@@ -74,15 +75,16 @@ class Ros1Storage(Storage):
         while position < self.file.size and not self.full:
             record = self._record_at(position)
             cut = record is not None and record.stop > self.file.size
-            following = next((anchor for anchor in anchors if anchor > position), None)
-            if following is not None and (record is None or cut):
-                self._damaged_bytes += following - position
-                position = following
+            if (record is None or cut) and (following := bisect_right(anchors, position)) < len(anchors):
+                self._damaged_bytes += anchors[following] - position
+                position = anchors[following]
                 continue
             if record is None:
                 break
             if record.kind == _CHUNK:
                 self._index_chunk(record, cut)
+            elif record.kind == _INDEX:
+                self._indexed_messages += _number(record.fields, b"count")
             elif record.kind in (_CONNECTION, _CHUNK_INFO) and not cut:
                 length = record.stop - record.start
                 if length <= _MAX_DESCRIPTION_BYTES:
@@ -129,6 +131,9 @@ class Ros1Storage(Storage):
             self.faults.append(f"{name} was not closed, its index is missing")
         elif index >= self.file.size:
             self.faults.append(f"{name} is cut off")
+        if self._damaged_descriptions:
+            self.faults.append(f"{self._damaged_descriptions:,} descriptions of topics or chunks in {name} are damaged")
+        self.expected_messages = max(self.expected_messages or 0, self._indexed_messages) or None
         if not self.full and self._chunk_count < chunks:
             self.faults.append(f"{chunks - self._chunk_count:,} of {chunks:,} chunks of {name} are missing")
         if self._damaged_chunks:
@@ -184,14 +189,16 @@ class Ros1Storage(Storage):
     def _describe(self, record: _Record, data: bytes) -> None:
         """Take in a connection, or how many messages a chunk should hold."""
         if record.kind == _CHUNK_INFO:
-            counts = data[: len(data) // 8 * 8]
-            self.expected_messages = (self.expected_messages or 0) + sum(
-                count for _, count in struct.iter_unpack("<II", counts)
-            )
+            if len(data) != 8 * _number(record.fields, b"count"):
+                self._damaged_descriptions += 1
+                return
+            counts = sum(count for _, count in struct.iter_unpack("<II", data))
+            self.expected_messages = (self.expected_messages or 0) + counts
             return
         number = record.fields.get(b"conn", b"")
         fields = _fields(data)
         if len(number) != _U32.size or fields is None:
+            self._damaged_descriptions += 1
             return
         topic = record.fields.get(b"topic", fields.get(b"topic", b"")).decode("utf-8", "replace")
         connection = Connection(

@@ -127,7 +127,7 @@ class SqliteStorage(Storage):
             )
         }
         for number, name, kind, encoding in self._select("topics", "id", "name", "type", "serialization_format"):
-            if isinstance(number, int):
+            if isinstance(number, int) and isinstance(name, bytes):
                 self.connections[number] = Connection(
                     _text(name), ros2_type_name(_text(kind)), _text(encoding), *definitions.get(_text(kind), ("", ""))
                 )
