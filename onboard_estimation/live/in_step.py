@@ -44,7 +44,19 @@ class InStep:
 
     def taken(self, topic: str) -> None:
         """Return when all nodes that subscribe to the topic have taken what was published on it."""
-        waiting = [(name, self._ask(name)) for name in self._listeners_of(topic) if name not in self._left_out]
+        self._wait_for(self._listeners_of(topic))
+
+    def finish(self) -> None:
+        """Return when all nodes have taken what was published, and what the others have made of it.
+
+        A recorder takes the estimates of an estimator after that has taken its last message: a chain of nodes that hear
+        each other has no more links than there are nodes.
+        """
+        for _ in range(len(self._clients)):
+            self._wait_for(self._clients)
+
+    def _wait_for(self, names: Iterable[str]) -> None:
+        waiting = [(name, self._ask(name)) for name in names if name not in self._left_out]
         deadline = time.monotonic() + ANSWER_S
         for name, answered in waiting:
             if not answered.wait(max(0.0, deadline - time.monotonic())):

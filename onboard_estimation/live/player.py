@@ -264,6 +264,7 @@ class Player:
             self.played.latest_s = (message.log_time_ns - self._bag.start_ns) / NANOSECONDS
             show(self.played)
         if in_step is not None:
+            in_step.finish()
             self.played.notes += in_step.notes
 
     def _publish_in_step(self, in_step: InStep, publisher: Any, message: RawMessage) -> None:

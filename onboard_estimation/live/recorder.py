@@ -8,6 +8,7 @@ subscriptions overflow. Also a node for launch files: `recorder`, with the param
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from onboard_estimation.live.types import interface_class
 
 _SEARCH_PERIOD_S = 0.1
 _WRITE_PERIOD_S = 0.02
+_ROUND_S = 0.005
+_DRAINED_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,29 @@ class Recorder:
         return [topic for topic in self._selection.topics if topic not in self._topics]
 
     def _finish(self) -> None:
+        self._drain()
         for topic in self._topics.values():
             topic.stop(self._node)
         self._write()
         self._bag.close()
         self._sum_up()
+
+    def _drain(self) -> None:
+        """Return when the executor has taken what had arrived before: a round of it found nothing of that any more."""
+        from rclpy.clock import Clock, ClockType
+
+        topics, counts, drained = list(self._topics.values()), [-1], threading.Event()
+        for topic in topics:
+            topic.asked_ns = time.time_ns()
+
+        def look() -> None:
+            counts.append(sum(topic.early for topic in topics))
+            if counts[-1] == counts[-2]:
+                drained.set()
+
+        timer = self._node.create_timer(_ROUND_S, look, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        drained.wait(_DRAINED_S)
+        self._node.destroy_timer(timer)
 
     def _search(self) -> None:
         """Subscribe to topics that have appeared."""
@@ -211,6 +232,8 @@ class _Topic:
 
     def __init__(self, put: Callable[[Any], None], connection: Any, stamp: Callable[[], int] | None) -> None:
         self.lost: int | None = None
+        self.early = 0  # messages taken that had arrived before the end was asked for
+        self.asked_ns: int | None = None
         self._put = put
         self._connection = connection
         self._stamp = stamp
@@ -234,10 +257,10 @@ class _Topic:
         node.destroy_subscription(self._subscription)
 
     def _receive(self, data: bytes, information: Any) -> None:
-        now = time.time_ns()
-        received = now if self._stamp is None else self._stamp()
-        if self._stamp is None:
-            received = information.get("received_timestamp") or now
+        arrived = information.get("received_timestamp") or time.time_ns()
+        if self.asked_ns is None or arrived < self.asked_ns:
+            self.early += 1
+        received = arrived if self._stamp is None else self._stamp()
         published = information.get("source_timestamp") or received
         self._put((self._connection, max(received, 0), max(published, 0), bytes(data)))
 
