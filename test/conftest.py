@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,10 @@ from pathlib import Path
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# `nohup make test &` and cron start processes with SIGINT ignored, which all that the tests start would inherit: not
+# those programs only that take it in any case, but also Python programs of the tests, and pytest itself.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402

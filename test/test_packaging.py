@@ -171,7 +171,7 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
     info = next(name.partition("/")[0] for name in wheel.namelist() if ".dist-info/" in name)
     entry_points = configparser.ConfigParser()
     entry_points.read_string(wheel.read(f"{info}/entry_points.txt").decode())
-    assert entry_points["console_scripts"]["onboard-estimation"] == "onboard_estimation.cli:main"
+    assert entry_points["console_scripts"]["onboard-estimation"] == "onboard_estimation.__main__:main"
     assert dict(entry_points["onboard_estimation.robots"]) == {
         "salp": "salp_estimation.robot:ROBOT",
         "hopper": "hopper_estimation.hopper_robot:ROBOT",

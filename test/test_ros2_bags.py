@@ -41,13 +41,12 @@ def assert_same_messages(played: list[dict[str, Any]], published: list[dict[str,
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_ours_records_and_ros2_plays(tmp_path: Path, environment: dict[str, str], storage: str) -> None:
     ros2, ours, bag = real_ros2(), embedded(), tmp_path / "walk"
-    with (
-        ours.start(*OURS, "record", "--all", "--output", bag, "--storage", storage, **environment) as recording,
-        ros2.start(PROGRAM, "publish", **environment) as publishing,
-    ):
-        publishing.wait_until(lambda told: has(told, 120))
-        assert recording.stop() == 0
-        published = publishing.told
+    with ours.start(*OURS, "record", "--all", "--output", bag, "--storage", storage, **environment) as recording:
+        recording.wait_for_line("recording to")  # else the publisher may be through before the recorder is there
+        with ros2.start(PROGRAM, "publish", **environment) as publishing:
+            publishing.wait_until(lambda told: has(told, 120))
+            assert recording.stop() == 0
+            published = publishing.told
     info = ros2.command("ros2", "bag", "info", bag)
     assert info.returncode == 0, info.stderr
     assert f"Storage id:        {storage}" in info.stdout

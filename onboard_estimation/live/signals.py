@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_WISH_S = 3.0
@@ -26,24 +27,58 @@ class StopRequest:
         self._made = True
 
 
+_arrivals_s: list[float] = []
+"""Of signals since `hold_signals`, or in the block of `stop_on_signal`."""
+
+
+def heed_interrupts() -> None:
+    """Let SIGINT interrupt, also where this process was started with SIGINT ignored; main thread only.
+
+    Shells start so what goes on in the background of a script, and so do `nohup make` and cron. A program that runs
+    until it is interrupted could not be ended in order then. A SIGHUP that is ignored (`nohup`) stays so.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def hold_signals() -> None:
+    """From now on signals only ask for the end that `stop_on_signal` makes of them; for the start of a program."""
+    _arrivals_s.clear()
+    _install()
+
+
 @contextmanager
 def stop_on_signal() -> Iterator[StopRequest]:
     """A request that the first SIGINT, SIGTERM or SIGHUP makes; a late or a third one interrupts. Main thread only.
 
-    One Ctrl-C can come twice: from the terminal, and from a launch that hands it on.
+    One Ctrl-C can come twice: from the terminal, and from a launch that hands it on. One that was held before counts.
     """
-    stop = StopRequest()
-    arrivals_s: list[float] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        arrivals_s.append(time.monotonic())
-        if len(arrivals_s) > 2 or arrivals_s[-1] - arrivals_s[0] > _SAME_WISH_S:
-            raise KeyboardInterrupt
+    before = _install()
+    if before[signal.SIGINT] is not _note:
+        _arrivals_s.clear()
+    _requests.append(stop := StopRequest())
+    if _arrivals_s:
         stop.make()
-
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
     try:
         yield stop
     finally:
+        _requests.remove(stop)
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+_requests: list[StopRequest] = []
+
+
+def _install() -> dict[int, Any]:
+    """The handlers that were there."""
+    ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set()
+    return {number: signal.signal(number, _note) for number in _SIGNALS if number not in ignored}
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    _arrivals_s.append(time.monotonic())
+    if len(_arrivals_s) > 2 or _arrivals_s[-1] - _arrivals_s[0] > _SAME_WISH_S:
+        raise KeyboardInterrupt
+    for request in _requests:
+        request.make()

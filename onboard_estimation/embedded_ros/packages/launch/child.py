@@ -64,7 +64,7 @@ class Child:
                 stdout=theirs["stdout"],
                 stderr=theirs["stderr"],
                 start_new_session=True,
-                preexec_fn=_die_with(os.getpid()),
+                preexec_fn=_before_exec(os.getpid()),
             )
         except BaseException:
             _close(ours.values())
@@ -156,15 +156,17 @@ def _close(numbers: Iterable[int]) -> None:
         os.close(number)
 
 
-def _die_with(parent: int) -> Callable[[], None] | None:
-    """What the child does between fork and exec, on Linux: SIGTERM for it when its parent dies."""
+def _before_exec(parent: int) -> Callable[[], None]:
+    """What the child does between fork and exec: heed SIGINT, and on Linux ask for SIGTERM when its parent dies."""
     libc = _LIBC
-    if libc is None:
-        return None
 
-    def ask() -> None:
+    def prepare() -> None:
+        # A launch in the background of a script was started with SIGINT ignored; it ends its processes by SIGINT.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if libc is None:
+            return
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:  # it died before we asked
             os.kill(os.getpid(), signal.SIGTERM)
 
-    return ask
+    return prepare
