@@ -14,14 +14,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from launch import LaunchContext, LaunchDescription
-from launch.actions import DeclareLaunchArgument, GroupAction, LogInfo, OpaqueFunction, Shutdown
-from launch.events.process import ProcessExited
+from launch.actions import DeclareLaunchArgument, GroupAction, LogInfo, OpaqueFunction
 from launch.substitutions import LaunchConfiguration, PathJoinSubstitution
 from launch_ros.actions import Node, PushRosNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
-from onboard_estimation.errors import EXIT_BAD_INPUT
+from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.nodes.outputs import name_in, published_topics
 
 PACKAGE = "onboard_estimation"
@@ -112,7 +111,7 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
             # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
             respawn=True,
             respawn_delay=1.0,
-            on_exit=end_at_bad_input,
+            **GivesUp().options,
             **common,
         ),
     ]
@@ -134,7 +133,7 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
                 executable="salp_simulator",
                 name="salp_simulator",
                 parameters=[*files, chosen],
-                on_exit=end_at_bad_input,
+                **GivesUp().options,
                 **common,
             )
         )
@@ -153,13 +152,6 @@ def chosen_nodes(context: LaunchContext) -> list[object]:
         picture = PathJoinSubstitution([FindPackageShare(PACKAGE), "config", "salp.rviz"])
         beside.append(Node(package="rviz2", executable="rviz2", name="rviz", arguments=["-d", picture], output="log"))
     return [GroupAction(in_namespace), *beside]
-
-
-def end_at_bad_input(event: ProcessExited, context: LaunchContext) -> list[object]:
-    """End the launch where a node refuses its parameters: it would refuse them again and again."""
-    if event.returncode != EXIT_BAD_INPUT or context.is_shutdown:
-        return []
-    return [Shutdown(reason=f"{event.process_name} refuses its parameters")]
 
 
 def argument(name: str, value_type: type) -> ParameterValue:

@@ -7,12 +7,15 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.live.signals import heed_interrupts
+from onboard_estimation.nodes.giving_up import leave_reason
 
 
 def run(target: str, arguments: list[str] | None = None) -> None:
@@ -28,11 +31,15 @@ def run(target: str, arguments: list[str] | None = None) -> None:
     # The filters' matrices are small: threads of BLAS would only take cores from other nodes.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    heed_interrupts()
     try:
         _spin(target, arguments)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        leave_reason(str(error))
         sys.exit(EXIT_BAD_INPUT)
+    except KeyboardInterrupt:  # before there is a node
+        pass
 
 
 def _spin(target: str, arguments: list[str] | None) -> None:
@@ -55,7 +62,7 @@ def _spin(target: str, arguments: list[str] | None) -> None:
         return
     try:
         _tell_of_compilation(get_logger("onboard_estimation").info)
-        node = getattr(import_module(module), name)()
+        node = _node_class(module, name)()
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         gc.collect()
         gc.freeze()
@@ -72,6 +79,17 @@ def _spin(target: str, arguments: list[str] | None) -> None:
         if node is not None:
             node.destroy_node()
         rclpy.try_shutdown()
+
+
+def _node_class(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(module), name)
+    except ImportError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        raise UserError(
+            f"{name} cannot be imported: {error} ({place.filename}, line {place.lineno}); install what is missing into "
+            f"this Python, {sys.executable}, or with ROS 2 as the package ros-<distribution>-<name>"
+        ) from error
 
 
 def _tell_of_compilation(tell: Callable[[str], object]) -> None:

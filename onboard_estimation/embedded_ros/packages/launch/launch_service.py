@@ -172,6 +172,7 @@ class LaunchService:
     def _end_processes(self) -> None:
         for process in reversed(self._processes):
             process.end(self.context)
+        self._forget_gone()  # one that was to start again is gone now, and nothing else would tell
 
     # Signals
 
@@ -208,6 +209,9 @@ class LaunchService:
             self._shut_down("nobody reads the output any more")
         for process in self._processes:
             process.look(self.context)
+        self._forget_gone()
+
+    def _forget_gone(self) -> None:
         self._processes = [process for process in self._processes if not process.is_gone()]
 
     def _fire_timers(self) -> None:
