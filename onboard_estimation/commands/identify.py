@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_library
 import shlex
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,8 +56,9 @@ def identify(
     Several motions determine more than one does.
     """
     from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.claim import claimed, claimed_free
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
-    from onboard_estimation.evaluation.run_folder import check_free, free_folder
+    from onboard_estimation.evaluation.run_folder import check_free
     from onboard_estimation.robots import find_robot
 
     if mirror_truth is not None and not (
@@ -69,7 +71,8 @@ def identify(
         check_free(folder)
     renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
     recordings: dict[str, Any] = {}
-    with output.steps(f"identifying {robot}", quiet=json) as progress:
+    claim = claimed(folder) if folder is not None else nullcontext()
+    with claim, output.steps(f"identifying {robot}", quiet=json) as progress:
         for bag in bags:
             progress(f"reading {bag}")
             if bag.resolve() in {other.resolve() for other in bags[: len(recordings)]}:
@@ -81,8 +84,9 @@ def identify(
         progress("fitting")
         result = found.identify(configuration, recordings, full, cutoff)
         progress("writing")
-        written = folder or free_folder(Path("runs") / f"identify-{found.name}")
-        paths = result.write(written)
+        with claimed_free(Path("runs") / f"identify-{found.name}") as free:
+            written = folder or free
+            paths = result.write(written)
     if json:
         output.print_json({**result.summary(), "folder": str(written)})
     else:

@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
@@ -19,12 +19,13 @@ import yaml
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import check_free, free_folder, write_run
+from onboard_estimation.evaluation.run_folder import check_free, write_run
 from onboard_estimation.evaluation.topics import (
     TopicMatch,
     fitting_robots,
@@ -109,13 +110,14 @@ def evaluate_bag(
     """
     if write:
         check_templates()
-    if write and output is not None:
-        check_free(output)
-    with _hashes(bag_path, options, write) as hashes:
+    with ExitStack() as stack:
+        if write and output is not None:
+            _claim(stack, output)
+        hashes = stack.enter_context(_hashes(bag_path, options, write))
         read = _read(bag_path, options, [options.estimator], progress)
         folder = None
         if write:
-            folder = output or free_folder(_default_folder(bag_path, read.robot))
+            folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
         return _evaluated(read, read.estimators[0], folder, hashes, progress)
 
 
@@ -136,13 +138,20 @@ def evaluate_estimators(
         Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
     """
     check_templates()
-    if output is not None:
-        check_free(output)
-    with _hashes(bag_path, options) as hashes:
+    with ExitStack() as stack:
+        if output is not None:
+            _claim(stack, output)
+        hashes = stack.enter_context(_hashes(bag_path, options))
         read = _read(bag_path, options, estimators, progress)
-        folder = output or free_folder(_default_folder(bag_path, read.robot))
+        folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
         for estimator in read.estimators:
             yield _evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+
+
+def _claim(stack: ExitStack, output: Path) -> None:
+    """A folder that is free and stays this run's: better known now than after minutes of work."""
+    check_free(output)
+    stack.enter_context(claimed(output))
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
