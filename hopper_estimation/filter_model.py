@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import EVENTS, PHASES
+from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
 
@@ -140,17 +140,7 @@ class FilterModel:
         }
         content = {"format": FORMAT, "version": FORMAT_VERSION, "estimators": entries, "training": dict(self.training)}
         text = json.dumps(content, indent=1, allow_nan=False) + "\n"
-        part: Path | None = None
-        try:
-            with tempfile.NamedTemporaryFile("w", dir=path.absolute().parent, delete=False, suffix=".part") as file:
-                part = Path(file.name)
-                file.write(text)
-            part.chmod(0o644)
-            part.replace(path)
-        except OSError as error:
-            if part is not None:
-                part.unlink(missing_ok=True)
-            raise UserError(f"model {path}: cannot be written: {error.strerror or error}") from error
+        write_atomically(path, text.encode(), f"model {path}")
 
 
 def untrained_entry() -> FilterEntry:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,13 +40,15 @@ from onboard_estimation.commands import (
     view,
     warmup,
 )
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 """As a shell reports a program that the signal SIGPIPE ended."""
 COMPLETE_VARIABLE = "_ONBOARD_ESTIMATION_COMPLETE"
 """Set by the shell's completion, whatever the program is called by."""
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="onboard-estimation",
@@ -125,6 +129,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(EXIT_BROKEN_PIPE)
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
+    except OSError as error:
+        if error.errno not in _DISK_FULL:
+            raise
+        place = error.filename or "."
+        _complain(str(UserError(f"cannot write {error.filename or 'all of it'}: {disk_fault(error, Path(place))}")))
+        if isinstance(sys.stdout, io.TextIOWrapper):  # what could not be written (`> /dev/full`) would raise again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         # What typer raises for wrong usage comes from click or from a copy of it, as its version has it.
         if type(error).__name__ == "Abort":

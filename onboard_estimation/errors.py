@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from onboard_estimation.printable import printable
 
@@ -19,3 +21,23 @@ class UserError(Exception):
 
     def __init__(self, message: str, details: Sequence[str] = ()) -> None:
         super().__init__("\n  ".join(printable(line) for line in (message, *details)))
+
+
+def disk_fault(error: Exception, place: Path) -> str:
+    """Why something could not be written, with what is free where it was to be: `no space left on device (3 MB free)`.
+
+    Parameters
+    ----------
+    error
+        An OSError, or one of sqlite3's.
+    place
+        A path on the same disk; it need not exist.
+    """
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    reason = reason[:1].lower() + reason[1:]
+    for folder in (place.absolute(), *place.absolute().parents):
+        try:
+            return f"{reason} ({shutil.disk_usage(folder).free / 1e6:.1f} MB free in {folder})"
+        except OSError:
+            continue
+    return reason

@@ -10,9 +10,11 @@ messages give the same bytes.
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import struct
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -29,7 +31,7 @@ from rosbags.interfaces import (
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.serde import SerdeError
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
 from onboard_estimation.evaluation.bag_metadata import METADATA
 from onboard_estimation.evaluation.bag_types import jazzy_types
@@ -70,6 +72,7 @@ class BagWriter:
     ) -> None:
         self.path = Path(path)
         self.message_count = 0
+        self._size_bytes = 0
         self._overwrite = overwrite
         self._connections: dict[str, Connection] = {}
         if storage not in _PLUGINS:
@@ -80,13 +83,17 @@ class BagWriter:
             parent.mkdir(parents=True, exist_ok=True)
             self._workshop = Path(tempfile.mkdtemp(prefix=".bag-", dir=parent))
         except OSError as error:
-            raise UserError(f"cannot write a bag at {self.path}: {error.strerror or error}") from error
+            raise UserError(f"cannot write a bag at {self.path}: {disk_fault(error, self.path)}") from error
         self._writer = Writer(
             self._workshop / self.path.absolute().name, version=METADATA_VERSION, storage_plugin=_PLUGINS[storage]
         )
         for key, value in (custom_data or {}).items():
             self._writer.set_custom_data(key, value)
-        self._writer.open()
+        try:
+            self._writer.open()
+        except (OSError, sqlite3.Error) as error:
+            self.abort()
+            raise self._failure(error) from error
 
     def __enter__(self) -> BagWriter:
         return self
@@ -107,6 +114,8 @@ class BagWriter:
         ------
         ValueError
             The type is no standard one, or the topic is there with another type.
+        UserError
+            The disk is full, or fails.
         """
         name = topic if topic.startswith("/") else f"/{topic}"
         if name in self._connections:
@@ -115,13 +124,16 @@ class BagWriter:
             return
         _check_type(message_type)
         definition, _ = jazzy_types().generate_msgdef(message_type, ros_version=2)
-        self._connections[name] = self._writer.add_connection(
-            name,
-            message_type,
-            msgdef=definition,
-            rihs01=type_hash(message_type),
-            offered_qos_profiles=[_offered_qos(transient_local or name in LATCHED_TOPICS)],
-        )
+        try:
+            self._connections[name] = self._writer.add_connection(
+                name,
+                message_type,
+                msgdef=definition,
+                rihs01=type_hash(message_type),
+                offered_qos_profiles=[_offered_qos(transient_local or name in LATCHED_TOPICS)],
+            )
+        except (OSError, sqlite3.Error) as error:
+            raise self._failure(error) from error
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:
         """Append a message (of `messages` or `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
@@ -130,6 +142,8 @@ class BagWriter:
         ------
         ValueError
             The message is not of the type, or the time is none.
+        UserError
+            The disk is full, or fails.
         """
         _check_type(message_type)
         try:
@@ -146,8 +160,12 @@ class BagWriter:
             connection = self._connections[topic if topic.startswith("/") else f"/{topic}"]
         if not 0 <= stamp_ns <= MAX_TIME_NS:
             raise ValueError(f"log time {stamp_ns} ns of a message on {topic} is outside 0 to 2^63 - 1")
-        self._writer.write(connection, int(stamp_ns), data)
+        try:
+            self._writer.write(connection, int(stamp_ns), data)
+        except (OSError, sqlite3.Error) as error:
+            raise self._failure(error) from error
         self.message_count += 1
+        self._size_bytes += len(data)
 
     def close(self) -> None:
         """Finish the bag and move it to its path."""
@@ -156,15 +174,22 @@ class BagWriter:
             self._refuse_to_overwrite()
             self._remove_old()
             self._writer.path.replace(self.path)
-        except OSError as error:
-            raise UserError(f"cannot write the bag at {self.path}: {error.strerror or error}") from error
+        except (OSError, sqlite3.Error) as error:
+            raise self._failure(error) from error
         finally:
             shutil.rmtree(self._workshop, ignore_errors=True)
 
     def abort(self) -> None:
         """Give up: nothing is left at the path that was not there before."""
-        self._writer.abort()
+        with suppress(OSError, sqlite3.Error):  # what is in its buffers does not fit on the disk either
+            self._writer.abort()
         shutil.rmtree(self._workshop, ignore_errors=True)
+
+    def _failure(self, error: Exception) -> UserError:
+        needed = f"{self.message_count} messages of {self._size_bytes / 1e6:.1f} MB, and more was to come"
+        return UserError(
+            f"cannot write the bag at {self.path}: {disk_fault(error, self.path)} after {needed}; nothing is left of it"
+        )
 
     def _refuse_to_overwrite(self) -> None:
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.configuration import to_parameter_file
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.report import write_report
@@ -25,15 +25,6 @@ from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
 
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
-
-
-def free_folder(path: Path) -> Path:
-    """The path if nothing is there, else the first of `path-2`, `path-3`, ... that is free."""
-    candidate, number = path, 1
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.name}-{number}")
-    return candidate
 
 
 def check_free(folder: Path) -> None:
@@ -95,7 +86,9 @@ def write_run(
             run.replace(folder)
             return result
     except OSError as error:
-        raise UserError(f"cannot write the run to {folder}: {error.strerror or error}") from error
+        raise UserError(
+            f"cannot write the run to {folder}: {disk_fault(error, folder)}; nothing is left of it"
+        ) from error
 
 
 def versions() -> dict[str, str]:

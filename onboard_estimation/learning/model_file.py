@@ -10,13 +10,10 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import struct
-import tempfile
 import tokenize
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.model_header import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
@@ -72,7 +70,7 @@ def save(path: Path, header: ModelHeader, arrays: Mapping[str, NDArray[np.generi
             f"header; at most {MOST_ARRAYS}, {LARGEST_FILE_BYTES / 1e6:.0f} and {LARGEST_HEADER_BYTES / 1e6:.1f}: "
             "take fewer inducing points"
         )
-    _write_atomically(path, data)
+    write_atomically(path, data, f"model {path}")
 
 
 def load(path: Path) -> tuple[ModelHeader, Arrays]:
@@ -198,23 +196,3 @@ def _moderate(text: str) -> int:
     if abs(value) >= 2**53:  # beyond this it would not fit a float without loss
         raise ValueError(f"a whole number of {len(text)} digits is too large")
     return value
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # a temporary file is for its user only
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
-        raise UserError(f"model {path}: cannot be written: {error.strerror or error}") from error

@@ -21,7 +21,7 @@ from rosbags.interfaces import Connection, MessageDefinitionFormat
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_writing import METADATA_VERSION
 from onboard_estimation.live.qos import Offer, to_rosbags
 
@@ -57,7 +57,7 @@ class GrowingBag:
         try:
             self._writer.open()
         except (OSError, sqlite3.Error) as error:
-            raise UserError(f"cannot write a bag at {path}: {_reason(error)}") from error
+            raise UserError(f"cannot write a bag at {path}: {disk_fault(error, path)}") from error
 
     def add_topic(
         self, topic: str, message_type: str, definition: str, type_hash: str | None, offers: Sequence[Offer]
@@ -113,7 +113,7 @@ class GrowingBag:
 
     def _failure(self, error: Exception) -> UserError:
         return UserError(
-            f"recording to {self.path} stopped after {self.message_count} messages: {_reason(error)}; "
+            f"recording to {self.path} stopped after {self.message_count} messages: {disk_fault(error, self.path)}; "
             "what was written before can be read"
         )
 
@@ -198,9 +198,3 @@ class _Writer(Writer):
         """Hand all that was written to the disk."""
         storage: Any = self.storage
         storage.flush()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[:1].lower() + error.strerror[1:]
-    return str(error)

@@ -12,12 +12,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import struct
-import tempfile
 import tokenize
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 
 FORMAT_VERSION = 1
@@ -105,7 +103,7 @@ def save(path: Path, run: StoredRun) -> None:
         best=run.best,
         best_cost=np.float64(run.best_cost),
     )
-    _write_atomically(path, buffer.getvalue())
+    write_atomically(path, buffer.getvalue(), f"state file {path}")
 
 
 def load(path: Path) -> StoredRun | None:
@@ -172,25 +170,3 @@ def _run(arrays: dict[str, NDArray[Any]]) -> StoredRun:
         float(arrays["best_cost"]),
         libraries,
     )
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # a temporary file is for its user only
-        temporary.replace(path)
-    except BaseException as error:  # an interrupt, too, must leave no temporary file behind
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
-        if isinstance(error, OSError):
-            raise UserError(f"state file {path}: cannot be written: {error.strerror or error}") from error
-        raise
