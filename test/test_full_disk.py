@@ -81,6 +81,7 @@ def test_a_file_that_does_not_fit_leaves_the_older_one(tmp_path: Path) -> None:
     assert left(tmp_path) == ["model.npz"]
 
 
+@pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(
     storage: str, small_disk: Path, tmp_path: Path
