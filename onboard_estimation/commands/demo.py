@@ -14,6 +14,8 @@ import typer
 from onboard_estimation.commands import completion, output
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from rich.table import Table
 
     from onboard_estimation.evaluation.evaluate import Evaluation
@@ -185,8 +187,7 @@ def _errors(part: PartResult, result: EvaluationResult) -> str:
 
     from onboard_estimation.evaluation.presentation import display_unit, format_number
 
-    settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
-    error = part.error[settled if settled.any() else part.matched]
+    error = part.error[_judged(part, result)]
     words = []
     for unit in dict.fromkeys(part.units):
         squares = error[:, [one == unit for one in part.units]] ** 2
@@ -202,10 +203,17 @@ def _lost_since_s(result: EvaluationResult) -> float | None:
 
     since = []
     for part in result.parts.values():
-        nees = part.nees / len(part.names)
+        judged = _judged(part, result)
+        nees = part.nees[judged] / len(part.names)
         if np.isfinite(nees).any() and np.nanmean(nees) > _LOST_NEES:
-            since.append(float(result.time_s[np.argmax(nees > _LOST_NEES)]))
+            since.append(float(result.time_s[judged][np.argmax(nees > _LOST_NEES)]))
     return min(since, default=None)
+
+
+def _judged(part: PartResult, result: EvaluationResult) -> NDArray[np.bool_]:
+    """(K,) where there is a truth, without the start that is left out, as for the figures of the report."""
+    settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
+    return settled if settled.any() else part.matched
 
 
 def _table(shown: list[_Shown]) -> Table:
