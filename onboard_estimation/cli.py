@@ -41,6 +41,7 @@ from onboard_estimation.commands import (
     warmup,
 )
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault
+from onboard_estimation.printable import printable
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if sentence is None:
             raise
         command = getattr(context, "command_path", program)
-        _complain(f"{str(sentence()).rstrip('.')}; see {command} --help")
+        _complain(printable(f"{str(sentence()).rstrip('.')}; see {command} --help"))
         sys.exit(EXIT_BAD_INPUT)
     if code == EXIT_INTERRUPTED:
         print("interrupted", file=sys.stderr)

@@ -534,6 +534,25 @@ def test_names_of_files_cannot_write_to_the_terminal(tmp_path: Path) -> None:
         assert str(error.value).isprintable()
 
 
+def test_names_cannot_write_to_the_terminal_through_the_commands(tmp_path: Path) -> None:
+    """Of files and of topics; nor are they taken for markup, which would end in a traceback."""
+    folder = tmp_path / "b\x1b[2J\n"
+    folder.mkdir()
+    samples = [sample._replace(topic=f"{sample.topic}[/b]\x1b[2J") for sample in SAMPLES]
+    write_mcap(folder / HOSTILE, samples, "none")
+    missing = tmp_path / "no\x1b[2J\nthing"
+    for words, code in ((["inspect", str(folder)], 0), (["evaluate", str(folder)], 2), (["inspect", str(missing)], 2)):
+        found = subprocess.run(
+            [sys.executable, "-m", "onboard_estimation", *words], capture_output=True, text=True, timeout=100
+        )
+        assert found.returncode == code, found.stderr
+        output = found.stdout + found.stderr
+        assert "Traceback" not in output
+        assert all(line.isprintable() for line in output.split("\n"))
+        if code:
+            assert found.stderr.count("\n") == 1
+
+
 def test_reading_in_pieces_gives_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "x"
     content = os.urandom(5_000_000)

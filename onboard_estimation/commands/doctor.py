@@ -19,7 +19,7 @@ def doctor(json: output.JsonOption = False) -> int:
     """
     from dataclasses import asdict
 
-    from rich.markup import escape
+    from rich.text import Text
 
     from onboard_estimation.live.doctor_graph import check_graph
     from onboard_estimation.live.doctor_machine import check_machine
@@ -37,7 +37,7 @@ def doctor(json: output.JsonOption = False) -> int:
     table = output.table("", "what", "", "found", "repair")
     for finding in findings:
         style = _STYLES[finding.state]
-        table.add_row(finding.subject, f"[{style}]{finding.state}[/]", escape(finding.text), escape(finding.repair))
+        table.add_row(finding.subject, Text(finding.state, style), finding.text, finding.repair)
     output.console().print(table)
     notes = sum(finding.state == "note" for finding in findings)
     output.say(f"{faults or 'no'} fault{'' if faults == 1 else 's'}, {notes} note{'' if notes == 1 else 's'}")

@@ -22,7 +22,7 @@ def inspect(
     """Show what is in a bag and what is wrong with it: rates, gaps, repeated and jumping stamps, holes in the truth."""
     from onboard_estimation.evaluation import inspection
     from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
-    from onboard_estimation.evaluation.presentation import printable
+    from onboard_estimation.printable import printable
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)

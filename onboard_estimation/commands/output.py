@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.printable import printable
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
@@ -50,12 +51,15 @@ def console() -> Any:
     """Console for people; as wide as the terminal, 100 columns where there is none."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else _COLUMNS, highlight=False, soft_wrap=False)
+    # No markup: names of files and topics may look like it.
+    return Console(width=None if sys.stdout.isatty() else _COLUMNS, highlight=False, soft_wrap=False, markup=False)
 
 
 def say(sentence: str, style: str | None = None) -> None:
-    """Print a sentence; wrapped between words on a terminal, in one line elsewhere."""
-    console().print(sentence, style=style, markup=False, soft_wrap=not sys.stdout.isatty())
+    """Print a sentence, after empty lines where it starts with them; wrapped on a terminal, in one line elsewhere."""
+    plain = sentence.lstrip("\n")
+    before = sentence[: len(sentence) - len(plain)]
+    console().print(before + printable(plain), style=style, soft_wrap=not sys.stdout.isatty())
 
 
 class _Lines:
@@ -84,8 +88,8 @@ def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
     if quiet or not shown.is_terminal:
         yield _Lines(what) if lines else lambda step: None
         return
-    with shown.status(escape(what)) as status:
-        yield lambda step: status.update(f"{escape(what)}: {escape(step)}")
+    with shown.status(escape(printable(what))) as status:
+        yield lambda step: status.update(f"{escape(printable(what))}: {escape(printable(step))}")
 
 
 @contextmanager
@@ -134,8 +138,10 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=shown, transient=True) as progress:
-        task = progress.add_task(escape(what), total=1.0)
-        yield lambda done, step: progress.update(task, completed=done, description=f"{escape(what)}: {escape(step)}")
+        task = progress.add_task(escape(printable(what)), total=1.0)
+        yield lambda done, step: progress.update(
+            task, completed=done, description=f"{escape(printable(what))}: {escape(printable(step))}"
+        )
 
 
 def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:

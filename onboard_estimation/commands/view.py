@@ -88,7 +88,8 @@ def _announce(page: Any, address: str, what: str) -> None:
 
     if not is_loopback(page.host):
         output.say(f"warning: everybody who reaches {page.host} can look; there is no password", style="yellow")
-    output.say(f"{what}\npicture: {address} (Ctrl-C ends)")
+    output.say(what)
+    output.say(f"picture: {address} (Ctrl-C ends)")
     sys.stdout.flush()
     if page.browser:
         open_browser(address)

@@ -13,14 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.presentation import (
-    flatten,
-    format_number,
-    format_value,
-    metric_label,
-    printable,
-    words,
-)
+from onboard_estimation.evaluation.presentation import flatten, format_number, format_value, metric_label, words
+from onboard_estimation.printable import printable
 
 _FACTS = ("robot", "estimator", "source", "bag")
 _UNKNOWN = "unknown"

@@ -19,6 +19,7 @@ from onboard_estimation.evaluation.inspection_report import (
     short_name,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.printable import printable
 
 _FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
@@ -46,7 +47,7 @@ def _title(inspection: Inspection) -> Text:
     start = datetime.datetime.fromtimestamp(inspection.start_ns // NANOSECONDS_PER_SECOND, tz=datetime.timezone.utc)
     origin = f"{inspection.format}, {inspection.distribution}" if inspection.distribution else inspection.format
     place = f", topics under {inspection.namespace}/" if inspection.namespace else ""
-    line = Text.assemble((inspection.path, "bold"), f"  ({origin}, {_size(inspection.size_bytes)}{place})\n")
+    line = Text.assemble((printable(inspection.path), "bold"), f"  ({origin}, {_size(inspection.size_bytes)}{place})\n")
     line.append(
         f"{inspection.message_count:,} messages over {inspection.duration_s:.2f} s, from {start:%Y-%m-%d %H:%M:%S} UTC"
     )

@@ -139,8 +139,3 @@ def display_unit(unit: str, largest: float) -> tuple[str, float]:
 def axis_label(label: str, unit: str) -> str:
     """`x (m)` in the unit that the axis is drawn in."""
     return label.replace("(m)", f"({unit})")
-
-
-def printable(text: str) -> str:
-    """Text of unknown origin without control characters (terminals obey them, fonts have no glyph for them)."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)

@@ -13,7 +13,6 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.clock_parts import clock_parts
-from onboard_estimation.evaluation.presentation import printable
 from onboard_estimation.evaluation.topics import (
     TRUTH,
     TopicMatch,
@@ -25,6 +24,7 @@ from onboard_estimation.evaluation.topics import (
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.printable import printable
 from onboard_estimation.robots import Recording, Robot, Series
 
 

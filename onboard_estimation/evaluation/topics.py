@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.presentation import printable
 from onboard_estimation.measurement import Channel
+from onboard_estimation.printable import printable
 from onboard_estimation.robots import Robot
 
 POSE = "geometry_msgs/msg/PoseStamped"
