@@ -185,7 +185,7 @@ def joint_state(**fields: Any) -> Any:
 
 
 def test_arrays_and_texts_are_cut_as_ros2_cuts_them(runtime: None) -> None:
-    message = joint_state(name=["a" * 200], position=np.arange(130.0))
+    message = joint_state(name=["a" * 200], position=np.arange(130.0).tolist())
     shown = yaml.safe_load(message_text.to_yaml(message))
     assert shown["name"] == ["a" * 128 + "..."]
     assert shown["position"] == [*np.arange(128.0), "..."]
