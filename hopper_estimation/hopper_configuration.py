@@ -17,6 +17,9 @@ class HopperBody:
     standing_height_m: float = parameter(
         0.2683, "height of the body above the ground with the leg extended", unit="m", exclusive_minimum=0.0
     )
+    largest_height_m: float = parameter(
+        20.0, "heights that are commanded or set beyond it (and 5 %) are refused", unit="m", exclusive_minimum=0.0
+    )
     gravity_m_s2: float = parameter(9.80665, "magnitude of gravity here", unit="m/s^2", minimum=9.7, maximum=9.9)
 
 
@@ -25,10 +28,19 @@ class HopperSensors:
     """Accelerometers: ranges, zeroing on the ground, and how long one may be silent."""
 
     low_range_m_s2: float = parameter(
-        156.9, "readings of the low-g sensor at 99 % of this are saturated (16 g)", unit="m/s^2", exclusive_minimum=0.0
+        156.9,
+        "readings of the low-g sensor at 99 % of this are saturated (16 g), those beyond 105 % refused",
+        unit="m/s^2",
+        exclusive_minimum=0.0,
     )
     high_range_m_s2: float = parameter(
         1961.0, "the same of the high-g sensor (200 g)", unit="m/s^2", exclusive_minimum=0.0
+    )
+    gyro_range_rad_s: float = parameter(
+        34.9,
+        "readings of the low-g sensor's gyro beyond 105 % of this are refused (2000 deg/s)",
+        unit="rad/s",
+        exclusive_minimum=0.0,
     )
     low_noise_m_s2: float = parameter(
         0.3, "noise of a reading of the low-g sensor at rest", unit="m/s^2", exclusive_minimum=0.0

@@ -16,7 +16,7 @@ from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hopper_estimator import HopperEstimator
 from hopper_estimation.hopper_scenario import hopper_scenario
 from hopper_estimation.hopper_simulator import VARIANTS, HopperSimulation, ideal
-from hopper_estimation.hopper_topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS
+from hopper_estimation.hopper_topics import LEG, MOTORS, limited_channels
 from hopper_estimation.phases import PHASE_WORDS
 from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.description import Shapes
@@ -24,7 +24,6 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
-from onboard_estimation.simulation import set_pose_channel
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.result import EvaluationResult
@@ -54,7 +53,7 @@ class HopperRobot(Robot):
 
     def channels(self, configuration: HopperConfiguration) -> tuple[Channel, ...]:
         """Accelerometers, and what else there may be: attitude, motors, commanded height, leg, known heights."""
-        return (COMMANDED_HEIGHT, MOTORS, ATTITUDE, LEG, HIGH_G, LOW_G, set_pose_channel())
+        return limited_channels(configuration)
 
     def listened_channels(self, configuration: HopperConfiguration, estimator: str) -> tuple[Channel, ...]:
         """Without what that estimator makes no use of: the leg's encoder, the motors."""

@@ -11,6 +11,7 @@ from hopper_estimation import strapdown_simulator as simulator
 from hopper_estimation.strapdown_configuration import Strapdown
 from hopper_estimation.strapdown_estimator import StrapdownEstimator
 from onboard_estimation.measurement import Channel, Estimate
+from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
 from onboard_estimation.simulation import imu_channel
 
@@ -30,7 +31,12 @@ class StrapdownRobot(Robot):
 
     def channels(self, configuration: Strapdown) -> tuple[Channel, ...]:
         """The one IMU."""
-        return (imu_channel(configuration.imu.name),)
+        imu = configuration.imu
+        limits = imu_limits(
+            gyro=(imu.gyro_range_rad_s, "imu.gyro_range_rad_s"),
+            accelerometer=(imu.accelerometer_range_m_s2, "imu.accelerometer_range_m_s2"),
+        )
+        return (imu_channel(imu.name, limits),)
 
     def estimator(self, configuration: Strapdown, name: str, initial: Estimate | None) -> StrapdownEstimator:
         """The error-state filter; it aligns itself at rest, whatever `initial` says."""

@@ -18,10 +18,13 @@ class Imu:
 
     name: str = parameter("foot", "the topic is imu/<name>/data_raw")
     accelerometer_range_m_s2: float = parameter(
-        78.4, "readings at this size are saturated (8 g)", unit="m/s^2", exclusive_minimum=0.0
+        78.4, "readings at this size are saturated (8 g), those beyond it (and 5 %) refused", unit="m/s^2", exclusive_minimum=0.0
     )
     gyro_range_rad_s: float = parameter(
-        20.9, "readings at this size are saturated (1200 deg/s)", unit="rad/s", exclusive_minimum=0.0
+        20.9,
+        "readings at this size are saturated (1200 deg/s), those beyond it (and 5 %) refused",
+        unit="rad/s",
+        exclusive_minimum=0.0,
     )
     acceleration_noise_m_s2_sqrt_hz: float = parameter(
         0.01,

@@ -7,7 +7,7 @@ recording needs no more than being put in order, `in_filter_order` does that for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent
+from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 
 if TYPE_CHECKING:  # the pipeline's hook gives what stands here
@@ -81,14 +82,17 @@ class Ordered(NamedTuple):
         Rows in the order of their stamps; (K, d) values, all finite.
     arrival
         (M,) int64: for each measurement in that order, the number of its series.
-    counters, invalid
+    counters, check
         What happened to each sensor's measurements on their way, as the pipeline counts it.
+    messages
+        What was said of them.
     """
 
     series: tuple[MeasurementSeries, ...]
     arrival: Integers
     counters: dict[str, BufferCounters]
-    invalid: dict[str, int]
+    check: ReadingCheck
+    messages: tuple[str, ...]
 
 
 def in_order(series: Sequence[MeasurementSeries], arrival: Integers) -> bool:
@@ -123,11 +127,12 @@ def in_filter_order(
     rank: Callable[[str], int],
     lag_s: float,
     renewed: Callable[[Kind, Integers | slice], Kind],
+    channels: Iterable[Channel] = (),
 ) -> Ordered | None:
     """The recording as a pipeline orders it, with what it counts; None where its rules ask for more than an order.
 
     That is: a measurement later than the lag, a stamp that a sensor has twice, a step ahead that may be a jump of the
-    clock. Measurements that come late within the lag are put in their place, those that are not finite are left out.
+    clock. Measurements that come late within the lag are put in their place, those that the pipeline refuses are left out.
 
     Parameters
     ----------
@@ -139,11 +144,14 @@ def in_filter_order(
         How late a measurement may come and still be filtered in its place.
     renewed
         A series with some of its rows only, in another order.
+    channels
+        Topics of the robot, with the limits of their readings.
     """
+    check = ReadingCheck(channels)
     counters = {one.channel.sensor: BufferCounters(received=0) for one in series}
     if len(counters) < len(series):
         return None
-    kept, arrival, invalid = _finite(series, arrival, renewed)
+    kept, arrival, messages = _checked(series, arrival, renewed, check)
     order = sorted(range(len(kept)), key=lambda number: _rank_and_name(kept[number], rank))
     place = np.empty(len(kept), dtype=np.int64)
     place[order] = np.arange(len(kept))
@@ -187,31 +195,31 @@ def in_filter_order(
         )
     # A pipeline knows nothing of a sensor that said nothing.
     heard = {name: one for name, one in counters.items() if one.received}
-    return Ordered(tuple(ordered), arrival, heard, invalid)
+    return Ordered(tuple(ordered), arrival, heard, check, messages)
 
 
 def _rank_and_name(one: MeasurementSeries, rank: Callable[[str], int]) -> tuple[int, str]:
     return rank(one.channel.sensor), one.channel.sensor
 
 
-def _finite(
-    series: Sequence[Kind], arrival: Integers, renewed: Callable[[Kind, Integers | slice], Kind]
-) -> tuple[list[Kind], Integers, dict[str, int]]:
-    """Without the measurements that are not finite, and how many those were."""
+def _checked(
+    series: Sequence[Kind], arrival: Integers, renewed: Callable[[Kind, Integers | slice], Kind], check: ReadingCheck
+) -> tuple[list[Kind], Integers, tuple[str, ...]]:
+    """Without the measurements that are refused, and what is said of them, in the order of arrival."""
     kept: list[Kind] = []
-    invalid: dict[str, int] = {}
+    said: list[tuple[int, str]] = []
     keep: NDArray[np.bool_] | None = None
     for number, one in enumerate(series):
-        # A sum is finite where all of its terms are: no array of the size of the values is needed for most recordings.
-        if not np.isfinite(one.values.sum()):
-            finite = np.asarray(np.isfinite(one.values).all(axis=1), dtype=np.bool_)
-            if not finite.all():
-                keep = np.ones(len(arrival), dtype=np.bool_) if keep is None else keep
-                keep[np.flatnonzero(arrival == number)[~finite]] = False
-                invalid[one.channel.sensor] = int(np.count_nonzero(~finite))
-                one = renewed(one, np.flatnonzero(finite))
+        refused, first = check.refused(one.channel.sensor, one.values)
+        if len(refused):
+            places = np.flatnonzero(arrival == number)
+            keep = np.ones(len(arrival), dtype=np.bool_) if keep is None else keep
+            keep[places[refused]] = False
+            if first is not None:
+                said.append((int(places[first[0]]), first[1]))
+            one = renewed(one, np.delete(np.arange(len(one.values)), refused))
         kept.append(one)
-    return kept, arrival if keep is None else arrival[keep], invalid
+    return kept, arrival if keep is None else arrival[keep], tuple(sentence for _, sentence in sorted(said))
 
 
 def _by_arrival(series: Sequence[MeasurementSeries], arrival: Integers) -> Integers:

@@ -91,6 +91,32 @@ VALUE_SIZES: Mapping[str, int] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """What some elements of a measurement's value can be at most.
+
+    Attributes
+    ----------
+    what
+        What they are, in words.
+    first, count
+        The elements.
+    largest
+        Largest magnitude; a sensor that reads it is saturated, beyond it there is no reading.
+    unit
+        Of `largest`; empty where it has none.
+    parameter
+        Dotted name of the configuration's parameter that holds it; empty where nobody can change it.
+    """
+
+    what: str
+    first: int
+    count: int
+    largest: float
+    unit: str
+    parameter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Channel:
     """A topic that a robot listens to, and how its message becomes a measurement's value.
 
@@ -115,6 +141,8 @@ class Channel:
         For joint states: which array, and the joints' order. For an attitude sensor: `orientation`.
     required
         A recording without this topic cannot be evaluated.
+    limits
+        Of elements of the value; others are refused beyond any robot's measure only, see `reading_limits`.
     """
 
     topic: str
@@ -123,6 +151,7 @@ class Channel:
     field: Literal["position", "velocity", "effort", "orientation"] = "velocity"
     names: tuple[str, ...] = ()
     required: bool = True
+    limits: tuple[Limit, ...] = ()
 
 
 def value_size(channel: Channel) -> int | None:

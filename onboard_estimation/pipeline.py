@@ -1,7 +1,7 @@
 """An estimator with its measurement handling: fed by a live node or a bag reader, which it knows nothing of.
 
 A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is
-the same for all robots: it refuses what is not a number, orders what arrives out of order, counts everything, and puts
+the same for all robots: it refuses what is no number or beyond its sensor's range, orders what arrives out of order, counts everything, and puts
 a filter that broke down back to its last good state, with the reason.
 """
 
@@ -20,7 +20,8 @@ from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 
 Listener = Callable[[str], None]
@@ -268,6 +269,8 @@ class Pipeline:
         The robot's filter.
     lag_s, clock_jump_s
         See `MeasurementBuffer`.
+    channels
+        Topics of the robot: readings beyond their limits are refused, see `reading_limits`.
     tell
         Receives sentences worth a line in a log (clock jumps, breakdowns); by default they are kept in `messages`.
     """
@@ -278,12 +281,13 @@ class Pipeline:
         lag_s: float = 0.2,
         clock_jump_s: float = 10.0,
         tell: Listener | None = None,
+        channels: Iterable[Channel] = (),
     ) -> None:
         self.messages: list[str] = []
         self._listener = tell
         self._guarded = _Guarded(estimator, self._tell)
         self._buffer = MeasurementBuffer(self._guarded, lag_s, clock_jump_s, on_reset=self._tell)
-        self._invalid: dict[str, int] = {}
+        self._check = ReadingCheck(channels)
 
     @property
     def estimator(self) -> Estimator:
@@ -302,8 +306,7 @@ class Pipeline:
         return estimate
 
     def _add(self, measurement: Measurement, deferred: bool) -> Estimate | None:
-        if not np.isfinite(measurement.value).all():
-            self._invalid[measurement.sensor] = self._invalid.get(measurement.sensor, 0) + 1
+        if not self._check.passes(measurement.sensor, measurement.value, self._tell):
             return None
         return self._buffer.add(measurement, deferred)
 
@@ -332,10 +335,11 @@ class Pipeline:
     def statistics(self) -> dict[str, dict[str, float]]:
         """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom).
 
-        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid, and up to four that
-        are held back while a jump of the clock waits for its confirmation.
+        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range, up to
+        four that are held back while a jump of the clock waits for its confirmation, and late ones that wait for their
+        roll-back.
         """
-        return sensor_table(self._buffer.counters, self._guarded.use, self._invalid)
+        return sensor_table(self._buffer.counters, self._guarded.use, self._check)
 
     @property
     def breakdowns(self) -> int:
@@ -355,16 +359,16 @@ class Pipeline:
 
 
 def sensor_table(
-    counters: Mapping[str, BufferCounters], use: Mapping[str, UseCounters], invalid: Mapping[str, int]
+    counters: Mapping[str, BufferCounters], use: Mapping[str, UseCounters], check: ReadingCheck
 ) -> dict[str, dict[str, float]]:
-    """`Pipeline.statistics` from what arrived, what the filter did with it, and how many were not finite, by sensor."""
+    """`Pipeline.statistics` from what arrived, what the filter did with it, and what was refused before, by sensor."""
     table: dict[str, dict[str, float]] = {}
-    for sensor in sorted({*counters, *invalid}):
+    for sensor in sorted({*counters, *check.not_finite, *check.out_of_range}):
         arrival = counters.get(sensor, BufferCounters())
         used = use.get(sensor, UseCounters())
-        unusable = invalid.get(sensor, 0)
+        not_finite, out_of_range = check.not_finite.get(sensor, 0), check.out_of_range.get(sensor, 0)
         table[sensor] = {
-            "received": arrival.received + unusable,
+            "received": arrival.received + not_finite + out_of_range,
             "used": used.used,
             "late": arrival.late,
             "too_late": arrival.too_late,
@@ -374,7 +378,8 @@ def sensor_table(
             "recoveries": used.recoveries,
             "duplicates": arrival.duplicates,
             "stray": arrival.stray,
-            "invalid": unusable,
+            "invalid": not_finite,
+            "out_of_range": out_of_range,
             "rate_hz": arrival.rate_hz,
             "mean_nis": used.nis_sum / used.nis_degrees if used.nis_degrees else math.nan,
             "mean_innovation_sigma": used.mean_innovation_sigma,

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Limit
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 SET_POSE = "set_pose"
@@ -27,9 +27,9 @@ class ControlledByEstimate(Protocol):
         """
 
 
-def imu_channel(name: str) -> Channel:
-    """IMU of a link or body."""
-    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}")
+def imu_channel(name: str, limits: tuple[Limit, ...] = ()) -> Channel:
+    """IMU of a link or body; see `imu_limits` for its ranges."""
+    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}", limits=limits)
 
 
 def attitude_channel() -> Channel:

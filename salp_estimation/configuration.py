@@ -91,6 +91,9 @@ class GyroConfiguration:
     """One gyro on each link."""
 
     axis: Axis = parameter("z", "axis of the IMU that points up, with its sign")
+    range_rad_s: float = parameter(
+        34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", unit="rad/s", exclusive_minimum=0.0
+    )
     noise_stddev_rad_s: float = parameter(
         5e-3, "standard deviation of one sample's white noise", unit="rad/s", exclusive_minimum=0.0
     )
@@ -165,6 +168,9 @@ class SalpConfiguration:
     process: ProcessConfiguration = ProcessConfiguration()
     initial: InitialConfiguration = InitialConfiguration()
     truth: TruthConfiguration = TruthConfiguration()
+    largest_wheel_speed_rad_s: float = parameter(
+        50.0, "commands beyond it (and 5 %) are refused", unit="rad/s", exclusive_minimum=0.0
+    )
     residual_model: str = parameter("", "file of a residual model made by `train`; empty: without one")
     gate_probability: float = parameter(
         0.997, "measurements less probable than one minus this are refused", exclusive_minimum=0.0, maximum=1.0

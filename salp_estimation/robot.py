@@ -13,8 +13,9 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.measurement import Channel, Estimate, Limit, Matrix
 from onboard_estimation.pipeline import Estimator
+from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import (
     GaitReport,
     IdentificationReport,
@@ -67,8 +68,12 @@ class SalpRobot(Robot):
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
         """Commands, one IMU per link, and poses given from outside."""
         chain = configuration.chain
-        imus = (imu_channel(name) for name in chain.link_names)
-        return (simulator.command_channel(chain), *imus, set_pose_channel())
+        gyro = imu_limits(gyro=(configuration.gyro.range_rad_s, "gyro.range_rad_s"), accelerometer=None)
+        imus = (imu_channel(name, gyro) for name in chain.link_names)
+        largest, wheels = configuration.largest_wheel_speed_rad_s, len(chain.link_names)
+        wheel_speed = Limit("wheel speed", 0, wheels, largest, "rad/s", "largest_wheel_speed_rad_s")
+        commands = replace(simulator.command_channel(chain), limits=(wheel_speed,))
+        return (commands, *imus, set_pose_channel())
 
     def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> Estimator:
         """The unscented filter; with what was learned where the configuration names a residual model."""

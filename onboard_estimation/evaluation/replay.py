@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from onboard_estimation.bulk_record import BulkRecord, Integers, in_filter_order
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Estimate, PhaseEvent
+from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
 from onboard_estimation.pipeline import Estimator, Pipeline, sensor_table
 from onboard_estimation.robots import Robot, Series
 
@@ -89,14 +89,15 @@ def replay(
     UserError
         A lag that is none, a robot without a smoother, or sensors that cannot be right.
     """
+    channels = robot.channels(configuration)
     if smooth:
         smoother = robot.smoother(configuration, estimator_name, initial)
-        pipeline = Pipeline(smoother, lag_s=lag_s)
+        pipeline = Pipeline(smoother, lag_s=lag_s, channels=channels)
         pipeline.run(recording.measurements())
         return _of_pipeline(pipeline, Record.of(smoother.smoothed()))
     estimator = robot.estimator(configuration, estimator_name, initial)
-    pipeline = Pipeline(estimator, lag_s=lag_s)
-    if bulk and (found := at_once(estimator, recording, lag_s)) is not None:
+    pipeline = Pipeline(estimator, lag_s=lag_s, channels=channels)
+    if bulk and (found := at_once(estimator, recording, lag_s, channels)) is not None:
         return found
     estimates = pipeline.run(recording.measurements())
     if estimator.refusal is not None:
@@ -104,11 +105,13 @@ def replay(
     return _of_pipeline(pipeline, Record.of(estimates))
 
 
-def at_once(estimator: Estimator, recording: LoadedRecording, lag_s: float) -> Replayed | None:
+def at_once(
+    estimator: Estimator, recording: LoadedRecording, lag_s: float, channels: Sequence[Channel] = ()
+) -> Replayed | None:
     """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
     if type(estimator).filter_recording is Estimator.filter_recording:
         return None
-    ordered = in_filter_order(recording.series, recording.arrival, estimator.rank, lag_s, _with_rows)
+    ordered = in_filter_order(recording.series, recording.arrival, estimator.rank, lag_s, _with_rows, channels)
     if ordered is None:
         return None
     found = estimator.filter_recording(ordered.series, ordered.arrival, lag_s)
@@ -118,8 +121,8 @@ def at_once(estimator: Estimator, recording: LoadedRecording, lag_s: float) -> R
     return Replayed(
         estimator.space,
         Record(found.stamps_ns, found.means, found.covariances),
-        sensor_table(ordered.counters, found.use, ordered.invalid),
-        found.messages,
+        sensor_table(ordered.counters, found.use, ordered.check),
+        ordered.messages + found.messages,
         found.events,
     )
 

@@ -19,10 +19,11 @@ _SENSOR_COLUMNS = {
     "gated": "gated",
     "duplicates": "duplicates",
     "invalid": "invalid",
+    "out_of_range": "out of range",
     "rate_hz": "rate (Hz)",
     "mean_nis": "mean NIS",
 }
-_LOSSES = ("late", "gated", "duplicates", "invalid")
+_LOSSES = ("late", "gated", "duplicates", "invalid", "out_of_range")
 
 
 def text(value: str) -> str:

@@ -15,6 +15,7 @@ from onboard_estimation.robots import Series
 _LONG_GAP_S = 1.0
 _LOSSES = {
     "invalid": "not finite",
+    "out_of_range": "beyond the sensor's range",
     "duplicates": "repeated stamps",
     "too_late": "too late",
     "stray": "stray stamps",

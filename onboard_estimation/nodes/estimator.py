@@ -125,7 +125,7 @@ class EstimatorNode(Node):
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self._estimator_name, initial)
         lag_s = getattr(configuration, "lag_s", 0.2)
-        return Pipeline(estimator, lag_s=lag_s, tell=self.get_logger().warning)
+        return Pipeline(estimator, lag_s=lag_s, tell=self.get_logger().warning, channels=self.channels)
 
     def _offer(self, host: EstimatorHost) -> None:
         """Publishers, services and timers."""

@@ -17,6 +17,12 @@ OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"
 _MUCH_GATED = 0.05
 """Share of refused measurements, of those since the last report, that is worth a warning; the gate means to refuse
 three in a thousand."""
+_LOST = {
+    "invalid": "not finite",
+    "out_of_range": "beyond the sensor's range",
+    "too_late": "too late",
+    "stray": "stray",
+}
 
 
 @dataclass
@@ -79,13 +85,8 @@ class HealthReport:
             level, text = STALE, f"silent since the last report, {now['received']:.0f} before"
         elif received == 0:  # such as commands, which come when there is something to command
             text = f"optional; {now['received']:.0f} so far, none at the moment"
-        elif since("invalid") + since("too_late") + since("stray") > 0:
-            level = WARN
-            text = ", ".join(
-                f"{since(counter):.0f} {word}"
-                for counter, word in (("invalid", "not finite"), ("too_late", "too late"), ("stray", "stray"))
-                if since(counter)
-            )
+        elif lost := [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]:
+            level, text = WARN, ", ".join(lost)
         elif since("gated") > _MUCH_GATED * received:
             level, text = WARN, f"{since('gated'):.0f} of {received:.0f} measurements refused by the gate"
         return self._status(channel.sensor, level, text, now)

@@ -1,0 +1,115 @@
+"""What is refused before any filter sees it: readings that are not finite, or that their sensor cannot have made.
+
+A sensor that reads 156.9 m/s^2 at most may well read just that: it is saturated, which is the estimator's to know. What
+lies beyond is no reading of it but a wrong unit, a wrong scale, or a damaged message.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Channel, Limit, Matrix, Vector
+
+RANGE_MARGIN = 0.05
+"""Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""
+LARGEST_VALUE = 1e9
+"""No quantity that a robot measures is larger, in SI units; holds where a channel states no limit of its own."""
+
+
+class ReadingCheck:
+    """Refuses and counts readings, and says so once a sensor, in words.
+
+    Parameters
+    ----------
+    channels
+        Of the robot, with their limits; readings of other sensors have to be finite, no more.
+
+    Attributes
+    ----------
+    not_finite, out_of_range
+        Refused readings by sensor.
+    """
+
+    def __init__(self, channels: Iterable[Channel] = ()) -> None:
+        self.not_finite: dict[str, int] = {}
+        self.out_of_range: dict[str, int] = {}
+        self._channels = {channel.sensor: channel for channel in channels}
+        self._bounds: dict[tuple[str, int], Vector] = {}
+
+    def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
+        """Whether a reading (d,) is one; `tell` takes the sentence on the first that is beyond the sensor's range."""
+        # What is not finite is not below any bound.
+        if (np.abs(value) <= self._bound(sensor, len(value))).all():
+            return True
+        told = sensor in self.out_of_range
+        self._count(sensor, value[None])
+        if not told and sensor in self.out_of_range:
+            tell(self._sentence(sensor, value))
+        return False
+
+    def refused(self, sensor: str, values: Matrix) -> tuple[NDArray[np.intp], tuple[int, str] | None]:
+        """Rows that are refused of all readings (K, d) of a sensor, and the first beyond its range with the sentence.
+
+        The same as `passes` for one row after another.
+        """
+        if not len(values):
+            return np.empty(0, dtype=np.intp), None
+        bound = self._bound(sensor, values.shape[1])
+        # No array of the size of the values is needed for most recordings. NaN passes through both.
+        if (values.max(axis=0) <= bound).all() and (values.min(axis=0) >= -bound).all():
+            return np.empty(0, dtype=np.intp), None
+        rows = np.flatnonzero(~(np.abs(values) <= bound).all(axis=1))
+        told = sensor in self.out_of_range
+        self._count(sensor, values[rows])
+        if told or sensor not in self.out_of_range:
+            return rows, None
+        first = int(rows[np.isfinite(values[rows]).all(axis=1)][0])
+        return rows, (first, self._sentence(sensor, values[first]))
+
+    def _bound(self, sensor: str, size: int) -> Vector:
+        """(d,) largest magnitudes that pass."""
+        found = self._bounds.get((sensor, size))
+        if found is None:
+            channel = self._channels.get(sensor)
+            found = np.full(size, np.finfo(np.float64).max if channel is None else LARGEST_VALUE)
+            for limit in () if channel is None else channel.limits:
+                found[limit.first : limit.first + limit.count] = limit.largest * (1.0 + RANGE_MARGIN)
+            self._bounds[sensor, size] = found
+        return found
+
+    def _count(self, sensor: str, refused: Matrix) -> None:
+        finite = int(np.count_nonzero(np.isfinite(refused).all(axis=1)))
+        for counts, more in ((self.out_of_range, finite), (self.not_finite, len(refused) - finite)):
+            if more:
+                counts[sensor] = counts.get(sensor, 0) + more
+
+    def _sentence(self, sensor: str, value: Vector) -> str:
+        element = int(np.argmax(np.abs(value) / self._bound(sensor, len(value))))
+        limits = (one for one in self._channels[sensor].limits if one.first <= element < one.first + one.count)
+        limit = next(limits, Limit("number", 0, len(value), LARGEST_VALUE, ""))
+        unit = f" {limit.unit}" if limit.unit else ""
+        way_out = f"raise {limit.parameter} if it can read more" if limit.parameter else "look at its driver"
+        return (
+            f"{sensor}: {limit.what} of {float(value[element]):.6g}{unit} is beyond its range of {limit.largest:g}{unit}; "
+            f"such readings are refused, {way_out}"
+        )
+
+
+def imu_limits(gyro: tuple[float, str] | None, accelerometer: tuple[float, str] | None) -> tuple[Limit, ...]:
+    """Limits of an IMU's channel from its ranges (rad/s and m/s^2), each with the name of its parameter.
+
+    None: that sensor is not used, whatever it reads.
+    """
+    limits = []
+    for first, range_of, what, unit in (
+        (0, gyro, "angular rate", "rad/s"),
+        (3, accelerometer, "acceleration", "m/s^2"),
+    ):
+        largest, name = range_of or (math.inf, "")
+        if math.isfinite(largest):
+            limits.append(Limit(what, first, 3, largest, unit, name))
+    return tuple(limits)
