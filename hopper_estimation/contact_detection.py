@@ -123,6 +123,10 @@ class ContactDetector:
         """Learn what the IMU reads at rest: gyro (3,) rad/s and the size of the specific force, m/s^2."""
         self._at_rest = np.array([*gyro, specific_force])
 
+    def forget_peak(self) -> None:
+        """Forget the recent peak, where it was none: contact is rest until there is another one."""
+        self._peak = 0.0
+
     def add(self, stamp_ns: int, reading: Vector) -> ContactState:
         """What the readings up to this one (6,) say of its instant."""
         p = self.parameters

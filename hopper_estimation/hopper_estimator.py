@@ -227,6 +227,8 @@ class HopperEstimator(Estimator):
                 self._set_pose(poses.values[number - 1])
             part = samples.part(start, stop)
             result = self._filter.run(part)
+            if not np.isfinite(result.events).all():
+                return None  # touchdowns without a height: the pipeline leaves out what they came from
             ground, hops = self._ground_along(result.events, part.stamps_ns, events)
             grounds.append(ground)
             counts.append(hops)

@@ -35,6 +35,7 @@ class HopperRobot(Robot):
     name = "hopper"
     summary = "robot hopping on a springy leg, two accelerometers: phase, height and vertical velocity"
     settle_s = 0.0
+    recovery_s = 2.5
     configuration_type = HopperConfiguration
     configuration_file = "config/hopper.yaml"
     estimators = filter_names()

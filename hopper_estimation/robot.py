@@ -21,6 +21,7 @@ class StrapdownRobot(Robot):
 
     name = "strapdown"
     summary = "IMU on a foot or a hopping robot: position, velocity and attitude, from inertial data alone"
+    recovery_s = 3.0
     configuration_type = Strapdown
     configuration_file = "config/strapdown.yaml"
     estimators = ("eskf",)

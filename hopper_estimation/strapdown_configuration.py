@@ -18,7 +18,10 @@ class Imu:
 
     name: str = parameter("foot", "the topic is imu/<name>/data_raw")
     accelerometer_range_m_s2: float = parameter(
-        78.4, "readings at this size are saturated (8 g), those beyond it (and 5 %) refused", unit="m/s^2", exclusive_minimum=0.0
+        78.4,
+        "readings at this size are saturated (8 g), those beyond it (and 5 %) refused",
+        unit="m/s^2",
+        exclusive_minimum=0.0,
     )
     gyro_range_rad_s: float = parameter(
         20.9,
@@ -65,6 +68,15 @@ class Imu:
     )
     hidden_rate_stddev_rad_s: float = parameter(
         5.0, "what a gap or a saturated reading may hide", unit="rad/s", minimum=0.0
+    )
+    hidden_speed_stddev_m_s: float = parameter(
+        2.0, "how fast the IMU may move while the filter is lost", unit="m/s", exclusive_minimum=0.0
+    )
+    longest_gap_s: float = parameter(
+        0.05, "after a longer gap the filter is lost until the IMU stands", unit="s", exclusive_minimum=0.0
+    )
+    stuck_readings: int = parameter(
+        6, "so many equal readings in a row of a sensor that has noise at rest mean that it is stuck", minimum=3
     )
 
 

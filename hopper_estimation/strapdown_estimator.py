@@ -7,7 +7,8 @@ few readings, and in contact up to three measurements are inferred (the paper's 
 - at rest, the rotation is zero but for a person's swaying;
 - the height is that of a level stood on before, or of new ground (`ground_levels`).
 
-Everything is causal and without lag.
+Readings that are missing for long, stuck, or in contradiction to gravity and contact make the filter lost until the IMU
+stands again: see `strapdown_loss`. Everything is causal and without lag.
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ from hopper_estimation.alignment import align_at_rest
 from hopper_estimation.contact_detection import ContactDetector, ContactState
 from hopper_estimation.ground_levels import GroundLevels, height_noise
 from hopper_estimation.strapdown_configuration import Strapdown
+from hopper_estimation.strapdown_loss import (
+    CONTRADICTING_READINGS,
+    Anchor,
+    Lost,
+    anchor_at,
+    contradicts,
+    found,
+    is_flat,
+    lost_at,
+    unknown,
+    with_turned_path,
+)
 from hopper_estimation.strapdown_model import (
     ATTITUDE,
     DIMENSION,
@@ -118,6 +131,14 @@ class StrapdownEstimator(Estimator):
         self._standing: _Standing | None = None
         self._believed_ns = 0
         self._refused_s = 0.0
+        self._start_biases: Vector = np.zeros(6)
+        self._stuck_after = 0
+        self._equal = 0
+        self._before_equal: tuple[Any, ...] | None = None
+        self._anchor: Anchor | None = None
+        self._lost: Lost | None = None
+        self._turned_at: Vector | None = None
+        self._contradictions = 0
 
     def snapshot(self) -> tuple[Any, ...]:
         """All state that `apply` changes."""
@@ -135,6 +156,14 @@ class StrapdownEstimator(Estimator):
             self._standing,
             self._believed_ns,
             self._refused_s,
+            self._start_biases,
+            self._stuck_after,
+            self._equal,
+            self._before_equal,
+            self._anchor,
+            self._lost,
+            self._turned_at,
+            self._contradictions,
         )
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
@@ -157,22 +186,114 @@ class StrapdownEstimator(Estimator):
             self._standing,
             self._believed_ns,
             self._refused_s,
+            self._start_biases,
+            self._stuck_after,
+            self._equal,
+            self._before_equal,
+            self._anchor,
+            self._lost,
+            self._turned_at,
+            self._contradictions,
         ) = rest
 
     def apply(self, measurement: Measurement) -> Estimate | None:
         """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
         stamp, reading = measurement.stamp_ns, measurement.value
+        if self._is_stuck(measurement):
+            self.left_out = True
+            return None
         step = (stamp - self._stamp_ns) / NANOSECONDS_PER_SECOND
         self.contact = self._detector.add(stamp, reading)
         if self._filter is None:
             self._filter = self._align(stamp, reading, self.contact)
         else:
-            self._predict(self._filter, reading, step)
-            self._correct(self._filter, stamp, reading, step, self.contact)
+            self._go_on(self._filter, measurement, step, self.contact)
         self._stamp_ns, self._reading = stamp, reading
         if self._filter is None:
             return None
-        return Estimate(stamp, self._filter.mean, self._filter.covariance)
+        mean, covariance = self._filter.mean, self._filter.covariance
+        if self._turned_at is not None and self._lost is None:
+            covariance = with_turned_path(self._turned_at, mean, covariance)
+        return Estimate(stamp, mean, covariance)
+
+    def _go_on(self, kalman: ErrorStateFilter, measurement: Measurement, step: float, contact: ContactState) -> None:
+        """Filter a reading, or find back to what there is to filter."""
+        stamp, reading = measurement.stamp_ns, measurement.value
+        if self._lost is None and step > self.configuration.imu.longest_gap_s:
+            turned = step * self.configuration.imu.hidden_rate_stddev_rad_s
+            self._lose(measurement, turned, f"no readings for {step:.2f} s")
+        if self._lost is None:
+            self._predict(kalman, reading, step)
+            self._correct(kalman, stamp, reading, step, contact)
+            self._doubt(kalman, measurement, contact)
+        if self._lost is None:
+            return
+        if contact.in_contact and is_flat(contact.deviation_rms, contact.rate_rms):
+            kalman.mean, kalman.covariance = found(
+                self._lost,
+                stamp,
+                kalman.mean,
+                reading,
+                contact.deviation_rms,
+                self._start_biases,
+                self.configuration,
+            )
+            self._turned_at = kalman.mean[POSITION : POSITION + 3].copy()
+            self._anchor = anchor_at(stamp, kalman.mean, kalman.covariance)
+            self._lost, self._believed_ns, self._refused_s = None, stamp, 0.0
+        else:
+            kalman.mean, kalman.covariance = unknown(self._lost, stamp, kalman.mean, self.configuration)
+
+    def _doubt(self, kalman: ErrorStateFilter, measurement: Measurement, contact: ContactState) -> None:
+        """Be lost where an IMU on the ground contradicts the state, reading after reading."""
+        seen = self.last_innovation
+        if seen is None or not is_flat(contact.deviation_rms, contact.rate_rms):
+            if self._contradictions and not contact.in_contact:
+                self._contradictions = 0
+            return
+        speed = float(np.linalg.norm(seen.value))
+        if seen.inflation > 1.0 and not contact.at_rest:
+            self._contradictions = CONTRADICTING_READINGS
+        elif contradicts(kalman.mean, measurement.value, seen.accepted, speed):
+            self._contradictions += 1
+        else:
+            self._contradictions = 0
+            if seen.accepted:
+                self._anchor = anchor_at(measurement.stamp_ns, kalman.mean, kalman.covariance)
+        if self._contradictions >= CONTRADICTING_READINGS:
+            self._lose(measurement, math.inf, f"the ground contradicts the state, by {speed:.2g} m/s or in its tilt")
+
+    def _lose(self, measurement: Measurement, turned_rad: float, reason: str) -> None:
+        """Go back to what was last believed, heading aside."""
+        assert self._filter is not None
+        if self._anchor is None:
+            self._anchor = anchor_at(self._believed_ns, self._filter.mean, self._filter.covariance)
+        self._lost = lost_at(self._anchor, turned_rad)
+        self._contradictions = 0
+        self._standing = None
+        self._levels = GroundLevels((), self.configuration.ground.largest_count)
+        self._detector.forget_peak()
+        self.notice = (
+            f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {reason}; lost until it "
+            "stands on the ground, and the heading is uncertain from then on"
+        )
+
+    def _is_stuck(self, measurement: Measurement) -> bool:
+        """Whether the reading is one of many that are equal; those before it are taken back."""
+        if self._filter is None or self._stuck_after == 0 or not np.array_equal(measurement.value, self._reading):
+            self._equal, self._before_equal = 0, None
+            return False
+        if self._equal == 0:
+            self._before_equal = self.snapshot()
+        self._equal += 1
+        if self._equal == self._stuck_after and self._before_equal is not None:
+            self.restore(self._before_equal)
+            self._equal = self._stuck_after
+            self.notice = (
+                f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: "
+                f"{self._equal + 1} equal readings in a row: stuck, left out until they change"
+            )
+        return self._equal >= self._stuck_after
 
     def _align(self, stamp: int, reading: Vector, contact: ContactState) -> ErrorStateFilter | None:
         """Collect readings at rest; enough of them start the filter."""
@@ -188,6 +309,10 @@ class StrapdownEstimator(Estimator):
         if np.abs(gyro.mean(axis=0)).max() > 5.0 * math.hypot(p.imu.gyro_bias_stddev_rad_s, gyro.std(axis=0).max()):
             return None
         mean, covariance = align_at_rest(gyro, force, duration, p)
+        self._start_biases = np.concatenate([mean[SPACE.coordinates("accelerometer_bias")], mean[_BIAS]])
+        equal = _longest_run(readings)
+        self._stuck_after = 0 if equal > p.imu.stuck_readings else p.imu.stuck_readings * equal
+        self._anchor = anchor_at(stamp, mean, covariance)
         self._detector.calibrate(mean[_BIAS], float(np.linalg.norm(force.mean(axis=0))))
         self._believed_ns = stamp
         self._typical_step_s = duration / (len(readings) - 1)
@@ -311,6 +436,12 @@ class StrapdownEstimator(Estimator):
             if noise is not None:
                 kalman.update(np.array([level.height - height]), _HEIGHT_JACOBIAN, np.array([[noise]]))
         self._standing = _Standing(stamp, state, min(flattest, contact.rate_rms))
+
+
+def _longest_run(readings: Matrix) -> int:
+    """Most equal readings (N, 6) in a row: 1 where all differ from the one before."""
+    changes = np.flatnonzero(np.append(True, (readings[1:] != readings[:-1]).any(axis=1)))
+    return int(np.diff(np.append(changes, len(readings))).max())
 
 
 def _samples_as_one(correlation_s: float, step: float) -> float:

@@ -132,7 +132,8 @@ def in_filter_order(
     """The recording as a pipeline orders it, with what it counts; None where its rules ask for more than an order.
 
     That is: a measurement later than the lag, a stamp that a sensor has twice, a step ahead that may be a jump of the
-    clock. Measurements that come late within the lag are put in their place, those that the pipeline refuses are left out.
+    clock. Measurements that come late within the lag are put in
+    their place, those that the pipeline refuses are left out.
 
     Parameters
     ----------

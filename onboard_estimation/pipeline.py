@@ -1,8 +1,8 @@
 """An estimator with its measurement handling: fed by a live node or a bag reader, which it knows nothing of.
 
 A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is
-the same for all robots: it refuses what is no number or beyond its sensor's range, orders what arrives out of order, counts everything, and puts
-a filter that broke down back to its last good state, with the reason.
+the same for all robots: it refuses what is no number or beyond its sensor's range, orders what arrives out of order,
+counts everything, and puts a filter that broke down back to its last good state, with the reason.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
+from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
@@ -27,8 +28,12 @@ from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 Listener = Callable[[str], None]
 
 
+LARGEST_NIS = 1e12
+"""A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
+
+
 class FilterBreakdown(ArithmeticError):
-    """A filter that cannot go on: a covariance that lost its sign, a state that is no number."""
+    """A filter that cannot go on: a covariance that lost its sign, a state that is no number, an absurd innovation."""
 
 
 class UseCounters(NamedTuple):
@@ -99,6 +104,9 @@ class Estimator(ABC):
         State space of the estimates.
     phases
         Names of the phases of its motion, by number; empty: it tells of none.
+    notice
+        What `apply` has to say of the last measurement, one sentence for the log that names sensor and time; None:
+        nothing.
     refusal
         Why it does not go on with these sensors at all, one sentence; None: it does.
     """
@@ -110,6 +118,7 @@ class Estimator(ABC):
     def __init__(self) -> None:
         self.last_innovation: Innovation | None = None
         self.left_out = False
+        self.notice: str | None = None
 
     def rank(self, sensor: str) -> int:
         """Order among measurements with the same stamp: commands come first, for they act from then on."""
@@ -195,6 +204,7 @@ class _Guarded:
         self._checked_state = estimator.snapshot()
         self._is_checked = True
         self._broke_down = False
+        self._noticed: str | None = None
         self.events: dict[tuple[int, str], list[PhaseEvent]] | None = None
 
     def rank(self, sensor: str) -> int:
@@ -205,12 +215,11 @@ class _Guarded:
         before = estimator.snapshot()
         if self._is_checked:
             self._checked_state = before
-        estimator.last_innovation, estimator.left_out = None, False
+        estimator.last_innovation, estimator.left_out, estimator.notice = None, False, None
         try:
             estimate = estimator.apply(measurement)
-            if estimate is not None:
-                _check(estimate)
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            _check(estimate, estimator.last_innovation)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
             estimator.restore(self._checked_state if self._broke_down else before)
             if self.events is not None:
                 self._keep_events(measurement, [])
@@ -222,6 +231,7 @@ class _Guarded:
                 f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}"
             )
             return None
+        self._pass_on(estimator.notice)
         if self.events is not None:
             self._keep_events(measurement, estimator.take_events())
         self._is_checked = estimate is not None
@@ -231,6 +241,11 @@ class _Guarded:
         else:
             self.use[measurement.sensor] = use.counted(estimator.last_innovation)
         return estimate
+
+    def _pass_on(self, notice: str | None) -> None:
+        if notice is not None and notice != self._noticed:  # a roll-back has it once more
+            self._noticed = notice
+            self._tell(notice)
 
     def _keep_events(self, measurement: Measurement, events: list[PhaseEvent]) -> None:
         """Of a measurement that is filtered once more, after a roll-back, what is seen last counts."""
@@ -253,7 +268,14 @@ class _Guarded:
         self._is_checked, self._broke_down = True, False
 
 
-def _check(estimate: Estimate) -> None:
+def _check(estimate: Estimate | None, innovation: Innovation | None) -> None:
+    # NaN is not below any bound.
+    if innovation is not None and not innovation.nis <= LARGEST_NIS:
+        raise FilterBreakdown(
+            f"its innovation cannot be: NIS {innovation.nis:.3g}, {np.sqrt(innovation.nis):.3g} standard deviations"
+        )
+    if estimate is None:
+        return
     if not is_finite(estimate.mean) or not is_finite(estimate.covariance.ravel()):
         raise FilterBreakdown("the state is not finite")
     if not is_positive_definite(estimate.covariance):

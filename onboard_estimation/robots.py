@@ -11,6 +11,7 @@ listens to, an estimator, and which parts of its state the ground truth tells.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -261,6 +262,9 @@ class Robot(ABC):
         One line for the help.
     settle_s
         Start of a run that is left out of the metrics, while the filter settles, seconds.
+    recovery_s
+        Within what time after bad data ended its errors are again within a few of the standard deviations that it
+        states, seconds; infinite: it states none.
     configuration_type
         Dataclass of its parameters, see `onboard_estimation.configuration`.
     configuration_file
@@ -284,6 +288,7 @@ class Robot(ABC):
     name: str
     summary: str
     settle_s: float = 0.0
+    recovery_s: float = math.inf
     configuration_type: type
     configuration_file: str | None = None
     estimators: tuple[str, ...] = ("default",)

@@ -23,6 +23,9 @@ from salp_estimation.configuration import SalpConfiguration
 COMMAND = "actuators/command"
 # The buffer resets the filter after longer gaps; this one stands between the initial state and the first measurement.
 LONGEST_GAP_S = 100.0
+# A gyro is well whose readings pass the gate in this share, averaged over about so many.
+TRUST_READINGS = 20
+WELL = 0.8
 GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 
@@ -90,16 +93,18 @@ class SalpEstimator(Estimator):
         self._filter = UnscentedFilter(self.space, mean, covariance)
         self._stamp_ns = None
         self._controls: Vector = np.zeros(self.model.link_count)
+        self._trust = (0.0,) * self.model.link_count
         for gate in self._gates:
             gate.restore(0)
 
     def snapshot(self) -> Any:
-        """State of the filter, its clock, the command in force and the gates."""
-        return self._filter.snapshot(), self._stamp_ns, self._controls, tuple(gate.snapshot() for gate in self._gates)
+        """State of the filter, its clock, the command in force, the gates and what is thought of the gyros."""
+        gates = tuple(gate.snapshot() for gate in self._gates)
+        return self._filter.snapshot(), self._stamp_ns, self._controls, gates, self._trust
 
     def restore(self, snapshot: Any) -> None:
         """Return to a snapshot."""
-        state, self._stamp_ns, self._controls, gates = snapshot
+        state, self._stamp_ns, self._controls, gates, self._trust = snapshot
         self._filter.restore(state)
         for gate, rejected in zip(self._gates, gates, strict=True):
             gate.restore(rejected)
@@ -177,4 +182,18 @@ class SalpEstimator(Estimator):
             return kernels.gyro_rate(links, points, controls, link)
 
         rate = np.array([self._gyro_sign * measurement.value[self._gyro_axis]])
-        self.last_innovation = self._filter.update(measure, rate, self._gyro_root, self._gates[link])
+        gate = self._gates[link]
+        gate.may_recover = not self._others_are_well(link)
+        self.last_innovation = self._filter.update(measure, rate, self._gyro_root, gate)
+        trust = self._trust[link] + (self.last_innovation.accepted - self._trust[link]) / TRUST_READINGS
+        self._trust = (*self._trust[:link], trust, *self._trust[link + 1 :])
+        if not gate.may_recover and gate.rejected_in_a_row == gate.recover_after > 0:
+            self.notice = (
+                f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {gate.recover_after} "
+                "readings in a row contradict the state that the other gyros confirm: refused until they fit it"
+            )
+
+    def _others_are_well(self, link: int) -> bool:
+        """Whether the other gyros in use confirm the state, which all of them measure."""
+        others = {other for sensor, other in self._link_of.items() if sensor not in self._disabled} - {link}
+        return bool(others) and all(self._trust[other] > WELL for other in others)

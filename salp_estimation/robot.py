@@ -51,6 +51,7 @@ class SalpRobot(Robot):
     name = "salp"
     summary = "planar chain of links with omniwheels, one gyro each: pose and joint angles"
     settle_s = 6.0  # one cycle of the gaits
+    recovery_s = 3.0
     configuration_type = SalpConfiguration
     configuration_file = "config/salp.yaml"
     estimators = ("ukf",)

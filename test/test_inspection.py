@@ -35,7 +35,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from onboard_estimation.evaluation.inspection import common_namespace, inspect_bag, render
 from onboard_estimation.evaluation.inspection_report import Inspection, TopicReport, TruthReport
 from onboard_estimation.evaluation.inspection_timing import timing, truth
-from onboard_estimation.measurement import Channel
+from onboard_estimation.measurement import Channel, Limit
 
 MS = 1_000_000
 IMU_1, IMU_2, TRUTH = "/salp/imu/link_1/data_raw", "/salp/imu/link_2/data_raw", "/salp/ground_truth/link_1/pose"
@@ -426,3 +426,19 @@ def test_coverage_against_a_clock_that_ticks() -> None:
     after = np.clip(np.searchsorted(stamps, ticks, side="right"), 1, 399)
     hole = (stamps[after] - stamps[after - 1] > 50 * MS) | (ticks > stamps[-1])
     assert truth("x", stamps, values, span, 0).coverage == pytest.approx(1.0 - hole.mean(), abs=5e-3)
+
+
+def test_readings_beyond_a_robots_range_are_found(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample:
+        if step in (100, 200):
+            sample.message.angular_velocity.z = 57.3
+        return sample
+
+    rate = Limit("angular rate", 0, 3, 34.9, "rad/s", "gyro.range_rad_s")
+    channels = [Channel("imu/link_1/data_raw", IMU, "imu/link_1", limits=(rate,))]
+    assert texts(inspect(tmp_path / "a", recording(), {"salp": channels})) == []
+    (found,) = texts(inspect(tmp_path / "b", recording(edit), {"salp": channels}))
+    assert found.startswith(
+        "warning: For salp, /salp/imu/link_1/data_raw, 2 of 1,000 messages: imu/link_1: angular rate"
+    )
+    assert found.endswith("such readings are refused, raise gyro.range_rad_s if it can read more.")

@@ -22,6 +22,7 @@ from onboard_estimation.evaluation.inspection_report import (
 )
 from onboard_estimation.evaluation.inspection_view import render
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.ros.measurements import value_types
 
 __all__ = ["Inspection", "inspect_bag", "render"]
@@ -34,6 +35,7 @@ TRUTH_FOLDER = "ground_truth"
 GLOBAL_TOPICS = frozenset({"/tf", "/tf_static", "/clock", "/rosout", "/parameter_events", "/diagnostics"})
 
 _SENSOR_FOLDERS = {TRUTH_FOLDER, "imu", "actuators", "pressure"}
+_FIELDS: tuple[Field, ...] = ("velocity", "position", "effort")
 _SAME_CLOCK_NS = 60 * NANOSECONDS_PER_SECOND
 
 
@@ -71,7 +73,7 @@ def inspect_bag(
             for name, topic in bag.topics.items()
             if is_truth(topic) and topic.count and name in columns and name in headers
         )
-        known = tuple(_robot_report(name, channels, bag.topics) for name, channels in (robots or {}).items())
+        known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         namespace = common_namespace(bag.topics)
         start_s = bag.start_ns / NANOSECONDS_PER_SECOND
         return Inspection(
@@ -110,8 +112,7 @@ def _read_numbers(bag: Bag, progress: Callable[[str], None] | None) -> dict[str,
     """The numbers of the topics that an estimator could read; of joint states, all three arrays."""
     topics = [topic for topic in bag.topics.values() if topic.message_type in value_types() and topic.count]
     columns: dict[str, list[Column]] = {}
-    fields: tuple[Field, ...] = ("velocity", "position", "effort")
-    for place, field in enumerate(fields):
+    for place, field in enumerate(_FIELDS):
         chosen = [topic for topic in topics if place == 0 or topic.message_type == JOINTS]
         if progress and chosen:
             progress(f"numbers ({field} of joints)" if place else "numbers")
@@ -184,16 +185,37 @@ def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: 
     return inspection_timing.truth(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
 
 
-def _robot_report(name: str, channels: Sequence[Channel], topics: Mapping[str, TopicInfo]) -> RobotReport:
-    def there(channel: Channel) -> bool:
-        found = (topic for topic in topics if f"/{topic}".endswith(f"/{channel.topic}"))
-        return any(topics[topic].message_type == channel.message_type for topic in found)
+def _robot_report(
+    name: str, channels: Sequence[Channel], topics: Mapping[str, TopicInfo], columns: Mapping[str, list[Column]]
+) -> RobotReport:
+    def found(channel: Channel) -> list[str]:
+        named = (topic for topic in topics if f"/{topic}".endswith(f"/{channel.topic}"))
+        return [topic for topic in named if topics[topic].message_type == channel.message_type]
 
-    present = [channel for channel in channels if there(channel)]
+    present = [channel for channel in channels if found(channel)]
     missing = [channel for channel in channels if channel not in present]
     return RobotReport(
         name,
         tuple(channel.topic for channel in present),
         tuple(channel.topic for channel in missing),
         tuple(channel.topic for channel in missing if channel.required),
+        tuple(
+            sentence
+            for channel in present
+            for topic in found(channel)
+            for sentence in _refused(channel, topic, columns.get(topic, []))
+        ),
     )
+
+
+def _refused(channel: Channel, topic: str, columns: list[Column]) -> list[str]:
+    """What of a topic is beyond the range of the channel's sensor, in words."""
+    place = _FIELDS.index(channel.field) if channel.field in _FIELDS and channel.message_type == JOINTS else 0
+    if not channel.limits or channel.field == "orientation" or place >= len(columns):
+        return []
+    check = ReadingCheck([channel])
+    _, first = check.refused(channel.sensor, columns[place].values)
+    if first is None:
+        return []
+    count, total = check.out_of_range[channel.sensor], len(columns[place].values)
+    return [f"{topic}, {count:,} of {total:,} messages: {first[1]}"]

@@ -55,6 +55,8 @@ def findings(
     found += _truth(truth)
     found += _sameness(topics)
     found += _robots(robots)
+    complete = (robot for robot in robots if not robot.missing_required)
+    found += [Finding("warning", f"For {robot.name}, {refused}.") for robot in complete for refused in robot.refused]
     order: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
     return tuple(sorted(found, key=lambda finding: order[finding.severity]))
 

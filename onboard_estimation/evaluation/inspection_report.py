@@ -104,12 +104,19 @@ class TruthReport:
 
 @dataclass(frozen=True)
 class RobotReport:
-    """Which of a known robot's topics are in the bag; names relative to the robot's namespace."""
+    """Which of a known robot's topics are in the bag; names relative to the robot's namespace.
+
+    Attributes
+    ----------
+    refused
+        What the robot's estimators would refuse as beyond their sensors' ranges, one sentence a topic.
+    """
 
     name: str
     present: tuple[str, ...]
     missing: tuple[str, ...]
     missing_required: tuple[str, ...]
+    refused: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -97,8 +97,10 @@ def replay(
         return _of_pipeline(pipeline, Record.of(smoother.smoothed()))
     estimator = robot.estimator(configuration, estimator_name, initial)
     pipeline = Pipeline(estimator, lag_s=lag_s, channels=channels)
-    if bulk and (found := at_once(estimator, recording, lag_s, channels)) is not None:
-        return found
+    if bulk:  # with an estimator of its own: one that is of no use here has seen the recording
+        own = robot.estimator(configuration, estimator_name, initial)
+        if (found := at_once(own, recording, lag_s, channels)) is not None:
+            return found
     estimates = pipeline.run(recording.measurements())
     if estimator.refusal is not None:
         raise UserError(estimator.refusal)

@@ -60,6 +60,12 @@ class Gate:
         Share of good measurements that pass, e.g. 0.997.
     recover_after
         Rejections in a row after which the covariance is inflated; 0: never.
+
+    Attributes
+    ----------
+    may_recover
+        False while other sensors confirm the state: then it is this sensor that has gone astray, and not the filter.
+        Rejections count on.
     """
 
     def __init__(self, probability: float = 0.997, recover_after: int = 20) -> None:
@@ -67,6 +73,7 @@ class Gate:
             raise ValueError(f"gate probability must be in (0, 1], got {probability}")
         self.probability = probability
         self.recover_after = recover_after
+        self.may_recover = True
         self.rejected_in_a_row = 0
 
     def threshold(self, degrees_of_freedom: int) -> float:
@@ -79,7 +86,7 @@ class Gate:
             self.rejected_in_a_row = 0
             return False
         self.rejected_in_a_row += 1
-        if 0 < self.recover_after <= self.rejected_in_a_row:
+        if self.may_recover and 0 < self.recover_after <= self.rejected_in_a_row:
             self.rejected_in_a_row = 0
             return True
         return False

@@ -1,0 +1,173 @@
+"""What a sensor cannot have read is refused before any filter sees it: counted, and said once with the way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tracking import Tracker, as_bytes, reading
+
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.replay import replay
+from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.measurement import Channel, Limit, Measurement, neutral_value
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.reading_limits import LARGEST_VALUE, ReadingCheck
+from onboard_estimation.robots import Robot, find_robot
+
+ROBOTS = ("hopper", "salp", "strapdown")
+
+
+def limited() -> list[tuple[str, Channel, Limit]]:
+    robots = ((name, find_robot(name)) for name in ROBOTS)
+    return [
+        (name, channel, limit)
+        for name, robot in robots
+        for channel in robot.channels(robot.configuration_type())
+        for limit in channel.limits
+    ]
+
+
+def with_element(channel: Channel, element: int, value: float) -> np.ndarray:
+    out = neutral_value(channel)
+    out[element] = value
+    return out
+
+
+@pytest.mark.parametrize(("name", "channel", "limit"), limited(), ids=lambda one: getattr(one, "sensor", None))
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_saturated_passes_and_beyond_the_range_is_refused(
+    name: str, channel: Channel, limit: Limit, sign: float
+) -> None:
+    check, told = ReadingCheck([channel]), []
+    for element in range(limit.first, limit.first + limit.count):
+        assert check.passes(channel.sensor, with_element(channel, element, sign * limit.largest), told.append)
+        assert check.passes(channel.sensor, with_element(channel, element, sign * 1.04 * limit.largest), told.append)
+        assert not check.passes(
+            channel.sensor, with_element(channel, element, sign * 1.06 * limit.largest), told.append
+        )
+        assert not check.passes(channel.sensor, with_element(channel, element, sign * 1e150), told.append)
+    assert check.out_of_range == {channel.sensor: 2 * limit.count}
+    (sentence,) = told
+    assert sentence.startswith(f"{channel.sensor}: {limit.what} of {sign * 1.06 * limit.largest:.6g}")
+    assert f"its range of {limit.largest:g}" in sentence
+    if limit.parameter:
+        assert f"raise {limit.parameter} if" in sentence
+        # The way out is one.
+        robot = find_robot(name)
+        wider = load(robot.configuration_type, None, {limit.parameter: 1.2 * limit.largest})
+        (same,) = [one for one in robot.channels(wider) if one.sensor == channel.sensor]
+        value = with_element(channel, limit.first, sign * 1.06 * limit.largest)
+        assert ReadingCheck([same]).passes(channel.sensor, value, told.append)
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_no_channel_of_a_robot_takes_just_any_number(name: str) -> None:
+    robot = find_robot(name)
+    channels = robot.channels(robot.configuration_type())
+    pipeline = Pipeline(robot.estimator(robot.configuration_type(), robot.estimators[0], None), channels=channels)
+    for channel in channels:
+        for element in range(len(neutral_value(channel))):
+            value = with_element(channel, element, 2.0 * LARGEST_VALUE)
+            assert pipeline.process(Measurement(1, channel.sensor, value)) is None
+        row = pipeline.statistics()[channel.sensor]
+        assert row["out_of_range"] == row["received"] == len(neutral_value(channel))
+    assert len(pipeline.messages) == len(channels)
+
+
+def test_many_readings_are_checked_as_one_by_one() -> None:
+    channel = Channel("a", "sensor_msgs/msg/Imu", "imu/a", limits=(Limit("rate", 0, 3, 2.0, "rad/s", "a.range"),))
+    rng = np.random.default_rng(0)
+    values = rng.choice([0.0, 2.0, 2.2, -3.0, np.nan, np.inf, 1e10], size=(200, 6), p=[0.9, *[0.1 / 6] * 6])
+    single, told = ReadingCheck([channel]), []
+    passed = [single.passes("imu/a", value, told.append) for value in values]
+    many = ReadingCheck([channel])
+    rows, first = many.refused("imu/a", values)
+    assert rows.tolist() == np.flatnonzero(~np.array(passed)).tolist()
+    assert (many.not_finite, many.out_of_range) == (single.not_finite, single.out_of_range)
+    assert first is not None
+    assert told == [first[1]]
+    assert many.refused("imu/a", np.zeros((0, 6)))[1] is None
+    assert len(many.refused("imu/a", values[passed])[0]) == 0
+
+
+def recording(robot: Robot, spoil: Any) -> LoadedRecording:
+    """A few seconds with readings that cannot be, of every IMU and command."""
+    scenario = next(iter(robot.scenarios))
+    variant = next(iter(robot.scenarios[scenario].variants), "")
+    configuration = robot.configuration_type()
+    simulated = robot.simulate(configuration, scenario, variant, 6.0, np.random.default_rng(2))
+    loaded = from_simulator(simulated, robot.truth_specification(configuration).bodies)
+    return replace(loaded, series=tuple(replace(one, values=spoil(one.values.copy())) for one in loaded.series))
+
+
+def some_absurd(values: np.ndarray) -> np.ndarray:
+    values[40::97, 0] = 1e150
+    values[41::97, -1] = -1e6
+    values[42::97, 0] = np.nan
+    return values
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_refused_is_the_same_as_never_sent_and_bulk_is_message_by_message(name: str) -> None:
+    robot = find_robot(name)
+    configuration, estimator = robot.configuration_type(), robot.estimators[0]
+    spoilt = recording(robot, some_absurd)
+    found = [replay(robot, configuration, estimator, spoilt, None, 0.05, bulk=bulk) for bulk in (True, False)]
+    for one in found:
+        assert one.record.means.tobytes() == found[0].record.means.tobytes()
+        assert one.record.covariances.tobytes() == found[0].record.covariances.tobytes()
+        assert repr(one.sensors) == repr(found[0].sensors)
+        assert one.messages == found[0].messages
+    assert np.isfinite(found[0].record.means).all()
+    imu = next(sensor for sensor in found[0].sensors if sensor.startswith("imu/"))
+    assert found[0].sensors[imu]["out_of_range"] > found[0].sensors[imu]["invalid"] > 0
+    pipeline = Pipeline(robot.estimator(configuration, estimator, None), 0.05, channels=robot.channels(configuration))
+    check = ReadingCheck(robot.channels(configuration))
+    sent = [one for one in spoilt.measurements() if check.passes(one.sensor, one.value, lambda _: None)]
+    last = pipeline.run(sent)[-1]
+    assert last.mean.tobytes() == found[0].record.means[-1].tobytes()
+
+
+def test_evaluation_says_what_was_refused_and_what_to_raise() -> None:
+    robot = find_robot("salp")
+    result = judge(robot, robot.configuration_type(), "ukf", recording(robot, some_absurd))
+    notes = [note for note in result.notes if "imu/link_1" in note]
+    assert any("angular rate of 1e+150 rad/s is beyond its range of 34.9 rad/s" in note for note in notes)
+    assert any("raise gyro.range_rad_s" in note for note in notes)
+    assert any("beyond the sensor's range were left out" in note for note in notes)
+
+
+class Absurd(Tracker):
+    """Its innovation on `sonar` is what the reading says; one of zero is a fault that a user could mend."""
+
+    def apply(self, measurement: Measurement):
+        estimate = super().apply(measurement)
+        if measurement.sensor == "sonar":
+            if measurement.value[0] == 0.0:
+                raise UserError("the height at touchdown is nan, not a number of m")
+            self.last_innovation = Innovation(np.ones(1), np.ones((1, 1)), float(measurement.value[0]), True)
+        return estimate
+
+
+@pytest.mark.parametrize(
+    ("nis", "words"),
+    [
+        (1e13, "its innovation cannot be: NIS 1e+13, 3.16e+06 standard deviations"),
+        (0.0, "the height at touchdown is nan"),
+    ],
+)
+def test_an_absurd_innovation_and_any_refusal_are_breakdowns(nis: float, words: str) -> None:
+    clean = [reading(0.05 * k, value=0.1) for k in range(20)]
+    pipeline = Pipeline(Absurd())
+    record = pipeline.run([*clean[:10], reading(0.47, "sonar", nis), *clean[10:]])
+    assert as_bytes(record) == as_bytes(Pipeline(Tracker()).run(clean))
+    assert pipeline.statistics()["sonar"]["breakdowns"] == 1
+    (message,) = pipeline.messages
+    assert message.startswith("filter broke down on sonar at 0.470000 s, back to its last good state: ")
+    assert words in message
