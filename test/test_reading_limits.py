@@ -80,6 +80,19 @@ def test_no_channel_of_a_robot_takes_just_any_number(name: str) -> None:
     assert len(pipeline.messages) == len(channels)
 
 
+@pytest.mark.parametrize("count", [1, 127, 128, 300])
+@pytest.mark.parametrize("place", [0, 100, 127, 128, 299])
+def test_one_bad_reading_among_many_is_found_wherever_it_is(count: int, place: int) -> None:
+    channel = Channel("a", "sensor_msgs/msg/Imu", "imu/a", limits=(Limit("rate", 0, 3, 2.0, "rad/s"),))
+    for element, bad in ((2, -2.2), (0, 2.2), (5, np.nan), (3, -np.inf)):
+        values = np.zeros((count, 6))
+        if place < count:
+            values[place, element] = bad
+        for layout in (values, np.asfortranarray(values)):
+            rows, _ = ReadingCheck([channel]).refused("imu/a", layout)
+            assert rows.tolist() == ([place] if place < count else [])
+
+
 def test_many_readings_are_checked_as_one_by_one() -> None:
     channel = Channel("a", "sensor_msgs/msg/Imu", "imu/a", limits=(Limit("rate", 0, 3, 2.0, "rad/s", "a.range"),))
     rng = np.random.default_rng(0)
