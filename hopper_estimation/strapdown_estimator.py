@@ -86,6 +86,29 @@ class _Standing(NamedTuple):
 _UNKNOWN, _KNOWN, _NEW = range(3)
 
 
+_STATE = (
+    "contact",
+    "_still",
+    "_stamp_ns",
+    "_reading",
+    "_typical_step_s",
+    "_beyond",
+    "_levels",
+    "_standing",
+    "_believed_ns",
+    "_refused_s",
+    "_start_biases",
+    "_stuck_after",
+    "_equal",
+    "_before_equal",
+    "_anchor",
+    "_lost",
+    "_turned_at",
+    "_contradictions",
+)
+"""What readings change, beside the filter and the detector; all of it values, never written."""
+
+
 class StrapdownEstimator(Estimator):
     """Readings of one IMU in, estimates out once it has lain still.
 
@@ -143,28 +166,7 @@ class StrapdownEstimator(Estimator):
     def snapshot(self) -> tuple[Any, ...]:
         """All state that `apply` changes."""
         moments = None if self._filter is None else (self._filter.mean, self._filter.covariance)
-        return (
-            moments,
-            self._detector.snapshot(),
-            self.contact,
-            self._still,
-            self._stamp_ns,
-            self._reading,
-            self._typical_step_s,
-            self._beyond,
-            self._levels,
-            self._standing,
-            self._believed_ns,
-            self._refused_s,
-            self._start_biases,
-            self._stuck_after,
-            self._equal,
-            self._before_equal,
-            self._anchor,
-            self._lost,
-            self._turned_at,
-            self._contradictions,
-        )
+        return moments, self._detector.snapshot(), *(getattr(self, name) for name in _STATE)
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:
         """Return to a snapshot."""
@@ -175,26 +177,8 @@ class StrapdownEstimator(Estimator):
             self._filter = self._filter or ErrorStateFilter(SPACE, *moments)
             self._filter.mean, self._filter.covariance = moments
         self._detector.restore(detector)
-        (
-            self.contact,
-            self._still,
-            self._stamp_ns,
-            self._reading,
-            self._typical_step_s,
-            self._beyond,
-            self._levels,
-            self._standing,
-            self._believed_ns,
-            self._refused_s,
-            self._start_biases,
-            self._stuck_after,
-            self._equal,
-            self._before_equal,
-            self._anchor,
-            self._lost,
-            self._turned_at,
-            self._contradictions,
-        ) = rest
+        for name, value in zip(_STATE, rest, strict=True):
+            setattr(self, name, value)
 
     def apply(self, measurement: Measurement) -> Estimate | None:
         """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
@@ -211,10 +195,13 @@ class StrapdownEstimator(Estimator):
         self._stamp_ns, self._reading = stamp, reading
         if self._filter is None:
             return None
-        mean, covariance = self._filter.mean, self._filter.covariance
-        if self._turned_at is not None and self._lost is None:
-            covariance = with_turned_path(self._turned_at, mean, covariance)
-        return Estimate(stamp, mean, covariance)
+        return Estimate(stamp, self._filter.mean, self._stated_covariance(self._filter))
+
+    def _stated_covariance(self, kalman: ErrorStateFilter) -> Matrix:
+        """The filter's, with what it has no place for."""
+        if self._turned_at is None or self._lost is not None:
+            return kalman.covariance
+        return with_turned_path(self._turned_at, kalman.mean, kalman.covariance)
 
     def _go_on(self, kalman: ErrorStateFilter, measurement: Measurement, step: float, contact: ContactState) -> None:
         """Filter a reading, or find back to what there is to filter."""
@@ -246,10 +233,11 @@ class StrapdownEstimator(Estimator):
 
     def _doubt(self, kalman: ErrorStateFilter, measurement: Measurement, contact: ContactState) -> None:
         """Be lost where an IMU on the ground contradicts the state, reading after reading."""
+        if not contact.in_contact:
+            self._contradictions = 0
+            return
         seen = self.last_innovation
         if seen is None or not is_flat(contact.deviation_rms, contact.rate_rms):
-            if self._contradictions and not contact.in_contact:
-                self._contradictions = 0
             return
         speed = float(np.linalg.norm(seen.value))
         if seen.inflation > 1.0 and not contact.at_rest:
@@ -259,15 +247,13 @@ class StrapdownEstimator(Estimator):
         else:
             self._contradictions = 0
             if seen.accepted:
-                self._anchor = anchor_at(measurement.stamp_ns, kalman.mean, kalman.covariance)
+                self._anchor = anchor_at(measurement.stamp_ns, kalman.mean, self._stated_covariance(kalman))
         if self._contradictions >= CONTRADICTING_READINGS:
             self._lose(measurement, math.inf, f"the ground contradicts the state, by {speed:.2g} m/s or in its tilt")
 
     def _lose(self, measurement: Measurement, turned_rad: float, reason: str) -> None:
         """Go back to what was last believed, heading aside."""
-        assert self._filter is not None
-        if self._anchor is None:
-            self._anchor = anchor_at(self._believed_ns, self._filter.mean, self._filter.covariance)
+        assert self._anchor is not None  # since the alignment
         self._lost = lost_at(self._anchor, turned_rad)
         self._contradictions = 0
         self._standing = None
@@ -280,7 +266,8 @@ class StrapdownEstimator(Estimator):
 
     def _is_stuck(self, measurement: Measurement) -> bool:
         """Whether the reading is one of many that are equal; those before it are taken back."""
-        if self._filter is None or self._stuck_after == 0 or not np.array_equal(measurement.value, self._reading):
+        value, last = measurement.value, self._reading
+        if self._stuck_after == 0 or value[5] != last[5] or not np.array_equal(value, last):
             self._equal, self._before_equal = 0, None
             return False
         if self._equal == 0:

@@ -95,7 +95,7 @@ class ReadingCheck:
         unit = f" {limit.unit}" if limit.unit else ""
         way_out = f"raise {limit.parameter} if it can read more" if limit.parameter else "look at its driver"
         return (
-            f"{sensor}: {limit.what} of {float(value[element]):.6g}{unit} is beyond its range of "
+            f"{limit.what} of {float(value[element]):.6g}{unit} from {sensor} is beyond its range of "
             f"{limit.largest:g}{unit}; such readings are refused, {way_out}"
         )
 
