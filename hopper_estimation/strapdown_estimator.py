@@ -208,7 +208,7 @@ class StrapdownEstimator(Estimator):
         stamp, reading = measurement.stamp_ns, measurement.value
         if self._lost is None and step > self.configuration.imu.longest_gap_s:
             turned = step * self.configuration.imu.hidden_rate_stddev_rad_s
-            self._lose(measurement, turned, f"no readings for {step:.2f} s")
+            self._lose(measurement, turned, f"no readings of {measurement.sensor} for {step:.2f} s")
         if self._lost is None:
             self._predict(kalman, reading, step)
             self._correct(kalman, stamp, reading, step, contact)
@@ -249,7 +249,9 @@ class StrapdownEstimator(Estimator):
             if seen.accepted:
                 self._anchor = anchor_at(measurement.stamp_ns, kalman.mean, self._stated_covariance(kalman))
         if self._contradictions >= CONTRADICTING_READINGS:
-            self._lose(measurement, math.inf, f"the ground contradicts the state, by {speed:.2g} m/s or in its tilt")
+            self._lose(
+                measurement, math.inf, f"the ground contradicts {measurement.sensor}, by {speed:.2g} m/s or in its tilt"
+            )
 
     def _lose(self, measurement: Measurement, turned_rad: float, reason: str) -> None:
         """Go back to what was last believed, heading aside."""
@@ -260,8 +262,8 @@ class StrapdownEstimator(Estimator):
         self._levels = GroundLevels((), self.configuration.ground.largest_count)
         self._detector.forget_peak()
         self.notice = (
-            f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {reason}; lost until it "
-            "stands on the ground, and the heading is uncertain from then on"
+            f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the ground, and "
+            "the heading is uncertain from then on"
         )
 
     def _is_stuck(self, measurement: Measurement) -> bool:
@@ -277,8 +279,8 @@ class StrapdownEstimator(Estimator):
             self.restore(self._before_equal)
             self._equal = self._stuck_after
             self.notice = (
-                f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: "
-                f"{self._equal + 1} equal readings in a row: stuck, left out until they change"
+                f"{self._equal + 1} equal readings in a row of {measurement.sensor}, at "
+                f"{measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: stuck, left out until they change"
             )
         return self._equal >= self._stuck_after
 

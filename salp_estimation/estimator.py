@@ -189,8 +189,9 @@ class SalpEstimator(Estimator):
         self._trust = (*self._trust[:link], trust, *self._trust[link + 1 :])
         if not gate.may_recover and gate.rejected_in_a_row == gate.recover_after > 0:
             self.notice = (
-                f"{measurement.sensor} at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {gate.recover_after} "
-                "readings in a row contradict the state that the other gyros confirm: refused until they fit it"
+                f"{gate.recover_after} readings in a row of {measurement.sensor}, at "
+                f"{measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, contradict the state that the other gyros "
+                "confirm: refused until they fit it"
             )
 
     def _others_are_well(self, link: int) -> bool:

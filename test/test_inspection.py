@@ -438,7 +438,5 @@ def test_readings_beyond_a_robots_range_are_found(tmp_path: Path) -> None:
     channels = [Channel("imu/link_1/data_raw", IMU, "imu/link_1", limits=(rate,))]
     assert texts(inspect(tmp_path / "a", recording(), {"salp": channels})) == []
     (found,) = texts(inspect(tmp_path / "b", recording(edit), {"salp": channels}))
-    assert found.startswith(
-        "warning: For salp, /salp/imu/link_1/data_raw, 2 of 1,000 messages: imu/link_1: angular rate"
-    )
+    assert found.startswith("warning: For salp, /salp/imu/link_1/data_raw, 2 of 1,000 messages: angular rate of 57.3")
     assert found.endswith("such readings are refused, raise gyro.range_rad_s if it can read more.")
