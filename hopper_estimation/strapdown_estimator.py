@@ -262,8 +262,8 @@ class StrapdownEstimator(Estimator):
         self._levels = GroundLevels((), self.configuration.ground.largest_count)
         self._detector.forget_peak()
         self.notice = (
-            f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the ground, and "
-            "the heading is uncertain from then on"
+            f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the ground, "
+            "and the heading is uncertain from then on"
         )
 
     def _is_stuck(self, measurement: Measurement) -> bool:
