@@ -30,7 +30,7 @@ from onboard_estimation.evaluation.bag_blocks import (
     decompress,
 )
 from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
-from onboard_estimation.evaluation.bag_topics import assign_topics, choose_connections
+from onboard_estimation.evaluation.bag_topics import IndexedBlock, assign_topics, choose_connections
 from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.printable import printable
@@ -312,17 +312,22 @@ class Bag:
             self._held.popitem(last=False)
         return loaded
 
+    def _file_of(self, block: IndexedBlock) -> Path:
+        """The file as the user knows it; what is read may be a copy."""
+        name = block.storage.name
+        return self.path.with_name(name) if self.path.is_file() else self.path / name
+
     def _load(self, number: int) -> _Loaded:
         block = self._blocks[number]
         try:
             raw = block.storage.load(block.number)
         except BlockError as error:
-            raise UserError(f"{block.storage.file.path} cannot be read any more: {error}") from error
+            raise UserError(f"{self._file_of(block)} cannot be read any more: {error}") from error
         loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths)
         if self._compressed_messages:
             loaded = _decompress_messages(loaded)
         if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
-            raise UserError(f"{block.storage.file.path} cannot be read any more: it changed while it was read")
+            raise UserError(f"{self._file_of(block)} cannot be read: it is damaged, or changed while it was read")
         return loaded
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
@@ -345,14 +350,15 @@ class Bag:
         if not readable:
             raise UserError(f"{self.path} holds no messages" + (f": {_joined(faults)}" if faults else ""))
         self.start_ns, self.end_ns = first, last
-        expected = _expected_messages(files)
-        if expected is not None and expected > readable and not faults:
+        stated = _stated_messages(files)
+        expected = max(stated, default=0)
+        if expected > readable and not faults:
             faults.append("messages are missing")
-        if expected is not None and expected < readable:
-            faults.append(f"that is {readable - expected:,} more messages than the bag says it has")
+        if stated and min(stated) < readable:
+            faults.append(f"that is {readable - min(stated):,} more messages than the bag says it has")
         self.damage: str | None = None
         if faults:
-            share = f" of {expected:,} ({readable / expected:.1%})" if expected and expected > readable else ""
+            share = f" of {expected:,} ({readable / expected:.1%})" if expected > readable else ""
             there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
             self.damage = printable(
                 f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
@@ -393,10 +399,11 @@ def _decompress_message(data: bytes, limit: int) -> bytes:
     return message if size in {-1, len(message)} else b""
 
 
-def _expected_messages(files: BagFiles) -> int | None:
+def _stated_messages(files: BagFiles) -> list[int]:
+    """How many messages the bag says it has, where its metadata and where its files say it."""
     counts = [storage.expected_messages for storage in files.storages]
-    stated = None if None in counts else sum(count for count in counts if count is not None)
-    return stated if files.expected_messages is None else files.expected_messages
+    found = sum(count for count in counts if count is not None)
+    return [count for count in (files.expected_messages, None if None in counts else found) if count is not None]
 
 
 def _joined(faults: list[str], most: int = 4) -> str:
