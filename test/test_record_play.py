@@ -30,9 +30,9 @@ from onboard_estimation.live import qos
 from onboard_estimation.live.bag_offers import recorded_offers
 from onboard_estimation.live.growing_bag import GrowingBag
 from onboard_estimation.live.player import PlayOptions
-from onboard_estimation.live.recorder import Selection
+from onboard_estimation.live.recorder import Recorder, Selection
 from onboard_estimation.live.schedule import Schedule
-from onboard_estimation.live.session import graph_node
+from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -122,19 +122,27 @@ def test_what_is_played_is_what_is_recorded(storage: str, ros_domain: int, tmp_p
 
 
 def test_what_has_arrived_when_a_recorder_is_interrupted_is_recorded(ros_domain: int, tmp_path: Path) -> None:
-    """The recorder stands still while it is played to, so that all lies in its queues when it is interrupted."""
-    source, copy = bag_of(tmp_path / "source", count=300, step_ns=1000), tmp_path / "copy"
-    recorder = start("record", "--regex", "^/imu", "-o", copy)
-    player = start("play", source, *PATIENTLY, "--delay", "2", "--topics", "/imu_0", "--topics", "/imu_1")
-    try:
-        wait_for(lambda: written(copy) > 0, "the first messages are not recorded")
-        player.communicate(timeout=LONGEST_WAIT_S)
-        out, errors = stop(recorder)
-    finally:
-        stop(player, signal.SIGKILL)
-        stop(recorder, signal.SIGKILL)
-    assert recorder.returncode == 0, errors
-    assert "600 messages on 2 topics" in out
+    """Its node gets to the messages only after the end was asked for."""
+    with ros_context():
+        from rclpy.node import Node
+
+        node, other = Node("recorder"), Node("other")
+        publisher = other.create_publisher(interface_class(IMU), "/imu", 100)
+        wait_for(lambda: node.get_publishers_info_by_topic("/imu"), "the publisher is not found")
+        request = StopRequest()
+        recorder = Recorder(node, GrowingBag(tmp_path / "bag"), Selection(topics=("/imu",)))
+        recorder._search()
+        wait_for(publisher.get_subscription_count, "the subscription is not found")
+        message = interface_class(IMU)()
+        for number in range(50):
+            message.header.stamp.sec = number
+            publisher.publish(message)
+        publisher.wait_for_all_acked()
+        request.make()
+        with spin_beside(node):
+            recorder.run(request)
+        other.destroy_node()
+    assert [message.data[4] for message in raw(tmp_path / "bag")["/imu"]] == list(range(50))
 
 
 def test_a_recorder_that_is_killed_leaves_a_bag_up_to_there(ros_domain: int, tmp_path: Path) -> None:
