@@ -121,15 +121,11 @@ def run_case(case: Case, folder: Path) -> tuple[Judgement, float, int]:
         other = read_ours(path, True, False) if compiled else None
     except Exception as error:  # whatever our reader let through
         return Judgement("failed", {_place(error): repr(error)[:300]}), time.process_time() - start, 0
-    judgement = judge(case, ours, read_references(case, files, copies), originals(case.bag_format)[case.seed.name])
-    if other is not None and (other.messages, other.damage, other.refused) != (
-        ours.messages,
-        ours.damage,
-        ours.refused,
-    ):
-        judgement.findings["compiled loops read something else"] = (
-            f"{other.damage or other.refused} / {ours.damage or ours.refused}"
-        )
+    written = originals(case.bag_format)[case.seed.name]
+    judgement = judge(case, ours, read_references(case, files, copies), written)
+    if other is not None and _differ(ours, other, len(written)):
+        readings = (reading.damage or reading.refused or "whole" for reading in (ours, other))
+        judgement.findings["compiled loops read something else"] = " / ".join(readings)
     if ours.block_messages is not None and ours.block_messages != ours.messages and not ours.refused:
         judgement.findings["blocks hold something else than messages"] = ""
     if seconds > _SLOW_S:
@@ -137,6 +133,13 @@ def run_case(case: Case, folder: Path) -> tuple[Judgement, float, int]:
     if memory > _LARGE_BYTES:
         judgement.findings["large"] = f"{memory / 1e6:.0f} MB"
     return judgement, seconds, memory
+
+
+def _differ(ours: Ours, compiled: Ours, written: int) -> bool:
+    """Whether compiled loops read other messages, or say nothing of lost ones; what is free in a page is not theirs."""
+    if ours.messages != compiled.messages or bool(ours.refused) != bool(compiled.refused):
+        return True
+    return bool(ours.damage) != bool(compiled.damage) and len(ours.messages) < written
 
 
 def _emptied(folder: Path) -> Path:

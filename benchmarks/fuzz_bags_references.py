@@ -102,6 +102,8 @@ class _StrictStreamReader(mcap.stream_reader.StreamReader):
     """Keeps to the lengths of records."""
 
     def _read_record(self, opcode: int, length: int) -> McapRecord | None:
+        if not opcode and not length:
+            raise ValueError("no record, but zeros")
         outer = self._stream
         self._stream = ReadDataStream(_ExactFile(outer.read(length)))
         try:
@@ -221,7 +223,8 @@ def _read_database(name: str, path: Path) -> Reading:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
             database.text_factory = bytes
             database.set_progress_handler(count_steps, 100_000)
-            database.execute("SELECT * FROM topics LIMIT 1000").fetchall()  # damaged in any column
+            # Damaged in any column, or without one.
+            database.execute("SELECT *, type, serialization_format FROM topics LIMIT 1000").fetchall()
             topics = dict(database.execute("SELECT id, name FROM topics LIMIT 1000"))
             for topic, stamp, data in database.execute("SELECT topic_id, timestamp, data FROM messages LIMIT 100000"):
                 known = type(topic) is int and type(topics.get(topic)) is bytes

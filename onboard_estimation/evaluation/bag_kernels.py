@@ -248,7 +248,11 @@ def walk_sqlite_rows(
             inner[depth] = data[start : start + page_bytes]
         kind, cells = int(inner[depth, 0]), _big_endian(inner[depth], 3, 2) & 0xFFFF
         pointers = 8 if kind == LEAF else 12
-        if kind not in (LEAF, _INTERIOR) or pointers + 2 * cells > usable or (cells == 0 and depth > 0):
+        if (
+            kind not in (LEAF, _INTERIOR)
+            or pointers + 2 * cells > usable
+            or (cells == 0 and (kind == _INTERIOR or depth))
+        ):
             return -1
         if kind == _INTERIOR:
             if cell > cells:

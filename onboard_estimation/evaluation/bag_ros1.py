@@ -75,7 +75,10 @@ class Ros1Storage(Storage):
         while position < self.file.size and not self.full:
             record = self._record_at(position)
             cut = record is not None and record.stop > self.file.size
-            if (record is None or cut) and (following := bisect_right(anchors, position)) < len(anchors):
+            following = bisect_right(anchors, position)
+            # The header is filled up to where the first chunk starts, and no further.
+            too_long = record is not None and record.kind == _BAG and record.stop > min(anchors, default=record.stop)
+            if (record is None or cut or too_long) and following < len(anchors):
                 self._damaged_bytes += anchors[following] - position
                 position = anchors[following]
                 continue

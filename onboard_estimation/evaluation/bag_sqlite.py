@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import sys
 from contextlib import ExitStack
 from itertools import chain
 from typing import Any
@@ -67,8 +68,8 @@ class SqliteStorage(Storage):
             self._database = self._open(stack)
             self._read_descriptions()
             self._read_messages(self._is_cut())
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise BlockError(f"it cannot be read as a bag's database ({error})") from error
+        except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
+            raise BlockError(f"it cannot be read as a bag's database ({str(error) or 'no memory'})") from error
 
     def load(self, block: int) -> bytes:
         """The messages of the block, one after the other, or the part of the file that holds them."""
@@ -77,11 +78,13 @@ class SqliteStorage(Storage):
         if self._salvaged is not None:
             return self._salvaged.data(*self._rows[block])
         try:
-            data = b"".join([row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()])
+            pieces = [row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()]
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
         self.file.check()
-        return data
+        if [len(piece) for piece in pieces] != self.blocks[block].lengths.tolist():
+            raise BlockError("it changed while it was read")
+        return b"".join(pieces)
 
     def _is_cut(self) -> bool:
         """Whether the file is shorter than its header announces."""
@@ -102,6 +105,8 @@ class SqliteStorage(Storage):
         database = sqlite3.connect(address, uri=True, check_same_thread=False)
         stack.callback(database.close)
         database.text_factory = bytes
+        if sys.version_info >= (3, 11):  # no value is longer than the file, whatever a length in it says
+            database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(self.file.size, 2**31 - 1))
         database.execute("PRAGMA trusted_schema = OFF")
         # Without this, sqlite3 refuses a file that is shorter than its header says.
         database.execute("PRAGMA writable_schema = ON")
@@ -112,7 +117,7 @@ class SqliteStorage(Storage):
         # Tables and their indices only: a view, a virtual table or a generated column could compute anything.
         found = self._database.execute(f"SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT {_MAX_TOPICS}")
         schema = [(_text(name), sql if isinstance(sql, bytes) else b"") for name, sql in found]
-        names = {name for name, sql in schema if _PLAIN_SCHEMA.match(sql)}
+        names = {name.lower() for name, sql in schema if _PLAIN_SCHEMA.match(sql)}
         if not {"topics", "messages"} <= names:
             raise BlockError("it is a database without the tables 'topics' and 'messages' of a bag")
         if other := next((name for name, sql in schema if not _PLAIN_SCHEMA.match(sql)), None):
@@ -196,6 +201,10 @@ class SqliteStorage(Storage):
                 raise sqlite3.DatabaseError("rows share their pages")
             self._add_rows(table)
             first = rows[-1][0] + 1
+        for block, between in zip(self.blocks, self._rows, strict=True):
+            # Where inner pages are damaged, a number need not lead to the row that has it.
+            if [length for (length,) in self._database.execute(_LENGTHS, between)] != block.lengths.tolist():
+                raise sqlite3.DatabaseError("rows are not where their numbers lead")
         if not self.full and (count := self._database.execute(_NO_MESSAGES).fetchone()[0]):
             row = "row was" if count == 1 else "rows were"
             self.faults.append(
@@ -209,7 +218,9 @@ class SqliteStorage(Storage):
         """
         from onboard_estimation.evaluation import bag_kernels as kernels
 
-        root, sql = self._database.execute("SELECT rootpage, sql FROM sqlite_master WHERE name = 'messages'").fetchone()
+        root, sql = self._database.execute(
+            "SELECT rootpage, sql FROM sqlite_master WHERE lower(name) = 'messages'"
+        ).fetchone()
         if self._columns("messages") != _MESSAGE_COLUMNS or b"without" in sql.lower():
             return False
         header = self.file.window(0, _HEADER_BYTES)
@@ -273,6 +284,7 @@ _INDEX = f"""
     FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid >= ? ORDER BY rowid LIMIT ?
 """
 _DATA = f"SELECT data FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid BETWEEN ? AND ? ORDER BY rowid"
+_LENGTHS = _DATA.replace("data", "length(data)", 1)
 _NO_MESSAGES = f"SELECT count(*) FROM messages NOT INDEXED WHERE NOT ({_MESSAGE})"
 
 
