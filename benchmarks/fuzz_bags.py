@@ -28,7 +28,7 @@ from datetime import datetime, timezone
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from benchmarks.fuzz_bags_cases import FORMATS, Case, make_case
 from benchmarks.fuzz_bags_judge import CLASSES, Judgement, Ours, judge, read_ours
@@ -258,7 +258,7 @@ def fuzz(bag_format: str, mutations: int, run_seed: int, jobs: int, first: int =
     total, start, shown = Tally(), time.monotonic(), time.monotonic()
     while sources:
         for source in wait(list(sources)):
-            worker = sources.pop(source)  # type: ignore[arg-type]
+            worker = sources.pop(cast(Connection, source))
             tally, more = worker.receive()
             total.merge(tally)
             if more:

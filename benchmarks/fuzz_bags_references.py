@@ -114,7 +114,7 @@ class _StrictStreamReader(mcap.stream_reader.StreamReader):
 
 mcap.stream_reader.breakup_chunk = _strict_chunk
 mcap.reader.breakup_chunk = _strict_chunk
-mcap.reader.StreamReader = _StrictStreamReader  # type: ignore[misc]
+mcap.reader.StreamReader = _StrictStreamReader
 
 
 def read_references(case: Case, folder: Path, scratch: Path) -> list[Reading]:

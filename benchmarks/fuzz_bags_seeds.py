@@ -250,8 +250,8 @@ def _ros1(path: Path, messages: Sequence[Message], compression: str) -> bytes:
         }
         for message in messages:
             kind = message.message_type
-            fields = {name: getattr(message.content, name) for name in ROS1_TYPES.types[kind].__dataclass_fields__}
-            fields.pop("__msgtype__", None)
+            names = [name for name, _ in ROS1_TYPES.fielddefs[kind][1]]
+            fields = {name: getattr(message.content, name) for name in names}
             data = ROS1_TYPES.serialize_ros1(ROS1_TYPES.types[kind](**fields), kind)
             writer.write(connections[message.topic], message.stamp_ns, bytes(data))
     return path.read_bytes()
