@@ -12,16 +12,19 @@ METADATA := setup.py setup.cfg pyproject.toml
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format benchmarks clean outdated
+.PHONY: help demo test test-all lint format benchmarks clean outdated
 
 help: ## what there is to make
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
 	@$(VENV)/bin/onboard-estimation demo --output demo_output
 
 test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/test_buffer.py
-	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(TESTS)
+	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
+
+test-all: test ## the same, and the tests that take long and rarely fail
+	$(RUN) -m pytest --numprocesses 2 --dist worksteal -m slow
 
 lint: $(VENV)/.development ## linter, formatter's check, type checker
 	$(RUN) -m ruff check

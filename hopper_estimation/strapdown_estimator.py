@@ -26,7 +26,6 @@ from hopper_estimation.ground_levels import GroundLevels, height_noise
 from hopper_estimation.strapdown_configuration import Strapdown
 from hopper_estimation.strapdown_loss import (
     CONTRADICTING_READINGS,
-    Anchor,
     Lost,
     anchor_at,
     contradicts,
@@ -86,6 +85,21 @@ class _Standing(NamedTuple):
 _UNKNOWN, _KNOWN, _NEW = range(3)
 
 
+class _Believed(NamedTuple):
+    """The filter when the ground last agreed with it: kept at every such reading, made an `Anchor` of when it is lost.
+
+    Attributes
+    ----------
+    turned_at
+        Where the heading became uncertain, see `with_turned_path`; None: nowhere.
+    """
+
+    stamp_ns: int
+    mean: Vector
+    covariance: Matrix
+    turned_at: Vector | None
+
+
 _STATE = (
     "contact",
     "_still",
@@ -101,7 +115,7 @@ _STATE = (
     "_stuck_after",
     "_equal",
     "_before_equal",
-    "_anchor",
+    "_believed",
     "_lost",
     "_turned_at",
     "_contradictions",
@@ -158,7 +172,7 @@ class StrapdownEstimator(Estimator):
         self._stuck_after = 0
         self._equal = 0
         self._before_equal: tuple[Any, ...] | None = None
-        self._anchor: Anchor | None = None
+        self._believed: _Believed | None = None
         self._lost: Lost | None = None
         self._turned_at: Vector | None = None
         self._contradictions = 0
@@ -226,7 +240,7 @@ class StrapdownEstimator(Estimator):
                 self.configuration,
             )
             self._turned_at = kalman.mean[POSITION : POSITION + 3].copy()
-            self._anchor = anchor_at(stamp, kalman.mean, kalman.covariance)
+            self._believed = _Believed(stamp, kalman.mean, kalman.covariance, None)
             self._lost, self._believed_ns, self._refused_s = None, stamp, 0.0
         else:
             kalman.mean, kalman.covariance = unknown(self._lost, stamp, kalman.mean, self.configuration)
@@ -247,7 +261,7 @@ class StrapdownEstimator(Estimator):
         else:
             self._contradictions = 0
             if seen.accepted:
-                self._anchor = anchor_at(measurement.stamp_ns, kalman.mean, self._stated_covariance(kalman))
+                self._believed = _Believed(measurement.stamp_ns, kalman.mean, kalman.covariance, self._turned_at)
         if self._contradictions >= CONTRADICTING_READINGS:
             self._lose(
                 measurement, math.inf, f"the ground contradicts {measurement.sensor}, by {speed:.2g} m/s or in its tilt"
@@ -255,8 +269,10 @@ class StrapdownEstimator(Estimator):
 
     def _lose(self, measurement: Measurement, turned_rad: float, reason: str) -> None:
         """Go back to what was last believed, heading aside."""
-        assert self._anchor is not None  # since the alignment
-        self._lost = lost_at(self._anchor, turned_rad)
+        assert self._believed is not None  # since the alignment
+        stamp_ns, mean, covariance, turned_at = self._believed
+        stated = covariance if turned_at is None else with_turned_path(turned_at, mean, covariance)
+        self._lost = lost_at(anchor_at(stamp_ns, mean, stated), turned_rad)
         self._contradictions = 0
         self._standing = None
         self._levels = GroundLevels((), self.configuration.ground.largest_count)
@@ -301,7 +317,7 @@ class StrapdownEstimator(Estimator):
         self._start_biases = np.concatenate([mean[SPACE.coordinates("accelerometer_bias")], mean[_BIAS]])
         equal = _longest_run(readings)
         self._stuck_after = 0 if equal > p.imu.stuck_readings else p.imu.stuck_readings * equal
-        self._anchor = anchor_at(stamp, mean, covariance)
+        self._believed = _Believed(stamp, mean, covariance, None)
         self._detector.calibrate(mean[_BIAS], float(np.linalg.norm(force.mean(axis=0))))
         self._believed_ns = stamp
         self._typical_step_s = duration / (len(readings) - 1)
