@@ -16,7 +16,7 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
     Parameters
     ----------
     path
-        Its folder is made where it is missing.
+        In a folder that is there.
     what
         Begin of the sentence that says what could not be written.
 
@@ -27,7 +27,6 @@ def write_atomically(path: Path, data: bytes, what: str) -> None:
     """
     temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}-", delete=False) as file:
             temporary = Path(file.name)
             file.write(data)

@@ -264,6 +264,6 @@ def rendered(path: Path, address_suffix: str, profile: Path) -> str:
     flags = [
         *("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
         *("--disable-component-update", "--disable-sync", "--no-first-run", f"--user-data-dir={profile}"),
-        *("--virtual-time-budget=2000", "--dump-dom", path.as_uri() + address_suffix),
+        *("--virtual-time-budget=20000", "--dump-dom", path.as_uri() + address_suffix),
     ]
     return subprocess.run([BROWSER, *flags], capture_output=True, text=True, timeout=90, check=True).stdout

@@ -78,6 +78,7 @@ def test_training_and_test_seeds_are_never_shared() -> None:
     assert min(seed for _, seed in runs) >= salp_hardware_models.FIRST_TRAINING_SEED
 
 
+@pytest.mark.slow
 def test_runs_are_judged_as_by_judge() -> None:
     robot, configuration = find_robot("salp"), Subject("plain").configuration()
     recording = simulated_recording(robot, configuration, "hardware", "turning", 2.5, 3)
@@ -89,6 +90,7 @@ def test_runs_are_judged_as_by_judge() -> None:
         np.testing.assert_array_equal(truth[name], part.truth)
 
 
+@pytest.mark.slow
 def test_hardware_benchmark_runs_and_goes_on_where_it_stopped(
     scratch: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -29,6 +29,7 @@ def runs(gait: str, seeds: range, duration_s: float, what_if: WhatIf | None = No
     return simulated_runs(SALP, CONFIGURATION, "ideal", gait, duration_s, seeds, "ukf", what_if=what_if)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gait", ["forward", "backward"])
 def test_joint_angles_over_twenty_seeds(gait: str) -> None:
     """The issue's bounds, computed here from the results alone, and the campaign's own figures."""

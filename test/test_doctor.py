@@ -124,6 +124,7 @@ def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor_graph._ports(9).state == "fault"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
 def test_a_second_warm_up_has_nothing_to_do(tmp_path: Path) -> None:
     """The cache of this run's sources may be warm or cold at the start, after the first warm-up it is warm."""

@@ -62,6 +62,7 @@ def test_errors_by_hop_survive_as_plain_data() -> None:
     assert np.isnan(tables.mean_of({"errors": [line]}, "m3", 2.0))
 
 
+@pytest.mark.slow
 def test_a_trained_filter_goes_through_every_piece() -> None:
     trained = jobs.result_of(models.training_job(TINY, 0, 1))
     assert trained["evaluations"] == 8 + 7

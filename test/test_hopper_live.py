@@ -108,6 +108,7 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
     assert names[2:] == begun
 
 
+@pytest.mark.slow
 @needs_embedded
 def test_a_simulated_robot_hops_by_the_live_estimate_and_its_recording_is_replayed(tmp_path: Path) -> None:
     bag, replayed = tmp_path / "bag", tmp_path / "replayed"

@@ -48,6 +48,18 @@ def program(*words: str | Path, code: str | None = None, ignoring: bool = False)
     )
 
 
+def ended(process: subprocess.Popen[str]) -> str:
+    """What it says on standard error until it has ended with 0; it outlives no test."""
+    try:
+        _, errors = process.communicate(timeout=LONGEST_WAIT_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    assert process.returncode == 0, errors
+    return errors
+
+
 def interrupted_at(moment: str, code: str) -> str:
     return INTERRUPTED_AT.replace("MOMENT", repr(moment)) + code
 
@@ -57,8 +69,7 @@ def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str
     """While it is imported, before it has a node; and when all is done, at Python's own end."""
     bag = tmp_path / "bag"
     recorder = program("record", "--all", "-o", bag, "--duration", "0.1", code=interrupted_at(moment, COMMAND))
-    _, errors = recorder.communicate(timeout=LONGEST_WAIT_S)
-    assert recorder.returncode == 0, errors
+    errors = ended(recorder)
     assert "interrupted now" in errors
     assert "Traceback" not in errors
     assert (bag / "metadata.yaml").is_file()  # closed in order; it may hold no messages
@@ -68,8 +79,7 @@ def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str
 def test_a_node_that_is_interrupted_while_it_starts_ends_in_order(moment: str) -> None:
     code = "from salp_estimation.nodes.main import estimator; estimator()"
     node = program(code=interrupted_at(moment, code))
-    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
-    assert node.returncode == 0, errors
+    errors = ended(node)
     assert "interrupted now" in errors
     assert "Traceback" not in errors
 

@@ -158,6 +158,7 @@ def targets_of(node: Any, owner: str) -> list[Target]:
     return [Target(participant, owner, one) for one in endpoints if one.kind in ("topic", "request")]
 
 
+@pytest.mark.slow
 def test_every_node_survives_what_cannot_be_read(ros_domain: int, tmp_path: Path) -> None:
     with serving(tmp_path) as (process, said), listening_node("attacker", "/") as node:
         owners = [*NODES, *PLAIN]

@@ -320,6 +320,7 @@ def test_markers_show_estimate_truth_and_errors(tmp_path: Path) -> None:
     assert len({child for _, child in pairs}) == len(pairs), "a frame has two parents"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_cold_nodes_start_together_and_without_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
