@@ -24,6 +24,7 @@ from hopper_estimation.alignment import align_at_rest
 from hopper_estimation.contact_detection import ContactDetector, ContactState
 from hopper_estimation.ground_levels import GroundLevels, height_noise
 from hopper_estimation.strapdown_configuration import Strapdown
+from hopper_estimation.strapdown_hidden_motion import hidden_motion, steady
 from hopper_estimation.strapdown_loss import (
     CONTRADICTING_READINGS,
     Lost,
@@ -36,7 +37,6 @@ from hopper_estimation.strapdown_loss import (
     with_turned_path,
 )
 from hopper_estimation.strapdown_model import (
-    ATTITUDE,
     DIMENSION,
     GYRO_BIAS,
     POSITION,
@@ -59,8 +59,6 @@ _RATE_JACOBIAN[:, GYRO_BIAS : GYRO_BIAS + 3] = np.eye(3)
 _HEIGHT_JACOBIAN = np.zeros((1, DIMENSION))
 _HEIGHT_JACOBIAN[0, _HEIGHT] = 1.0
 _IDENTITY = np.eye(3)
-# A rotation that is less certain than this is not known at all.
-_UNKNOWN_ANGLE_RAD = 1.0
 _SATURATED = 0.99
 
 
@@ -337,28 +335,10 @@ class StrapdownEstimator(Estimator):
             self._beyond = np.where(beyond, self._beyond + 1, 0)
         lost = step - self._typical_step_s if step > 1.5 * self._typical_step_s else 0.0
         if lost > 0.0 or beyond.any():
-            kalman.covariance = kalman.covariance + self._hidden_motion(kalman, reading, step, lost)
+            size = np.abs(reading - self._reading)
+            hidden = hidden_motion(attitude(kalman.mean), size, step, lost, self._beyond, imu)
+            kalman.covariance = kalman.covariance + hidden
         self._typical_step_s += 0.02 * (min(step, 2.0 * self._typical_step_s) - self._typical_step_s)
-
-    def _hidden_motion(self, kalman: ErrorStateFilter, reading: Vector, step: float, lost: float) -> Matrix:
-        """(18, 18) covariance of motion that was not measured: `lost` seconds of a step, axes beyond their range.
-
-        Of a lost reading one knows that it lay about between its neighbours; of a longer gap, nothing. What a saturated
-        axis hides has one sign while it lasts: after n steps its variance is n^2 times that of one.
-        """
-        imu = self.configuration.imu
-        change = np.abs(reading - self._reading)
-        angle, speed = 0.5 * lost * float(change[:3].max()), 0.5 * lost * float(change[3:].max())
-        if lost > imu.largest_step_s:
-            angle, speed = lost * imu.hidden_rate_stddev_rad_s, lost * imu.hidden_acceleration_stddev_m_s2
-        growth = np.maximum(2 * self._beyond - 1, 0)
-        angles = angle**2 + growth[:3] * (step * imu.hidden_rate_stddev_rad_s) ** 2
-        speeds = speed**2 + growth[3:] * (step * imu.hidden_acceleration_stddev_m_s2) ** 2
-        rotation = attitude(kalman.mean)
-        noise = _steady((rotation * speeds) @ rotation.T, step)
-        turn = slice(ATTITUDE, ATTITUDE + 3)
-        noise[turn, turn] = np.diag(np.minimum(angles, _UNKNOWN_ANGLE_RAD**2))
-        return noise
 
     def _correct(
         self, kalman: ErrorStateFilter, stamp: int, reading: Vector, step: float, contact: ContactState
@@ -399,7 +379,7 @@ class StrapdownEstimator(Estimator):
             if self._refused_s < (p.recover_at_rest_s if contact.at_rest else p.recover_moving_s):
                 return innovation
             since = (stamp - self._believed_ns) / NANOSECONDS_PER_SECOND
-            kalman.covariance = kalman.covariance + _steady((velocity @ velocity) * _IDENTITY, since)
+            kalman.covariance = kalman.covariance + steady((velocity @ velocity) * _IDENTITY, since)
             inflation = innovation.nis / self._gate
             again = self._judge(kalman, -velocity, jacobian, variance)
             innovation = replace(again, accepted=True, inflation=inflation)
@@ -452,16 +432,3 @@ def _longest_run(readings: Matrix) -> int:
 def _samples_as_one(correlation_s: float, step: float) -> float:
     """Factor on a noise variance that makes samples `step` seconds apart count as often as they are independent."""
     return max(1.0, 2.0 * correlation_s / step)
-
-
-def _steady(speeds: Matrix, duration: float) -> Matrix:
-    """(18, 18) covariance of an unknown steady acceleration.
-
-    `speeds` (3, 3) is the covariance of the velocity that it adds in `duration` seconds, along the world's axes.
-    """
-    noise = np.zeros((DIMENSION, DIMENSION))
-    p, v = slice(POSITION, POSITION + 3), slice(VELOCITY, VELOCITY + 3)
-    noise[v, v] = speeds
-    noise[p, v] = noise[v, p] = 0.5 * duration * speeds
-    noise[p, p] = (0.5 * duration) ** 2 * speeds
-    return noise

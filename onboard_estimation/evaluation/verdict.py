@@ -65,13 +65,13 @@ def verdict(
     if doubts:
         opinion = f"not shown to be inconsistent by this one run, which leaves doubt in {_doubtful(doubts)}"
         return f"{opinion}{_suspect(sensors, ', look at ')}: {accuracy}"
-    together = [check for check in found if not check.stretch and check.joint is (len(check.part.names) > 1)]
-    largest = max(check.factor for check in together)
+    whole = [check for check in found if len(check.columns) == len(check.part.names)]
+    largest = max(check.factor for check in whole if not check.stretch)
     if largest < CONSERVATIVE_FACTOR:
         return f"conservative, errors are {largest:.2f} of the stated ones: {accuracy}"
-    # A drift that happens to be small is no fault of the filter.
-    unsure = [check for check in found if check.factor < CONSERVATIVE_FACTOR and check.small_p_value() < significance]
-    opinion = f"consistent, though too unsure {_unsure(unsure, found)}" if unsure else "consistent"
+    # A drift that happens to be small is no fault of the filter; of several dimensions one always is the smallest.
+    unsure = [check for check in whole if check.factor < CONSERVATIVE_FACTOR and check.small_p_value() < significance]
+    opinion = f"consistent, though too unsure {_unsure(unsure, whole)}" if unsure else "consistent"
     return f"{opinion}{_suspect(sensors, ', but look at ')}: {accuracy}"
 
 
@@ -103,16 +103,13 @@ def _doubtful(doubts: Sequence[Check]) -> str:
 
 
 def _unsure(unsure: Sequence[Check], found: Sequence[Check]) -> str:
-    """What is far smaller than stated: a stretch in which everything is, else each part or dimension."""
+    """What is far smaller than stated: a stretch in which every part is, else each part."""
     for stretch in {check.stretch: None for check in unsure}:
         smaller = [check for check in unsure if check.stretch == stretch]
         if len(smaller) == sum(check.stretch == stretch for check in found):
             largest = max(check.factor for check in smaller)
             return f"{stretch} (errors at most {format_number(largest, 2)} of the stated ones)"
-    # A part that is so as a whole need not be said by dimension.
-    together = {(check.part.name, check.stretch) for check in unsure if check.joint}
-    alone = [check for check in unsure if check.joint or (check.part.name, check.stretch) not in together]
-    return f"in {_listed(alone)}"
+    return f"in {_listed(unsure)}"
 
 
 def _listed(found: Sequence[Check]) -> str:

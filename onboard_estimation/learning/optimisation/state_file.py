@@ -15,6 +15,7 @@ import json
 import struct
 import tokenize
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -103,6 +104,8 @@ def save(path: Path, run: StoredRun) -> None:
         best=run.best,
         best_cost=np.float64(run.best_cost),
     )
+    with suppress(OSError):  # said when the file cannot be written
+        path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, buffer.getvalue(), f"state file {path}")
 
 
