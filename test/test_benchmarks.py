@@ -123,6 +123,7 @@ def test_drift_is_smaller_with_a_beacon(scratch: Path) -> None:
     assert drift[3.0]["position_rms_cm"][1] < drift[None]["position_rms_cm"][1]
 
 
+@pytest.mark.slow
 def test_filter_step_benchmark_runs(scratch: Path, models: Path) -> None:
     rows = salp_filter_step.rows(TINY, 1, 4.3, ("local",))
     peers = [row.get("peer") for row in rows]

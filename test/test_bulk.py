@@ -387,6 +387,7 @@ def read_all(path: Path) -> dict[str, Column]:
         return read_channels(bag, {name: channel for name, channel in CHANNELS.items() if name in bag.topics})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("kind", WRITERS)
 def test_compiled_loops_find_the_same(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,7 @@ def test_a_cycle_of_the_gait_moves_three_centimetres(gait: str, sign: float, tmp
     assert np.abs(np.rad2deg(joints[-1] - joints[0])).max() < 0.5
 
 
+@pytest.mark.slow
 def test_the_figures_tell_a_fault() -> None:
     """The same bounds fail where they should: a gyro with a bias."""
     campaign = judge_campaign(runs("forward", range(4), 30.0, WhatIf(bias=("imu/link_3.gyro_z=0.03",))))
@@ -95,6 +96,7 @@ def test_the_figures_tell_a_fault() -> None:
     assert campaign["joint_angles"].consistency.share_in_band < 0.5
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     done = command("campaign", "salp", "--seeds", "2", "--first-seed", "5", "--duration", "10", "--json")
     assert done.code == 0

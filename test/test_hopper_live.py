@@ -72,6 +72,7 @@ def in_order(events: list[Any]) -> bool:
     return all(EVENTS.index(b) == (EVENTS.index(a) + 1) % len(EVENTS) for a, b in pairwise(names))
 
 
+@pytest.mark.slow
 def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_bit(tmp_path: Path) -> None:
     bag, run = tmp_path / "bag", tmp_path / "run"
     words = ["simulate", "hopper", "--variant", "1m", "--duration", "9", "--seed", "5", "--output", str(bag)]

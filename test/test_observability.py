@@ -422,6 +422,7 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("observability") / "forward", salp_messages(6.0))
 
 
+@pytest.mark.slow
 def test_command_shows_bag_and_run_alike(bag: Path, tmp_path: Path) -> None:
     run, picture = tmp_path / "run", tmp_path / "figure.png"
     assert command("evaluate", bag, "--output", run).code == 0

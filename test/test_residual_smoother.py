@@ -205,6 +205,7 @@ def judged(recording: LoadedRecording, model_file: Path, smoothed: bool, beacon_
     return judge(ROBOT, configuration, "ukf", recording, settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beacon_s", [None, 5.0])
 def test_a_smoothed_run_is_nearer_and_surer(
     recording: LoadedRecording, model_file: Path, beacon_s: float | None
