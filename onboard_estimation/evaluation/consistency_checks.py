@@ -86,7 +86,7 @@ class Check:
     def p_value(self) -> float:
         """Probability that a consistent filter looks as bad in one run whose errors are as correlated."""
         dimensions = len(self.columns)
-        samples = max(effective_sample_size(_normalised(self.part, self.where, self.columns)), 1.0)
+        samples = self._samples()
         by_size = overconfidence_p_value(self.factor**2 * dimensions, dimensions, samples)
         sigmas = self.too_small_coverage
         if sigmas is None:
@@ -98,8 +98,12 @@ class Check:
     def small_p_value(self) -> float:
         """Probability that a consistent filter's errors look as small in one run in which they are as correlated."""
         dimensions = len(self.columns)
-        samples = max(effective_sample_size(_normalised(self.part, self.where, self.columns)), 1.0)
+        samples = self._samples()
         return 1.0 - overconfidence_p_value(self.factor**2 * dimensions, dimensions, samples)
+
+    def _samples(self) -> float:
+        """How many independent samples the errors are worth."""
+        return max(effective_sample_size(_normalised(self.part, self.where, self.columns)), 1.0)
 
     def since_s(self, time_s: Vector) -> float:
         """Start of the first two seconds that are mostly outside three stated deviations, else the first instant.
