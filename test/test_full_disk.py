@@ -46,7 +46,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if shutil.which("mount") is None or subprocess.run(["mount", *options], capture_output=True).returncode:
         pytest.skip("this user may not mount a file system")
     yield disk
-    subprocess.run(["umount", str(disk)], check=True)
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # what still holds a file there lets go later
 
 
 def left(folder: Path) -> list[str]:
