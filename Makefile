@@ -20,7 +20,7 @@ help: ## what there is to make
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
 	@$(VENV)/bin/onboard-estimation demo --output demo_output
 
-test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/test_buffer.py
+test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/onboard/timing/test_buffer.py
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
 
 test-all: test ## the same, and the tests that take long and rarely fail

@@ -7,14 +7,22 @@ from pathlib import Path
 from setuptools import find_namespace_packages, find_packages, setup
 
 NAME = "onboard_estimation"
-TOP_LEVEL_PACKAGES = ["onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers"]
+TOP_LEVEL_PACKAGES = [
+    "onboard_estimation",
+    "embedded_ros",
+    "salp_estimation",
+    "hopper_estimation",
+    "strapdown_estimation",
+    "softrobot_estimation",
+    "drivers",
+]
 
 
 def packages() -> list[str]:
     """The top-level packages and all below them; `test`, `launch` and `config` are folders, not packages."""
     ours = find_packages(include=[pattern for name in TOP_LEVEL_PACKAGES for pattern in (name, f"{name}.*")])
     # Served as rclpy, launch, ... where ROS 2 is not: their folder is no package itself.
-    return [*ours, *find_namespace_packages(include=["onboard_estimation.embedded_ros.packages.*"])]
+    return [*ours, *find_namespace_packages(include=["embedded_ros.packages.*"])]
 
 
 def data_files() -> list[tuple[str, list[str]]]:

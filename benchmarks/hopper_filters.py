@@ -39,7 +39,7 @@ from benchmarks.hopper_filters_tables import (
     target_rows,
 )
 from benchmarks.table import case_lines, further_lines
-from hopper_estimation.hopper_scenario import scenario_hash
+from hopper_estimation.scenario import scenario_hash
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

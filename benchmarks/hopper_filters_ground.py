@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import Search, entry_of, recording_of, training_job
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import Run, filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filter_training import neutral_parameters
 from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT, ground_heights
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_estimator import HopperEstimator
 from hopper_estimation.phases import APEX, TOUCHDOWN
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.recording import LoadedRecording

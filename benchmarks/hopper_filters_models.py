@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.hopper_filters_jobs import SCRATCH, SEARCH_CODE, Job, code_hash, result_of
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import FilterEntry, FilterModel, load_filters, untrained_entry
 from hopper_estimation.filter_training import FilterObjective, SearchSettings, train_filter
-from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.training_trials import Trial, trial_of
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity

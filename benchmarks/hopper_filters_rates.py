@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job
-from hopper_estimation import hopper_dynamics as dynamics
+from hopper_estimation import dynamics
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.hop_metrics import hop_errors
 from hopper_estimation.hop_truth import true_hops
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_filter import HopperFilter
-from hopper_estimation.hopper_samples import samples_of
-from hopper_estimation.hopper_scenario import HopperScenario, hopper_scenario
-from hopper_estimation.hopper_simulator import HopperSimulation
 from hopper_estimation.hops import HopEvents, hop_cycles
+from hopper_estimation.samples import samples_of
+from hopper_estimation.scenario import HopperScenario, hopper_scenario
+from hopper_estimation.simulator import HopperSimulation
+from hopper_estimation.vertical_filter import HopperFilter
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.simulation import SET_POSE
 

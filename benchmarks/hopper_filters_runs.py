@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job, trials
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import Run, filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.hop_matching import HopMatches, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_estimator import HopperEstimator
 from hopper_estimation.hops import HopEvents, hop_cycles
 from hopper_estimation.phases import EVENTS, PHASES
 from hopper_estimation.training_trials import Trial

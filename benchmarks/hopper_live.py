@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.live_processes import cpu_s, estimator, result, role, row, runtimes, settle
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_robot import ROBOT
-from hopper_estimation.hopper_topics import LOW_G
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.robot import ROBOT
+from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.robots import Recording, Series

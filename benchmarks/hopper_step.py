@@ -17,13 +17,13 @@ from benchmarks.hopper_step_peer import FilterPyHopper, NumbersOfPython, PythonH
 from benchmarks.timing import Samples, case, interleaved
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import VerticalFilter
 from hopper_estimation.filter_model import DEFAULT_FILE, load_filters
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_filter import reading_settings
-from hopper_estimation.hopper_samples import NOMINAL_DT_S
 from hopper_estimation.phases import DROP
+from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
+from hopper_estimation.vertical_filter import reading_settings
 from onboard_estimation.resources import resource
 
 Row = dict[str, Any]

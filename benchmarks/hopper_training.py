@@ -11,8 +11,8 @@ from typing import Any
 
 from benchmarks.hopper_filters_models import robot_seeds, trials
 from benchmarks.timing import interleaved, rounded, spread
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_training import FilterObjective
-from hopper_estimation.hopper_configuration import HopperConfiguration
 from onboard_estimation.learning.optimisation.minimise import minimise
 from onboard_estimation.learning.optimisation.problem import Settings
 

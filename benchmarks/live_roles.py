@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from onboard_estimation import embedded_ros
+import embedded_ros
 
 SILENCE_S = 2.0
 LONGEST_WAIT_S = 60.0
@@ -212,9 +212,9 @@ def _drive_hopper(node: Any, options: Any) -> dict[str, Any]:
     """What KF1 listens to, at the times of a simulated run; what was read at one instant has one stamp, that of now."""
     from rclpy.qos import QoSProfile
 
-    from hopper_estimation.hopper_configuration import HopperConfiguration
-    from hopper_estimation.hopper_robot import ROBOT
-    from hopper_estimation.hopper_topics import LOW_G
+    from hopper_estimation.configuration import HopperConfiguration
+    from hopper_estimation.robot import ROBOT
+    from hopper_estimation.topics import LOW_G
     from onboard_estimation.live.types import interface_class
     from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
     from onboard_estimation.ros.live_messages import new

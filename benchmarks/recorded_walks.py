@@ -16,14 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
-from hopper_estimation.pyshoe import read_pyshoe
-from hopper_estimation.quadruped import contact_threshold, read_quadruped
-from hopper_estimation.strapdown_configuration import Strapdown
-from hopper_estimation.strapdown_estimator import StrapdownEstimator
-from hopper_estimation.strapdown_model import attitude
-from hopper_estimation.touchdown_detection import Touchdown, TouchdownParameters, find_touchdowns
-from hopper_estimation.touchdown_height import TouchdownHeight, filter_height
-from hopper_estimation.touchdown_judgement import (
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.conversion import convert_pyshoe
+from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from strapdown_estimation.configuration import Strapdown
+from strapdown_estimation.estimator import StrapdownEstimator
+from strapdown_estimation.model import attitude
+from strapdown_estimation.pyshoe import read_pyshoe
+from strapdown_estimation.quadruped import contact_threshold, read_quadruped
+from strapdown_estimation.touchdown_detection import Touchdown, TouchdownParameters, find_touchdowns
+from strapdown_estimation.touchdown_height import TouchdownHeight, filter_height
+from strapdown_estimation.touchdown_judgement import (
     Matches,
     begun_later,
     cleaned_runs,
@@ -35,12 +41,6 @@ from hopper_estimation.touchdown_judgement import (
     stances_from_force,
     stances_from_position,
 )
-from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.conversion import convert_pyshoe
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 TARGETS_CM = {
     "2017-11-22-11-27-30": 4.0,

@@ -1,3 +1,3 @@
-"""Inertial estimation for a hopping robot, and for an IMU strapped to a body that rests on the ground at times."""
+"""Where a robot is that hops on one leg, from two accelerometers: phase, height, vertical velocity, agility."""
 
 import onboard_estimation  # noqa: F401  it sets numba's cache folder before any kernel here is compiled

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.hop_matching import match_events
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_samples import NOMINAL_DT_S
 from hopper_estimation.hops import HopEvents
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN
+from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial
 
 Array = NDArray[np.float64]

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.hop_metrics import HopErrors, Part, commands_at, hop_errors
-from hopper_estimation.hopper_configuration import HopperConfiguration
 from hopper_estimation.hops import HopEvents, hop_cycles
 from hopper_estimation.phases import PHASES
 from hopper_estimation.training_trials import Trial

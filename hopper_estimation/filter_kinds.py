@@ -11,9 +11,9 @@ from hopper_estimation import baselines
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.hopper_configuration import HopperBody
-from hopper_estimation.hopper_samples import Samples
+from hopper_estimation.configuration import HopperBody
 from hopper_estimation.phases import DROP
+from hopper_estimation.samples import Samples
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.cost_kernels import ERROR_STATE, population_costs
 from hopper_estimation.filter_calibration import calibrated
 from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_samples import NOMINAL_DT_S
 from hopper_estimation.phases import DROP
+from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial
 from onboard_estimation.learning.optimisation.minimise import SeedResults, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Settings

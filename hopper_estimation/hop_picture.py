@@ -19,11 +19,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from hopper_estimation import hopper_dynamics as dynamics
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_simulator import VARIANTS, HopperSimulation
-from hopper_estimation.hopper_topics import HIGH_G, LOW_G
+from hopper_estimation import dynamics
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP
+from hopper_estimation.simulator import VARIANTS, HopperSimulation
+from hopper_estimation.topics import HIGH_G, LOW_G
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.picture import ESTIMATE_COLOUR, TRUTH_COLOUR

@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hops import LONGEST_CYCLE_S
 from hopper_estimation.phases import DROP, PHASES, REBOUND, STARTUP
 from hopper_estimation.vertical_kernels import LONGEST_FLIGHT_S, LONGEST_STANCE_S

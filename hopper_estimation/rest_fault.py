@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
-from hopper_estimation.hopper_configuration import HopperConfiguration
+from hopper_estimation.configuration import HopperConfiguration
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 _ABOUT_ONE = 0.2

@@ -1,66 +1,190 @@
-"""The strapped-down IMU as a robot of the suite."""
+"""The hopping robot as a robot of the suite."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import strapdown_simulator as simulator
-from hopper_estimation.strapdown_configuration import Strapdown
-from hopper_estimation.strapdown_estimator import StrapdownEstimator
-from onboard_estimation.measurement import Channel, Estimate
-from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
-from onboard_estimation.simulation import imu_channel
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.description import hopper_body_poses, hopper_shapes
+from hopper_estimation.estimator import HopperEstimator
+from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES, filter_names
+from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
+from hopper_estimation.phases import PHASE_WORDS
+from hopper_estimation.scenario import hopper_scenario
+from hopper_estimation.simulator import VARIANTS, HopperSimulation, ideal
+from hopper_estimation.topics import LEG, MOTORS, limited_channels
+from hopper_estimation.urdf import hopper_urdf
+from onboard_estimation.description import Shapes
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.pipeline import Estimator
+from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.result import EvaluationResult
 
 
-class StrapdownRobot(Robot):
-    """An IMU that is strapped to a foot, or to anything else that stands on the ground at times."""
+class HopperRobot(Robot):
+    """MultiMo-MHR and other robots that hop on one springy leg, with thrust in flight."""
 
-    name = "strapdown"
-    summary = "IMU on a foot or a hopping robot: position, velocity and attitude, from inertial data alone"
-    recovery_s = 3.0
-    configuration_type = Strapdown
-    configuration_file = "config/strapdown.yaml"
-    estimators = ("eskf",)
+    name = "hopper"
+    summary = "robot hopping on a springy leg, two accelerometers: phase, height and vertical velocity"
+    settle_s = 0.0
+    recovery_s = 2.5
+    configuration_type = HopperConfiguration
+    configuration_file = "config/hopper.yaml"
+    estimators = filter_names()
+    model_parameter = "filter_model"
+    training_forms = (*TRAINED, "all")
+    training_scenario = "hardware"
+    model_suffix = ".json"
     scenarios: Mapping[str, Scenario] = {
-        "walk": Scenario("a walk on level ground, starting and ending at rest", tuple(simulator.GAITS)),
-        "stairs": Scenario("up and down a flight of stairs", tuple(simulator.GAITS)),
+        "hardware": Scenario(
+            "losses, gusts, sway, aliased shocks, offsets, scales, jitter on flat ground: drawn anew for each seed",
+            VARIANTS,
+        ),
+        "uneven": Scenario("the same on ground that steps up or down by some centimetres from hop to hop", VARIANTS),
+        "ideal": Scenario("the two-mass model with a little white noise", VARIANTS),
     }
 
-    def channels(self, configuration: Strapdown) -> tuple[Channel, ...]:
-        """The one IMU."""
-        imu = configuration.imu
-        limits = imu_limits(
-            gyro=(imu.gyro_range_rad_s, "imu.gyro_range_rad_s"),
-            accelerometer=(imu.accelerometer_range_m_s2, "imu.accelerometer_range_m_s2"),
-        )
-        return (imu_channel(imu.name, limits),)
+    def channels(self, configuration: HopperConfiguration) -> tuple[Channel, ...]:
+        """Accelerometers, and what else there may be: attitude, motors, commanded height, leg, known heights."""
+        return limited_channels(configuration)
 
-    def estimator(self, configuration: Strapdown, name: str, initial: Estimate | None) -> StrapdownEstimator:
-        """The error-state filter; it aligns itself at rest, whatever `initial` says."""
-        return StrapdownEstimator(configuration)
+    def listened_channels(self, configuration: HopperConfiguration, estimator: str) -> tuple[Channel, ...]:
+        """Without what that estimator makes no use of: the leg's encoder, the motors."""
+        unused = set()
+        if estimator not in ENCODER_NAMES:
+            unused.add(LEG.sensor)
+        if estimator not in BIAS_NAMES:
+            unused.add(MOTORS.sensor)
+        return tuple(one for one in self.channels(configuration) if one.sensor not in unused)
 
-    def truth_specification(self, configuration: Strapdown) -> TruthSpecification:
-        """Position, of the marker or the body; the filter's origin and heading are its own."""
-        noise = configuration.truth_stddev_m**2 * np.eye(3)
-        return TruthSpecification((configuration.truth_body,), "heading", {"position": noise})
+    def estimator(self, configuration: HopperConfiguration, name: str, initial: Estimate | None) -> Estimator:
+        """One of the filters, with its parameters from the configured model, or from those of the package."""
+        where = f"model {configuration.filter_model}" if configuration.filter_model else "the package's model"
+        entry = filters_of(configuration.filter_model).entry(name, where)
+        return HopperEstimator(configuration, name, entry, initial)
+
+    def initial_covariance(self, configuration: HopperConfiguration) -> Matrix:
+        """Of a robot that is seen to stand, or to be wherever it is: 1 cm, 5 cm/s."""
+        return np.diag([0.01**2, 0.05**2])
+
+    def truth_specification(self, configuration: HopperConfiguration) -> TruthSpecification:
+        """Pose of the body."""
+        noise = {
+            "height": np.array([[configuration.truth_stddev_m**2]]),
+            "vertical_velocity": np.array([[configuration.truth_velocity_stddev_m_s**2]]),
+        }
+        return TruthSpecification((configuration.truth_body,), "none", noise)
 
     def true_parts(
-        self, configuration: Strapdown, bodies: Mapping[str, NDArray[np.float64]]
+        self, configuration: HopperConfiguration, bodies: Mapping[str, NDArray[np.float64]]
     ) -> dict[str, NDArray[np.float64]]:
-        """Position; an attitude in the truth has an unknown turn against the IMU and is not judged."""
-        return {"position": bodies[configuration.truth_body][:, :3]}
+        """Height of the body."""
+        return {"height": bodies[configuration.truth_body][:, 2:3]}
 
-    def simulate(
-        self, configuration: Strapdown, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
-    ) -> Recording:
-        """A walk on level ground or on stairs."""
-        return simulator.simulate(
-            simulator.GAITS[variant], duration_s, rng, stairs=scenario == "stairs", name=configuration.imu.name
-        )
+    def true_rates(
+        self, configuration: HopperConfiguration, tracks: Mapping[str, Any], stamps_ns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Vertical velocity, by parabolas through 25 ms of the truth."""
+        from hopper_estimation.hop_velocity import velocity_at  # offline only: nodes do without
+
+        return {"vertical_velocity": velocity_at(tracks[configuration.truth_body], stamps_ns)[:, None]}
+
+    def body_poses(
+        self, configuration: HopperConfiguration, space: StateSpace, means: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Body and leg."""
+        return hopper_body_poses(space, means, configuration.robot.standing_height_m)
+
+    def body_shapes(self, configuration: HopperConfiguration) -> Shapes:
+        """A box on a rod."""
+        return hopper_shapes(configuration.robot.standing_height_m)
+
+    def metrics(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> dict[str, Any]:
+        """Errors by hop (M1 to M5), timing of events, coverage by phase, agility, ground."""
+        from hopper_estimation.report import hop_figures
+
+        return hop_figures(configuration, series, result)
+
+    def presented(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> EvaluationResult:
+        """Figures of its hops, height over time, phases by name."""
+        from hopper_estimation.hop_presentation import presented
+
+        return presented(configuration, result)
+
+    def report_sections(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """Hops in words, with height, phase and readings along the run."""
+        from hopper_estimation.report import hop_section
+
+        return (hop_section(configuration, series, result),)
+
+    def stretches(self, configuration: HopperConfiguration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
+        """Each phase."""
+        from hopper_estimation.hop_presentation import phase_of
+
+        phase = phase_of(result)
+        return {words: phase == number for number, words in enumerate(PHASE_WORDS)}
+
+    def notes(
+        self, configuration: HopperConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[Note, ...]:
+        """Sensors that are missing or clipped, hops that were missed."""
+        from hopper_estimation.report import hop_notes
+
+        return hop_notes(configuration, series, result)
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file holds no filters of the hopper."""
+        load_filters(path)
+
+    def train(
+        self,
+        configuration: HopperConfiguration,
+        recordings: Mapping[str, Any],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """Parameters of one filter or of all, see `filter_training`."""
+        from hopper_estimation.training import train_hopper  # offline only: nodes do without
+
+        return train_hopper(configuration, recordings, hashes, form, progress)
+
+    def urdf(self, configuration: HopperConfiguration) -> str:
+        """Body and leg."""
+        return hopper_urdf(configuration.robot.standing_height_m, self.name)
+
+    def simulation(
+        self,
+        configuration: HopperConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> HopperSimulation:
+        """A hopping robot, its controller fed with the truth unless an estimate is given to it."""
+        from dataclasses import replace
+
+        magnitudes = hopper_scenario()
+        if scenario == "ideal":
+            magnitudes = ideal(magnitudes)
+        if imu_rate_hz > 0.0:
+            magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
+        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven")
 
 
-ROBOT = StrapdownRobot()
+ROBOT = HopperRobot()

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_filter import reading_settings
-from hopper_estimation.hopper_samples import samples_of
-from hopper_estimation.hopper_topics import HIGH_G, LEG, LOW_G, MOTORS
+from hopper_estimation.samples import samples_of
+from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
+from hopper_estimation.vertical_filter import reading_settings
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Note, Series
 

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
+from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hop_velocity import velocity_at
-from hopper_estimation.hopper_configuration import HopperConfiguration
-from hopper_estimation.hopper_filter import reading_settings
-from hopper_estimation.hopper_samples import Samples, samples_of
 from hopper_estimation.phases import TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
+from hopper_estimation.samples import Samples, samples_of
+from hopper_estimation.vertical_filter import reading_settings
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.simulation import SET_POSE

@@ -35,7 +35,14 @@ from onboard_estimation import kernel_files
 OVERRIDE_VARIABLE = "ONBOARD_ESTIMATION_CACHE_DIR"
 NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
 
-TOP_LEVEL_PACKAGES = ("onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers")
+TOP_LEVEL_PACKAGES = (
+    "onboard_estimation",
+    "salp_estimation",
+    "hopper_estimation",
+    "strapdown_estimation",
+    "softrobot_estimation",
+    "drivers",
+)
 COMPILERS = ("numba", "numpy")
 _COMPILED = re.compile(rb"\b(njit|jit|vectorize|guvectorize|cfunc|overload|jitclass)\b")
 FOLDER_PREFIX = "onboard_estimation-"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hopper_estimation.hopper_robot import ROBOT
-from hopper_estimation.hopper_topics import LOW_G
+from hopper_estimation.robot import ROBOT
+from hopper_estimation.topics import LOW_G
 from onboard_estimation.nodes.estimator import EstimatorNode
 
 

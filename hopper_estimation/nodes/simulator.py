@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hopper_estimation.hopper_robot import ROBOT
 from hopper_estimation.phases import PHASES
+from hopper_estimation.robot import ROBOT
 from onboard_estimation.nodes.simulator import SimulatorNode
 
 

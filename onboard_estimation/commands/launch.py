@@ -50,7 +50,7 @@ def launch(
     order, a second one hurries them, a third one kills them. Arguments that the file does not declare are passed on as
     under ROS 2, with a warning, since most of them are misspelt.
     """
-    from onboard_estimation import embedded_ros
+    import embedded_ros
 
     runtime = embedded_ros.install()
     path, assignments = _file_and_assignments(words)

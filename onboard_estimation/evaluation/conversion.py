@@ -8,8 +8,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from hopper_estimation.pyshoe import read_pyshoe
-from hopper_estimation.quadruped import read_quadruped
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.message_factory import new
@@ -17,6 +15,8 @@ from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.robots import Series
 from onboard_estimation.ros.sensor_messages import to_message
+from strapdown_estimation.pyshoe import read_pyshoe
+from strapdown_estimation.quadruped import read_quadruped
 
 Converter = Callable[[Path, Path, str, bool], dict[str, Any]]
 

@@ -75,7 +75,7 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
 
 def install_runtime() -> Any:
     """ROS 2 or the embedded runtime, whichever this machine has; UserError naming both ways out where it has none."""
-    from onboard_estimation import embedded_ros
+    import embedded_ros
 
     return embedded_ros.install()
 
@@ -101,7 +101,7 @@ def discovery_range() -> str:
         return "LOCALHOST"
     if text:
         return text
-    from onboard_estimation import embedded_ros
+    import embedded_ros
 
     return "LOCALHOST" if embedded_ros.runtime() is embedded_ros.Runtime.EMBEDDED else "SUBNET"
 

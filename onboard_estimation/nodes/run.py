@@ -43,7 +43,7 @@ def run(target: str, arguments: list[str] | None = None) -> None:
 
 
 def _spin(target: str, arguments: list[str] | None) -> None:
-    from onboard_estimation import embedded_ros
+    import embedded_ros
 
     embedded_ros.install()
     _choose_log_folder()

@@ -1,0 +1,45 @@
+"""Executables of a package, as `ros2 run PACKAGE EXECUTABLE` knows them, found without ROS 2.
+
+They are the console scripts of the Python distribution with the package's name; a laboratory's own package is found the
+same way as this one. Scripts themselves are not looked for: in a source tree there are none, and with ROS 2 they are
+not on PATH.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import distributions
+
+from onboard_estimation.errors import UserError
+
+PACKAGE = "onboard_estimation"
+_GROUP = "console_scripts"
+_RUNNER = "embedded_ros.console_script"
+
+
+def executables(package: str = PACKAGE) -> dict[str, str]:
+    """Entry points `module:function` of a package's executables by name; empty where it has none or is not there.
+
+    A source tree where the program starts may hold older metadata than the installation, so all that is there counts.
+    """
+    found: dict[str, str] = {}
+    for one in distributions(name=package):
+        for point in one.entry_points:
+            if point.group == _GROUP:
+                found.setdefault(point.name, point.value)
+    return dict(sorted(found.items()))
+
+
+def command(executable: str, package: str = PACKAGE) -> list[str]:
+    """How that executable is started, without its arguments.
+
+    Raises
+    ------
+    UserError
+        The package has no such executable; the message lists those it has.
+    """
+    there = executables(package)
+    if executable not in there:
+        listed = ", ".join(there) or "none"
+        raise UserError(f"no executable '{executable}' in package '{package}'; it has: {listed}")
+    return [sys.executable, "-m", _RUNNER, there[executable]]

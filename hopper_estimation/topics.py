@@ -1,0 +1,47 @@
+"""Topics of the hopping robot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hopper_estimation.configuration import HopperConfiguration
+from onboard_estimation.measurement import Channel, Limit
+from onboard_estimation.reading_limits import imu_limits
+from onboard_estimation.simulation import imu_channel, set_pose_channel
+
+LOW_G = imu_channel("low_g")
+HIGH_G = Channel("imu/high_g/data_raw", "sensor_msgs/msg/Imu", "imu/high_g", required=False)
+ATTITUDE = Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", field="orientation", required=False)
+MOTOR_COUNT = 4
+MOTORS = Channel(
+    "motors/command",
+    "sensor_msgs/msg/JointState",
+    "motors/command",
+    "position",
+    tuple(f"motor_{i + 1}" for i in range(MOTOR_COUNT)),
+    required=False,
+)
+COMMANDED_HEIGHT = Channel("commanded_height", "geometry_msgs/msg/PointStamped", "commanded_height", required=False)
+LEG = Channel("leg/state", "sensor_msgs/msg/JointState", "leg/state", "position", ("leg",), required=False)
+"""Compression of the leg: only the baselines that need an encoder listen to it."""
+
+
+def limited_channels(configuration: HopperConfiguration) -> tuple[Channel, ...]:
+    """All topics, known heights (`set_pose`) included, with the limits of what they tell."""
+    robot, sensors = configuration.robot, configuration.sensors
+    low = imu_limits(
+        gyro=(sensors.gyro_range_rad_s, "sensors.gyro_range_rad_s"),
+        accelerometer=(sensors.low_range_m_s2, "sensors.low_range_m_s2"),
+    )
+    high = imu_limits(gyro=None, accelerometer=(sensors.high_range_m_s2, "sensors.high_range_m_s2"))
+    height = (Limit("height", 2, 1, robot.largest_height_m, "m", "robot.largest_height_m"),)
+    compression = Limit("compression", 0, 1, robot.standing_height_m, "m", "robot.standing_height_m")
+    return (
+        replace(COMMANDED_HEIGHT, limits=height),
+        replace(MOTORS, limits=(Limit("duty cycle", 0, MOTOR_COUNT, 1.0, ""),)),
+        replace(ATTITUDE, limits=(Limit("element of a unit quaternion", 0, 4, 1.0, ""),)),
+        replace(LEG, limits=(compression,)),
+        replace(HIGH_G, limits=high),
+        replace(LOW_G, limits=low),
+        replace(set_pose_channel(), limits=height),
+    )

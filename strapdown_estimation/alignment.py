@@ -1,0 +1,105 @@
+"""Initial state of an IMU that lies still: tilt from gravity, biases as far as they can be seen, heading zero."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.measurement import Matrix, Vector
+from strapdown_estimation.configuration import Strapdown
+from strapdown_estimation.model import (
+    ACCELEROMETER_BIAS,
+    ATTITUDE,
+    DIMENSION,
+    GYRO_BIAS,
+    LEVER_ARM,
+    POSITION,
+    SPACE,
+    VELOCITY,
+    skew,
+)
+
+# The origin is where the IMU lies at start: exact by definition. Square roots and inverses need a trace of variance.
+_EXACT_M = 1e-6
+_EXACT_RAD = 1e-6
+
+
+def align_at_rest(
+    gyro: NDArray[np.float64], accelerometer: NDArray[np.float64], duration_s: float, configuration: Strapdown
+) -> tuple[Vector, Matrix]:
+    """State (19,) and covariance (18, 18) from readings at rest.
+
+    Parameters
+    ----------
+    gyro, accelerometer
+        (N, 3) readings, rad/s and m/s^2.
+    duration_s
+        Time that they span.
+
+    The accelerometer's mean m is gravity plus bias. Its direction levels the IMU; the horizontal bias that it hides
+    becomes an uncertain tilt that is correlated with that bias, so that both are corrected together later on. Its size
+    tells the vertical bias, as far as gravity is known. The gyro's mean is its bias plus the true rotation, which does
+    not vanish in a standing person.
+    """
+    imu, start, contact = configuration.imu, configuration.start, configuration.contact
+    mean_force = accelerometer.mean(axis=0)
+    size = float(np.linalg.norm(mean_force))
+    rotation = level(mean_force)
+    up_in_imu = mean_force / size
+
+    bias_variance, gravity_variance = imu.accelerometer_bias_stddev_m_s2**2, start.gravity_stddev_m_s2**2
+    share = bias_variance / (bias_variance + gravity_variance)
+    accelerometer_bias = share * (size - start.gravity_m_s2) * up_in_imu
+    vertical = np.outer(up_in_imu, up_in_imu)
+    bias_covariance = bias_variance * (np.eye(3) - vertical) + share * gravity_variance * vertical
+
+    # What the gyro shows beside its mean may be true swaying, correlated over tau. Its mean over T has 2 tau / T of the
+    # variance.
+    averaging = min(1.0, 2.0 * contact.sway_correlation_s / max(duration_s, 1e-9))
+    rate_variance = float(gyro.var(axis=0).mean()) * max(averaging, 1.0 / len(gyro))
+    gyro_share = imu.gyro_bias_stddev_rad_s**2 / (imu.gyro_bias_stddev_rad_s**2 + rate_variance)
+
+    state = SPACE.origin()
+    state[SPACE.coordinates("attitude")] = rotation.as_quat()
+    state[SPACE.coordinates("accelerometer_bias")] = accelerometer_bias
+    state[SPACE.coordinates("gyro_bias")] = gyro_share * gyro.mean(axis=0)
+
+    covariance = np.zeros((DIMENSION, DIMENSION))
+
+    def block(first: int, second: int) -> tuple[slice, slice]:
+        return slice(first, first + 3), slice(second, second + 3)
+
+    # The true attitude R Exp(e) makes m - b vertical: e x m = b across the vertical, hence e = (up x b) / |m|.
+    tilt_by_bias = skew(*up_in_imu) / size
+    heading = _EXACT_RAD**2 * vertical
+    averaged_force = accelerometer.var(axis=0).mean() / len(accelerometer) / size**2
+    covariance[block(POSITION, POSITION)] = _EXACT_M**2 * np.eye(3)
+    covariance[block(VELOCITY, VELOCITY)] = contact.speed_stddev_m_s**2 * np.eye(3)
+    covariance[block(ATTITUDE, ATTITUDE)] = (
+        tilt_by_bias @ bias_covariance @ tilt_by_bias.T + averaged_force * (np.eye(3) - vertical) + heading
+    )
+    covariance[block(ATTITUDE, ACCELEROMETER_BIAS)] = tilt_by_bias @ bias_covariance
+    covariance[block(ACCELEROMETER_BIAS, ATTITUDE)] = bias_covariance @ tilt_by_bias.T
+    covariance[block(ACCELEROMETER_BIAS, ACCELEROMETER_BIAS)] = bias_covariance
+    covariance[block(GYRO_BIAS, GYRO_BIAS)] = gyro_share * rate_variance * np.eye(3)
+    covariance[block(LEVER_ARM, LEVER_ARM)] = contact.lever_arm_stddev_m**2 * np.eye(3)
+    return state, covariance
+
+
+def level(specific_force: Vector) -> Rotation:
+    """Attitude (IMU frame to world) that turns a specific force at rest (3,) upwards, with heading zero.
+
+    Heading zero means that the IMU's x axis, seen from above, points along the world's x (its y axis along y, where x
+    is within 15 degrees of the vertical).
+    """
+    up = specific_force / np.linalg.norm(specific_force)
+    if abs(up[0]) < np.cos(np.deg2rad(15.0)):
+        x = np.array([1.0, 0.0, 0.0]) - up[0] * up
+        x /= np.linalg.norm(x)
+        y = np.cross(up, x)
+    else:
+        y = np.array([0.0, 1.0, 0.0]) - up[1] * up
+        y /= np.linalg.norm(y)
+        x = np.cross(y, up)
+    return Rotation.from_matrix(np.array([x, y, up]))

@@ -1,0 +1,151 @@
+"""Ground contact from the readings of an IMU.
+
+Over a short window that ends now, the energy of the motion is
+
+    E^2 = mean |w|^2 + c^2 mean |f - g u|^2,    u the direction of the window's mean specific force f
+
+which is the statistic of the likelihood-ratio detector of Skog, Handel, Nilsson and Rantakokko, "Zero-velocity
+detection - an algorithm evaluation", 2010, eq. (13), as an angular rate in rad/s. There, contact is E below a threshold
+that has to suit the gait. Here, the threshold follows the motion,
+
+    contact:  E < max(rest energy, share * (recent peak of E - what is slow))
+
+since a foot that stands still rolls, and does so in proportion to the gait: in recorded walks E in stance is 2 to 10 %
+of its peak in swing, slow or fast. Something that is lifted by hand moves slowly, without peaks, and any fixed
+threshold that finds the stance of a fast walk takes half of such a lift for standing. A motion that has no peak above
+what is slow has no swing, and what is not at rest then is no stance.
+
+`at rest` is the stricter claim: below the rest energy without a break for some tenths of a second.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from strapdown_estimation.configuration import Contact
+
+
+class ContactState(NamedTuple):
+    """What the detector says of one instant.
+
+    Attributes
+    ----------
+    in_contact, at_rest
+        The two claims; the second implies the first.
+    energy, threshold
+        E and what it was compared with, rad/s.
+    rate_rms
+        Root mean square of the rotation over the window, rad/s.
+    deviation_rms
+        Root mean square of the specific force's deviation from gravity over the window, m/s^2.
+    """
+
+    in_contact: bool
+    at_rest: bool
+    energy: float
+    threshold: float
+    rate_rms: float
+    deviation_rms: float
+
+
+@njit(cache=True)
+def window_energy(window: NDArray[np.float64], at_rest: NDArray[np.float64]) -> tuple[float, float]:
+    """Root mean squares of the rotation (rad/s) and of the specific force's deviation from gravity (m/s^2).
+
+    Parameters
+    ----------
+    window
+        (K, 6) gyro and accelerometer readings.
+    at_rest
+        (4,) what an IMU at rest reads: gyro x y z and the size of the specific force. NaN where it is not known yet:
+        the mean of the window is taken, so that only what changes within the window counts.
+    """
+    count = window.shape[0]
+    mean = np.zeros(6)
+    for k in range(count):
+        for i in range(6):
+            mean[i] += window[k, i] / count
+    rate = force = 0.0
+    for k in range(count):
+        for i in range(3):
+            bias = mean[i] if np.isnan(at_rest[i]) else at_rest[i]
+            rate += (window[k, i] - bias) ** 2
+            force += window[k, 3 + i] ** 2
+    size = np.sqrt(mean[3] ** 2 + mean[4] ** 2 + mean[5] ** 2)
+    reference = size if np.isnan(at_rest[3]) else at_rest[3]
+    # mean |f - g u|^2 = mean |f|^2 - 2 g |mean f| + g^2
+    deviation = force / count - 2.0 * reference * size + reference**2
+    return np.sqrt(rate / count), np.sqrt(max(deviation, 0.0))
+
+
+DetectorSnapshot = tuple[NDArray[np.float64], tuple[int, ...], NDArray[np.float64], float, "int | None"]
+
+
+class ContactDetector:
+    """Readings in order of their stamps go in, claims come out.
+
+    Parameters
+    ----------
+    parameters
+        See `Contact`.
+    """
+
+    def __init__(self, parameters: Contact) -> None:
+        self.parameters = parameters
+        self._window_ns = round(parameters.window_s * NANOSECONDS_PER_SECOND)
+        # The window's first reading counts as much as its last: rest has gone on for the window's length already.
+        self._rest_ns = round((parameters.rest_duration_s - parameters.window_s) * NANOSECONDS_PER_SECOND)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all readings and what the IMU reads at rest."""
+        self._at_rest: Vector = np.full(4, np.nan)
+        self._stamps_ns: tuple[int, ...] = ()
+        self._readings: Matrix = np.empty((0, 6))
+        self._peak = 0.0
+        self._still_since_ns: int | None = None
+
+    def snapshot(self) -> DetectorSnapshot:
+        """All that readings change."""
+        return self._at_rest, self._stamps_ns, self._readings, self._peak, self._still_since_ns
+
+    def restore(self, snapshot: DetectorSnapshot) -> None:
+        """Return to a snapshot."""
+        self._at_rest, self._stamps_ns, self._readings, self._peak, self._still_since_ns = snapshot
+
+    def calibrate(self, gyro: Vector, specific_force: float) -> None:
+        """Learn what the IMU reads at rest: gyro (3,) rad/s and the size of the specific force, m/s^2."""
+        self._at_rest = np.array([*gyro, specific_force])
+
+    def forget_peak(self) -> None:
+        """Forget the recent peak, where it was none: contact is rest until there is another one."""
+        self._peak = 0.0
+
+    def add(self, stamp_ns: int, reading: Vector) -> ContactState:
+        """What the readings up to this one (6,) say of its instant."""
+        p = self.parameters
+        elapsed = (stamp_ns - self._stamps_ns[-1]) / NANOSECONDS_PER_SECOND if self._stamps_ns else 0.0
+        first = 0
+        while first < len(self._stamps_ns) and self._stamps_ns[first] <= stamp_ns - self._window_ns:
+            first += 1
+        self._stamps_ns = (*self._stamps_ns[first:], stamp_ns)
+        self._readings = np.concatenate((self._readings[first:], reading[None]))
+        rate_rms, deviation_rms = window_energy(self._readings, self._at_rest)
+        energy = math.hypot(rate_rms, p.acceleration_weight_rad_s_m * deviation_rms)
+
+        self._peak = max(energy, self._peak * math.exp(-elapsed / p.peak_decay_s))
+        threshold = max(p.rest_energy_rad_s, p.relative_energy * (self._peak - p.slow_energy_rad_s))
+        # One or two readings say nothing of a motion.
+        known = len(self._stamps_ns) > 2
+        if energy >= p.rest_energy_rad_s:
+            self._still_since_ns = None
+        elif self._still_since_ns is None:
+            self._still_since_ns = stamp_ns
+        at_rest = known and self._still_since_ns is not None and stamp_ns - self._still_since_ns >= self._rest_ns
+        return ContactState(known and energy < threshold, at_rest, energy, threshold, rate_rms, deviation_rms)

@@ -1,0 +1,66 @@
+"""The strapped-down IMU as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Channel, Estimate
+from onboard_estimation.reading_limits import imu_limits
+from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from onboard_estimation.simulation import imu_channel
+from strapdown_estimation import simulator as simulator
+from strapdown_estimation.configuration import Strapdown
+from strapdown_estimation.estimator import StrapdownEstimator
+
+
+class StrapdownRobot(Robot):
+    """An IMU that is strapped to a foot, or to anything else that stands on the ground at times."""
+
+    name = "strapdown"
+    summary = "IMU on a foot or a hopping robot: position, velocity and attitude, from inertial data alone"
+    recovery_s = 3.0
+    configuration_type = Strapdown
+    configuration_file = "config/strapdown.yaml"
+    estimators = ("eskf",)
+    scenarios: Mapping[str, Scenario] = {
+        "walk": Scenario("a walk on level ground, starting and ending at rest", tuple(simulator.GAITS)),
+        "stairs": Scenario("up and down a flight of stairs", tuple(simulator.GAITS)),
+    }
+
+    def channels(self, configuration: Strapdown) -> tuple[Channel, ...]:
+        """The one IMU."""
+        imu = configuration.imu
+        limits = imu_limits(
+            gyro=(imu.gyro_range_rad_s, "imu.gyro_range_rad_s"),
+            accelerometer=(imu.accelerometer_range_m_s2, "imu.accelerometer_range_m_s2"),
+        )
+        return (imu_channel(imu.name, limits),)
+
+    def estimator(self, configuration: Strapdown, name: str, initial: Estimate | None) -> StrapdownEstimator:
+        """The error-state filter; it aligns itself at rest, whatever `initial` says."""
+        return StrapdownEstimator(configuration)
+
+    def truth_specification(self, configuration: Strapdown) -> TruthSpecification:
+        """Position, of the marker or the body; the filter's origin and heading are its own."""
+        noise = configuration.truth_stddev_m**2 * np.eye(3)
+        return TruthSpecification((configuration.truth_body,), "heading", {"position": noise})
+
+    def true_parts(
+        self, configuration: Strapdown, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Position; an attitude in the truth has an unknown turn against the IMU and is not judged."""
+        return {"position": bodies[configuration.truth_body][:, :3]}
+
+    def simulate(
+        self, configuration: Strapdown, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """A walk on level ground or on stairs."""
+        return simulator.simulate(
+            simulator.GAITS[variant], duration_s, rng, stairs=scenario == "stairs", name=configuration.imu.name
+        )
+
+
+ROBOT = StrapdownRobot()

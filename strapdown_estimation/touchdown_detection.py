@@ -1,0 +1,274 @@
+"""Touchdowns from the readings of one IMU: an impact, and then a stance.
+
+Two signs have to come together, since each alone deceives. An **impact** is a jerk: the slope of the specific force's
+size over several readings, above a threshold (the hopping phase estimator of "Optimized Kalman Filter based State
+Estimation and Height Control in Hopping Robots", section II). A heel that strikes, a toe that slaps and a push-off all
+have one. A **stance** is the claim of `contact_detection`; a foot that shifts its weight leaves it and returns to it
+without having been lifted. A stance without an impact was put down softly: it counts when it has lasted for a while,
+if there was motion before it.
+
+**When it happened.** A stance is recognised late, when a window of readings is calm. From there the readings are
+integrated backwards: the foot has touched down when its speed against the one in the stance fell below a threshold for
+good. Tilt and gravity are those of the stance's window, so that over some tenths of a second nothing drifts far.
+Where the foot was slow long before (lowered by hand, say), its first impact is the touchdown.
+
+Causal: a touchdown has the time at which it happened and the time of the reading at which it was seen.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.configuration import parameter
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from strapdown_estimation.configuration import Contact
+from strapdown_estimation.contact_detection import ContactDetector, ContactState
+
+_SATURATED = 0.99
+
+
+@dataclass(frozen=True)
+class TouchdownParameters:
+    """What makes a touchdown of a stance; `docs/strapdown.md` says on which recordings the values were chosen."""
+
+    impact_jerk_m_s3: float = parameter(
+        350.0, "an impact: the specific force's size grows faster than this", unit="m/s^3", exclusive_minimum=0.0
+    )
+    jerk_readings: int = parameter(3, "the slope is taken over so many readings", minimum=2)
+    landed_speed_m_s: float = parameter(
+        0.1,
+        "touched down once the speed against the one in stance is below this for good",
+        unit="m/s",
+        exclusive_minimum=0.0,
+    )
+    look_back_s: float = parameter(
+        0.5, "impacts and speed are looked for so long before a stance", unit="s", exclusive_minimum=0.0
+    )
+    soft_s: float = parameter(
+        0.15, "a stance without an impact counts once it has lasted so long, if it moved before", unit="s", minimum=0.0
+    )
+    swing_s: float = parameter(
+        0.3, "no new touchdown unless there was no contact for so long", unit="s", exclusive_minimum=0.0
+    )
+    largest_gyro_bias_rad_s: float = parameter(
+        0.35,
+        "until the IMU has lain still once, a stance turns no faster than this (20 deg/s)",
+        unit="rad/s",
+        minimum=0.0,
+    )
+    accelerometer_range_m_s2: float = parameter(
+        78.4, "readings at this size are saturated (8 g); they are an impact", unit="m/s^2", exclusive_minimum=0.0
+    )
+
+
+class Touchdown(NamedTuple):
+    """One touchdown.
+
+    Attributes
+    ----------
+    happened_ns, seen_ns
+        When the foot touched down, and the stamp of the reading that told it.
+    impact
+        Whether there was an impact; otherwise it was put down softly.
+    saturated
+        The accelerometer was beyond its range shortly before the stance: `happened_ns` may be late, by the length of
+        that at most.
+    """
+
+    happened_ns: int
+    seen_ns: int
+    impact: bool
+    saturated: bool
+
+
+class TouchdownDetector:
+    """Readings in order of their stamps go in, touchdowns come out.
+
+    A foot that stands when the readings begin has not touched down.
+
+    Parameters
+    ----------
+    parameters
+        See `TouchdownParameters`.
+    contact
+        Of the stance; see `Contact`.
+    """
+
+    def __init__(self, parameters: TouchdownParameters | None = None, contact: Contact | None = None) -> None:
+        self.parameters = parameters or TouchdownParameters()
+        self._detector = ContactDetector(contact or Contact())
+        self._look_back_ns = _nanoseconds(self.parameters.look_back_s)
+        self._soft_ns = _nanoseconds(self.parameters.soft_s)
+        self._swing_ns = _nanoseconds(self.parameters.swing_s)
+        self._window_ns = _nanoseconds(self._detector.parameters.window_s)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all readings."""
+        self._detector.reset()
+        self._detector.calibrate(np.zeros(3), STANDARD_GRAVITY_M_S2)
+        self._first_rest: ContactDetector | None = ContactDetector(self._detector.parameters)
+        self._readings: deque[tuple[int, Vector]] = deque()
+        self._impacts: deque[int] = deque()
+        self._in_contact = False
+        self._contact_until_ns: int | None = None
+        self._landing: Touchdown | None = None
+        self._swinging = False
+
+    @property
+    def in_contact(self) -> bool:
+        """Whether the last reading claims contact."""
+        return self._in_contact
+
+    def add(self, stamp_ns: int, reading: Vector) -> Touchdown | None:
+        """The touchdown that this reading shows, if any.
+
+        Parameters
+        ----------
+        stamp_ns
+            Later than that of the reading before.
+        reading
+            (6,) gyro x y z (rad/s), accelerometer x y z (m/s^2).
+
+        Raises
+        ------
+        UserError
+            The stamp is not later, or the reading is not finite.
+        """
+        if not np.isfinite(reading).all():
+            raise UserError(f"reading at {stamp_ns} ns is not finite: {reading.tolist()}")
+        if self._readings and stamp_ns <= self._readings[-1][0]:
+            raise UserError(f"stamps must increase: {stamp_ns} ns comes after {self._readings[-1][0]} ns")
+        self._remember(stamp_ns, reading)
+        contact = self._stance(stamp_ns, reading)
+        self._in_contact = contact.in_contact
+        if self._contact_until_ns is None:
+            self._contact_until_ns = stamp_ns
+        if not contact.in_contact:
+            self._landing = None
+            self._swinging |= stamp_ns - self._contact_until_ns >= self._swing_ns
+            return None
+        self._contact_until_ns = stamp_ns
+        if self._swinging:
+            self._swinging = False
+            self._landing = self._land(stamp_ns)
+            if self._landing is not None and self._landing.impact:
+                seen, self._landing = self._landing, None
+                return seen
+        if self._landing is not None and stamp_ns - self._landing.seen_ns >= self._soft_ns:
+            soft, self._landing = self._landing, None
+            return soft._replace(seen_ns=stamp_ns)
+        return None
+
+    def _stance(self, stamp_ns: int, reading: Vector) -> ContactState:
+        """What the contact detector says, which learns at the first rest what the IMU reads at rest.
+
+        Until then the gyro counts as unbiased. The first rest is found by another detector, which takes what is steady
+        for a bias; a turn that is faster than a bias is none.
+        """
+        contact = self._detector.add(stamp_ns, reading)
+        if self._first_rest is None or not self._first_rest.add(stamp_ns, reading).at_rest:
+            return contact
+        calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
+        if np.abs(calm[:3]).max() <= self.parameters.largest_gyro_bias_rad_s:
+            self._detector.calibrate(calm[:3], float(np.linalg.norm(calm[3:])))
+            self._first_rest = None
+        return contact
+
+    def _remember(self, stamp_ns: int, reading: Vector) -> None:
+        self._readings.append((stamp_ns, reading))
+        begin_ns = stamp_ns - self._look_back_ns
+        # One more than the look-back holds, so that its first step is whole.
+        while len(self._readings) > 2 and self._readings[1][0] <= begin_ns:
+            self._readings.popleft()
+        while self._impacts and self._impacts[0] < begin_ns:
+            self._impacts.popleft()
+        count = self.parameters.jerk_readings
+        if self._is_saturated(reading) or (
+            len(self._readings) >= count
+            and jerk([self._readings[k] for k in range(-count, 0)]) > self.parameters.impact_jerk_m_s3
+        ):
+            self._impacts.append(stamp_ns)
+
+    def _is_saturated(self, reading: Vector) -> bool:
+        return bool(np.abs(reading[3:]).max() >= _SATURATED * self.parameters.accelerometer_range_m_s2)
+
+    def _land(self, stamp_ns: int) -> Touchdown | None:
+        """The touchdown of the stance claimed first at the stamp; None: neither impact nor motion before it."""
+        stamps = np.array([stamp for stamp, _ in self._readings])
+        readings = np.array([reading for _, reading in self._readings])
+        saturated = [k for k, one in enumerate(readings) if self._is_saturated(one)]
+        # What a saturated reading hides has ended when it ends: nothing is integrated beyond it.
+        first = saturated[-1] + 1 if saturated else 0
+        calm = int(np.searchsorted(stamps, stamp_ns - self._window_ns, side="right"))
+        speeds = speeds_before(stamps[first:], readings[first:], readings[max(calm, first) :, 3:].mean(axis=0))
+        fast = np.flatnonzero(speeds > self.parameters.landed_speed_m_s)
+        slow_ns = int(stamps[first + min(fast[-1] + 1, len(speeds) - 1)] if fast.size else stamps[first])
+        if self._impacts:
+            return Touchdown(max(slow_ns, self._impacts[0]), stamp_ns, True, bool(saturated))
+        return Touchdown(slow_ns, stamp_ns, False, False) if fast.size else None
+
+
+def find_touchdowns(
+    stamps_ns: NDArray[np.int64],
+    readings: NDArray[np.float64],
+    parameters: TouchdownParameters | None = None,
+    contact: Contact | None = None,
+) -> list[Touchdown]:
+    """All touchdowns of a recording: stamps (K,) ns, readings (K, 6) gyro (rad/s) and accelerometer (m/s^2).
+
+    Raises
+    ------
+    UserError
+        Stamps that do not increase, readings that are not finite.
+    """
+    detector = TouchdownDetector(parameters, contact)
+    found = (detector.add(stamp, reading) for stamp, reading in zip(stamps_ns.tolist(), readings, strict=True))
+    return [one for one in found if one is not None]
+
+
+def jerk(readings: Sequence[tuple[int, Vector]]) -> float:
+    """Slope by least squares, m/s^3, of the specific force's size over readings: stamp (ns) and (6,) values each.
+
+    The size, so that no mounting has to be known; over several readings, so that the noise of one counts for little.
+    """
+    times = np.array([stamp - readings[0][0] for stamp, _ in readings]) / NANOSECONDS_PER_SECOND
+    sizes = np.sqrt([float(reading[3:] @ reading[3:]) for _, reading in readings])
+    centred = times - times.mean()
+    return float(centred @ sizes / (centred @ centred))
+
+
+def speeds_before(stamps_ns: NDArray[np.int64], readings: NDArray[np.float64], rest: Vector) -> NDArray[np.float64]:
+    """Speeds (K,) against the last of K readings, m/s, by integration backwards; the last is zero.
+
+    Parameters
+    ----------
+    stamps_ns, readings
+        (K,) and (K, 6).
+    rest
+        (3,) specific force at the last one, as without acceleration.
+    """
+    steps = np.diff(stamps_ns) / NANOSECONDS_PER_SECOND
+    rotation = Rotation.identity()
+    forces = readings[:, 3:].copy()
+    # Into the frame of the last reading, from step to step (trapezoidal rule).
+    for k in range(len(steps) - 1, -1, -1):
+        rotation = rotation * Rotation.from_rotvec(-0.5 * steps[k] * (readings[k, :3] + readings[k + 1, :3]))
+        forces[k] = rotation.apply(forces[k])
+    changes = (0.5 * (forces[1:] + forces[:-1]) - rest) * steps[:, None]
+    speeds: NDArray[np.float64] = np.zeros(len(readings))
+    speeds[:-1] = np.linalg.norm(np.cumsum(changes[::-1], axis=0)[::-1], axis=1)
+    return speeds
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * NANOSECONDS_PER_SECOND)

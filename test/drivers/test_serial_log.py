@@ -1,0 +1,267 @@
+"""The serial line's frames and its logs: what is sent comes back, what is damaged is counted, nothing is trusted."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serial_lines import SETTINGS, line, sample, saved
+
+from drivers.serial_frames import (
+    Fault,
+    FrameReader,
+    Sample,
+    Settings,
+    decode,
+    encode_sample,
+    encode_settings,
+)
+from hopper_estimation.serial_log import DeviceClock, read_serial_log
+from onboard_estimation.cli import main
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.conversion import convert_serial_log
+
+COUNT = st.integers(-32768, 32767)
+TRIPLE = st.tuples(COUNT, COUNT, COUNT)
+SAMPLES = st.builds(
+    Sample, st.integers(0, 255), st.integers(0, 2**32 - 1), TRIPLE, TRIPLE, COUNT, TRIPLE, st.integers(0, 3)
+)
+
+
+def stuffed(payload: bytes) -> bytes:
+    """COBS as Cheshire and Baker describe it (1999), written down anew: the test's own."""
+    out = b""
+    for block in (payload + b"\0").split(b"\0")[:-1]:
+        while len(block) >= 254:
+            out, block = out + b"\xff" + block[:254], block[254:]
+        out += bytes([len(block) + 1]) + block
+    return out
+
+
+def frame(payload: bytes) -> bytes:
+    """With its CRC, as it stands between two zero bytes."""
+    return stuffed(payload + struct.pack("<I", zlib.crc32(payload)))
+
+
+@given(SAMPLES)
+def test_a_sample_comes_back(one: Sample) -> None:
+    wire = encode_sample(one)
+    assert len(wire) == 34
+    assert wire.count(0) == 1
+    assert decode(wire[:-1]) == one
+
+
+def test_the_bytes_are_those_of_the_description() -> None:
+    """Against `struct`, `zlib` and COBS of the test's own: what firmware in another language has to send."""
+    payload = struct.pack("<BBI10hH", 1, 7, 123456789, 1, 2, 3, -4, -5, -6, 700, 16, -32, 48, 1)
+    expected = Sample(7, 123456789, (1, 2, 3), (-4, -5, -6), 700, (16, -32, 48), 1)
+    assert decode(frame(payload)) == expected
+    assert encode_sample(expected) == frame(payload) + b"\0"
+    told = struct.pack("<BBI4BH2B3B8s", 2, 8, 99, 3, 2, 1, 4, 1000, 0x68, 0x32, 1, 2, 3, b"12345678")
+    assert decode(frame(told)) == Settings(8, 99, 3, 2, 1, 4, 1000, 0x68, 0x32, (1, 2, 3), b"12345678")
+
+
+@pytest.mark.parametrize(
+    ("stretch", "fault"),
+    [
+        (b"\x05ab", Fault.COBS),
+        (b"\x01", Fault.LENGTH),
+        (b"\x03ab", Fault.LENGTH),
+        (b"x" * 500, Fault.LENGTH),
+        (frame(b"\x03" + bytes(27)), Fault.TYPE),
+        (frame(b"\x01" + bytes(26)), Fault.LENGTH),
+        (frame(b"\x01" + bytes(28)), Fault.LENGTH),
+        (stuffed(b"\x01" + bytes(31)), Fault.CRC),
+        (frame(b"\x01" + bytes(25) + b"\x04\x00"), Fault.CODE),
+        (encode_settings(Settings(0, 0, 4, 3, 0, 1, 840))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 4, 0, 1, 840))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 3, 2, 1, 840))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 3, 0, 8, 840))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 3, 0, 1, 0))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 3, 0, 1, 840, low_g_identity=0x70))[:-1], Fault.CODE),
+    ],
+)
+def test_what_is_no_frame_is_named(stretch: bytes, fault: Fault) -> None:
+    assert decode(stretch) is fault
+
+
+@given(st.binary(max_size=400), st.lists(st.integers(1, 60), min_size=1, max_size=20))
+def test_pieces_make_no_difference(noise: bytes, lengths: list[int]) -> None:
+    stream = noise + b"\0" + b"".join(line(6)) + noise + b"\0" + encode_sample(sample(7))
+    whole = FrameReader()
+    frames = whole.feed(stream)
+    assert frames[-1] == sample(7)
+    assert len(frames) >= 8
+    pieces, found, place, turn = FrameReader(), [], 0, 0
+    while place < len(stream):
+        found += pieces.feed(stream[place : place + lengths[turn % len(lengths)]])
+        place, turn = place + lengths[turn % len(lengths)], turn + 1
+    assert found == frames
+    assert (pieces.faults, pieces.partial, pieces.unfinished) == (whole.faults, whole.partial, whole.unfinished)
+
+
+def test_noise_without_a_zero_byte_is_not_kept() -> None:
+    reader = FrameReader()
+    reader.feed(b"\0")
+    for _ in range(1000):
+        assert reader.feed(b"x" * 1000) == []
+        assert reader.unfinished <= 100
+    assert reader.feed(b"\0" + encode_sample(sample(1))) == [sample(1)]
+    assert reader.faults == {Fault.LENGTH: 1}
+
+
+@pytest.mark.parametrize(("rate", "least"), [(1e-4, 0.996), (1e-3, 0.96), (5e-3, 0.83)])
+def test_byte_errors_cost_the_frames_they_hit_and_none_passes(rate: float, least: float) -> None:
+    """At least as many as the frames' length allows, and not one that was not sent."""
+    rng = np.random.default_rng(0)
+    count = 20_000
+    sent = [sample(number) for number in range(count)]
+    stream = np.frombuffer(b"".join(map(encode_sample, sent)), dtype=np.uint8).copy()
+    hit = rng.random(len(stream)) < rate
+    stream[hit] ^= rng.integers(1, 256, int(hit.sum()), dtype=np.uint8)
+    reader = FrameReader()
+    received = reader.feed(stream.tobytes())
+    assert set(received) <= set(sent)
+    assert len(received) >= least * count - 3.0 * np.sqrt(count * (1.0 - least))
+    assert sum(reader.faults.values()) > 0
+
+
+def test_counts_become_si_units(tmp_path: Path) -> None:
+    log = read_serial_log(saved(tmp_path, *line(10)))
+    assert len(log.low_g.stamps_ns) == len(log.high_g.stamps_ns) == 10
+    gravity, degree = 9.80665, np.pi / 180
+    np.testing.assert_allclose(
+        log.low_g.values[2], [10 * degree, 0, -10 * degree, 3 / 2048 * gravity, -gravity, gravity]
+    )
+    np.testing.assert_allclose(log.high_g.values[2], [0, 0, 0, 0.49 * gravity, -0.49 * gravity, 0])
+    np.testing.assert_array_equal(np.diff(log.low_g.stamps_ns)[:2], [1_191_000, 1_190_000])
+    assert "16 g and 2000 deg/s, high-g 100 g, 840 Hz" in log.notes[0]
+    assert "1.2.3" in log.notes[0]
+
+
+@pytest.mark.parametrize(("code", "per_digit_g"), [(0, 0.049), (1, 0.098), (3, 0.195)])
+def test_negative_high_g_counts_keep_their_sign(tmp_path: Path, code: int, per_digit_g: float) -> None:
+    """Twelve bits, left-justified: -16 is -1 digit and -32768 is -2048."""
+    told = Settings(**{**vars(SETTINGS), "high_g_range": code})
+    reading = sample(1)._replace(high_g=(-16, -32768, 32752))
+    log = read_serial_log(saved(tmp_path, encode_settings(told), encode_sample(reading)))
+    np.testing.assert_allclose(log.high_g.values[0, 3:], np.array([-1, -2048, 2047]) * per_digit_g * 9.80665)
+    assert any("high_g accelerometer: 1 of 1" in note for note in log.notes)
+
+
+def test_a_change_of_range_counts_from_then_on(tmp_path: Path) -> None:
+    other = encode_settings(Settings(4, 4000, 0, 0, 1, 1, 840))
+    log = read_serial_log(saved(tmp_path, *line(3), other, encode_sample(sample(5))))
+    assert log.counts["changes_of_range"] == 1
+    assert log.low_g.values[2, 4] == pytest.approx(-9.80665)
+    assert log.low_g.values[3, 4] == pytest.approx(-9.80665 / 8)
+
+
+def test_samples_before_the_ranges_are_left_out(tmp_path: Path) -> None:
+    before = [encode_sample(sample(number)) for number in range(1, 5)]
+    log = read_serial_log(saved(tmp_path, before[0][20:], *before[1:], *line(6, first=6)))
+    assert (log.counts["samples"], log.counts["used"], log.counts["before_ranges"]) == (9, 6, 3)
+    assert log.counts["corrupted"] == 0  # the first was heard from its middle on
+
+
+def test_damage_is_counted_and_said(tmp_path: Path) -> None:
+    frames = line(300)
+    damaged = bytearray(frames[20])
+    damaged[5] ^= 0x10
+    frames[20] = bytes(damaged)
+    del frames[40:45]
+    frames[100] = frames[100] * 2
+    log = read_serial_log(saved(tmp_path, b"ets Jun  8 2016 rst:0x1\r\n\0", *frames, b"\x05ab"))
+    counts = log.counts
+    assert (counts["corrupted"], counts["lost"], counts["repeated"]) == (1, 6, 1)
+    assert (counts["used"], counts["bytes_unfinished"]) == (294, 3)
+    text = " ".join(log.notes)
+    assert "1 corrupted frames left out: 1 wrong CRC" in text
+    assert "At least 6 frames are missing" in text
+
+
+def test_a_sensor_that_could_not_be_read_is_left_out_alone(tmp_path: Path) -> None:
+    frames = [line(1)[0], *(encode_sample(sample(k, status=s)) for k, s in ((1, 0), (2, 1), (3, 2), (4, 3)))]
+    log = read_serial_log(saved(tmp_path, *frames))
+    assert (len(log.low_g.stamps_ns), len(log.high_g.stamps_ns)) == (2, 2)
+    assert log.low_g.stamps_ns[1] != log.high_g.stamps_ns[1]
+
+
+@given(st.lists(st.integers(1, 59_999_999), min_size=1, max_size=50), st.integers(0, 2**32 - 1))
+def test_device_time_is_unwrapped(steps: list[int], start: int) -> None:
+    clock = DeviceClock()
+    assert clock.elapsed_us(start) == 0
+    for elapsed in np.cumsum(steps).tolist():
+        assert clock.elapsed_us((start + elapsed) % 2**32) == elapsed
+    assert (clock.restarts, clock.implausible, clock.repeated) == (0, 0, 0)
+
+
+def test_one_wrong_time_is_dropped_and_a_restart_is_followed() -> None:
+    clock = DeviceClock()
+    times = [5_000_000, 5_001_000, 900_000_000, 5_002_000, 10_000, 11_000, 12_000]
+    assert [clock.elapsed_us(t) for t in times] == [0, 1000, None, 2000, None, 1_002_000, 1_003_000]
+    assert (clock.restarts, clock.implausible) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "0 valid samples, no frame tells the ranges; 0 corrupted"),
+        (b"\0" + b"some text\r\n\0" * 3, "0 valid samples, no frame tells the ranges; 3 corrupted frames"),
+        (b"".join(line(3)[1:]), "3 valid samples, no frame tells the ranges"),
+        (line(1)[0], "0 valid samples, none follows a frame that tells"),
+    ],
+)
+def test_logs_without_readings_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read_serial_log(saved(tmp_path, content))
+
+
+def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="No such file"):
+        read_serial_log(tmp_path / "missing.log")
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_lead_to_another_error(content: bytes) -> None:
+    reader = FrameReader()
+    reader.feed(content)
+    assert decode(content) is not None
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_bag_of_a_log(tmp_path: Path, storage: str) -> None:
+    summary = convert_serial_log(saved(tmp_path, *line(100)), tmp_path / "bag", storage)
+    assert summary["messages"] == 200
+    assert summary["counts"]["used"] == 100
+    messages: dict[str, list] = {}
+    with open_bag(tmp_path / "bag") as bag:
+        for raw in bag.messages():
+            messages.setdefault(raw.topic, []).append(bag.deserialize(raw))
+    low_g, high_g = messages["/imu/low_g/data_raw"], messages["/imu/high_g/data_raw"]
+    assert [m.header.stamp for m in low_g] == [m.header.stamp for m in high_g]
+    assert (low_g[0].header.frame_id, high_g[0].header.frame_id) == ("imu_low_g", "imu_high_g")
+    assert low_g[0].orientation_covariance[0] == high_g[0].orientation_covariance[0] == -1.0
+    assert (low_g[0].angular_velocity_covariance[0], high_g[0].angular_velocity_covariance[0]) == (0.0, -1.0)
+    assert high_g[5].linear_acceleration.x == pytest.approx(0.49 * 9.80665)
+    assert low_g[5].linear_acceleration.x == pytest.approx(6 / 2048 * 9.80665)
+
+
+def test_the_command_says_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frames = line(50)
+    frames[7] = frames[7][:10] + b"\0"
+    path = saved(tmp_path, *frames)
+    main(["convert", "serial_log", str(path), "--output", str(tmp_path / "bag")])
+    out = capsys.readouterr().out
+    assert "1 corrupted frames left out" in out
+    assert "inspect" in out
+    with pytest.raises(SystemExit) as ended:
+        main(["convert", "serial_log", str(path), "--output", str(tmp_path / "two"), "--as-recorded"])
+    assert ended.value.code == 2
+    assert not (tmp_path / "two").exists()

@@ -1,0 +1,210 @@
+"""The hopper's nodes and launch files as real processes over real DDS."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from launched import LAUNCH, Launch, nothing_is_left, recorded
+from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
+
+import embedded_ros
+from hopper_estimation.phases import EVENTS, PHASE_AFTER, PHASES
+from onboard_estimation.evaluation.bags import open_bag
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
+    ),
+]
+needs_embedded = pytest.mark.skipif(
+    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
+    reason="with ROS 2, launch files run from a colcon workspace",
+)
+TYPES = {
+    "state": "sensor_msgs/msg/JointState",
+    "state_covariance": "sensor_msgs/msg/JointState",
+    "phase_events": "sensor_msgs/msg/TimeReference",
+    "phase_state": "sensor_msgs/msg/JointState",
+    "apex": "geometry_msgs/msg/PointStamped",
+}
+NODE = "/hopper/hopper_estimator"
+MODULE = [sys.executable, "-m", "onboard_estimation"]
+
+
+def stamp_ns(stamp: Any) -> int:
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec)
+
+
+def content(message: Any) -> tuple[Any, ...]:
+    """All that a message of one of the types says."""
+    at = stamp_ns(message.header.stamp)
+    if hasattr(message, "time_ref"):
+        return at, message.source, stamp_ns(message.time_ref)
+    if hasattr(message, "point"):
+        return at, message.point.z
+    return at, *message.position
+
+
+def read(bag: Path, *topics: str) -> dict[str, list[Any]]:
+    """Messages by the last part of their topic."""
+    found: dict[str, list[Any]] = {topic: [] for topic in topics}
+    with open_bag(bag) as opened:
+        for raw in opened.messages():
+            name = raw.topic.removeprefix("/hopper/")
+            if name in found:
+                found[name].append(opened.deserialize(raw))
+    return found
+
+
+def in_order(events: list[Any]) -> bool:
+    """Whether each event is one that follows the one before it: no doubles, nothing that cannot be."""
+    names = [event.source for event in events]
+    return all(EVENTS.index(b) == (EVENTS.index(a) + 1) % len(EVENTS) for a, b in pairwise(names))
+
+
+@pytest.mark.slow
+def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_bit(tmp_path: Path) -> None:
+    bag, run = tmp_path / "bag", tmp_path / "run"
+    words = ["simulate", "hopper", "--variant", "1m", "--duration", "9", "--seed", "5", "--output", str(bag)]
+    subprocess.run([*MODULE, *words], check=True, capture_output=True, timeout=200.0)
+    words = ["evaluate", str(bag), "--drop", "ground_truth/body", "--output", str(run)]
+    subprocess.run([*MODULE, *words], check=True, capture_output=True, timeout=200.0)
+    offline = read(run / "estimates", *TYPES)
+    assert {event.source for event in offline["phase_events"]} == set(EVENTS)
+    with (
+        running("hopper_estimator", tmp_path, "-p", "reliable_sensors:=true", namespace="/hopper") as estimator,
+        listening_node(namespace="/hopper") as node,
+    ):
+        estimator.wait_for("hopper, estimator kf1")
+        live = {topic: collect(node, kind, topic) for topic, kind in TYPES.items()}
+        phases = collect(node, "std_msgs/msg/String", "phase")
+        await_being_heard(node, NODE)
+        words = ["play", str(bag), "--rate", "0", "--wait-for-subscribers", str(LONGEST_WAIT_S)]
+        player = subprocess.Popen([*MODULE, *words])
+        try:
+            spin_until(node, lambda: player.poll() is not None)
+        finally:
+            player.kill()
+            player.wait()
+        assert player.returncode == 0
+        with contextlib.suppress(AssertionError):
+            spin_until(node, lambda: all(len(live[topic]) >= len(offline[topic]) for topic in TYPES), 10.0)
+        assert "height set to" in estimator.output
+    for topic, messages in live.items():
+        assert [content(one) for one in messages] == [content(one) for one in offline[topic]], topic
+    # The phases for people are those that the events begin.
+    names = [message.data for message in phases]
+    begun = [PHASES[PHASE_AFTER[EVENTS.index(event.source)]] for event in live["phase_events"]]
+    assert names[:2] == ["startup", "drop"]
+    assert names[2:] == begun
+
+
+@pytest.mark.slow
+@needs_embedded
+def test_a_simulated_robot_hops_by_the_live_estimate_and_its_recording_is_replayed(tmp_path: Path) -> None:
+    bag, replayed = tmp_path / "bag", tmp_path / "replayed"
+    arguments = ("control:=estimate", "hops:=1m", "seed:=3", f"record:={bag}")
+    launch = Launch("hopper.launch.py", *arguments, log=tmp_path / "launch.log")
+    try:
+        launch.wait_for("controlled by the estimate")
+        launch.wait_for("height set to")
+        wait_until(lambda: recorded(bag, "/hopper/apex") >= 3)
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    found = read(bag, "phase_events", "apex", "odometry", "ground_truth/body/pose", "markers", "set_pose")
+    (given,) = found["set_pose"]
+    dropped_ns = stamp_ns(given.header.stamp)
+    hops = [event for event in found["phase_events"] if stamp_ns(event.header.stamp) > dropped_ns]
+    assert len(hops) >= 2 * len(EVENTS)
+    assert in_order(hops)
+    markers = {marker.ns for array in found["markers"] for marker in array.markers}
+    assert markers == {"estimate", "truth", "height_95", "error", "legend"}
+    truth = found["ground_truth/body/pose"]
+    true_ns = np.array([stamp_ns(one.header.stamp) for one in truth])
+    true_m = np.array([one.pose.position.z for one in truth])
+    estimates = [one for one in found["odometry"] if stamp_ns(one.header.stamp) > dropped_ns]
+    at = np.array([stamp_ns(one.header.stamp) for one in estimates])
+    errors = np.array([one.pose.pose.position.z for one in estimates]) - np.interp(at, true_ns, true_m)
+    assert np.median(np.abs(errors)) < 0.1
+    # It hops: from the ground to about what is commanded.
+    hopping = true_m[true_ns > dropped_ns + 10**9]
+    assert hopping.min() < 0.27
+    assert 0.6 < hopping.max() < 2.5
+
+    arguments = (f"bag:={bag}", "rate:=0", f"record:={replayed}", "markers:=false")
+    replay = Launch("hopper_replay.launch.py", *arguments, log=tmp_path / "replay.log")
+    try:
+        assert replay.process.wait(LONGEST_WAIT_S) == 0, replay.output
+    finally:
+        replay.kill()
+    nothing_is_left()
+    again = read(replayed, "phase_events", "apex")
+    assert in_order(again["phase_events"])
+    assert len(again["apex"]) >= 2
+
+
+@needs_embedded
+@pytest.mark.parametrize("name", ["hopper.launch.py", "hopper_replay.launch.py"])
+def test_arguments_are_shown(name: str) -> None:
+    shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
+    assert shown.returncode == 0
+    assert "'estimator':" in shown.stdout
+    assert "file of filter parameters made by `train`" in shown.stdout
+
+
+@needs_embedded
+def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
+    for words, sentence in (
+        (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for source:=simulated"),
+        (("hopper.launch.py", f"model:={tmp_path / 'none'}"), "none is no file; `onboard-estimation train hopper"),
+        (("hopper_replay.launch.py", f"bag:={tmp_path}", f"model:={tmp_path / 'none'}"), "none is no file"),
+    ):
+        done = subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
+        assert done.returncode in (1, 2)
+        assert sentence in done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        assert "process started" not in done.stdout + done.stderr
+
+
+def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
+    """Every line of the nodes' file is a parameter that the node has, and all there are."""
+    from onboard_estimation.configuration import describe, load
+
+    embedded_ros.install()
+    from hopper_estimation.robot import ROBOT
+    from onboard_estimation.nodes.estimator import EstimatorHost
+    from onboard_estimation.nodes.markers import MarkerHost
+    from onboard_estimation.nodes.simulator import SimulatorHost
+
+    content = yaml.safe_load((repository / "config" / "hopper_nodes.yaml").read_text())
+    hosts = {"hopper_estimator": EstimatorHost, "hopper_simulator": SimulatorHost, "markers": MarkerHost}
+    assert set(content) == {f"/**/{name}" for name in hosts}
+    # By name for this robot, where the nodes take the first there is.
+    scenario = next(iter(ROBOT.scenarios))
+    named = {
+        "estimator": ROBOT.estimators[0],
+        "scenario": scenario,
+        "variant": ROBOT.scenarios[scenario].variants[0],
+        "robot": ROBOT.name,
+        "rate_hz": 20.0,
+    }
+    for name, host in hosts.items():
+        defaults = {
+            row.name: list(row.default) if isinstance(row.default, tuple) else row.default for row in describe(host)
+        }
+        written = content[f"/**/{name}"]["ros__parameters"]
+        assert written == {key: named.get(key, value) for key, value in defaults.items()}
+        load(host, None, {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()})

@@ -1,0 +1,146 @@
+"""A disk that is full: one sentence with what was needed and what is free, and nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bag_samples import IMU, imu
+from evaluation_samples import refusal, salp_messages, write
+from serial_lines import line, saved
+
+from onboard_estimation.atomic_file import write_atomically
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.claim import claimed, claimed_free
+
+START_NS = 1_700_000_000 * 10**9
+
+
+@contextmanager
+def largest_file(size_bytes: int) -> Iterator[None]:
+    """A limit on the size of files stands for the disk: Python ignores its signal, and writing fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real one of 400 kB, where this user may mount one."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=400k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(["mount", *options], capture_output=True).returncode:
+        pytest.skip("this user may not mount a file system")
+    yield disk
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # what still holds a file there lets go later
+
+
+def left(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def fill(path: Path, storage: Any, count: int) -> None:
+    message = imu(10**9, (0.0, 0.0, 0.0), (0.0, 0.0, 9.81))
+    with BagWriter(path, storage) as writer:
+        for number in range(count):
+            writer.write("/imu", IMU, START_NS + number, message)
+
+
+@pytest.mark.parametrize("size_bytes", [100, 5_000, 100_000])
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_a_bag_that_does_not_fit_leaves_nothing(storage: Any, size_bytes: int, tmp_path: Path) -> None:
+    """The disk is full at the file's head, at its first topic, in its messages or at its end."""
+    with pytest.raises(UserError) as caught, largest_file(size_bytes):
+        fill(tmp_path / "bag", storage, 2000)
+    assert f"cannot write the bag at {tmp_path / 'bag'}: " in str(caught.value)
+    assert "MB free in" in str(caught.value)
+    assert left(tmp_path) == []
+
+
+def test_a_file_that_does_not_fit_leaves_the_older_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    write_atomically(path, b"older", "model")
+    needed = pytest.raises(UserError, match=r"^model: cannot be written: 1\.0 MB needed, file too large \(.*MB free in")
+    with needed, largest_file(1000):
+        write_atomically(path, bytes(1_000_000), "model")
+    assert path.read_bytes() == b"older"
+    assert left(tmp_path) == ["model.npz"]
+
+
+@pytest.mark.usefixtures("compiled_kernels")
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_simulate_convert_and_evaluate_say_in_one_line_that_the_disk_is_full(
+    storage: str, small_disk: Path, tmp_path: Path
+) -> None:
+    simulate = ("simulate", "salp", "--duration", "20", "--storage", storage, "--output", small_disk / "bag")
+    said = refusal(*simulate)
+    assert f"cannot write the bag at {small_disk / 'bag'}: " in said
+    assert "MB free in" in said
+    assert "messages of" in said
+    assert left(small_disk) == []
+    log = saved(tmp_path, *line(5000))
+    said = refusal("convert", "serial_log", log, "--output", small_disk / "bag", "--storage", storage)
+    assert f"cannot write the bag at {small_disk / 'bag'}: " in said
+    assert left(small_disk) == []
+    bag = write(tmp_path / "long", salp_messages())
+    said = refusal("evaluate", bag, "--output", small_disk / "run")
+    assert "cannot write" in said
+    assert "MB free in" in said
+    assert left(small_disk) == []
+
+
+def test_output_into_a_full_device_is_one_line() -> None:
+    """What is printed, too, is written: `> /dev/full`."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "onboard_estimation", "robots"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot write ")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+# Two runs into one folder.
+
+
+def test_the_second_run_into_a_folder_learns_it_at_once(tmp_path: Path) -> None:
+    """Before its bag is read, which is not even there."""
+    with claimed(tmp_path / "run"):
+        said = refusal("evaluate", tmp_path / "no_bag", "--output", tmp_path / "run")
+        assert said.startswith(f"{tmp_path / 'run'}: process {os.getpid()} is writing a run there; ")
+        with claimed_free(tmp_path / "run") as other:
+            assert other == tmp_path / "run-2"
+    assert "no_bag does not exist" in refusal("evaluate", tmp_path / "no_bag", "--output", tmp_path / "run")
+
+
+def test_a_claim_ends_with_its_process_however_that_ends(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom onboard_estimation.evaluation.claim import claimed\n"
+        "with claimed(Path(sys.argv[1])):\n    print('claimed', flush=True)\n    time.sleep(600)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, tmp_path / "run"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "claimed\n"
+        with pytest.raises(UserError, match=f"process {process.pid} is writing"), claimed(tmp_path / "run"):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    finally:
+        process.kill()
+    with claimed(tmp_path / "run"), claimed(tmp_path / "another"):
+        pass

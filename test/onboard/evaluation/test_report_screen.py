@@ -1,0 +1,337 @@
+"""The report as it is used: first screen, what is folded away, colours that can be read, zoom, frames of any width."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_samples import NO_BROWSER, Page, chain_result, rendered, shortened, walk_result, without_truth
+
+from onboard_estimation.evaluation.key_figures import COUNT, key_figures
+from onboard_estimation.evaluation.plot_drawing import motion_figure
+from onboard_estimation.evaluation.plots import write_plots
+from onboard_estimation.evaluation.report import render, write_report
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
+from onboard_estimation.robots import Panel, PanelGroup, ReportSection
+
+TEMPLATES = Path(__file__).parents[3] / "onboard_estimation" / "evaluation"
+
+
+def hopping_result(count: int = 4000) -> EvaluationResult:
+    """Four hops of two seconds, drawn over time, with phases and a section that repeats one of the notes."""
+    time_s = np.linspace(0.0, 8.0, count)
+    height = 0.3 + 2.0 * np.abs(np.sin(0.5 * np.pi * time_s))
+    chain = chain_result(2)
+    part = replace(
+        chain.parts["pose"],
+        name="height",
+        names=("z",),
+        units=("m",),
+        estimate=height[:, None],
+        truth=height[:, None] - 0.05,
+        error=np.full((count, 1), 0.05),
+        stddev=np.full((count, 1), 0.1),
+        nees=np.full(count, 0.25),
+        matched=np.ones(count, dtype=bool),
+    )
+    points = np.stack([np.column_stack([time_s, height - 0.3]), np.column_stack([time_s, height])], axis=1)
+    ellipse = np.zeros((count, 2, 2))
+    ellipse[:, 1, 1] = 0.01
+    spans = {"stance": np.array([[t - 0.1, t + 0.1] for t in (2.0, 4.0, 6.0)])}
+    spans["flight"] = np.array([[t + 0.1, t + 1.9] for t in (0.0, 2.0, 4.0, 6.0)])
+    said = "4 hops, all seen."
+    group = PanelGroup("Readings", (Panel("readings", "m/s^2", {"low-g": np.sin(time_s), "high-g": np.cos(time_s)}),))
+    return replace(
+        chain,
+        robot="hopper",
+        time_s=time_s,
+        parts={"height": part},
+        metrics={"height": {"z_rmse_m": 0.05, "coverage_1_sigma": 1.0, "coverage_3_sigma": 1.0}},
+        drawing=Drawing(
+            points, points - [0.0, 0.05], ellipse, points[:, 1], ("time (s)", "height (m)"), over_time=True
+        ),
+        phases=Phases(spans, "hop", np.array([[1.0, 3.0], [3.0, 5.0], [5.0, 7.0]])),
+        notes=(said, "Low-g sensor clipped."),
+        sections=(ReportSection("Hops", (said,), time_s, (group,)),),
+    )
+
+
+# The first screen
+
+
+def figures_on(page: Page) -> list[tuple[str, str]]:
+    return list(zip(page.texts["dt"], page.texts["dd"], strict=True))
+
+
+def test_first_come_verdict_figures_and_picture(tmp_path: Path) -> None:
+    result = chain_result()
+    page = Page(write_report(result, tmp_path))
+    order = [tag if "id" not in attributes else f"#{attributes['id']}" for tag, attributes in page.elements]
+    assert order.index("dl") < order.index("#scene") < order.index("#charts") < order.index("#time")
+    assert order.index("dl") < order.index("table") < order.index("#charts")  # the read-out beside the picture
+    assert page.source.index(result.verdict) < page.source.index("<dl")
+    assert len(figures_on(page)) == 5
+
+
+@pytest.mark.parametrize("kind", ["whole", "no truth", "bare", "one estimate"])
+def test_there_are_five_figures_whatever_is_missing(kind: str) -> None:
+    result = chain_result(100)
+    if kind == "no truth":
+        parts = {name: without_truth(part) for name, part in result.parts.items()}
+        result = replace(result, parts=parts, metrics={}, matched_ratio=0.0)
+    elif kind == "bare":
+        result = replace(result, parts={}, sensors={}, metrics={}, drawing=None)
+    elif kind == "one estimate":
+        result = shortened(result, 1)
+    figures = key_figures(result)
+    assert len(figures) == COUNT == 5
+    assert len({figure.label for figure in figures}) == 5
+    assert all(figure.label and figure.value and "_" not in figure.label for figure in figures)
+    assert "nan" not in " ".join(figure.value for figure in figures)
+
+
+def test_figures_are_those_of_the_metrics_in_words_and_units() -> None:
+    metrics = {
+        "pose": {
+            "position_ate_rmse_m": 0.00843,
+            "heading_rmse_deg": 3.182,
+            "coverage_1_sigma": 0.9,
+            "coverage_3_sigma": 1.0,
+            "mean_nees_per_degree_of_freedom": 0.15,
+        },
+        "joint_angles": {
+            "rmse_deg": 0.0566,
+            "coverage_1_sigma": 0.4,
+            "coverage_3_sigma": 0.987,
+            "mean_nees_per_degree_of_freedom": 2.5,
+        },
+    }
+    figures = key_figures(replace(chain_result(10), metrics=metrics))
+    assert [(one.label, one.value) for one in figures] == [
+        ("Position error", "8.43 mm"),
+        ("Heading error", "3.18 deg"),
+        ("Joint angles: error", "0.0566 deg"),
+        ("Errors within 1 / 3 sigma", "40 % / 98.7 %"),  # of the worst part
+        ("Squared error / claimed", "2.5"),
+    ]
+    own = KeyFigure("Apex height: error", "12.9 %", "mean of all hops")
+    assert key_figures(replace(chain_result(10), figures=(own,)))[0] == own
+    velocity = replace(walk_result(10), metrics={"velocity": {f"v_{axis}_rmse_m_per_s": 2.0 for axis in "xyz"}})
+    assert key_figures(velocity)[0] == KeyFigure("Velocity: error", "3.46 m/s", "RMS")
+
+
+def test_all_tables_but_the_read_out_are_folded(tmp_path: Path) -> None:
+    page = Page(write_report(chain_result(), tmp_path))
+    folded = [attributes for tag, attributes in page.elements if tag == "details"]
+    assert len(folded) == 5
+    assert not any("open" in attributes for attributes in folded)
+    tables = sum(tag == "table" for tag, _ in page.elements)
+    assert sum(text.count("metric") > 0 or "sensor" in text for text in page.texts["details"]) == tables - 1
+
+
+def test_a_note_that_a_section_says_is_not_said_again() -> None:
+    page = Page(render(hopping_result()))
+    assert page.text.count("4 hops, all seen.") == 1
+    assert page.text.count("Low-g sensor clipped.") == 1
+
+
+def test_phases_have_names_and_cycles_a_button() -> None:
+    result = hopping_result()
+    page = Page(render(result))
+    phases = page.data["phases"]
+    assert phases["names"] == ["stance", "flight"]
+    np.testing.assert_allclose(phases["spans"][0], result.phases.spans["stance"])  # type: ignore[union-attr]
+    np.testing.assert_allclose(phases["cycles"], result.phases.cycles)  # type: ignore[union-attr]
+    assert "One hop" in page.texts["button"]
+    assert page.data["drawing"]["overTime"]
+    assert page.data["drawing"]["axes"] == ["time (s)", "height (m)"]
+    assert "95 % interval of the height" in page.text
+    assert "One hop" not in Page(render(replace(result, phases=None))).texts["button"]
+
+
+def test_a_minute_of_a_fast_robot_stays_below_three_megabytes() -> None:
+    page = render(hopping_result(60_000))
+    assert len(page) < 3_000_000
+    assert "of 60000 instants" in page
+
+
+def test_the_height_over_time_is_plotted_with_its_phases(tmp_path: Path) -> None:
+    names = {path.name for path in write_plots(hopping_result(), tmp_path)}
+    assert "path.png" not in names
+    assert "motion.png" in names
+    result = hopping_result()
+    assert result.drawing is not None
+    figure = motion_figure(result, result.drawing)
+    whole, hop = figure.axes
+    assert whole.get_xlim() == (0.0, 8.0)
+    assert hop.get_xlim() == (3.0, 5.0)
+    named = {text.get_text() for text in figure.legends[0].get_texts()}
+    assert named == {"estimate", "truth", "stance", "flight"}
+
+
+# Colours
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of WCAG 2."""
+    parts = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255.0
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def schemes() -> Iterator[tuple[str, dict[str, str]]]:
+    """Variables of the light and of the dark scheme."""
+    style = (TEMPLATES / "report_template.css").read_text()
+    blocks = re.findall(r":root[^{]*\{([^}]*)\}", style)
+    assert len(blocks) == 2
+    for name, block in zip(("light", "dark"), blocks, strict=True):
+        yield name, dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})\b", block))
+
+
+SCHEMES = dict(schemes())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_text_can_be_read_and_lines_be_seen(scheme: str) -> None:
+    style, colours = (TEMPLATES / "report_template.css").read_text(), SCHEMES[scheme]
+    used = set(re.findall(r"(?<![\w-])color: var\(--([\w-]+)\)", style))
+    used |= set(re.findall(r"text[^{}]*\{[^}]*fill: var\(--([\w-]+)\)", style))
+    used |= set(
+        re.findall(r'fillStyle = (?:scene\.)?color\("(faint|ink)"\)', (TEMPLATES / "report_scene.js").read_text())
+    )
+    assert {"ink", "faint", "truth", "estimate"} <= used
+    for text, ground in product(used, ("page", "panel")):
+        assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
+    lines = {"estimate", "truth", "event", *(f"series-{i}" for i in range(8))}
+    for line, ground in product(lines, ("page", "panel")):
+        assert contrast(colours[line], colours[ground]) >= 3.0, (line, ground)
+    # No colour of text stands outside of the variables, where nobody would compute it.
+    assert not re.search(r"(?<![\w-])color: *#", style.partition("* {")[2])
+
+
+def test_contrast_is_the_one_of_wcag() -> None:
+    assert contrast("#000000", "#ffffff") == pytest.approx(21.0)
+    assert contrast("#d55e00", "#ffffff") == pytest.approx(3.87, abs=0.01)  # why legends are not in this orange
+
+
+# In a browser, where there is one
+
+WATCH = """<script>
+    const faults = [];
+    addEventListener("error", (event) => faults.push(event.message));
+    const paths = () => document.querySelectorAll("svg path").length;
+    const tell = () => parent.postMessage(JSON.stringify([innerWidth, faults, paths()]), "*");
+</script></head>"""
+
+
+def with_script(path: Path, actions: str) -> Path:
+    """The page with its faults watched, and something that is done once it stands; its policy would forbid both."""
+    source = re.sub("<meta http-equiv[^>]*>", "", path.read_text()).replace("</head>", WATCH)
+    path.write_text(source.replace("</body>", f"<script>{actions}</script></body>"))
+    return path
+
+
+@NO_BROWSER
+@pytest.mark.parametrize("robot", ["chain", "hopping"])
+def test_frames_of_any_width_and_hidden_ones_throw_nothing(robot: str, tmp_path: Path) -> None:
+    result = chain_result(200) if robot == "chain" else hopping_result(500)
+    with_script(
+        write_report(result, tmp_path),
+        """
+        const use = () => {
+            for (const key of ["+", "ArrowRight", "-", "0", " "])
+                document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+            setTimeout(tell, 100);
+        };
+        addEventListener("message", use);
+        use();
+        """,
+    )
+    widths = (0, 1, 40, 70, 320, 1280)
+    frames = "".join(f'<iframe src="report.html" width="{w}" height="{w and 600}"></iframe>' for w in widths)
+    hidden = '<div style="display: none"><iframe src="report.html"></iframe></div>'
+    # When all have told, the one that was hidden is shown and the widest made as narrow as can be; all tell again.
+    (tmp_path / "frames.html").write_text(
+        f"""<body>{frames}{hidden}<script>
+        const frames = [...document.querySelectorAll("iframe")];
+        let count = 0;
+        addEventListener("message", (event) => {{
+          const told = document.createElement("p");
+          told.textContent = event.data;
+          document.body.append(told);
+          if (++count !== frames.length) return;
+          document.querySelector("div").style.display = "block";
+          frames[5].width = 0;
+          setTimeout(() => {{ for (const frame of frames) frame.contentWindow.postMessage("again", "*"); }}, 100);
+        }});
+        </script></body>"""
+    )
+    page = rendered(tmp_path / "frames.html", "", tmp_path / "profile")
+    told = [json.loads(html.unescape(text)) for text in re.findall(r"<p>(.*?)</p>", page)]
+    assert [width for width, _, _ in told].count(0) >= 3  # hidden, narrow, and made narrow
+    assert {width for width, _, _ in told} == {*widths, 300}
+    assert len(told) == 2 * (len(widths) + 1)
+    assert all(not faults for _, faults, _ in told), told
+    assert all(paths > 0 for width, _, paths in told if width >= 320)
+
+
+@NO_BROWSER
+def test_a_drag_zooms_all_charts_and_a_double_click_takes_it_back(tmp_path: Path) -> None:
+    actions = """
+        const log = [], axes = () => [...document.querySelectorAll(".charts svg")].map((svg) => {
+            const texts = [...svg.querySelectorAll("text")].map((text) => text.textContent);
+            return texts.filter((text) => / s$/.test(text)).pop(); });
+        const range = () => slider.min + ".." + slider.max;
+        const note = () => log.push([...new Set(axes())].join() + " of " + axes().length + ": " + range());
+        const slider = document.getElementById("time");
+        const chart = document.querySelector("#charts svg"), box = chart.getBoundingClientRect();
+        const at = (share) => box.left + 52 + share * (box.width - 60);
+        const point = (kind, share, buttons) =>
+            chart.dispatchEvent(new PointerEvent(kind, {clientX: at(share), buttons}));
+        const click = (id) => document.getElementById(id).click();
+        note();
+        point("pointerdown", 0.25, 1); point("pointermove", 0.5, 1);
+        log.push(document.querySelectorAll(".selection[width]:not([width='0'])").length);
+        point("pointerup", 0.5, 0); note();
+        log.push(location.hash);
+        chart.dispatchEvent(new MouseEvent("dblclick")); note();
+        click("zoom-cycle"); note();
+        click("zoom-in"); note(); click("zoom-out"); note(); click("zoom-whole"); note();
+        point("pointerdown", 0.5, 1); point("pointermove", 0.5, 1); point("pointerup", 0.5, 0); note();
+        log.push(document.getElementById("now").textContent, faults.length);
+        document.title = log.join("; ");
+    """
+    path = with_script(write_report(hopping_result(800), tmp_path), actions)
+    title = re.search("<title>(.*?)</title>", rendered(path, "", tmp_path / "profile"))
+    assert title is not None
+    whole, selected, dragged, address, back, cycle, closer, wider, all_again, clicked, now, faults = title[1].split(
+        "; "
+    )
+
+    def limits(noted: str) -> list[float]:
+        return [float(number) for number in noted.partition(": ")[2].split("..")]
+
+    count = int(whole.partition(" of ")[2].partition(":")[0])
+    assert count == 3
+    assert limits(whole) == limits(back) == limits(all_again) == limits(clicked) == [0.0, 8.0]
+    assert int(selected) == count
+    assert limits(dragged) == pytest.approx([2.0, 4.0], abs=0.03)
+    assert re.match(r"[\d.]+ s of 3", dragged)  # one axis for all
+    assert "&amp;from=2.0" in address
+    assert limits(cycle) == pytest.approx([1.0, 3.0])
+    assert limits(closer)[1] - limits(closer)[0] == pytest.approx(1.0)
+    assert limits(wider)[1] - limits(wider)[0] == pytest.approx(2.0)
+    assert float(now.split()[2]) == pytest.approx(4.0, abs=0.03)
+    assert faults == "0"

@@ -1,0 +1,285 @@
+"""Phases and their events as messages and in a live node, and a simulated robot that goes by the live estimate."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
+from live_graph import LONGEST_WAIT_S
+
+import embedded_ros
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.measurement import Measurement, PhaseEvent
+from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.ros.diagnostics import HealthReport
+from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
+
+START_NS = 1_700_000_000_000_000_000
+APEX = PhaseEvent("apex", START_NS + 123_456_789, START_NS + 150_000_000, 0.004, 1, 2.5)
+
+live = [
+    pytest.mark.usefixtures("ros_domain"),
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
+    ),
+]
+
+
+def ns_of(stamp: Any) -> int:
+    return int(stamp.sec) * 10**9 + int(stamp.nanosec)
+
+
+def test_an_event_says_when_it_happened_and_when_it_was_seen() -> None:
+    messages = {output.topic: output.message for output in event_messages(new, APEX, "hopper/odom")}
+    assert set(messages) == set(TYPES)
+    told = messages["phase_events"]
+    assert told.source == "apex"
+    assert ns_of(told.header.stamp) == APEX.stamp_ns
+    assert ns_of(told.time_ref) == APEX.seen_ns
+    assert ns_of(messages["phase_state"].header.stamp) == APEX.stamp_ns
+    assert dict(zip(messages["phase_state"].name, messages["phase_state"].position, strict=True)) == {
+        "phase": 1.0,
+        "event_time_stddev": 0.004,
+    }
+    point = messages["apex"]
+    assert (point.point.x, point.point.y, point.point.z) == (0.0, 0.0, 2.5)
+    assert point.header.frame_id == "hopper/odom"
+    assert ns_of(point.header.stamp) == APEX.stamp_ns
+    for other in (APEX._replace(name="touchdown"), APEX._replace(height_m=math.nan)):
+        assert {output.topic for output in event_messages(new, other)} == {"phase_events", "phase_state"}
+
+
+def test_an_event_is_told_once_though_a_roll_back_sees_it_again() -> None:
+    fresh = NewEvents()
+    assert fresh([APEX]) == [APEX]
+    assert fresh([APEX._replace(stamp_ns=APEX.stamp_ns + 9_000_000), APEX]) == []
+    assert fresh([APEX._replace(stamp_ns=APEX.stamp_ns - 9_000_000)]) == []
+    others = [APEX._replace(stamp_ns=APEX.stamp_ns + 30_000_000), APEX._replace(name="touchdown")]
+    assert fresh(others) == others
+    fresh.forget()
+    assert fresh([APEX]) == [APEX]
+
+
+def measured(step: int, height_m: float) -> Measurement:
+    return Measurement(START_NS + step * 10_000_000, HEIGHT.sensor, np.array([0.0, 0.0, height_m]))
+
+
+def test_a_late_measurement_tells_no_event_twice() -> None:
+    """Of a real filter in a real buffer: all that is after the late one is filtered, and seen, once more."""
+    pipeline, fresh, told = Pipeline(BouncerEstimator(Bouncer()), lag_s=0.5), NewEvents(), list[PhaseEvent]()
+    seen = 0
+    heights = [0.0, 1.0, 2.0, 3.0, 2.0, 1.0, 0.0, 1.0, 2.0, 3.0]
+    order = [0, 1, 3, 4, 5, 6, 7, 8, 2, 9]
+    for step in order:
+        pipeline.process(measured(step, heights[step]))
+        events = pipeline.estimator.take_events()
+        seen += len(events)
+        told += fresh(events)
+    assert [(event.name, (event.stamp_ns - START_NS) // 10_000_000) for event in told] == [("apex", 3), ("bottom", 6)]
+    assert seen == 4  # each of them twice, by the filter
+
+
+def test_the_phase_is_among_the_diagnostics() -> None:
+    pipeline, report = Pipeline(BouncerEstimator(Bouncer())), HealthReport(new, "bouncer")
+    channels = ROBOT.channels(Bouncer())
+
+    def phase() -> Any:
+        statuses = {status.name: status for status in report(pipeline, channels, START_NS, 1).status}
+        return statuses["bouncer: phase"]
+
+    assert phase().message == "no phase yet"
+    for step in range(3):
+        pipeline.process(measured(step, step))
+    assert phase().message == "rising"
+    assert [(pair.key, pair.value) for pair in phase().values] == [("phase", "1")]
+
+
+def test_what_a_bag_holds_of_phases_is_not_played_beside_the_nodes() -> None:
+    assert {f"/hopper/{topic}" for topic in (*TYPES, "phase")} <= set(published_topics("hopper"))
+
+
+@contextmanager
+def spinning(*makers: Callable[[], Any], arguments: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Nodes of this process; the first of what is given is a function that spins all until a condition holds."""
+    embedded_ros.install()
+    import rclpy
+    from rclpy.executors import SingleThreadedExecutor
+    from rclpy.signals import SignalHandlerOptions
+
+    ros_arguments = ["--ros-args", "-r", "__ns:=/ball", *arguments]
+    rclpy.init(args=ros_arguments, signal_handler_options=SignalHandlerOptions.NO)
+    nodes = []
+    try:
+        executor = SingleThreadedExecutor()
+        for make in makers:
+            nodes.append(make())
+            executor.add_node(nodes[-1])
+
+        def spin_until(condition: Callable[[], bool]) -> None:
+            end_s = time.monotonic() + LONGEST_WAIT_S
+            while not condition():
+                assert time.monotonic() < end_s
+                executor.spin_once(timeout_sec=0.05)
+
+        yield spin_until, *nodes
+    finally:
+        for node in nodes:
+            node.destroy_node()
+        rclpy.shutdown()
+
+
+def estimator_node() -> Any:
+    from onboard_estimation.nodes.estimator import EstimatorNode
+
+    return EstimatorNode(ROBOT, "bouncer_estimator")
+
+
+def simulator_node() -> Any:
+    from onboard_estimation.nodes.simulator import SimulatorNode
+
+    class BouncerSimulator(SimulatorNode):
+        phases = PHASES
+
+    return BouncerSimulator(ROBOT, "bouncer_simulator")
+
+
+def listener() -> Any:
+    from rclpy.node import Node
+
+    return Node("listener")
+
+
+def heard(node: Any, message_type: str, topic: str, transient: bool = False) -> list[Any]:
+    from rclpy.qos import DurabilityPolicy, QoSProfile
+
+    from onboard_estimation.live.types import interface_class
+
+    messages: list[Any] = []
+    durability = DurabilityPolicy.TRANSIENT_LOCAL if transient else DurabilityPolicy.VOLATILE
+    qos = QoSProfile(depth=1000, durability=durability)
+    node.create_subscription(interface_class(message_type), topic, messages.append, qos)
+    return messages
+
+
+class TestLive:
+    pytestmark = live
+
+    def test_the_node_publishes_phases_and_events_once(self) -> None:
+        reliable = ("-p", "reliable_sensors:=true")
+        with spinning(estimator_node, listener, arguments=reliable) as (spin_until, estimator, node):
+            from geometry_msgs.msg import PointStamped
+
+            messages = {topic: heard(node, kind, topic) for topic, kind in TYPES.items()}
+            publisher = node.create_publisher(PointStamped, "height", 100)
+            outputs = [estimator.get_publishers_info_by_topic(f"/ball/{topic}") for topic in TYPES]
+            assert all(len(one) == 1 for one in outputs)
+            spin_until(lambda: publisher.get_subscription_count() > 0)
+            spin_until(lambda: all(estimator.count_subscribers(f"/ball/{topic}") > 0 for topic in TYPES))
+
+            def publish(step: int, height_m: float) -> None:
+                message = PointStamped()
+                message.header.stamp.sec, message.header.stamp.nanosec = divmod(START_NS + step * 10_000_000, 10**9)
+                message.point.z = height_m
+                publisher.publish(message)
+
+            heights = [0.0, 1.0, 2.0, 3.0, 2.0, 1.0, 0.0, 1.0, 2.0, 3.0, 2.0]
+            for step in (0, 1, 3, 4, 5, 6, 7, 8, 2, 9, 10):
+                publish(step, heights[step])
+            spin_until(lambda: len(messages["phase_events"]) >= 3 and len(messages["apex"]) >= 2)
+            # A latched topic: who comes now gets what it is now.
+            phase = heard(node, "std_msgs/msg/String", "phase", transient=True)
+            spin_until(lambda: bool(phase))
+            # The bag starts again: everything is told again.
+            for step in range(5):
+                publish(step - 100_000, heights[step])
+            spin_until(lambda: len(messages["phase_events"]) >= 4)
+
+        steps = [(m.source, round((ns_of(m.header.stamp) - START_NS) / 1e7)) for m in messages["phase_events"]]
+        assert steps == [("apex", 3), ("bottom", 6), ("apex", 9), ("apex", 3 - 100_000)]
+        seen = [round((ns_of(m.time_ref) - START_NS) / 1e7) for m in messages["phase_events"]]
+        assert seen == [4, 7, 10, 4 - 100_000]
+        assert [m.point.z for m in messages["apex"]][:2] == [3.0, 3.0]
+        assert messages["apex"][0].header.frame_id == "ball/odom"
+        assert [list(m.position) for m in messages["phase_state"]][:2] == [[0.0, 0.01], [1.0, 0.01]]
+        assert [m.data for m in phase][:1] == ["falling"]
+
+    def test_a_simulated_robot_goes_by_the_estimate(self, tmp_path: Path) -> None:
+        (tmp_path / "nodes.yaml").write_text("/**/bouncer_simulator: {ros__parameters: {control: estimate}}\n")
+        arguments = ("--params-file", str(tmp_path / "nodes.yaml"))
+        with spinning(simulator_node, estimator_node, listener, arguments=arguments) as nodes:
+            spin_until, _, _, node = nodes
+            measurements = heard(node, HEIGHT.message_type, "height")
+            odometry = heard(node, "nav_msgs/msg/Odometry", "odometry")
+            poses = heard(node, "geometry_msgs/msg/PoseWithCovarianceStamped", "set_pose")
+
+            def controlled() -> list[Any]:
+                return [m.point for m in measurements if m.point.y != 0.0]
+
+            spin_until(lambda: len({m.x for m in controlled()}) >= 2 and len(controlled()) > 100 and bool(poses))
+        assert odometry
+        assert {m.x for m in controlled()} >= {0.0, 1.0}  # numbers of both phases
+        # What the controller has is a height that was measured, not long before: a piece and a message's way.
+        stamps_ns = np.array([ns_of(m.header.stamp) for m in measurements])
+        heights, taken = (np.array([getattr(m.point, axis) for m in measurements]) for axis in "zy")
+        ages_s = []
+        for place in np.flatnonzero(taken):
+            same = np.flatnonzero(heights[:place] == taken[place])
+            if len(same):
+                ages_s.append(1e-9 * (stamps_ns[place] - stamps_ns[same[-1]]))
+        assert len(ages_s) > 0.5 * np.count_nonzero(taken)  # others are poses that were set, or from before it listened
+        assert min(ages_s) > 0.0
+        assert np.median(ages_s) < 0.1
+        assert poses[0].header.frame_id == "ball/map"
+
+    def test_a_simulated_robot_waits_for_an_estimate_that_is_behind_but_not_for_ever(self) -> None:
+        with spinning(simulator_node, listener, arguments=("-p", "control:=estimate")) as (spin_until, _, node):
+            from nav_msgs.msg import Odometry
+
+            measurements = heard(node, HEIGHT.message_type, "height")
+            publisher = node.create_publisher(Odometry, "odometry", 10)
+            spin_until(lambda: publisher.get_subscription_count() > 0 and len(measurements) > 2)
+            estimate = Odometry(header=measurements[-1].header)
+
+            def stuck_for(duration_s: float) -> None:
+                """An estimator that says the same again and again."""
+                end_s = time.monotonic() + duration_s
+
+                def is_over() -> bool:
+                    publisher.publish(estimate)
+                    return time.monotonic() > end_s
+
+                spin_until(is_over)
+
+            stuck_for(0.3)  # until it is heard
+            behind, at_ns = len(measurements), ns_of(measurements[-1].header.stamp)
+            stuck_for(0.4)
+            assert len(measurements) <= behind + 2
+            # Nobody says anything any more.
+            spin_until(lambda: len(measurements) > behind + 50)
+            assert ns_of(measurements[-1].header.stamp) - at_ns > 0.4 * 1e9
+
+    def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
+        from onboard_estimation.errors import UserError
+
+        embedded_ros.install()
+        from onboard_estimation.nodes.simulator import SimulatorNode
+
+        class Uncontrolled(type(ROBOT)):  # type: ignore[misc]
+            def simulation(self, *_: Any) -> Any:
+                return SimpleNamespace(advance=lambda stop_ns: None)
+
+        with (
+            pytest.raises(UserError, match="simulated bouncer has no controller that goes by an estimate"),
+            spinning(lambda: SimulatorNode(Uncontrolled(), "simulator"), arguments=("-p", "control:=estimate")),
+        ):
+            pass

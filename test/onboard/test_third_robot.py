@@ -1,0 +1,169 @@
+"""A robot of another laboratory: installed from its own package, simulated, guessed and evaluated as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluation_samples import command
+from live_graph import LONGEST_WAIT_S, wait_until
+
+import embedded_ros
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
+    """A folder to work in, with the package installed in `installed`."""
+    folder = tmp_path_factory.mktemp("third")
+    # A copy, because a build leaves its traces beside the sources.
+    shutil.copytree(repository / "test" / "third_robot", folder / "package")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    offline = ["--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run(
+        [*pip, *offline, "--target", str(folder / "installed"), str(folder / "package")], check=True, timeout=100
+    )
+    return folder
+
+
+def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command, with the package on the path as an installation has it."""
+    path = os.pathsep.join([str(place / "installed"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "onboard_estimation", *words],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": path, "ONBOARD_ESTIMATION_CACHE_DIR": str(place / "kernels")},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,  # the kernels of its own folder are compiled first
+    )
+
+
+def found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    parsed: dict[str, Any] = json.loads(done.stdout)
+    return parsed
+
+
+def test_it_is_listed_with_the_others(place: Path) -> None:
+    robots = {one["name"]: one for one in found(run(place, "robots", "--json"))["robots"]}
+    assert {"salp", "strapdown", "turntable"} <= set(robots)
+    assert robots["turntable"]["scenarios"] == {
+        "swing": {"summary": "a rest, then to and fro", "variants": ["slow", "fast"]}
+    }
+
+
+def test_it_is_simulated_guessed_and_judged(place: Path) -> None:
+    words = [
+        "simulate",
+        "turntable",
+        "--variant",
+        "fast",
+        "--duration",
+        "20",
+        "--seed",
+        "4",
+        "--output",
+        "bag",
+        "--json",
+    ]
+    assert found(run(place, *words))["topics"] == 2
+    judged = found(run(place, "evaluate", "bag", "--output", "run", "--json"))
+    assert judged["robot"] == "turntable"  # nobody said so
+    assert judged["source"] == "simulated"
+    assert judged["metrics"]["run"]["matched_ratio"] == 1.0
+    heading = judged["metrics"]["heading"]
+    # Drawn initial error of 2 deg; the bias is known to 0.002 / sqrt(200) rad/s after the rest.
+    assert heading["heading_rmse_deg"] < 6.0
+    assert heading["coverage_3_sigma"] > 0.95
+    assert not judged["verdict"].startswith("overconfident")
+    assert (place / "run" / "report.html").is_file()
+    assert "--robot turntable" in judged["command"]
+    estimates = (place / "run" / "estimates").iterdir()
+    assert any(path.suffix == ".mcap" for path in estimates)
+
+
+def test_it_is_consistent_over_seeds_and_what_if_works(place: Path) -> None:
+    """A bias that the filter can learn does it no harm."""
+    words = ["campaign", "turntable", "--seeds", "12", "--duration", "10", "--variant", "fast", "--json"]
+    heading = found(run(place, *words, "--bias", "imu/table.gyro_z=0.02"))["variants"]["fast"]["heading"]
+    assert heading["consistency"]["share_in_band"] > 0.8
+    assert heading["consistency"]["coverage_3_sigma"] > 0.97
+
+
+def test_its_truth_is_checked_like_that_of_any_robot(place: Path) -> None:
+    """It has no position: its turns alone show the mirror image."""
+    assert run(place, "simulate", "turntable", "--duration", "12", "--output", "mirrored").returncode == 0
+    done = run(place, "evaluate", "mirrored", "--mirror-truth", "y", "--output", "mirrored_run")
+    assert done.returncode == 2
+    assert "left-handed: its turns miss the estimate by" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_its_configuration_is_checked(place: Path) -> None:
+    done = run(place, "config", "turntable", "--set", "rest_s=-1", "--set", "gyro_noise_rad_s=0")
+    assert done.returncode == 2
+    assert "rest_s" in done.stderr
+    assert "gyro_noise_rad_s" in done.stderr
+
+
+def test_the_other_robots_go_on_as_before(place: Path) -> None:
+    assert command("simulate", "salp", "--duration", "1", "--output", place / "salp").code == 0
+    # Guessed right; not evaluated here, for all of its kernels would be compiled anew beside another robot's package.
+    done = run(place, "evaluate", "salp", "--estimator", "none")
+    assert done.stderr == "error: salp has no estimator 'none'; it has ukf\n"
+
+
+def test_a_robot_that_does_not_load_hides_no_other(place: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken-1.0.dist-info"
+    broken.mkdir()
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    points = {"nothing": "no_such_module:ROBOT", "wrong": "json:dumps", "gone": "json:ROBOT"}
+    lines = [f"{name} = {value}" for name, value in points.items()]
+    (broken / "entry_points.txt").write_text("[onboard_estimation.robots]\n" + "\n".join(lines) + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        )
+        listed = found(run(place, "robots", "--json"))
+        assert {"salp", "turntable"} <= {one["name"] for one in listed["robots"]}
+        faults = " ".join(listed["faults"])
+        assert "entry point 'json:dumps' of robot 'wrong' is no Robot but function" in faults
+        assert "robot 'gone' cannot be loaded from 'json:ROBOT'" in faults
+        done = run(place, "simulate", "nothing", "--output", "b")
+        assert done.returncode == 2
+        assert "robot 'nothing' cannot be loaded from 'no_such_module:ROBOT'" in done.stderr
+
+
+@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
+    path = os.pathsep.join([str(place / "installed"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    words = ["run", "turntable_estimation", "turntable_estimator", "--ros-args", "-p", "waiting_period_s:=0.5"]
+    with (place / "node.log").open("wb+") as log:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "onboard_estimation", *words],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": path, "ONBOARD_ESTIMATION_CACHE_DIR": str(place / "kernels")},
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            wait_until(lambda: b"waiting for /" in (place / "node.log").read_bytes() or node.poll() is not None)
+            node.send_signal(signal.SIGINT)
+            code = node.wait(LONGEST_WAIT_S)
+        finally:
+            node.kill()
+            node.wait(10.0)
+    said = (place / "node.log").read_text()
+    assert code == 0, said
+    assert "turntable, estimator" in said
+    assert "0 messages" in said

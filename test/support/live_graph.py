@@ -1,0 +1,148 @@
+"""Real processes and a listening node for tests of the live graph, under the runtime that this Python has."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import embedded_ros
+
+LONGEST_WAIT_S = 90.0
+"""For what takes a second on an idle machine; the fixture `compiled_kernels` has the kernels compiled before."""
+
+EXECUTABLES = {
+    "salp_estimator": "salp_estimation.nodes.main:estimator",
+    "salp_simulator": "salp_estimation.nodes.main:simulator",
+    "hopper_estimator": "hopper_estimation.nodes.main:estimator",
+    "hopper_simulator": "hopper_estimation.nodes.main:simulator",
+    "markers": "onboard_estimation.nodes.main:markers",
+}
+
+
+class Process:
+    """A node in a process of its own, whose output is kept."""
+
+    def __init__(self, executable: str, arguments: list[str], folder: Path) -> None:
+        module, _, function = EXECUTABLES[executable].partition(":")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / f"{executable}_{time.monotonic_ns()}.log"
+        code = f"from {module} import {function}; {function}()"
+        with self._log.open("wb") as log:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-c", code, *arguments], stdout=log, stderr=log, env=os.environ.copy()
+            )
+
+    @property
+    def output(self) -> str:
+        """All that it wrote so far."""
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, words: str, timeout_s: float = LONGEST_WAIT_S) -> None:
+        """Until its output holds the words."""
+        wait_until(lambda: words in self.output or self.popen.poll() is not None, timeout_s)
+        assert words in self.output, f"not said: {words!r}; said was:\n{self.output}"
+
+    def stop(self, with_signal: int = signal.SIGINT) -> int:
+        """End it; its exit code."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(with_signal)
+        try:
+            return self.popen.wait(LONGEST_WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.popen.kill()
+            self.popen.wait(LONGEST_WAIT_S)
+            raise
+
+
+@contextmanager
+def running(executable: str, folder: Path, *ros_arguments: str, namespace: str = "/salp") -> Iterator[Process]:
+    """A node, from start to end."""
+    arguments = ["--ros-args", "-r", f"__ns:={namespace}", *ros_arguments]
+    process = Process(executable, arguments, folder)
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@contextmanager
+def listening_node(name: str = "listener", namespace: str = "/salp") -> Iterator[Any]:
+    """A node of this process; spin it with `spin_until`."""
+    embedded_ros.install()
+    import rclpy
+    from rclpy.node import Node
+    from rclpy.signals import SignalHandlerOptions
+
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    node = Node(name, namespace=namespace)
+    try:
+        yield node
+    finally:
+        node.destroy_node()
+        rclpy.shutdown()
+
+
+def collect(node: Any, message_type: str, topic: str, qos: Any = 100_000) -> list[Any]:
+    """A list that fills with the messages of a topic while the node is spun; a node that falls behind loses none."""
+    from onboard_estimation.live.types import interface_class
+
+    messages: list[Any] = []
+    node.create_subscription(interface_class(message_type), topic, messages.append, qos)
+    return messages
+
+
+def spin_until(node: Any, condition: Callable[[], bool], timeout_s: float = LONGEST_WAIT_S) -> None:
+    """Spin until the condition holds; fails after the timeout."""
+    import rclpy
+
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, f"not within {timeout_s:g} s"
+        rclpy.spin_once(node, timeout_sec=0.05)
+
+
+def call(node: Any, service_type: str, service: str, **request: Any) -> Any:
+    """Call a service; its response."""
+    from onboard_estimation.live.types import interface_class
+
+    kind = interface_class(service_type)
+    client = node.create_client(kind, service)
+    spin_until(node, lambda: bool(client.service_is_ready()))
+    future = client.call_async(kind.Request(**request))
+    spin_until(node, future.done)
+    node.destroy_client(client)
+    return future.result()
+
+
+def await_being_heard(node: Any, *owners: str) -> None:
+    """Return once other nodes have found all subscriptions and publishers that this node has made.
+
+    Until then a message is lost, whatever this side of the graph shows. Announcements come in their order, and those
+    of the client that asks here are the last: a node that answers has found the others too.
+    """
+    for owner in owners:
+        call(node, "rcl_interfaces/srv/GetParameters", f"{owner}/get_parameters")
+
+
+def set_parameter(node: Any, owner: str, name: str, value: Any) -> Any:
+    """Set a parameter of another node; the result."""
+    from rclpy.parameter import Parameter
+
+    message = Parameter(name, value=value).to_parameter_msg()
+    response = call(node, "rcl_interfaces/srv/SetParameters", f"{owner}/set_parameters", parameters=[message])
+    return response.results[0]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = LONGEST_WAIT_S) -> None:
+    """Sleep until the condition holds; fails after the timeout."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, f"not within {timeout_s:g} s"
+        time.sleep(0.02)

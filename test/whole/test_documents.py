@@ -1,0 +1,218 @@
+"""README.md and docs/: every command line can be typed, every file and link that they name is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import documents
+import pytest
+import typer.main
+from documents import Line
+from evaluation_samples import command
+
+import embedded_ros
+from onboard_estimation import cli
+from onboard_estimation.commands.launch import _read, project_launch_files
+from onboard_estimation.commands.output import parse_overrides
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+from onboard_estimation.robots import all_robots, find_robot, robot_names
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+APP: Any = typer.main.get_command(cli.app)
+LINES = documents.lines(REPOSITORY, set(APP.commands))
+OURS = [line for line in LINES if line.words[0] == "onboard-estimation"]
+# A word that stands for something of the reader's: BAG, RUN_7, MY_FILTERS.json.
+PLACEHOLDER = re.compile(r"[A-Z][A-Z0-9_]*(\.\w+)?")
+QUICK = ("config", "gait", "robots", "simulate", "urdf")
+
+
+def parsed(words: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+    """Command and values as the real parser has them; nothing is run. The parser's own exceptions."""
+    found, rest = APP, list(words)
+    while hasattr(found, "commands") and rest:
+        name = rest.pop(0)
+        if name in {option for parameter in APP.params for option in parameter.opts}:
+            return found, {}  # the program's own: --version
+        assert name in found.commands, f"there is no command {name}"
+        found = found.commands[name]
+    if hasattr(found, "commands"):
+        return found, {}
+    return found, dict(found.make_context(found.name, rest).params)
+
+
+def as_written(line: Line) -> tuple[Any, dict[str, Any]]:
+    try:
+        return parsed(line.words[1:])
+    except Exception as error:
+        if type(error).__name__ == "MissingParameter" and not line.whole:
+            return None, {}  # "`evaluate --beacon 30`": within a sentence the bag goes without saying
+        raise AssertionError(f"{line}: {getattr(error, 'message', '') or error}") from error
+
+
+def values(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
+def test_there_are_command_lines() -> None:
+    """The reader of pages itself."""
+    assert len(OURS) > 60
+    assert len({line.page for line in OURS if line.whole}) >= 10
+    for line in LINES:
+        assert not line.whole or line.words[0] in documents.PROGRAMS, line
+
+
+@pytest.mark.parametrize("line", OURS, ids=str)
+def test_commands_options_and_values_exist(line: Line) -> None:
+    found, given = as_written(line)
+    if found is None or not given:
+        return
+    robots = [name for key in ("robot", "robots", "names") for name in values(given.get(key))]
+    assert {name for name in robots if not PLACEHOLDER.fullmatch(name)} <= set(robot_names())
+    some = [find_robot(name) for name in robots if name in robot_names()] or list(all_robots())
+    scenarios = {name: one for robot in some for name, one in robot.scenarios.items()}
+    if found.name in ("simulate", "campaign"):
+        assert given["scenario"] is None or given["scenario"] in scenarios
+        for variant in values(given["variant"]):
+            assert any(variant in one.variants for one in scenarios.values()), line
+    for estimator in values(given.get("estimator")):
+        assert any(estimator in robot.estimators for robot in some), line
+    if found.name == "train":
+        assert given["form"] is None or any(given["form"] in robot.training_forms for robot in some)
+    for setting in values(given.get("set_")):
+        assert any(accepts(robot, setting) for robot in some), line
+
+
+def accepts(robot: Any, setting: str) -> bool:
+    try:
+        load_configuration(robot, EvaluateOptions(overrides=parse_overrides([setting])))
+    except UserError:
+        return False
+    return True
+
+
+def test_files_are_there_or_made_by_an_earlier_line() -> None:
+    missing, made, page = [], set(), ""
+    for line in OURS:
+        made = made if line.page == page else set()
+        page = line.page
+        found, given = as_written(line)
+        if found is None or not line.whole:
+            continue
+        if found.name == "launch":
+            needed, makes = launch_files(given["words"][1:])
+        else:
+            needed, makes = command_files(found, given)
+        missing += [f"{line}: {file}" for file in needed if not (is_there(file) or file in made)]
+        made |= makes
+        if found.name == "evaluate":
+            made |= {f"runs/{given['bag'].name}-{name}" for name in robot_names()}
+    assert missing == []
+
+
+def is_there(file: str) -> bool:
+    """Also what others recorded, whose place the page says, and what the benchmarks leave behind."""
+    elsewhere = file.startswith(("../shared/data/", "benchmarks/scratch"))
+    return elsewhere or bool(PLACEHOLDER.fullmatch(file)) or (REPOSITORY / file).exists()
+
+
+def command_files(found: Any, given: dict[str, Any]) -> tuple[set[str], set[str]]:
+    """Files that a command reads, and those that it writes."""
+    needed, makes = set(), set()
+    for parameter in found.params:
+        paths = {str(value) for value in values(given.get(parameter.name)) if isinstance(value, Path)}
+        if "--output" in parameter.opts:
+            makes |= {*paths, *(f"{path}/identified.yaml" for path in paths if found.name == "identify")}
+        else:
+            needed |= paths
+    return needed, makes
+
+
+def launch_files(assignments: list[str]) -> tuple[set[str], set[str]]:
+    given = dict(one.split(":=") for one in assignments)
+    return {given[name] for name in ("bag", "model", "config", "nodes") if name in given}, {given.get("record", "")}
+
+
+LAUNCHES = [line for line in LINES if line.words[1] == "launch" and len(line.words) > 2]
+
+
+@pytest.mark.skipif(
+    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="real launch files need a workspace"
+)
+@pytest.mark.parametrize("line", LAUNCHES, ids=str)
+def test_launch_files_declare_the_arguments(line: Line) -> None:
+    embedded_ros.install()
+    (file,) = (word for word in line.words if word.endswith(".launch.py"))
+    assert file in project_launch_files()
+    declared = {one.name: one for one in _read(project_launch_files()[file], debug=False).get_launch_arguments()}
+    for word in line.words:
+        name, assigned, value = word.partition(":=")
+        if assigned:
+            assert name in declared, line
+            choices = declared[name].choices
+            assert choices is None or value in choices, line
+
+
+def test_targets_of_make_exist(repository: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (repository / "Makefile").read_text(), re.MULTILINE))
+    for line in LINES:
+        if line.words[0] == "make":
+            assert {word for word in line.words[1:] if "=" not in word} <= targets, line
+
+
+def test_executables_of_ros2_run_exist() -> None:
+    scripts = {entry.name for entry in entry_points(group="console_scripts")}
+    for line in LINES:
+        if line.words[:3] == ("ros2", "run", "onboard_estimation"):
+            assert line.words[3] in scripts, line
+        if line.words[:2] == ("onboard-estimation", "run"):
+            assert line.words[2] in scripts, line
+
+
+def test_files_and_links_in_the_text_are_there(repository: Path) -> None:
+    missing = []
+    folders = "|".join(path.name for path in repository.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for page in documents.pages(repository):
+        for number, code in documents.inline_code(page):
+            if re.fullmatch(rf"(?:{folders})/[\w./-]*\w/?", code) and not is_there(code.removesuffix("/")):
+                missing.append(f"{page.name}:{number}: {code}")
+        text = page.read_text(encoding="utf-8")
+        for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", text):
+            place = page.parent / target if target else page
+            if not place.exists() or (anchor and anchor not in set(anchors(place))):
+                missing.append(f"{page.name}: {target}#{anchor}")
+    assert missing == []
+
+
+def anchors(page: Path) -> Iterator[str]:
+    for heading in re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        yield re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("compiled_kernels")
+def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page in a folder beside the shipped configurations, as after `cd` into a clone."""
+    ran = 0
+    for line in OURS:
+        # The scenario `hardware` has kernels that nothing else in the tests' first minute needs.
+        quick = line.words[1] in QUICK and "hardware" not in line.words
+        if not line.whole or not (quick or "--show-args" in line.words):
+            continue
+        folder = tmp_path / Path(line.page).stem
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "config").symlink_to(REPOSITORY / "config")
+        monkeypatch.chdir(folder)
+        started = time.process_time()
+        outcome = command(*line.words[1:])
+        assert outcome.code == 0, f"{line}\n{outcome.error}"
+        print(f"{time.process_time() - started:.1f} s: {shlex.join(line.words)}")
+        ran += 1
+    assert ran >= 10
