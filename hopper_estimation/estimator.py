@@ -23,8 +23,9 @@ from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
-from onboard_estimation.pipeline import Estimator, FilterBreakdown, UseCounters
+from onboard_estimation.pipeline import Estimator, FilterBreakdown
 from onboard_estimation.simulation import SET_POSE
+from onboard_estimation.use_counters import UseCounters
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent
 from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
-
-if TYPE_CHECKING:  # the pipeline's hook gives what stands here
-    from onboard_estimation.pipeline import UseCounters
+from onboard_estimation.use_counters import UseCounters
 
 Integers = NDArray[np.int64]
 

@@ -14,8 +14,9 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
-from onboard_estimation.pipeline import Estimator, Pipeline, sensor_table
+from onboard_estimation.pipeline import Estimator, Pipeline
 from onboard_estimation.robots import Robot, Series
+from onboard_estimation.use_counters import sensor_table
 
 Rows = NDArray[np.float64]
 

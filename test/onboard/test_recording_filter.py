@@ -21,8 +21,9 @@ from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thinned
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
-from onboard_estimation.pipeline import Estimator, UseCounters
+from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Robot, Series, TruthSpecification
+from onboard_estimation.use_counters import UseCounters
 
 Rows = NDArray[np.float64]
 Integers = NDArray[np.int64]
