@@ -17,6 +17,7 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import SetBool, Trigger
 
 from onboard_estimation.configuration import parameter
+from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
 from onboard_estimation.nodes.pacing import PacedIntake
@@ -29,7 +30,6 @@ from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
-from onboard_estimation.ros.live_messages import new
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.path import Trail
 from onboard_estimation.simulation import SET_POSE

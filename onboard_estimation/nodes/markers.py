@@ -19,12 +19,12 @@ from tf2_ros import TransformBroadcaster
 from visualization_msgs.msg import MarkerArray
 
 from onboard_estimation.configuration import parameter
+from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
-from onboard_estimation.ros.live_messages import new
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 from onboard_estimation.ros.transforms import MAP, between_bodies, truth_to_body

@@ -8,9 +8,9 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_msgs.msg import String
 
+from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.ros.live_messages import new
 from onboard_estimation.ros.phases import TYPES, NewEvents, event_messages
 
 

@@ -20,12 +20,12 @@ from std_msgs.msg import String
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
+from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import Recording, Robot
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
-from onboard_estimation.ros.live_messages import new
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import header, to_message
 from onboard_estimation.simulation import ControlledByEstimate

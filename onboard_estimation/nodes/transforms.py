@@ -9,9 +9,9 @@ from rclpy.node import Node
 from tf2_ros import StaticTransformBroadcaster, TransformBroadcaster
 
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.live_messages import new
 from onboard_estimation.ros.transforms import base_to_first_body, map_to_odom, odom_to_base, world_to_map
 
 _PERIOD_NS = NANOSECONDS_PER_SECOND // 50

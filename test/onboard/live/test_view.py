@@ -412,19 +412,19 @@ class _Publishers:
         return all(one.get_subscription_count() > 0 for one in self._made.values())
 
     def estimate(self, messages: EstimateMessages, estimate: Estimate) -> None:
-        from onboard_estimation.ros.live_messages import new as live_new
+        from onboard_estimation.live.messages import new as live_new
 
         live = EstimateMessages(messages.space, live_new)
         for output in live(estimate, ("state", "state_covariance")):
             self._made[output.topic].publish(output.message)
 
     def raw(self, topic: str, count: int) -> None:
-        from onboard_estimation.ros.live_messages import new as live_new
+        from onboard_estimation.live.messages import new as live_new
 
         self._made[topic].publish(live_new(JOINTS, name=["x"] * count, position=np.zeros(count)))
 
     def truth(self, stamp_ns: int, bodies: dict[str, Rows]) -> None:
-        from onboard_estimation.ros.live_messages import new as live_new
+        from onboard_estimation.live.messages import new as live_new
         from onboard_estimation.ros.sensor_messages import to_message
         from onboard_estimation.simulation import truth_channel
 
