@@ -18,7 +18,7 @@ from scipy.io import loadmat
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.conversion import convert_pyshoe
+from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
@@ -104,7 +104,7 @@ def position_rows(files: dict[str, Path]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         bags = {name: Path(folder) / name for name in files}
         for name, path in files.items():
-            convert_pyshoe(path, bags[name])
+            convert("pyshoe", path, bags[name])
         for variant, overrides in WITHOUT.items():
             for name, bag in bags.items():
                 error = error_cm(bag, overrides)

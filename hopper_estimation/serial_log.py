@@ -23,8 +23,9 @@ from drivers.serial_frames import (
     Sample,
     Settings,
 )
+from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
-from onboard_estimation.robots import Series
+from onboard_estimation.robots import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
 
 LOW_G, HIGH_G = imu_channel("low_g"), imu_channel("high_g")
@@ -40,30 +41,6 @@ _COUNTS_PER_DIGIT = 16
 _ROW = 14
 _HIGH_G_RANGE = {0: 100, 1: 200, 3: 400}
 _NANOSECONDS_PER_MICROSECOND = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class SerialLog:
-    """A log's content.
-
-    Attributes
-    ----------
-    low_g, high_g
-        Stamps in ns from the first valid frame on; gyro (rad/s) and accelerometer (m/s^2). The high-g sensor has no
-        gyro: zeros.
-    settings
-        As told last.
-    counts
-        How many there are of: `samples` (valid frames), `used`, `corrupted`, `lost` and so on.
-    notes
-        What was found and left out, one sentence each.
-    """
-
-    low_g: Series
-    high_g: Series
-    settings: Settings
-    counts: dict[str, int]
-    notes: tuple[str, ...]
 
 
 @dataclass
@@ -130,14 +107,19 @@ class _Content:
         return np.concatenate([np.empty((0, _ROW), dtype=np.int64), *self.blocks])
 
 
-def read_serial_log(path: Path) -> SerialLog:
-    """Read a log.
+def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
+    """Raw bytes from the serial line of the low-g and high-g sensors (MPU-6050, H3LIS331DL).
+
+    Corrupted frames are left out and counted; ranges are those that the device tells. Stamps are the device's time
+    from the first valid frame on. The high-g sensor has no gyro.
 
     Raises
     ------
     UserError
-        The file cannot be read, or holds no samples that can be scaled.
+        The file cannot be read, or holds no samples that can be scaled; or it is asked for as recorded.
     """
+    if as_recorded:
+        raise UserError("--as-recorded: a serial log has neither a ground truth nor a second clock to leave as it is")
     frames, clock = FrameReader(), DeviceClock()
     content = _content(path, frames, clock)
     corrupted = sum(frames.faults.values())
@@ -179,7 +161,7 @@ def read_serial_log(path: Path) -> SerialLog:
         if counts[name]
     ]
     low_g, high_g, more = _series(rows)
-    return SerialLog(low_g, high_g, settings, counts, (*notes, *more))
+    return Converted(recording=Recording((low_g, high_g), ()), notes=(*notes, *more), counts=counts)
 
 
 def _content(path: Path, frames: FrameReader, clock: DeviceClock) -> _Content:
@@ -234,7 +216,7 @@ def _series(rows: NDArray[np.int64]) -> tuple[Series, Series, list[str]]:
     # Left-justified: the shift keeps the sign.
     digits = high_g // _COUNTS_PER_DIGIT
     low_values = np.hstack([np.deg2rad(gyro * per_deg_s[:, None]), low_g * per_g[:, None] * STANDARD_GRAVITY_M_S2])
-    high_values = np.hstack([np.zeros(high_g.shape), digits * per_digit[:, None] * STANDARD_GRAVITY_M_S2])
+    high_values = np.hstack([np.full(high_g.shape, np.nan), digits * per_digit[:, None] * STANDARD_GRAVITY_M_S2])
     notes = []
     kept = []
     for name, missing in (("low_g", status & LOW_G_MISSING), ("high_g", status & HIGH_G_MISSING)):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.robots import Recording, Series
@@ -33,27 +33,12 @@ _NAME = re.compile(r"(\d{4})-(\d\d)-(\d\d)-(\d\d)-(\d\d)-(\d\d)")
 _PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
 
 
-@dataclass(frozen=True)
-class PyshoeRecording:
-    """A file's content.
+def read_pyshoe(path: Path, truth_as_recorded: bool = False) -> Converted:
+    """Walks and runs with a foot-mounted IMU and Vicon (.mat, Wagstaff and others).
 
-    Attributes
-    ----------
-    recording
-        IMU and truth, stamps from the start of the clock on, ns.
-    epoch_ns
-        What to add to the stamps: the date in the file's name, taken as UTC; else 1 s.
-    notes
-        What was changed or left out, one sentence each.
-    """
-
-    recording: Recording
-    epoch_ns: int
-    notes: tuple[str, ...]
-
-
-def read_pyshoe(path: Path, truth_as_recorded: bool = False) -> PyshoeRecording:
-    """Read a file; rows that are not finite are left out and counted.
+    Of its axes: the truth is left-handed there and is mirrored in y, unless left as recorded. It has no orientation.
+    Rows that are not finite are left out and counted. Stamps start at the date in the file's name, taken as UTC, else
+    at 1 s.
 
     Raises
     ------
@@ -94,7 +79,7 @@ def read_pyshoe(path: Path, truth_as_recorded: bool = False) -> PyshoeRecording:
             notes.append(f"{channel.sensor}: {np.sum(~finite)} of {len(values)} rows left out, not finite.")
         series.append(Series(channel, stamps_ns[finite], values[finite]))
     epoch_ns, note = _epoch(path, int(stamps_ns[0]))
-    return PyshoeRecording(Recording((series[0],), (series[1],)), epoch_ns, (*notes, note))
+    return Converted(recording=Recording((series[0],), (series[1],)), epoch_ns=epoch_ns, notes=(*notes, note))
 
 
 def _load(path: Path) -> dict[str, NDArray[np.float64]]:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.robots import Recording, Series
@@ -54,28 +55,25 @@ class ImuClock(NamedTuple):
     correlation: float
 
 
-@dataclass(frozen=True)
-class QuadrupedRecording:
-    """A file's content.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuadrupedRecording(Converted):
+    """IMU (gyro rad/s, accelerometer m/s^2) and force (counts), stamps from the force's first line on, ns.
 
     Attributes
     ----------
-    recording
-        IMU (gyro rad/s, accelerometer m/s^2) and force (counts, as `effort` of a joint `fz_counts`), stamps from the
-        force's first line on, ns.
     clock
         Of the IMU, as used.
-    notes
-        What was changed or left out, one sentence each.
     """
 
-    recording: Recording
     clock: ImuClock
-    notes: tuple[str, ...]
 
 
 def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRecording:
-    """Read a file; `clocks_as_recorded`: both groups start together, at 500 Hz and 250 Hz.
+    """IMU at a foot and the force that it reads (.csv, Maravgakis and others: Fz, accelerometer, gyro; no header).
+
+    Acceleration and rotation become SI units, the force stays in counts (`effort` of a joint `fz_counts`). Two clocks
+    wrote the columns: that of the IMU is fitted to that of the force, unless left as recorded: both start together, at
+    500 Hz and 250 Hz.
 
     Raises
     ------
@@ -112,7 +110,7 @@ def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRec
         ),
         (),
     )
-    return QuadrupedRecording(recording, clock, tuple(notes))
+    return QuadrupedRecording(recording=recording, clock=clock, notes=tuple(notes))
 
 
 def contact_threshold(force: NDArray[np.float64]) -> float:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
-
 import typer
+
+from onboard_estimation.installed import offered
 
 
 def robots(incomplete: str) -> list[str]:
     """Robots that installed packages offer; no code of theirs is imported."""
-    names = {entry.name for entry in entry_points(group="onboard_estimation.robots")}
-    return sorted(name for name in names if name.startswith(incomplete))
+    return [name for name in offered("onboard_estimation.robots") if name.startswith(incomplete)]
+
+
+def formats(incomplete: str) -> list[str]:
+    """Formats that installed packages convert."""
+    return [name for name in offered("onboard_estimation.converters") if name.startswith(incomplete)]
 
 
 def launch_files(context: typer.Context, incomplete: str) -> list[str]:

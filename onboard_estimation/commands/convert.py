@@ -2,24 +2,48 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onboard_estimation.commands import output
+from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.simulate import StorageOption
 
 EXAMPLES = output.examples(
+    "convert --formats",
     "convert pyshoe 2017-11-22-11-27-30.mat --output walk",
     "convert quadruped go1_slippery_surface.csv --output steps",
     "convert serial_log device.log --output hops",
 )
 
 
+def _show_formats(wanted: bool) -> None:
+    if not wanted:
+        return
+    from onboard_estimation.converters import GROUP
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.installed import load, offered
+
+    for form in offered(GROUP):
+        try:
+            text = inspect.getdoc(load(GROUP, "format", form)) or "not described"
+            said = text.partition("\n\nParameters\n")[0].partition("\n\nRaises\n")[0]
+        except UserError as error:  # one of another package must not hide the rest
+            said = str(error)
+        output.say(f"{form}: {' '.join(said.split())}\n")
+    raise typer.Exit
+
+
 def convert(
-    form: Annotated[str, typer.Argument(metavar="FORMAT", help="Format: `pyshoe`, `quadruped` or `serial_log`.")],
+    form: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT", help="Format of the file, see `--formats`.", autocompletion=completion.formats
+        ),
+    ],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert.")],
     bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
     storage: StorageOption = "mcap",
@@ -28,38 +52,34 @@ def convert(
         typer.Option(
             "--as-recorded",
             "--truth-as-recorded",
-            help="Leave the truth's axes (pyshoe) and the clocks (quadruped) as they are, wrong or not.",
+            help="Leave what the format would mend (the truth's axes, clocks) as it is, wrong or not.",
+        ),
+    ] = False,
+    formats: Annotated[
+        bool,
+        typer.Option(
+            "--formats", callback=_show_formats, is_eager=True, help="Show the installed formats and what each becomes."
         ),
     ] = False,
     json: output.JsonOption = False,
 ) -> None:
     """Turn a recording of another group, or a device's log, into a ROS 2 bag.
 
-    `pyshoe`: walks and runs with a foot-mounted IMU and Vicon (.mat, Wagstaff and others); the truth is left-handed
-    there and is mirrored in y unless `--as-recorded` is given.
-
-    `quadruped`: IMU at a foot and the force that it reads (.csv, Maravgakis and others). Acceleration and rotation
-    become SI units, the force stays in counts. Two clocks wrote the columns: that of the IMU is fitted to that of the
-    force, and both are said, unless `--as-recorded` is given.
-
-    `serial_log`: raw bytes from the serial line of the low-g and high-g sensors (MPU-6050, H3LIS331DL). Corrupted
-    frames are left out and counted; ranges are those that the device tells.
+    Formats come from installed packages, yours among them: a function that reads the file, and an entry point of the
+    group `onboard_estimation.converters` that names it. What is mended on the way, such as a left-handed truth or a
+    second clock, is said, and left with `--as-recorded`.
     """
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.conversion import CONVERTERS
+    from onboard_estimation.evaluation import conversion
 
     if storage not in ("mcap", "sqlite3"):
         raise UserError(f"--storage {storage}: must be mcap or sqlite3")
-    if form not in CONVERTERS:
-        raise UserError(f"no format {form!r}; there are {', '.join(CONVERTERS)}")
-    if as_recorded and form == "serial_log":
-        raise UserError("--as-recorded: a serial log has neither a ground truth nor a second clock to leave as it is")
     with output.steps(f"converting {file}", quiet=json):
-        written = CONVERTERS[form](file, bag, storage, as_recorded)
+        written = conversion.convert(form, file, bag, storage, as_recorded)
     if json:
         output.print_json(written)
         return
     output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, recorded")
-    for note in written.get("notes", ()):
+    for note in written["notes"]:
         output.say(f"- {note}")
-    output.say(f"next: {output.program()} {written.get('next', 'evaluate')} {shlex.quote(str(bag))}")
+    output.say(f"next: {output.program()} {written['next']} {shlex.quote(str(bag))}")

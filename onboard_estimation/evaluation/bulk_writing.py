@@ -30,7 +30,7 @@ def serialise_alike(
     make
         A message from its stamp and its m numbers, each of which stands once, as float64, in what it serialises to.
     stamps_ns, values
-        (K,) and (K, m).
+        (K,) and (K, m); a column that is NaN throughout is not measured, and `make` gets NaN for it.
 
     Raises
     ------
@@ -40,6 +40,7 @@ def serialise_alike(
     count, size = values.shape
     # Numbers that no header or name looks like, to find where they stand.
     marks: Vector = 1e100 * (1.0 + np.arange(size, dtype=np.float64))
+    marks[np.isnan(values).all(axis=0) & (count > 0)] = np.nan
     template = bytes(jazzy_types().serialize_cdr(make(0, marks), message_type))
     rows = np.empty((count, len(template)), dtype=np.uint8)
     rows[:] = np.frombuffer(template, dtype=np.uint8)
@@ -56,6 +57,8 @@ def _runs(message_type: str, template: bytes, marks: Vector) -> list[tuple[int, 
     """Numbers that stand in one row: (place of the first in the message, its column, the column after the last)."""
     runs: list[tuple[int, int, int]] = []
     for column, mark in enumerate(marks.astype("<f8")):
+        if np.isnan(mark):
+            continue
         place = template.find(mark.tobytes())
         if place < 0 or template.count(mark.tobytes()) > 1:
             raise ValueError(f"number {column} is not in a {message_type} once")

@@ -44,13 +44,13 @@ def _imu(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: 
             angular_velocity_covariance=not_measured,
             linear_acceleration_covariance=not_measured,
         )
-    return new(
-        "sensor_msgs/msg/Imu",
-        header=frame,
-        orientation_covariance=not_measured,
-        angular_velocity=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
-        linear_acceleration=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
-    )
+    fields = {"orientation_covariance": not_measured}
+    for name, part in (("angular_velocity", value[:3]), ("linear_acceleration", value[3:])):
+        if np.isnan(part).all():  # absent, as `ros.measurements` reads it
+            fields[f"{name}_covariance"] = not_measured
+        else:
+            fields[name] = _xyz(new, "geometry_msgs/msg/Vector3", part)
+    return new("sensor_msgs/msg/Imu", header=frame, **fields)
 
 
 def _joint_state(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str) -> Any:

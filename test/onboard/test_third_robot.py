@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from evaluation_samples import command
 from live_graph import LONGEST_WAIT_S, wait_until
 
 import embedded_ros
+from onboard_estimation.evaluation.bags import open_bag
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -90,6 +92,23 @@ def test_it_is_simulated_guessed_and_judged(place: Path) -> None:
     assert "--robot turntable" in judged["command"]
     estimates = (place / "run" / "estimates").iterdir()
     assert any(path.suffix == ".mcap" for path in estimates)
+
+
+def test_its_own_logs_are_converted(place: Path) -> None:
+    """By a function of its own package; what its sensor does not measure is said to be absent in the bag."""
+    (place / "log.csv").write_text(
+        "".join(f"{number / 100},{90.0 if number > 200 else 0.0}\n" for number in range(400))
+    )
+    assert "turntable_log: The controller's log: time in s" in run(place, "convert", "--formats").stdout
+    written = found(run(place, "convert", "turntable_log", "log.csv", "--output", "log", "--json"))
+    assert (written["messages"], written["duration_s"]) == (400, 3.99)
+    assert written["notes"] == ["Sign of the rate changed: the controller counts clockwise."]
+    with open_bag(place / "log") as bag:
+        last = [bag.deserialize(raw) for raw in bag.messages()][-1]
+    assert last.angular_velocity.z == pytest.approx(-np.pi / 2)
+    assert (last.angular_velocity_covariance[0], last.linear_acceleration_covariance[0]) == (0.0, -1.0)
+    refused = run(place, "convert", "frob", "log.csv", "--output", "other")
+    assert refused.stderr == ("error: no format 'frob'; installed are: pyshoe, quadruped, serial_log, turntable_log\n")
 
 
 def test_it_is_consistent_over_seeds_and_what_if_works(place: Path) -> None:

@@ -10,7 +10,7 @@ from scipy.io import loadmat, savemat
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import CONVERTERS, convert_pyshoe
+from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
 from strapdown_estimation.pyshoe import read_pyshoe
 
@@ -102,7 +102,7 @@ def test_what_is_no_matlab_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_bag_holds_what_was_recorded(tmp_path: Path, storage: str) -> None:
-    summary = convert_pyshoe(saved(tmp_path), tmp_path / "bag", storage)
+    summary = convert("pyshoe", saved(tmp_path), tmp_path / "bag", storage)
     assert summary["messages"] == 100
     with open_bag(tmp_path / "bag") as bag:
         assert {name: topic.message_type for name, topic in bag.topics.items()} == {
@@ -114,15 +114,15 @@ def test_bag_holds_what_was_recorded(tmp_path: Path, storage: str) -> None:
 
 def test_an_existing_bag_is_not_overwritten(tmp_path: Path) -> None:
     path = saved(tmp_path)
-    CONVERTERS["pyshoe"](path, tmp_path / "bag", "mcap", False)
+    convert("pyshoe", path, tmp_path / "bag")
     with pytest.raises(UserError, match="exists already"):
-        CONVERTERS["pyshoe"](path, tmp_path / "bag", "mcap", False)
+        convert("pyshoe", path, tmp_path / "bag")
 
 
 def test_a_recorded_walk_becomes_a_judged_estimate(shared_data: Path, tmp_path: Path) -> None:
     """From the file to the verdict; robot and topics are guessed from the bag."""
     path = shared_data / "pyshoe_vicon" / f"{NAME}.mat"
-    convert_pyshoe(path, tmp_path / "bag")
+    convert("pyshoe", path, tmp_path / "bag")
     result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False).result
     assert (result.robot, result.source) == ("strapdown", "recorded")
     time_s = loadmat(path)["ts"].ravel()
@@ -131,7 +131,7 @@ def test_a_recorded_walk_becomes_a_judged_estimate(shared_data: Path, tmp_path: 
 
 
 def test_left_as_recorded_it_is_refused_with_the_way_out(shared_data: Path, tmp_path: Path) -> None:
-    convert_pyshoe(shared_data / "pyshoe_vicon" / f"{NAME}.mat", tmp_path / "bag", truth_as_recorded=True)
+    convert("pyshoe", shared_data / "pyshoe_vicon" / f"{NAME}.mat", tmp_path / "bag", as_recorded=True)
     with pytest.raises(UserError, match="--mirror-truth y"):
         evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False)
     mirrored = evaluate_bag(tmp_path / "bag", EvaluateOptions(mirror_truth="y"), write=False).result

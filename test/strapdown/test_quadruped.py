@@ -9,7 +9,7 @@ import pytest
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import convert_quadruped
+from onboard_estimation.evaluation.conversion import convert
 from strapdown_estimation.quadruped import fit_imu_clock, read_quadruped
 
 
@@ -113,7 +113,7 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
 
 
 def test_bag(tmp_path: Path) -> None:
-    summary = convert_quadruped(saved(tmp_path, *steps(266.0, 0.21)), tmp_path / "bag")
+    summary = convert("quadruped", saved(tmp_path, *steps(266.0, 0.21)), tmp_path / "bag")
     assert summary["topics"] == 2
     with open_bag(tmp_path / "bag") as bag:
         assert {name: topic.message_type for name, topic in bag.topics.items()} == {

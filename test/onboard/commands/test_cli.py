@@ -115,7 +115,7 @@ def test_help_loses_no_word_in_angle_brackets() -> None:
         ("evaluate", ["e.g. imu/link_2", "imu=20ms; s, ms or us", "(rad/s)", "gaps up to this, s. [default: 0.1]"]),
         ("evaluate", ["y for a left-handed one", "drawn|exact", "runs/<bag>-<robot> otherwise"]),
         ("campaign", ["Number of seeds. [default: 20]", "Length of each run, s. [default: 60.0]"]),
-        ("convert", ["the truth is left-handed there and is mirrored in y"]),
+        ("convert", ["--formats", "Formats come from installed packages"]),
         ("config", ["all faults are listed together"]),
         ("compare", ["two or more"]),
     ],
@@ -124,6 +124,16 @@ def test_help_tells_units_and_defaults(name: str, words: list[str]) -> None:
     shown = flat(help_of(name))
     for one in words:
         assert one in shown
+
+
+def test_formats_tell_what_they_mend() -> None:
+    shown = flat(command("convert", "--formats").out)
+    for words in (
+        "the truth is left-handed there and is mirrored in y",
+        "that of the IMU is fitted to that of the force",
+        "Corrupted frames are left out and counted",
+    ):
+        assert words in shown
 
 
 def examples() -> list[list[str]]:

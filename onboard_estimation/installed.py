@@ -1,0 +1,36 @@
+"""What installed packages offer by entry points: robots, converters of recordings, commands."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from onboard_estimation.errors import UserError
+
+
+@cache
+def _points(group: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=group)}
+
+
+def offered(group: str) -> list[str]:
+    """Names that installed packages offer in a group; no code of theirs is imported."""
+    return sorted(_points(group))
+
+
+def load(group: str, kind: str, name: str) -> Any:
+    """What a name of a group stands for; `kind` says in sentences what that is, e.g. `robot`.
+
+    Raises
+    ------
+    UserError
+        No package offers it, or it cannot be imported.
+    """
+    points = _points(group)
+    if name not in points:
+        raise UserError(f"no {kind} {name!r}; installed are: {', '.join(offered(group)) or 'none'}")
+    try:
+        return points[name].load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"{kind} {name!r} cannot be loaded from {points[name].value!r}: {error}") from error
