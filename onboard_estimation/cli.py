@@ -26,7 +26,6 @@ from onboard_estimation.commands import (
     inspect,
     launch,
     node,
-    observability,
     output,
     parameter_command,
     play,
@@ -40,6 +39,7 @@ from onboard_estimation.commands import (
     view,
     warmup,
 )
+from onboard_estimation.commands.installed_commands import Commands
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault
 from onboard_estimation.printable import printable
 
@@ -53,6 +53,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 app = typer.Typer(
     name="onboard-estimation",
+    cls=Commands,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help="Where a soft, hopping or multi-link robot is and what shape it has, from its cheapest sensors; "
@@ -88,7 +89,6 @@ app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
-app.command("observability", epilog=observability.EXAMPLES)(observability.observability)
 app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
 app.command("train", epilog=train.EXAMPLES)(train.train)
 app.command("gait", epilog=gait.EXAMPLES)(gait.gait)

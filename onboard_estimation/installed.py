@@ -19,18 +19,22 @@ def offered(group: str) -> list[str]:
     return sorted(_points(group))
 
 
-def load(group: str, kind: str, name: str) -> Any:
+def load(group: str, kind: str, name: str, expected: type = object) -> Any:
     """What a name of a group stands for; `kind` says in sentences what that is, e.g. `robot`.
 
     Raises
     ------
     UserError
-        No package offers it, or it cannot be imported.
+        No package offers it, it cannot be imported, or it is not of the expected type.
     """
     points = _points(group)
     if name not in points:
         raise UserError(f"no {kind} {name!r}; installed are: {', '.join(offered(group)) or 'none'}")
     try:
-        return points[name].load()
+        found = points[name].load()
     except (ImportError, AttributeError) as error:
         raise UserError(f"{kind} {name!r} cannot be loaded from {points[name].value!r}: {error}") from error
+    if not isinstance(found, expected):
+        what = f"entry point {points[name].value!r} of {kind} {name!r}"
+        raise UserError(f"{what} is no {expected.__name__} but {type(found).__name__}")
+    return found

@@ -94,6 +94,11 @@ def test_it_is_simulated_guessed_and_judged(place: Path) -> None:
     assert any(path.suffix == ".mcap" for path in estimates)
 
 
+def test_its_own_command_is_one_of_all(place: Path) -> None:
+    assert "Say how many turns of the table an angle is." in run(place, "--help").stdout
+    assert run(place, "turns", "90").stdout == "0.25 turns\n"
+
+
 def test_its_own_logs_are_converted(place: Path) -> None:
     """By a function of its own package; what its sensor does not measure is said to be absent in the bag."""
     (place / "log.csv").write_text(

@@ -5,9 +5,10 @@ from setuptools import setup
 setup(
     name="turntable_estimation",
     version="0.1.0",
-    py_modules=["turntable", "turntable_log", "turntable_main", "turntable_node"],
+    py_modules=["turntable", "turntable_command", "turntable_log", "turntable_main", "turntable_node"],
     entry_points={
         "onboard_estimation.robots": ["turntable = turntable:ROBOT"],
+        "onboard_estimation.commands": ["turns = turntable_command:app"],
         "onboard_estimation.converters": ["turntable_log = turntable_log:read_log"],
         "console_scripts": ["turntable_estimator = turntable_main:estimator"],
     },

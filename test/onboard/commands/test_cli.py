@@ -65,6 +65,7 @@ def test_help_names_all_commands_and_where_to_begin() -> None:
     shown = flat(help_of())
     for name in COMMANDS:
         assert f" {name} " in shown
+    assert " observability " in shown  # of the salp's package
     assert "Start with onboard-estimation demo" in shown
 
 
@@ -91,7 +92,8 @@ def test_help_teaches(name: str) -> None:
 
 
 def all_commands(group: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, one in group.commands.items():
+    for name in group.list_commands(None):
+        one = group.get_command(None, name)
         yield from all_commands(one, *words, name) if hasattr(one, "commands") else [((*words, name), one)]
 
 
@@ -106,6 +108,27 @@ def test_help_loses_no_word_in_angle_brackets() -> None:
         assert {name for name in meant if name not in shown} == set(), words
         found += len(meant)
     assert found >= 4
+
+
+def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
+    """Those of other packages: it says why when it is typed, and takes no name of ours."""
+    broken = tmp_path / "broken-1.0.dist-info"
+    broken.mkdir()
+    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    points = "frob = no_such_module:app\nwrong = json:dumps\nrobots = json:dumps\n"
+    (broken / "entry_points.txt").write_text(f"[onboard_estimation.commands]\n{points}")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    shown = run("--help", folder=tmp_path, PYTHONPATH=path)
+    assert shown.returncode == 0, shown.stderr
+    assert {"frob", "wrong", "observability", "evaluate"} <= set(shown.stdout.split())
+    assert "salp" in run("robots", folder=tmp_path, PYTHONPATH=path).stdout
+    for words, said in (
+        (("frob", "BAG", "--deep"), "command 'frob' cannot be loaded from 'no_such_module:app'"),
+        (("wrong",), "entry point 'json:dumps' of command 'wrong' is no Typer but function"),
+    ):
+        done = run(*words, folder=tmp_path, PYTHONPATH=path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert said in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -385,6 +408,7 @@ def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path)
             echo "${COMPREPLY[@]}"
         }
         type onboard-estimation eval
+        type onboard-estimation obs
         type onboard-estimation evaluate --estimat
         type onboard-estimation simulate ""
         type onboard-estimation launch salp
@@ -394,6 +418,7 @@ def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path)
     *completed, rule = in_bash(script, tmp_path).splitlines()
     assert completed == [
         "evaluate",
+        "observability",
         "--estimator --estimates-rate",
         "hopper salp strapdown",
         "salp.launch.py salp_replay.launch.py",
@@ -429,9 +454,11 @@ def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_p
     ("words", "environment"),
     [
         (["evaluate", "--help"], {}),
+        (["--help"], {}),
+        (["observability", "--help"], {}),
         ([], {"_ONBOARD_ESTIMATION_COMPLETE": "complete_bash", "COMP_WORDS": "x launch s", "COMP_CWORD": "2"}),
     ],
-    ids=["help", "completion"],
+    ids=["help", "help_of_all", "help_of_a_robot's", "completion"],
 )
 def test_help_and_completion_need_no_numerics(words: list[str], environment: dict[str, str], tmp_path: Path) -> None:
     """Quick, because nothing heavy is imported: at most half a second of processor time."""

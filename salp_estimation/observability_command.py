@@ -20,6 +20,8 @@ EXAMPLES = output.examples(
 )
 _MOST_COLUMNS = 6
 
+app = typer.Typer(rich_markup_mode="markdown")
+
 
 @dataclass(frozen=True, eq=False)
 class _Run:
@@ -32,6 +34,7 @@ class _Run:
     configuration: Any
 
 
+@app.command(epilog=EXAMPLES)
 def observability(
     robot: Annotated[
         str,
