@@ -10,7 +10,7 @@ from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 
 LOW_G = imu_channel("low_g")
-HIGH_G = Channel("imu/high_g/data_raw", "sensor_msgs/msg/Imu", "imu/high_g", required=False)
+HIGH_G = replace(imu_channel("high_g"), required=False, needs=("linear_acceleration",))
 ATTITUDE = Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", field="orientation", required=False)
 MOTOR_COUNT = 4
 MOTORS = Channel(
@@ -20,8 +20,11 @@ MOTORS = Channel(
     "position",
     tuple(f"motor_{i + 1}" for i in range(MOTOR_COUNT)),
     required=False,
+    command=True,
 )
-COMMANDED_HEIGHT = Channel("commanded_height", "geometry_msgs/msg/PointStamped", "commanded_height", required=False)
+COMMANDED_HEIGHT = Channel(
+    "commanded_height", "geometry_msgs/msg/PointStamped", "commanded_height", required=False, command=True
+)
 LEG = Channel("leg/state", "sensor_msgs/msg/JointState", "leg/state", "position", ("leg",), required=False)
 """Compression of the leg: only the baselines that need an encoder listen to it."""
 
@@ -39,9 +42,9 @@ def limited_channels(configuration: HopperConfiguration) -> tuple[Channel, ...]:
     return (
         replace(COMMANDED_HEIGHT, limits=height),
         replace(MOTORS, limits=(Limit("duty cycle", 0, MOTOR_COUNT, 1.0, ""),)),
+        replace(set_pose_channel(), limits=height),
         replace(ATTITUDE, limits=(Limit("element of a unit quaternion", 0, 4, 1.0, ""),)),
         replace(LEG, limits=(compression,)),
         replace(HIGH_G, limits=high),
         replace(LOW_G, limits=low),
-        replace(set_pose_channel(), limits=height),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,18 @@ class Estimate:
     stamp_ns: int
     mean: Vector
     covariance: Matrix
+
+
+class Notice(NamedTuple):
+    """What only an estimator can see and somebody should know: a stuck sensor, a contradiction.
+
+    Attributes
+    ----------
+    sentence
+        For the log and for the notes of a run; names sensor and time.
+    """
+
+    sentence: str
 
 
 class PhaseEvent(NamedTuple):
@@ -143,6 +155,12 @@ class Channel:
         A recording without this topic cannot be evaluated.
     limits
         Of elements of the value; others are refused beyond any robot's measure only, see `reading_limits`.
+    command
+        It tells what the robot is asked to do: of messages with one stamp commands are filtered first, for they act
+        from then on, and the newest from before a filter's start still acts.
+    needs
+        Parts of the message that have to be there, e.g. `angular_velocity`; see `reading_parts`. What else is absent
+        is NaN in the value.
     """
 
     topic: str
@@ -152,6 +170,14 @@ class Channel:
     names: tuple[str, ...] = ()
     required: bool = True
     limits: tuple[Limit, ...] = ()
+    command: bool = False
+    needs: tuple[str, ...] = ()
+
+
+def filter_order(channels: Iterable[Channel]) -> dict[str, int]:
+    """Order of sensors among measurements with the same stamp: commands first, then as the robot lists its channels."""
+    listed = list(channels)
+    return {channel.sensor: place for place, channel in enumerate(sorted(listed, key=lambda one: not one.command))}
 
 
 def value_size(channel: Channel) -> int | None:

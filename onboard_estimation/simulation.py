@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Limit
+from onboard_estimation.reading_parts import IMU_PARTS
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 SET_POSE = "set_pose"
@@ -27,9 +28,9 @@ class ControlledByEstimate(Protocol):
         """
 
 
-def imu_channel(name: str, limits: tuple[Limit, ...] = ()) -> Channel:
+def imu_channel(name: str, limits: tuple[Limit, ...] = (), needs: tuple[str, ...] = tuple(IMU_PARTS)) -> Channel:
     """IMU of a link or body; see `imu_limits` for its ranges."""
-    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}", limits=limits)
+    return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}", limits=limits, needs=needs)
 
 
 def attitude_channel() -> Channel:

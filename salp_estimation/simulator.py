@@ -147,7 +147,12 @@ def simulate(
 def command_channel(configuration: ChainConfiguration) -> Channel:
     """Wheel speeds sent to the actuators, named after the links that they sit on."""
     return Channel(
-        "actuators/command", "sensor_msgs/msg/JointState", "actuators/command", "velocity", configuration.link_names
+        "actuators/command",
+        "sensor_msgs/msg/JointState",
+        "actuators/command",
+        "velocity",
+        configuration.link_names,
+        command=True,
     )
 
 
