@@ -18,18 +18,18 @@ class Draws(NamedTuple):
     ----------
     key
         Seed, not negative, less than 2**128: other keys give independent numbers.
-    count
+    taken
         How many generators were taken, less than 2**64.
     """
 
     key: int
-    count: int = 0
+    taken: int = 0
 
     def generator(self) -> tuple[np.random.Generator, Draws]:
         """A generator for one step, and the numbers after it.
 
         It may give 2**192 blocks before it comes to those of the next.
         """
-        return np.random.Generator(np.random.Philox(key=self.key, counter=self.count << 192)), Draws(
-            self.key, self.count + 1
+        return np.random.Generator(np.random.Philox(key=self.key, counter=self.taken << 192)), Draws(
+            self.key, self.taken + 1
         )
