@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from scipy.special import gammaincinv
 
 from onboard_estimation.measurement import Matrix, Vector
@@ -39,6 +40,14 @@ class Innovation:
         """(m, m) predicted covariance."""
         covariance: Matrix = self.root @ self.root.T
         return covariance
+
+    @property
+    def normalised(self) -> list[float]:
+        """Each element of `value` in its standard deviation."""
+        if len(self.value) == 1:  # NumPy takes longer to divide one number than the filter to correct
+            return [float(self.value[0]) / abs(float(self.root[0, 0]))]
+        out: list[float] = (self.value / np.sqrt(np.sum(self.root**2, axis=1))).tolist()
+        return out
 
 
 @lru_cache(maxsize=256)
