@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.measurement import Measurement
 from onboard_estimation.timing.buffer import MeasurementBuffer
 
 # Below this, no message can be one that the buffer suspects.
@@ -66,19 +66,13 @@ def clock_parts(
 
 
 class _Nothing:
-    """An estimator that does nothing: the buffer's rules are all that is wanted."""
+    """A filter that does nothing: the buffer's rules are all that is wanted."""
 
     def rank(self, sensor: str) -> int:
         return 0
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        return None
+    def step(self, state: Any, measurement: Measurement) -> tuple[Any, None, tuple[()]]:
+        return state, None, ()
 
-    def snapshot(self) -> Any:
-        return None
-
-    def restore(self, snapshot: Any) -> None:
-        pass
-
-    def reset(self) -> None:
-        pass
+    def restarted(self, state: Any) -> Any:
+        return state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -57,6 +58,7 @@ def gate_threshold(probability: float, degrees_of_freedom: int) -> float:
     return float(2.0 * gammaincinv(0.5 * degrees_of_freedom, probability))
 
 
+@dataclass(frozen=True, slots=True)
 class Gate:
     """Accepts a measurement when its NIS is within a probability's bound.
 
@@ -70,48 +72,62 @@ class Gate:
     recover_after
         Rejections in a row after which the covariance is inflated; 0: never.
 
-    Attributes
-    ----------
-    may_recover
-        False while other sensors confirm the state: then it is this sensor that has gone astray, and not the filter.
-        Rejections count on.
+    Raises
+    ------
+    ValueError
+        A probability outside (0, 1].
     """
 
-    def __init__(self, probability: float = 0.997, recover_after: int = 20) -> None:
-        if not 0.0 < probability <= 1.0:
-            raise ValueError(f"gate probability must be in (0, 1], got {probability}")
-        self.probability = probability
-        self.recover_after = recover_after
-        self.may_recover = True
-        self.rejected_in_a_row = 0
+    probability: float = 0.997
+    recover_after: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.probability <= 1.0:
+            raise ValueError(f"gate probability must be in (0, 1], got {self.probability}")
 
     def threshold(self, degrees_of_freedom: int) -> float:
         """Largest NIS that passes."""
         return gate_threshold(self.probability, degrees_of_freedom)
 
-    def count(self, accepted: bool) -> bool:
-        """Count a decision; true where the filter is to recover now: inflate its covariance and use the measurement."""
-        if accepted:
-            self.rejected_in_a_row = 0
-            return False
-        self.rejected_in_a_row += 1
-        if self.may_recover and 0 < self.recover_after <= self.rejected_in_a_row:
-            self.rejected_in_a_row = 0
-            return True
-        return False
 
-    def inflation(self, innovation: Innovation) -> float:
-        """Factor on the state's covariance that brings the innovation to the gate's bound, at least 1.
+OPEN = Gate(1.0, 0)
+"""Accepts everything."""
 
-        Exact where the state's share dominates the innovation's covariance; else too small, and the next rejection
-        inflates again.
-        """
-        return max(1.0, innovation.nis / gate_threshold(self.probability, len(innovation.value)))
 
-    def snapshot(self) -> int:
-        """Its only state, for filters that are rolled back."""
-        return self.rejected_in_a_row
+class Decision(NamedTuple):
+    """What a gate makes of a measurement.
 
-    def restore(self, snapshot: int) -> None:
-        """Return to a snapshot."""
-        self.rejected_in_a_row = snapshot
+    Attributes
+    ----------
+    accepted
+        Within the bound: the state is to be corrected.
+    inflation
+        More than 1: the filter is to recover. Its covariance is multiplied by this, and the measurement is used. Exact
+        where the state's share dominates the innovation's covariance; else too small, and the next rejection inflates
+        again.
+    rejected_in_a_row
+        With this one; the filter's state keeps it until the next measurement of the same kind.
+    """
+
+    accepted: bool
+    inflation: float
+    rejected_in_a_row: int
+
+
+_ACCEPTED = Decision(True, 1.0, 0)
+
+
+def decide(
+    gate: Gate, nis: float, degrees_of_freedom: int, rejected_in_a_row: int, may_recover: bool = True
+) -> Decision:
+    """The decision on a measurement with that NIS, after so many rejections.
+
+    `may_recover` is false while other sensors confirm the state: then it is this sensor that has gone astray, and not
+    the filter. Rejections count on.
+    """
+    threshold = gate_threshold(gate.probability, degrees_of_freedom)
+    if nis <= threshold:
+        return _ACCEPTED
+    if may_recover and 0 < gate.recover_after <= rejected_in_a_row + 1:
+        return Decision(False, max(1.0, nis / threshold), 0)
+    return Decision(False, 1.0, rejected_in_a_row + 1)

@@ -92,6 +92,7 @@ class StateSpace:
         self.dimension = sum(block.dimension for block in blocks)
         self.coordinate_count = sum(block.coordinate_count for block in blocks)
         self.layout = np.array([(block.kind, block.dimension) for block in blocks], dtype=np.int64).reshape(-1, 2)
+        self.is_curved = any(block.kind >= kernels.SE2 for block in blocks)  # a right Jacobian other than the identity
         self._tangent: dict[str, slice] = {}
         self._coordinates: dict[str, slice] = {}
         tangent = coordinate = 0

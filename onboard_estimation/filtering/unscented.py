@@ -22,12 +22,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import TypingError
 
 from onboard_estimation.filtering import unscented_kernels as kernels
-from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Matrix, Vector
@@ -73,101 +74,93 @@ class Weights:
         return np.concatenate([[self.spread, self.centre_covariance, self.outer, self.centre_mean], outer])
 
 
-class UnscentedFilter:
-    """Unscented Kalman filter with additive noise.
+class SigmaPoints(NamedTuple):
+    """A state as sigma points; values, never written.
 
-    Parameters
+    Attributes
     ----------
-    space
-        State space of dimension n.
-    mean, covariance
-        (a,) and (n, n): the initial state. NotPositiveDefinite where the covariance has a negative eigenvalue.
-    weights
-        Sigma points' spread and weights; the cubature rule by default.
+    packed
+        (3n + 1, max(a, n)) the points, then the lower root of the covariance.
+    points
+        (2n + 1, a) the points, the mean first; the kernels have them in `packed`.
     """
 
-    def __init__(self, space: StateSpace, mean: Vector, covariance: Matrix, weights: Weights | None = None) -> None:
-        self.space = space
-        self._weights = (weights or Weights.scaled(space.dimension)).packed(space.dimension)
-        self._point_count = 2 * space.dimension + 1
-        self._shape = self._point_count + space.dimension, space.coordinate_count
-        self._before_and_moved: tuple[Matrix, Matrix] | None = None
-        self.set_state(mean, covariance)
-
-    def set_state(self, mean: Vector, covariance: Matrix) -> None:
-        """Start anew from a mean (a,) and covariance (n, n)."""
-        mean, covariance = self.space.moments(mean, covariance)
-        self._restart(mean, covariance_root(covariance))
-
-    def _restart(self, mean: Vector, root: Matrix) -> None:
-        state = np.zeros(self._shape)
-        state[0] = mean
-        state[self._point_count :, : self.space.dimension] = root
-        kernels.draw(self._weights, self.space.layout, state)
-        self.restore((state, state[: self._point_count]))
+    packed: Matrix
+    points: Matrix
 
     @property
     def mean(self) -> Vector:
         """(a,) mean; a copy, because the state's array is several times as large."""
         return self.points[0].copy()
 
-    @property
-    def root(self) -> Matrix:
-        """(n, n) lower root of the covariance."""
-        return self._state[self._point_count :, : self.space.dimension].copy()
 
-    @property
-    def covariance(self) -> Matrix:
+class Unscented:
+    """Unscented Kalman filter with additive noise; it has no state but its settings.
+
+    Parameters
+    ----------
+    space
+        State space of dimension n.
+    weights
+        Sigma points' spread and weights; the cubature rule by default.
+    """
+
+    def __init__(self, space: StateSpace, weights: Weights | None = None) -> None:
+        self.space = space
+        self._weights = (weights or Weights.scaled(space.dimension)).packed(space.dimension)
+        self._point_count = 2 * space.dimension + 1
+        self._shape = self._point_count + space.dimension, space.coordinate_count
+
+    def start(self, mean: Vector, covariance: Matrix) -> SigmaPoints:
+        """The state of that mean (a,) and covariance (n, n); NotPositiveDefinite for a negative eigenvalue."""
+        mean, covariance = self.space.moments(mean, covariance)
+        return self._drawn(mean, covariance_root(covariance))
+
+    def root(self, state: SigmaPoints) -> Matrix:
+        """(n, n) lower root of the covariance."""
+        return state.packed[self._point_count :, : self.space.dimension]
+
+    def covariance(self, state: SigmaPoints) -> Matrix:
         """(n, n) covariance of the error in the tangent space at the mean."""
-        root = self._state[self._point_count :, : self.space.dimension]
+        root = self.root(state)
         covariance: Matrix = root @ root.T
         return covariance
 
-    @property
-    def cross_covariance(self) -> Matrix:
-        """(n, n) covariance of the errors before (rows) and after (columns) the last prediction; zero without one."""
-        if self._before_and_moved is None:
-            return np.zeros((self.space.dimension, self.space.dimension))
-        return kernels.cross_covariance(*self._before_and_moved, self._weights, self.space.layout)
+    def inflated(self, state: SigmaPoints, factor: float) -> SigmaPoints:
+        """With so many times the covariance."""
+        return self._drawn(state.mean, self.root(state) * math.sqrt(factor))
 
-    def snapshot(self) -> tuple[Matrix, Matrix]:
-        """All of its state. Arrays are replaced, never written, by the filter: no copy is needed."""
-        return self._state, self.points
-
-    def restore(self, snapshot: tuple[Matrix, Matrix]) -> None:
-        """Return to a snapshot."""
-        self._state, self.points = snapshot
-
-    def predict(self, propagate: BatchModel, noise_root: Matrix) -> None:
-        """Move the state by `propagate`, which maps sigma points (2n + 1, a) to their successors, a new array.
+    def predict(self, state: SigmaPoints, propagate: BatchModel, noise_root: Matrix) -> SigmaPoints:
+        """The state moved by `propagate`, which maps sigma points (2n + 1, a) to their successors, a new array.
 
         Parameters
         ----------
         noise_root
             (n, q) any factor G of the process noise's covariance Q = G G^T, in the tangent space.
         """
-        before, state = self._state, np.empty(self._shape)
-        moved = propagate(self.points)
+        moved, after = propagate(state.points), np.empty(self._shape)
         try:
-            fits = kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, state)
+            fits = kernels.predict_moments(moved, noise_root, self._weights, self.space.layout, after)
         except TypingError:  # one of the arrays has more or fewer axes
             fits = False
         if not fits:
             raise ValueError(
-                f"shapes do not fit: points {self.points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
+                f"shapes do not fit: points {state.points.shape}, moved {moved.shape}, noise root {noise_root.shape}"
             )
-        self._before_and_moved = before, moved
-        self._state, self.points = state, state[: self._point_count]
+        return SigmaPoints(after, after[: self._point_count])
 
     def update(
         self,
+        state: SigmaPoints,
         measure: BatchModel,
         measured: Vector,
         noise_root: Matrix,
-        gate: Gate | None = None,
+        gate: Gate = OPEN,
+        rejected_in_a_row: int = 0,
+        may_recover: bool = True,
         space: StateSpace | None = None,
-    ) -> Innovation:
-        """Correct the state by a measurement (m,).
+    ) -> tuple[SigmaPoints, Innovation, int]:
+        """The state corrected by a measurement (m,), where the gate lets it pass.
 
         Parameters
         ----------
@@ -175,23 +168,23 @@ class UnscentedFilter:
             Maps sigma points (2n + 1, a) to predicted measurements (2n + 1, m).
         noise_root
             (m, m) any factor of the measurement noise's covariance, in the tangent space at the predicted measurement.
-        gate
-            Refuses improbable measurements; without one all are accepted.
+        rejected_in_a_row, may_recover
+            See `decide`.
         space
             State space of the measurement where it is not a plain vector (a pose, an angle).
 
         Returns
         -------
-        The innovation, its covariance, its NIS and whether it was accepted. ValueError for shapes that do not fit.
+        State, what the update saw, and rejections in a row, with this one. ValueError for shapes that do not fit.
         """
         space = _vector_space(len(noise_root)) if space is None else space
         size = space.dimension
-        threshold = math.inf if gate is None else gate.threshold(size)
-        predicted = measure(self.points)
-        state, innovation, root = np.empty(self._shape), np.empty(size), np.empty((size, size))
+        threshold = gate.threshold(size)
+        predicted = measure(state.points)
+        after, innovation, root = np.empty(self._shape), np.empty(size), np.empty((size, size))
         try:
             nis = kernels.correct_moments(
-                self._state,
+                state.packed,
                 predicted,
                 measured,
                 noise_root,
@@ -199,7 +192,7 @@ class UnscentedFilter:
                 self.space.layout,
                 space.layout,
                 threshold,
-                state,
+                after,
                 innovation,
                 root,
             )
@@ -210,15 +203,20 @@ class UnscentedFilter:
                 f"shapes do not fit a measurement of {space.coordinate_count} coordinates for {self._point_count} "
                 f"sigma points: predicted {predicted.shape}, measured {measured.shape}, noise root {noise_root.shape}"
             )
-        accepted = nis <= threshold
-        if accepted:
-            self._state, self.points = state, state[: self._point_count]
+        accepted, inflation, rejected = decide(gate, nis, size, rejected_in_a_row, may_recover)
+        if inflation > 1.0:
+            wider = self.inflated(state, inflation)
+            corrected, seen, _ = self.update(wider, measure, measured, noise_root, space=space)
+            return corrected, replace(seen, inflation=inflation), rejected
         seen = Innovation(innovation, root, nis, accepted)
-        if gate is not None and gate.count(accepted):
-            inflation = gate.inflation(seen)
-            self._restart(self.mean, self.root * np.sqrt(inflation))
-            return replace(self.update(measure, measured, noise_root, None, space), inflation=inflation)
-        return seen
+        return (SigmaPoints(after, after[: self._point_count]) if accepted else state), seen, rejected
+
+    def _drawn(self, mean: Vector, root: Matrix) -> SigmaPoints:
+        packed = np.zeros(self._shape)
+        packed[0] = mean
+        packed[self._point_count :, : self.space.dimension] = root
+        kernels.draw(self._weights, self.space.layout, packed)
+        return SigmaPoints(packed, packed[: self._point_count])
 
 
 @lru_cache(maxsize=64)

@@ -1,27 +1,26 @@
 """A buffer that filters late and out-of-order measurements as if they had arrived in order.
 
-The buffer keeps the measurements of the last `lag_s` seconds with a snapshot of the estimator before each of them.
-A measurement that arrives late is put in its place, the estimator returns to the snapshot there and filters everything
-from there on again. What has left the window is settled: it can no longer change.
+The buffer keeps the measurements of the last `lag_s` seconds with the filter's state before each of them. A measurement
+that arrives late is put in its place, and everything from there on is filtered again, from the state kept there. What
+has left the window is settled: it can no longer change.
 
-So the estimator's final state and the settled record depend only on the measurements, not on the order of their
-arrival, as long as none arrives later than the lag. Measurements are ordered by stamp, then by the estimator's rank of
-the sensor, then by sensor name. Of several measurements of one sensor with one stamp only one is used: a message that
+So the final state and the settled record depend only on the measurements, not on the order of their arrival, as long as
+none arrives later than the lag. Measurements are ordered by stamp, then by the rank of their sensor, then by its name. Of several measurements of one sensor with one stamp only one is used: a message that
 was recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on arrival.
 
 Clock jumps. A stamp more than `clock_jump_s` away from the newest one, or more than `fallback_s` behind the newest of
 its own sensor, is either a stray or the first message of a restarted clock (a bag played again). It is held back until
 `jump_confirmations` messages in a row agree with it. A confirmed jump back, or one ahead by more than `longest_gap_s`,
-resets the estimator, which goes on with the messages held back; a shorter one ahead is a gap in the recording, bridged
+resets the filter, which goes on with the messages held back; a shorter one ahead is a gap in the recording, bridged
 by prediction. Messages that nothing confirms are dropped and counted.
 
-Cost. A late measurement makes the estimator filter again what follows it, up to the whole window. Each measurement that
-arrives, late or not, therefore earns `steps_per_measurement` steps of the estimator, and a roll-back waits until it can
+Cost. A late measurement makes the filter go again over what follows it, up to the whole window. Each measurement that
+arrives, late or not, therefore earns `steps_per_measurement` steps of the filter, and a roll-back waits until it can
 be paid: what is late in the meantime goes along in the same one. Up to a whole window's steps are saved up, so that few
 late measurements are filtered at once; many enter the state at most a third of a window later than they came. Nothing
 settles before it was filtered in order, and that costs at most two more steps each. So
 
-    steps of the estimator <= (steps_per_measurement + 2) * measurements received,
+    steps of the filter <= (steps_per_measurement + 2) * measurements received,
 
 whatever the stamps. Deferred, as for a recording of which only the record counts, measurements are filtered when they
 settle, each exactly once.
@@ -33,34 +32,35 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
 
 
 class Replayable(Protocol):
-    """What the buffer needs of an estimator."""
+    """What the buffer needs of a filter: pure functions over states that it keeps."""
 
     def rank(self, sensor: str) -> int:
         """Order of the sensor among measurements with the same stamp (commands before the sensors they move)."""
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        """Filter the next measurement in order; an estimate where the state was corrected or moved by it."""
+    def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[PhaseEvent, ...]]:
+        """The state after the next measurement in order; an estimate and events where it gave some."""
 
-    def snapshot(self) -> Any:
-        """All state that `apply` changes."""
+    def restarted(self, state: Any) -> Any:
+        """That state with all measurements forgotten, those that settled aside."""
 
-    def restore(self, snapshot: Any) -> None:
-        """Return to a snapshot."""
 
-    def reset(self) -> None:
-        """Forget everything and start anew."""
+class Settled(NamedTuple):
+    """What can no longer change, in order."""
+
+    estimates: list[Estimate]
+    events: list[PhaseEvent]
 
 
 @dataclass
 class BufferCounters:
-    """What happened to measurements of one sensor before they reached the estimator.
+    """What happened to measurements of one sensor before they reached the filter.
 
     Attributes
     ----------
@@ -108,6 +108,7 @@ class _Entry:
     measurement: Measurement
     before: Any = None
     estimate: Estimate | None = None
+    events: tuple[PhaseEvent, ...] = ()
 
 
 Key = tuple[int, int, str]
@@ -115,12 +116,14 @@ Key = tuple[int, int, str]
 
 @dataclass
 class MeasurementBuffer:
-    """Feeds an estimator in the order of stamps.
+    """Feeds a filter in the order of stamps.
 
     Parameters
     ----------
-    estimator
-        Filters measurements in order and can be rolled back.
+    filtering
+        Filters measurements in order.
+    state
+        Its state before the first of them; afterwards, after the newest.
     lag_s
         How late a measurement may arrive and still be filtered in its place, seconds.
     clock_jump_s
@@ -130,15 +133,16 @@ class MeasurementBuffer:
     jump_confirmations
         Messages in a row that must agree before a jump is believed.
     on_reset
-        Told, in one sentence with numbers, when a clock jump resets the estimator.
+        Told, in one sentence with numbers, when a clock jump resets the filter.
     fallback_s
         A sensor whose stamps fall back behind its own newest one by more than this, and by more than the lag, has a
         restarted clock, seconds: messages of one sensor hardly overtake each other.
     steps_per_measurement
-        Steps of the estimator that a measurement earns, one or more; see the module.
+        Steps of the filter that a measurement earns, one or more; see the module.
     """
 
-    estimator: Replayable
+    filtering: Replayable
+    state: Any = None
     lag_s: float = 0.2
     clock_jump_s: float = 10.0
     longest_gap_s: float = 60.0
@@ -150,14 +154,14 @@ class MeasurementBuffer:
     clock_jumps: int = 0
     _keys: list[Key] = field(default_factory=list)
     _entries: list[_Entry] = field(default_factory=list)
-    _settled: list[Estimate] = field(default_factory=list)
+    _settled: Settled = field(default_factory=lambda: Settled([], []))
     _suspects: list[Measurement] = field(default_factory=list)
     _filtered: int = 0
     _stands_at: int | None = 0
     _earned: int = 0
 
-    # The first `_filtered` entries have been filtered in order. The estimator stands after the first `_stands_at`, or,
-    # with None, ahead: it has seen the newest measurement, but late ones before it wait. It can go back: where it does
+    # The first `_filtered` entries have been filtered in order. The state is that after the first `_stands_at`, or,
+    # with None, ahead: it has seen the newest measurement, but late ones before it wait. One can go back: where it does
     # not stand after the filtered ones, the entry that follows them knows what was before it.
 
     def __post_init__(self) -> None:
@@ -197,26 +201,27 @@ class MeasurementBuffer:
         self._drop_suspects()
         return self._insert(measurement, deferred)
 
-    def take_settled(self) -> list[Estimate]:
-        """Estimates in order that can no longer change, each handed out once."""
-        settled, self._settled = self._settled, []
+    def take_settled(self) -> Settled:
+        """Estimates and events that can no longer change, each handed out once."""
+        settled, self._settled = self._settled, Settled([], [])
         return settled
 
-    def flush(self) -> list[Estimate]:
+    def flush(self) -> Settled:
         """Settle everything, as at the end of a recording, and hand it out."""
         self._drop_suspects()
         self._settle(len(self._entries))
         return self.take_settled()
 
     def restart(self) -> None:
-        """Settle everything and start with an empty window; the estimator is the caller's to reset."""
+        """Settle everything and start with an empty window."""
         self._drop_suspects()
         self._settle(len(self._entries))
+        self.state = self.filtering.restarted(self.state)
         for counters in self.counters.values():
             counters.stamps = counters.first_ns = counters.last_ns = 0
 
     def _key(self, measurement: Measurement) -> Key:
-        return measurement.stamp_ns, self.estimator.rank(measurement.sensor), measurement.sensor
+        return measurement.stamp_ns, self.filtering.rank(measurement.sensor), measurement.sensor
 
     def _insert(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         key = self._key(measurement)
@@ -244,16 +249,17 @@ class MeasurementBuffer:
         return estimate
 
     def _filter_newest(self) -> Estimate | None:
-        """Filter the last entry: in order where that can be paid, else on top of what the estimator has seen so far."""
+        """Filter the last entry: in order where that can be paid, else on top of what the filter has seen so far."""
         entry = self._entries[-1]
         if len(self._entries) - self._filtered <= max(1, self._earned):
             self._filter(len(self._entries))
             return entry.estimate
         if self._stands_at == self._filtered:
-            self._entries[self._filtered].before = self.estimator.snapshot()
+            self._entries[self._filtered].before = self.state
         self._stands_at = None
         self._earned -= 1
-        return self.estimator.apply(entry.measurement)
+        self.state, estimate, _ = self.filtering.step(self.state, entry.measurement)
+        return estimate
 
     def _mend(self, place: int, deferred: bool) -> None:
         """Take note that what stands from this place on has not been filtered in order; do so where it can be paid."""
@@ -263,11 +269,13 @@ class MeasurementBuffer:
 
     def _filter(self, stop: int, settles: bool = False) -> None:
         """Filter in order up to there; what settles need not be gone back to."""
+        state, step = self.state, self.filtering.step
         if self._stands_at != self._filtered:
-            self.estimator.restore(self._entries[self._filtered].before)
+            state = self._entries[self._filtered].before
         for entry in self._entries[self._filtered : stop]:
-            entry.before = None if settles else self.estimator.snapshot()
-            entry.estimate = self.estimator.apply(entry.measurement)
+            entry.before = None if settles else state
+            state, entry.estimate, entry.events = step(state, entry.measurement)
+        self.state = state
         self._earned -= stop - self._filtered
         self._filtered = self._stands_at = stop
 
@@ -280,10 +288,13 @@ class MeasurementBuffer:
 
     def _settle(self, count: int) -> None:
         if self._filtered < count:
-            # An estimator that is ahead must be so again.
+            # A filter that is ahead must be so again.
             ahead = self._stands_at != self._filtered
             self._filter(len(self._entries) if ahead else count, settles=not ahead)
-        self._settled.extend(entry.estimate for entry in self._entries[:count] if entry.estimate is not None)
+        for entry in self._entries[:count]:
+            if entry.estimate is not None:
+                self._settled.estimates.append(entry.estimate)
+            self._settled.events.extend(entry.events)
         del self._entries[:count], self._keys[:count]
         self._filtered -= count
         if self._stands_at is not None:
@@ -300,7 +311,6 @@ class MeasurementBuffer:
         if not 0.0 < step_s <= self.longest_gap_s:
             self.clock_jumps += 1
             self.restart()
-            self.estimator.reset()
             if self.on_reset is not None:
                 self.on_reset(
                     f"clock jumped by {step_s:+.3f} s ({self.jump_confirmations} messages agree): filter reset"

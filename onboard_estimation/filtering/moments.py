@@ -1,0 +1,140 @@
+"""Error-state (on vectors: extended) Kalman filter as functions on moments, with Joseph's form of the update.
+
+The state lives in a `StateSpace`: its nominal state is moved by the model and its error, a small tangent vector, by the
+linearised model (Sola, "Quaternion kinematics for the error-state Kalman filter", 2017, chapters 5 and 6).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from onboard_estimation.filtering import manifold_kernels as manifold
+from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
+from onboard_estimation.filtering.square_root import solve_lower, solve_lower_transposed
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Matrix, Vector
+
+
+class Moments(NamedTuple):
+    """Mean (a,) in a state space and covariance (n, n) of the error in the tangent space there; values, not written."""
+
+    mean: Vector
+    covariance: Matrix
+
+
+@njit(cache=True)
+def predicted_covariance(
+    covariance: NDArray[np.float64], transition: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """F P F^T + Q, made exactly symmetric."""
+    predicted = transition @ covariance @ transition.T + noise
+    return 0.5 * (predicted + predicted.T)
+
+
+@njit(cache=True)
+def innovation_root(
+    covariance: NDArray[np.float64], observation: NDArray[np.float64], noise: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Lower root of S = H P H^T + R for symmetric positive definite R."""
+    s = observation @ covariance @ observation.T + noise
+    symmetric: NDArray[np.float64] = 0.5 * (s + s.T)
+    return np.linalg.cholesky(symmetric).astype(np.float64)
+
+
+@njit(cache=True)
+def normalised_square(root: NDArray[np.float64], innovation: NDArray[np.float64]) -> float:
+    """Innovation^T S^-1 innovation with S = L L^T."""
+    return np.sum(solve_lower(root, innovation.reshape(-1, 1)) ** 2)
+
+
+@njit(cache=True)
+def joseph_update(
+    covariance: NDArray[np.float64],
+    observation: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    root: NDArray[np.float64],
+    innovation: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Correction K nu (n,) and (I - K H) P (I - K H)^T + K R K^T (n, n)."""
+    gain = solve_lower_transposed(root, solve_lower(root, observation @ covariance)).T
+    gain = np.ascontiguousarray(gain)
+    reduced = np.eye(covariance.shape[0]) - gain @ observation
+    updated = reduced @ covariance @ reduced.T + gain @ noise @ gain.T
+    return gain @ innovation, 0.5 * (updated + updated.T)
+
+
+@njit(cache=True)
+def transported(
+    covariance: NDArray[np.float64], step: NDArray[np.float64], layout: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Covariance in the tangent space of the corrected state (reset Jacobian of the error state)."""
+    jacobian = manifold.right_jacobian(step, layout)
+    moved = jacobian @ covariance @ jacobian.T
+    return 0.5 * (moved + moved.T)
+
+
+def predict(moments: Moments, moved: Vector, transition: Matrix, noise: Matrix) -> Moments:
+    """With `moved` (a,) as the nominal state; F (n, n) and Q (n, n) move the error's covariance."""
+    return Moments(moved, predicted_covariance(moments.covariance, transition, noise))
+
+
+def innovate(moments: Moments, value: Vector, observation: Matrix, noise: Matrix) -> Innovation:
+    """What an update by measured minus predicted (m,) sees, accepted; see `update` for the other arguments."""
+    root = innovation_root(moments.covariance, observation, noise)
+    return Innovation(value, root, normalised_square(root, value), True)
+
+
+def correct(space: StateSpace, moments: Moments, seen: Innovation, observation: Matrix, noise: Matrix) -> Moments:
+    """Corrected by an innovation."""
+    step, covariance = joseph_update(moments.covariance, observation, noise, seen.root, seen.value)
+    if space.is_curved:
+        covariance = transported(covariance, step, space.layout)
+    return Moments(space.plus(moments.mean, step), covariance)
+
+
+def update(
+    space: StateSpace,
+    moments: Moments,
+    value: Vector,
+    observation: Matrix,
+    noise: Matrix,
+    gate: Gate = OPEN,
+    rejected_in_a_row: int = 0,
+    may_recover: bool = True,
+) -> tuple[Moments, Innovation, int]:
+    """Correct by a measurement, where the gate lets it pass.
+
+    Parameters
+    ----------
+    value
+        (m,) measured minus predicted.
+    observation
+        (m, n) H, the derivative of the predicted measurement by the error (tangent vector at the mean).
+    noise
+        (m, m) R, positive definite.
+    rejected_in_a_row, may_recover
+        See `decide`.
+
+    Returns
+    -------
+    Moments, what the update saw, and rejections in a row, with this one. ValueError for shapes that do not fit.
+    """
+    m, n = value.size, space.dimension
+    if value.ndim != 1 or observation.shape != (m, n) or noise.shape != (m, m):
+        raise ValueError(
+            f"shapes do not fit a state of dimension {n}: innovation {value.shape}, "
+            f"observation {observation.shape}, noise {noise.shape}"
+        )
+    seen = innovate(moments, value, observation, noise)
+    accepted, inflation, rejected = decide(gate, seen.nis, m, rejected_in_a_row, may_recover)
+    if inflation > 1.0:
+        moments = Moments(moments.mean, moments.covariance * inflation)
+        seen = replace(innovate(moments, value, observation, noise), inflation=inflation)
+    elif not accepted:
+        return moments, replace(seen, accepted=False), rejected
+    return correct(space, moments, seen, observation, noise), seen, rejected
