@@ -34,7 +34,7 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
     measurements = list(loaded.measurements())
 
     def estimator() -> Estimator:
-        return robot.estimator(configuration, robot.estimators[0], None)
+        return robot.estimator(configuration, robot.estimators[0])
 
     candidates = {
         "pipeline": lambda: Pipeline(estimator()).run(measurements),

@@ -136,7 +136,7 @@ def _real_time(
     robot = find_robot("salp")
 
     def filtered() -> None:
-        pipeline = Pipeline(robot.estimator(configuration, "ukf", None), lag_s=configuration.lag_s)
+        pipeline = Pipeline(robot.estimator(configuration, "ukf"), lag_s=configuration.lag_s)
         for measurement in measurements:
             pipeline.process(measurement)
 

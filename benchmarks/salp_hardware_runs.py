@@ -163,7 +163,7 @@ def _line(subject: Subject, job: Job, recording: LoadedRecording) -> Line:
         "seed": job.seed,
         "processor_s": round(took_s, 2),
     }
-    space = robot.estimator(configuration, "ukf", None).space
+    space = robot.estimator(configuration, "ukf").space
     noise = robot.truth_specification(configuration).covariances
     for name, true in parts.items():
         tangent, part_space = space.tangent(name), space.part(name)
@@ -185,7 +185,7 @@ def replayed(
     """
     covariance = robot.initial_covariance(configuration)
     assert covariance is not None
-    space = robot.estimator(configuration, "ukf", None).space
+    space = robot.estimator(configuration, "ukf").space
     stamps = np.unique(np.concatenate([one.stamps_ns for one in recording.series]))
     parts = _truth(robot, configuration, recording, stamps)
     first = int(np.argmax(np.isfinite(parts["pose"]).all(axis=1)))

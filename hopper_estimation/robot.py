@@ -21,7 +21,7 @@ from hopper_estimation.topics import LEG, MOTORS, limited_channels
 from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, Matrix
+from onboard_estimation.measurement import Channel, Matrix
 from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
 
@@ -65,7 +65,7 @@ class HopperRobot(Robot):
             unused.add(MOTORS.sensor)
         return tuple(one for one in self.channels(configuration) if one.sensor not in unused)
 
-    def estimator(self, configuration: HopperConfiguration, name: str, initial: Estimate | None) -> Estimator:
+    def estimator(self, configuration: HopperConfiguration, name: str) -> Estimator:
         """One of the filters, with its parameters from the configured model, or from those of the package."""
         where = f"model {configuration.filter_model}" if configuration.filter_model else "the package's model"
         entry = filters_of(configuration.filter_model).entry(name, where)

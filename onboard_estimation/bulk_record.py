@@ -2,19 +2,19 @@
 
 The pipeline takes about ten microseconds to order, check and count a measurement, whatever its filter does. Where a
 recording needs no more than being put in order, `in_filter_order` does that for all measurements together, and
-`Estimator.filter_recording` may filter them together. What comes out must equal the pipeline's record.
+`BulkFilter.filter_recording` filters them together. What comes out must equal the pipeline's record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent, filter_order
 from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 from onboard_estimation.use_counters import UseCounters
@@ -93,36 +93,12 @@ class Ordered(NamedTuple):
     messages: tuple[str, ...]
 
 
-def in_order(series: Sequence[MeasurementSeries], arrival: Integers) -> bool:
-    """Whether measurements that arrive so can be filtered as they come.
-
-    Stamps never fall in the order of arrival, no sensor has a stamp twice, all values are finite, and no step ahead is
-    so long that a pipeline would take it for a jump of the clock.
-
-    Parameters
-    ----------
-    series
-        One of each sensor, rows in the order of arrival.
-    arrival
-        (M,) int64: for each measurement in the order of arrival, the number of its series.
-    """
-    stamps = _by_arrival(series, arrival)
-    longest_ns = round(MeasurementBuffer.clock_jump_s * NANOSECONDS_PER_SECOND)
-    steps = np.diff(stamps)
-    return bool(
-        np.all((steps >= 0) & (steps <= longest_ns))
-        and all(np.all(one.stamps_ns[1:] > one.stamps_ns[:-1]) for one in series)
-        and all(np.isfinite(one.values).all() for one in series)
-    )
-
-
 Kind = TypeVar("Kind", bound=MeasurementSeries)
 
 
 def in_filter_order(
     series: Sequence[Kind],
     arrival: Integers,
-    rank: Callable[[str], int],
     lag_s: float,
     renewed: Callable[[Kind, Integers | slice], Kind],
     channels: Iterable[Channel] = (),
@@ -135,23 +111,24 @@ def in_filter_order(
 
     Parameters
     ----------
-    series, arrival
-        As `in_order` takes them.
-    rank
-        Order of a sensor among measurements with the same stamp, see `Estimator.rank`.
+    series
+        One of each sensor, rows in the order of arrival.
+    arrival
+        (M,) int64: for each measurement in the order of arrival, the number of its series.
     lag_s
         How late a measurement may come and still be filtered in its place.
     renewed
         A series with some of its rows only, in another order.
     channels
-        Topics of the robot, with the limits of their readings.
+        Topics of the robot, in the order of measurements with one stamp, with the limits of their readings.
     """
-    check = ReadingCheck(channels)
+    channels = tuple(channels)
+    check, places = ReadingCheck(channels), filter_order(channels)
     counters = {one.channel.sensor: BufferCounters(received=0) for one in series}
     if len(counters) < len(series):
         return None
     kept, arrival, messages = _checked(series, arrival, renewed, check)
-    order = sorted(range(len(kept)), key=lambda number: _rank_and_name(kept[number], rank))
+    order = sorted(range(len(kept)), key=lambda number: _rank_and_name(kept[number], places))
     place = np.empty(len(kept), dtype=np.int64)
     place[order] = np.arange(len(kept))
     stamps = _by_arrival(kept, arrival)
@@ -197,8 +174,59 @@ def in_filter_order(
     return Ordered(tuple(ordered), arrival, heard, check, messages)
 
 
-def _rank_and_name(one: MeasurementSeries, rank: Callable[[str], int]) -> tuple[int, str]:
-    return rank(one.channel.sensor), one.channel.sensor
+def _rank_and_name(one: MeasurementSeries, places: Mapping[str, int]) -> tuple[int, str]:
+    return places.get(one.channel.sensor, len(places)), one.channel.sensor
+
+
+class FromStart(NamedTuple):
+    """A recording from the start of a filter on.
+
+    Attributes
+    ----------
+    series, arrival
+        As in `Ordered`; the newest command of each kind from before the start has the start's stamp.
+    left_out
+        How many measurements of each sensor came before; commands that replaced each other.
+    superseded
+        Commands that waited for the start in vain: one came with its very stamp. They count as used.
+    """
+
+    series: tuple[MeasurementSeries, ...]
+    arrival: Integers
+    left_out: Mapping[str, int]
+    superseded: Mapping[str, int]
+
+
+def from_start(
+    ordered: Ordered,
+    start_ns: int,
+    renewed: Callable[[Kind, Integers | slice], Kind],
+    stamped: Callable[[Kind, int], Kind],
+) -> FromStart:
+    """What a pipeline's filter that starts at a stamp sees of a recording.
+
+    `renewed` gives a series with some of its rows only, `stamped` one with another stamp of its first row.
+    """
+    series: list[Any] = []
+    keep = np.ones(len(ordered.arrival), dtype=np.bool_)
+    left_out: dict[str, int] = {}
+    superseded: dict[str, int] = {}
+    for number, one in enumerate(ordered.series):
+        early = int(np.searchsorted(one.stamps_ns, start_ns))
+        sensor, first = one.channel.sensor, early
+        if early and one.channel.command:
+            left_out[sensor] = early - 1
+            if early < len(one.stamps_ns) and one.stamps_ns[early] == start_ns:
+                superseded[sensor] = 1
+            else:
+                first = early - 1
+        elif early:
+            left_out[sensor] = early
+        keep[np.flatnonzero(ordered.arrival == number)[:first]] = False
+        if first:
+            one = renewed(one, slice(first, None))
+        series.append(stamped(one, start_ns) if first < early else one)
+    return FromStart(tuple(series), ordered.arrival[keep], left_out, superseded)
 
 
 def _checked(

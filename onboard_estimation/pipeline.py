@@ -1,217 +1,184 @@
 """An estimator with its measurement handling: fed by a live node or a bag reader, which it knows nothing of.
 
 A robot supplies an `Estimator`, which filters measurements in the order of their stamps. The `Pipeline` around it is
-the same for all robots: it refuses what is no number or beyond its sensor's range, orders what arrives out of order,
-counts everything, and puts a filter that broke down back to its last good state, with the reason.
+the same for all robots: it refuses what is no number or beyond its sensor's range, leaves out what comes before the
+start and sensors that are switched off, orders what arrives out of order, counts everything, and puts a filter that
+broke down back to its last good state, with the reason.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
 from onboard_estimation.errors import UserError
-from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.measurement import (
+    NANOSECONDS_PER_SECOND,
+    Channel,
+    Estimate,
+    Measurement,
+    Notice,
+    PhaseEvent,
+    filter_order,
+)
 from onboard_estimation.reading_limits import ReadingCheck
-from onboard_estimation.timing.buffer import MeasurementBuffer
+from onboard_estimation.timing.buffer import MeasurementBuffer, Settled
 from onboard_estimation.use_counters import UseCounters, sensor_table
 
 Listener = Callable[[str], None]
 
-
 LARGEST_NIS = 1e12
 """A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
+_UNUSED = UseCounters()
+_Events = tuple[PhaseEvent, ...]
 
 
-class FilterBreakdown(ArithmeticError):
-    """A filter that cannot go on: a covariance that lost its sign, a state that is no number, an absurd innovation."""
-
-
-class Estimator(ABC):
-    """A robot's filter: measurements in order of their stamps go in, estimates come out.
-
-    Subclasses keep all state that measurements change in what `snapshot` returns, and treat arrays as values: replaced,
-    never written, so that snapshots are cheap.
+class _Kept(NamedTuple):
+    """All that measurements change, as the buffer keeps it.
 
     Attributes
     ----------
-    space
-        State space of the estimates.
-    phases
-        Names of the phases of its motion, by number; empty: it tells of none.
-    notice
-        What `apply` has to say of the last measurement, one sentence for the log that names sensor and time; None:
-        nothing.
+    state
+        Of the estimator; None before its start.
+    start_ns
+        What comes before is left out; None: nothing does.
+    use
+        Counters by sensor.
+    held
+        By sensor, the newest command from before the start.
+    checked, is_checked
+        The last state that was looked at, and whether that is the one now: a measurement without an estimate (a
+        command) may have spoilt a state unseen.
+    broke_down
+        Whether the filter did, and nothing has been looked at since.
     refusal
-        Why it does not go on with these sensors at all, one sentence; None: it does.
+        Why nothing is filtered any more; None: it is.
     """
 
-    space: StateSpace
-    phases: tuple[str, ...] = ()
+    state: Any
+    start_ns: int | None
+    use: Mapping[str, UseCounters]
+    held: Mapping[str, Measurement]
+    checked: Any = None
+    is_checked: bool = True
+    broke_down: bool = False
     refusal: str | None = None
 
-    def __init__(self) -> None:
-        self.last_innovation: Innovation | None = None
-        self.left_out = False
-        self.notice: str | None = None
-
-    def rank(self, sensor: str) -> int:
-        """Order among measurements with the same stamp: commands come first, for they act from then on."""
-        return 0 if "command" in sensor else 1
-
-    @abstractmethod
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        """Filter the next measurement; the estimate at its stamp, or None where there is none (yet).
-
-        Where the measurement corrected the state, `last_innovation` holds what the update saw, else None. Where it was
-        not looked at (sensor switched off, before the start), `left_out` is set.
-        """
-
-    @abstractmethod
-    def snapshot(self) -> Any:
-        """All state that `apply` changes."""
-
-    @abstractmethod
-    def restore(self, snapshot: Any) -> None:
-        """Return to a snapshot."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Forget all measurements and start anew."""
-
-    @property
-    def phase(self) -> str | None:
-        """The phase that it is in, one of `phases`; None where it has none (yet)."""
-        return None
-
-    def take_events(self) -> list[PhaseEvent]:
-        """Events that were seen since this was last asked, in the order of being seen.
-
-        A roll-back of late measurements may see the same event once more, a little earlier or later, or not any more:
-        the estimator tells of what it sees, and its host sorts out what it has already told.
-        """
-        return []
-
-    def filter_recording(
-        self, series: Sequence[MeasurementSeries], arrival: NDArray[np.int64], lag_s: float
-    ) -> BulkRecord | None:
-        """The record of a whole recording at once, where the filter is a compiled kernel over arrays.
-
-        It must equal what a pipeline makes of the same measurements one by one, and it starts as a new estimator does,
-        whatever this one has seen. By default None: the measurements are filtered one by one.
-
-        Parameters
-        ----------
-        series
-            One of each sensor, (K, d) values, all finite, in the order of their stamps, of which none occurs twice.
-        arrival
-            (M,) int64: the number of the series of each measurement, in the order in which they are to be filtered: by
-            stamp, `rank` and name of the sensor (see `in_order` in `onboard_estimation.bulk_record`).
-        lag_s
-            How late measurements might have arrived; they have been put in order.
-
-        Returns
-        -------
-        The record, or None where this recording is not one for the kernel.
-        """
-        return None
-
-    def set_enabled(self, sensor: str, enabled: bool) -> None:
-        """Use a sensor or leave it out from now on."""
-        raise NotImplementedError(f"{type(self).__name__} cannot leave out {sensor!r} (asked for enabled={enabled})")
-
-    def reconfigure(self, configuration: Any) -> None:
-        """Go on with another configuration, which differs in the robot's `run_time_parameters` only."""
-        raise NotImplementedError(f"{type(self).__name__} takes no parameters while it runs")
+    def counted(self, sensor: str, **more: int) -> _Kept:
+        """With more measurements of a sensor counted."""
+        use = self.use.get(sensor, _UNUSED)
+        found = {name: getattr(use, name) + count for name, count in more.items()}
+        return self._replace(use={**self.use, sensor: use._replace(**found)})
 
 
 class _Guarded:
-    """The estimator as the buffer sees it: checked after every measurement, with its counters rolled back along.
+    """The estimator as the buffer sees it: started in time, checked after every measurement, its sensors counted."""
 
-    A filter that breaks down is put back to its state before the measurement. A measurement without an estimate (a
-    command) may have spoilt that state unseen: if it breaks down again at once, to the last state that was checked.
-    """
-
-    def __init__(self, estimator: Estimator, tell: Listener) -> None:
+    def __init__(
+        self, estimator: Estimator[Any], channels: Iterable[Channel], initial: Estimate | None, tell: Listener
+    ) -> None:
         self.estimator = estimator
-        self.use: dict[str, UseCounters] = {}
+        self.initial = initial
+        self.disabled: frozenset[str] = frozenset()
+        self.commands = frozenset(channel.sensor for channel in channels if channel.command)
+        self.seen: list[PhaseEvent] = []
+        self._order = filter_order(channels)
         self._tell = tell
-        self._checked_state = estimator.snapshot()
-        self._is_checked = True
-        self._broke_down = False
         self._noticed: str | None = None
-        self.events: dict[tuple[int, str], list[PhaseEvent]] | None = None
 
     def rank(self, sensor: str) -> int:
-        return self.estimator.rank(sensor)
+        return self._order.get(sensor, len(self._order))
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        estimator, use = self.estimator, self.use.get(measurement.sensor, UseCounters())
-        before = estimator.snapshot()
-        if self._is_checked:
-            self._checked_state = before
-        estimator.last_innovation, estimator.left_out, estimator.notice = None, False, None
-        try:
-            estimate = estimator.apply(measurement)
-            _check(estimate, estimator.last_innovation)
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
-            estimator.restore(self._checked_state if self._broke_down else before)
-            if self.events is not None:
-                self._keep_events(measurement, [])
-                estimator.take_events()
-            self._is_checked, self._broke_down = self._is_checked or self._broke_down, True
-            self.use[measurement.sensor] = use._replace(breakdowns=use.breakdowns + 1)
-            stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
-            self._tell(
-                f"filter broke down on {measurement.sensor} at {stamp_s:.6f} s, back to its last good state: {error}"
-            )
+    def restarted(self, kept: _Kept) -> _Kept:
+        return _Kept(None, None, kept.use, {})
+
+    def step(self, kept: _Kept, measurement: Measurement) -> tuple[_Kept, Estimate | None, _Events]:
+        if kept.state is None:
+            started = self._started(kept, measurement)
+            if started is None:
+                return self._waiting(kept, measurement), None, ()
+            kept = started
+        return self._advanced(kept, measurement)
+
+    def _waiting(self, kept: _Kept, measurement: Measurement) -> _Kept:
+        """Before the start: the newest command of each kind will act from then on."""
+        sensor = measurement.sensor
+        if sensor not in self.commands:
+            return kept.counted(sensor, left_out=1)
+        if sensor in kept.held:
+            kept = kept.counted(sensor, left_out=1)
+        return kept._replace(held={**kept.held, sensor: measurement})
+
+    def _started(self, kept: _Kept, measurement: Measurement) -> _Kept | None:
+        """The start, with what was commanded before it; None where the measurement comes before it."""
+        start_ns, initial = kept.start_ns, self.initial
+        if start_ns is None:
+            start_ns = measurement.stamp_ns
+        elif measurement.stamp_ns < start_ns:
             return None
-        self._pass_on(estimator.notice)
-        if self.events is not None:
-            self._keep_events(measurement, estimator.take_events())
-        self._is_checked = estimate is not None
-        self._broke_down = self._broke_down and not self._is_checked
-        if estimator.left_out:
-            self.use[measurement.sensor] = use._replace(left_out=use.left_out + 1)
-        else:
-            self.use[measurement.sensor] = use.counted(estimator.last_innovation)
-        return estimate
+        if initial is not None:
+            initial = replace(initial, stamp_ns=start_ns)
+        state = self.estimator.start(initial)
+        kept = kept._replace(state=state, checked=state)
+        for sensor in sorted(kept.held, key=lambda name: (self.rank(name), name)):
+            kept, _, _ = self._advanced(kept, replace(kept.held[sensor], stamp_ns=start_ns))
+        return kept._replace(held={})
 
-    def _pass_on(self, notice: str | None) -> None:
-        if notice is not None and notice != self._noticed:  # a roll-back has it once more
-            self._noticed = notice
-            self._tell(notice)
+    def _advanced(self, kept: _Kept, measurement: Measurement) -> tuple[_Kept, Estimate | None, _Events]:
+        sensor = measurement.sensor
+        if sensor in self.disabled or kept.refusal is not None:
+            return kept.counted(sensor, left_out=1), None, ()
+        checked = kept.state if kept.is_checked else kept.checked
+        try:
+            step = self.estimator.step(kept.state, measurement)
+            _check(step)
+        except SensorsRefused as error:
+            self._tell(str(error))
+            return kept.counted(sensor, breakdowns=1)._replace(refusal=str(error)), None, ()
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError) as error:
+            stamp_s = measurement.stamp_ns / NANOSECONDS_PER_SECOND
+            self._tell(f"filter broke down on {sensor} at {stamp_s:.6f} s, back to its last good state: {error}")
+            back = kept._replace(
+                state=checked if kept.broke_down else kept.state,
+                checked=checked,
+                is_checked=kept.is_checked or kept.broke_down,
+                broke_down=True,
+            )
+            return back.counted(sensor, breakdowns=1), None, ()
+        use = kept.use.get(sensor, _UNUSED)
+        use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
+        estimate = step.estimate
+        is_checked = estimate is not None
+        after = _Kept(
+            step.state,
+            kept.start_ns,
+            {**kept.use, sensor: use},
+            kept.held,
+            checked,
+            is_checked,
+            kept.broke_down and not is_checked,
+        )
+        return after, estimate, self._told(step) if step.events else ()
 
-    def _keep_events(self, measurement: Measurement, events: list[PhaseEvent]) -> None:
-        """Of a measurement that is filtered once more, after a roll-back, what is seen last counts."""
-        assert self.events is not None
-        if events:
-            self.events[measurement.stamp_ns, measurement.sensor] = events
-        elif self.events:
-            self.events.pop((measurement.stamp_ns, measurement.sensor), None)
-
-    def snapshot(self) -> Any:
-        return self.estimator.snapshot(), dict(self.use), self._checked_state, self._is_checked, self._broke_down
-
-    def restore(self, snapshot: Any) -> None:
-        state, use, self._checked_state, self._is_checked, self._broke_down = snapshot
-        self.estimator.restore(state)
-        self.use = dict(use)
-
-    def reset(self) -> None:
-        self.estimator.reset()
-        self._is_checked, self._broke_down = True, False
+    def _told(self, step: Step) -> _Events:
+        """Events of the motion; notices are passed on."""
+        for event in step.events:
+            if isinstance(event, Notice) and event.sentence != self._noticed:  # a roll-back has it once more
+                self._noticed = event.sentence
+                self._tell(event.sentence)
+        found = tuple(event for event in step.events if isinstance(event, PhaseEvent))
+        self.seen.extend(found)
+        return found
 
 
-def _check(estimate: Estimate | None, innovation: Innovation | None) -> None:
+def _check(step: Step) -> None:
+    estimate, innovation = step.estimate, step.innovation
     # NaN is not below any bound.
     if innovation is not None and not innovation.nis <= LARGEST_NIS:
         raise FilterBreakdown(
@@ -232,37 +199,72 @@ class Pipeline:
     ----------
     estimator
         The robot's filter.
+    channels
+        Topics of the robot, which tell commands from sensors and order them: readings beyond their limits are refused,
+        see `reading_limits`.
+    initial
+        State to start from; measurements from before its stamp are left out, but the newest commands among them act
+        from the start on. None: as the estimator's configuration says, at the first measurement.
     lag_s, clock_jump_s
         See `MeasurementBuffer`.
-    channels
-        Topics of the robot: readings beyond their limits are refused, see `reading_limits`.
     tell
         Receives sentences worth a line in a log (clock jumps, breakdowns); by default they are kept in `messages`.
     """
 
     def __init__(
         self,
-        estimator: Estimator,
+        estimator: Estimator[Any],
+        channels: Iterable[Channel] = (),
+        initial: Estimate | None = None,
         lag_s: float = 0.2,
         clock_jump_s: float = 10.0,
         tell: Listener | None = None,
-        channels: Iterable[Channel] = (),
     ) -> None:
         self.messages: list[str] = []
         self._listener = tell
-        self._guarded = _Guarded(estimator, self._tell)
-        self._buffer = MeasurementBuffer(self._guarded, lag_s, clock_jump_s, on_reset=self._tell)
+        channels = tuple(channels)
+        self._guarded = _Guarded(estimator, channels, initial, self._tell)
+        kept = _Kept(None, None if initial is None else initial.stamp_ns, {}, {})
+        self._buffer = MeasurementBuffer(self._guarded, kept, lag_s, clock_jump_s, on_reset=self._tell)
         self._check = ReadingCheck(channels)
+        self._sensors = {channel.sensor for channel in channels} - self._guarded.commands
+        self._events: list[PhaseEvent] = []
 
     @property
-    def estimator(self) -> Estimator:
+    def estimator(self) -> Estimator[Any]:
         """The filter inside."""
         return self._guarded.estimator
+
+    @estimator.setter
+    def estimator(self, estimator: Estimator[Any]) -> None:
+        """Go on from the same state with another configuration, which must not change what a state is."""
+        self._guarded.estimator = estimator
+
+    @property
+    def state(self) -> Any:
+        """Of the filter, after the newest measurement; None before its start."""
+        return self._kept.state
+
+    @property
+    def phase(self) -> str | None:
+        """The phase that the robot is in; None where it has none (yet)."""
+        state = self.state
+        return None if state is None else self.estimator.phase(state)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the filter does not go on with these sensors, one sentence; None: it does."""
+        return self._kept.refusal
 
     @property
     def space(self) -> StateSpace:
         """State space of the estimates."""
         return self.estimator.space
+
+    @property
+    def _kept(self) -> _Kept:
+        kept: _Kept = self._buffer.state
+        return kept
 
     def process(self, measurement: Measurement) -> Estimate | None:
         """Take a measurement as it arrives; the newest estimate if there is a new one (see `MeasurementBuffer.add`)."""
@@ -276,40 +278,58 @@ class Pipeline:
         return self._buffer.add(measurement, deferred)
 
     def run(self, measurements: Iterable[Measurement]) -> list[Estimate]:
-        """Process a whole recording; its settled record, in order. Takes the estimator's events, see `events`."""
+        """Process a whole recording; its settled record, in order."""
         record: list[Estimate] = []
-        self._guarded.events = {}
+        self._events = []
         for count, measurement in enumerate(measurements):
             self._add(measurement, deferred=True)
             if count % 1024 == 0:
-                record.extend(self._buffer.take_settled())
-        record.extend(self._buffer.flush())
+                self._keep(record, self._buffer.take_settled())
+        self._keep(record, self._buffer.flush())
         return record
 
+    def _keep(self, record: list[Estimate], settled: Settled) -> None:
+        record.extend(settled.estimates)
+        self._events.extend(settled.events)
+
     @property
-    def events(self) -> tuple[PhaseEvent, ...]:
+    def events(self) -> _Events:
         """Phase events of the settled record of `run`, in the order of being seen."""
-        found = [event for events in (self._guarded.events or {}).values() for event in events]
-        return tuple(sorted(found, key=lambda event: (event.seen_ns, event.stamp_ns)))
+        return tuple(sorted(self._events, key=lambda event: (event.seen_ns, event.stamp_ns)))
+
+    def take_events(self) -> list[PhaseEvent]:
+        """Phase events seen by `process` since this was last asked, in the order of being seen.
+
+        A roll-back of late measurements may see the same event once more, a little earlier or later, or not any more:
+        the host sorts out what it has already told.
+        """
+        seen, self._guarded.seen = self._guarded.seen, []
+        return seen
 
     def reset(self) -> None:
         """Forget all measurements and start anew; counters go on."""
         self._buffer.restart()
-        self._guarded.reset()
+
+    def set_enabled(self, sensor: str, enabled: bool) -> None:
+        """Use a sensor or leave it out from now on; ValueError where the robot has no such sensor."""
+        if sensor not in self._sensors:
+            raise ValueError(f"no sensor {sensor!r}; there are {', '.join(sorted(self._sensors)) or 'none'}")
+        others = self._guarded.disabled - {sensor}
+        self._guarded.disabled = others if enabled else others | {sensor}
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom).
 
         received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range, up to
-        four that are held back while a jump of the clock waits for its confirmation, and late ones that wait for their
-        roll-back.
+        four that are held back while a jump of the clock waits for its confirmation, late ones that wait for their
+        roll-back, and commands that wait for the start.
         """
-        return sensor_table(self._buffer.counters, self._guarded.use, self._check)
+        return sensor_table(self._buffer.counters, self._kept.use, self._check)
 
     @property
     def breakdowns(self) -> int:
         """Measurements of all sensors that the filter broke down on."""
-        return sum(use.breakdowns for use in self._guarded.use.values())
+        return sum(use.breakdowns for use in self._kept.use.values())
 
     @property
     def clock_jumps(self) -> int:

@@ -1,6 +1,6 @@
 """Where the parts of a message stand in a measurement's value, by the names that ROS gives them.
 
-    rate = measurement.value[IMU.angular_velocity][2]
+rate = measurement.value[IMU.angular_velocity][2]
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
     NANOSECONDS_PER_SECOND,
@@ -35,8 +36,7 @@ from onboard_estimation.measurement import (
     Vector,
     neutral_value,
 )
-from onboard_estimation.pipeline import Estimator, Pipeline
-from onboard_estimation.smoother import Smoother
+from onboard_estimation.pipeline import Pipeline
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.result import EvaluationResult
@@ -308,14 +308,11 @@ class Robot(ABC):
         return self.channels(configuration)
 
     @abstractmethod
-    def estimator(self, configuration: Any, name: str, initial: Estimate | None) -> Estimator:
-        """A new estimator, started from `initial` where given, else as its configuration says.
+    def estimator(self, configuration: Any, name: str) -> Estimator[Any]:
+        """One of its estimators."""
 
-        Measurements from before the stamp of `initial` come too, where the truth starts late: they are to be left out.
-        """
-
-    def smoother(self, configuration: Any, name: str, initial: Estimate | None) -> Smoother:
-        """The same for `evaluate --smooth`: it filters, and smooths what it has filtered.
+    def smoother(self, configuration: Any, name: str) -> Estimator[Any]:
+        """The same for `evaluate --smooth`: an estimator that is a `Smoother` as well.
 
         Raises
         ------
@@ -498,7 +495,7 @@ class Robot(ABC):
 
         By default on neutral values, a few of each channel.
         """
-        pipeline = Pipeline(self.estimator(configuration, estimator, None))
+        pipeline = Pipeline(self.estimator(configuration, estimator), self.channels(configuration))
         for step in range(3):
             for channel in self.channels(configuration):
                 pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))

@@ -13,7 +13,7 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import Channel, Estimate, Limit, Matrix
+from onboard_estimation.measurement import Channel, Limit, Matrix
 from onboard_estimation.pipeline import Estimator
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import (
@@ -76,14 +76,14 @@ class SalpRobot(Robot):
         commands = replace(simulator.command_channel(chain), limits=(wheel_speed,))
         return (commands, *imus, set_pose_channel())
 
-    def estimator(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> Estimator:
+    def estimator(self, configuration: SalpConfiguration, name: str) -> Estimator:
         """The unscented filter; with what was learned where the configuration names a residual model."""
         if configuration.residual_model:
             model = load_model(configuration.residual_model, configuration)
             return ResidualEstimator(configuration, model, initial)
         return SalpEstimator(configuration, initial)
 
-    def smoother(self, configuration: SalpConfiguration, name: str, initial: Estimate | None) -> Smoother:
+    def smoother(self, configuration: SalpConfiguration, name: str) -> Smoother:
         """That of the filter with a residual model; UserError without one."""
         if not configuration.residual_model:
             raise UserError(

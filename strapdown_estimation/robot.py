@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Channel, Estimate
+from onboard_estimation.measurement import Channel
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
 from onboard_estimation.simulation import imu_channel
@@ -39,7 +39,7 @@ class StrapdownRobot(Robot):
         )
         return (imu_channel(imu.name, limits),)
 
-    def estimator(self, configuration: Strapdown, name: str, initial: Estimate | None) -> StrapdownEstimator:
+    def estimator(self, configuration: Strapdown, name: str) -> StrapdownEstimator:
         """The error-state filter; it aligns itself at rest, whatever `initial` says."""
         return StrapdownEstimator(configuration)
 

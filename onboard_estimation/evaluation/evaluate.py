@@ -194,9 +194,9 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
         names = tuple(estimator_name(robot, asked) for asked in estimators)
         for name in names:
             if model_file(robot, configuration) is not None:
-                robot.estimator(configuration, name, None)  # a model that does not fit
+                robot.estimator(configuration, name)  # a model that does not fit
             if options.settings.smooth:
-                robot.smoother(configuration, name, None)  # a robot without a smoother
+                robot.smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth)
     return _Read(bag_path, options, robot, configuration, match, names, recording)
@@ -215,7 +215,7 @@ def _evaluated(
         return Evaluation(result, None)
     result = robot.presented(configuration, read.recording.series, result)
     result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
-    space = robot.estimator(configuration, estimator, None).space
+    space = robot.estimator(configuration, estimator).space
     known = dict(hashes.result())
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)

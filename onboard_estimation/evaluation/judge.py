@@ -186,7 +186,7 @@ def _initial(
     else:
         return None, "Without ground truth the filter started from its configured initial state."
     first = int(np.argmax(valid))
-    space = robot.estimator(configuration, estimator_name, None).space
+    space = robot.estimator(configuration, estimator_name).space
     start = initial_state(space, {name: values[first] for name, values in parts.items()}, covariance, int(piece[first]))
     late = _late_start(recording, int(piece[first]))
     if settings.initial == "exact":

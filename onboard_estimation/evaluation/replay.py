@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import BulkRecord, Integers, in_filter_order
+from onboard_estimation.bulk_record import BulkRecord, Integers, from_start, in_filter_order
 from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import BulkFilter, Estimator
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
-from onboard_estimation.pipeline import Estimator, Pipeline
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, Series
-from onboard_estimation.use_counters import sensor_table
+from onboard_estimation.use_counters import UseCounters, sensor_table
 
 Rows = NDArray[np.float64]
 
@@ -91,40 +92,58 @@ def replay(
         A lag that is none, a robot without a smoother, or sensors that cannot be right.
     """
     channels = robot.channels(configuration)
+    estimator: Any
     if smooth:
-        smoother = robot.smoother(configuration, estimator_name, initial)
-        pipeline = Pipeline(smoother, lag_s=lag_s, channels=channels)
-        pipeline.run(recording.measurements())
-        return _of_pipeline(pipeline, Record.of(smoother.smoothed()))
-    estimator = robot.estimator(configuration, estimator_name, initial)
-    pipeline = Pipeline(estimator, lag_s=lag_s, channels=channels)
-    if bulk:  # with an estimator of its own: one that is of no use here has seen the recording
-        own = robot.estimator(configuration, estimator_name, initial)
-        if (found := at_once(own, recording, lag_s, channels)) is not None:
+        estimator = robot.smoother(configuration, estimator_name)
+    else:
+        estimator = robot.estimator(configuration, estimator_name)
+        if bulk and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:
             return found
+    pipeline = Pipeline(estimator, channels, initial, lag_s)
     estimates = pipeline.run(recording.measurements())
-    if estimator.refusal is not None:
-        raise UserError(estimator.refusal)
-    return _of_pipeline(pipeline, Record.of(estimates))
+    if pipeline.refusal is not None:
+        raise UserError(pipeline.refusal)
+    if smooth:
+        estimates = [] if pipeline.state is None else estimator.smoothed(pipeline.state)
+    return Replayed(
+        pipeline.space, Record.of(estimates), pipeline.statistics(), tuple(pipeline.messages), pipeline.events
+    )
 
 
 def at_once(
-    estimator: Estimator, recording: LoadedRecording, lag_s: float, channels: Sequence[Channel] = ()
+    estimator: Estimator[Any],
+    recording: LoadedRecording,
+    lag_s: float,
+    channels: Sequence[Channel] = (),
+    initial: Estimate | None = None,
 ) -> Replayed | None:
     """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
-    if type(estimator).filter_recording is Estimator.filter_recording:
+    if not isinstance(estimator, BulkFilter):
         return None
-    ordered = in_filter_order(recording.series, recording.arrival, estimator.rank, lag_s, _with_rows, channels)
+    ordered = in_filter_order(recording.series, recording.arrival, lag_s, _with_rows, channels)
     if ordered is None:
         return None
-    found = estimator.filter_recording(ordered.series, ordered.arrival, lag_s)
+    series, arrival, use = ordered.series, ordered.arrival, {}
+    if initial is not None:
+        begun = from_start(ordered, initial.stamp_ns, _with_rows, _with_first_stamp)
+        series, arrival = begun.series, begun.arrival
+        use = {
+            one.channel.sensor: UseCounters(
+                used=begun.superseded.get(one.channel.sensor, 0), left_out=begun.left_out.get(one.channel.sensor, 0)
+            )
+            for one in series
+        }
+    found = estimator.filter_recording(estimator.start(initial), series, arrival, lag_s)
     if found is None or not _is_finite(found):
         return None  # the pipeline puts a filter that broke down back to its last good state
     found = found.one_a_stamp()
+    for sensor, before in use.items():
+        filtered = found.use.get(sensor, UseCounters())
+        use[sensor] = filtered._replace(used=filtered.used + before.used, left_out=filtered.left_out + before.left_out)
     return Replayed(
         estimator.space,
         Record(found.stamps_ns, found.means, found.covariances),
-        sensor_table(ordered.counters, found.use, ordered.check),
+        sensor_table(ordered.counters, {**found.use, **use}, ordered.check),
         ordered.messages + found.messages,
         found.events,
     )
@@ -134,10 +153,10 @@ def _with_rows(one: Series, rows: Integers | slice) -> Series:
     return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
 
 
+def _with_first_stamp(one: Series, stamp_ns: int) -> Series:
+    return replace(one, stamps_ns=np.concatenate([[stamp_ns], one.stamps_ns[1:]]))
+
+
 def _is_finite(found: BulkRecord) -> bool:
     # A sum is finite where all of its terms are.
     return bool(np.isfinite(found.means.sum()) and np.isfinite(found.covariances.sum()))
-
-
-def _of_pipeline(pipeline: Pipeline, record: Record) -> Replayed:
-    return Replayed(pipeline.space, record, pipeline.statistics(), tuple(pipeline.messages), pipeline.events)

@@ -78,7 +78,7 @@ def subject_of(namespace: str, topics: Mapping[str, str], options: EvaluateOptio
     if robot is None:
         return None
     configuration = load_configuration(robot, options)
-    estimator = robot.estimator(configuration, estimator_name(robot, options.estimator), None)
+    estimator = robot.estimator(configuration, estimator_name(robot, options.estimator))
     return Subject(namespace or "/", robot, configuration, estimator.space)
 
 
@@ -105,7 +105,7 @@ def _from_run(folder: Path, bag_path: Path | None) -> Record:
     configuration: Any = load(robot.configuration_type, folder / "config.yaml", {})
     # Of a smoothed run the estimator's name says so, after a comma.
     name = str(description.get("estimator") or "").partition(",")[0]
-    estimator = robot.estimator(configuration, estimator_name(robot, name), None)
+    estimator = robot.estimator(configuration, estimator_name(robot, name))
     subject = Subject(f"/{robot.name}", robot, configuration, estimator.space)
     with open_bag(folder / "estimates") as bag:
         stamps_ns, means, covariances = _estimates(bag, f"/{robot.name}", subject)
@@ -157,7 +157,7 @@ def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], No
     with open_bag(path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds)
-        estimator = robot.estimator(configuration, result.estimator, None)
+        estimator = robot.estimator(configuration, result.estimator)
         subject = Subject(match.namespace or f"/{robot.name}", robot, configuration, estimator.space)
         settings = {"namespace": options.namespace, "topics": options.topics, "mirror_truth": options.mirror_truth}
         bodies, truth = _truth(bag, subject, result.stamps_ns, settings)

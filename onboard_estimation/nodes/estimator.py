@@ -123,9 +123,9 @@ class EstimatorNode(Node):
         )
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
-        estimator = self.robot.estimator(configuration, self._estimator_name, initial)
+        estimator = self.robot.estimator(configuration, self._estimator_name)
         lag_s = getattr(configuration, "lag_s", 0.2)
-        return Pipeline(estimator, lag_s=lag_s, tell=self.get_logger().warning, channels=self.channels)
+        return Pipeline(estimator, self.channels, initial, lag_s, tell=self.get_logger().warning)
 
     def _offer(self, host: EstimatorHost) -> None:
         """Publishers, services and timers."""
@@ -249,8 +249,8 @@ class EstimatorNode(Node):
 
     def _enable(self, sensor: str, request: SetBool.Request, response: SetBool.Response) -> SetBool.Response:
         try:
-            self.pipeline.estimator.set_enabled(sensor, request.data)
-        except (NotImplementedError, ValueError) as error:
+            self.pipeline.set_enabled(sensor, request.data)
+        except ValueError as error:
             response.success, response.message = False, str(error)
         else:
             response.success, response.message = True, f"{sensor} {'used' if request.data else 'left out'} from now on"
@@ -258,7 +258,7 @@ class EstimatorNode(Node):
         return response
 
     def _reconfigure(self, configuration: Any) -> None:
-        self.pipeline.estimator.reconfigure(configuration)
+        self.pipeline.estimator = self.robot.estimator(configuration, self._estimator_name)
 
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds

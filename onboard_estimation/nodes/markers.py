@@ -63,7 +63,7 @@ class MarkerNode(Node):
         settings: NodeParameters[Any, MarkerHost] = NodeParameters(self, self._robot.configuration_type, MarkerHost)
         self._configuration, host = settings.configuration, settings.host
         name = host.estimator or self._robot.estimators[0]
-        self._space = self._robot.estimator(self._configuration, name, None).space
+        self._space = self._robot.estimator(self._configuration, name).space
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._host = host
         self._scene = Scene(new, self._robot, self._configuration, self._space, self._prefix, MAP)

@@ -40,10 +40,10 @@ class PhaseOutputs:
         if pipeline.clock_jumps != self._clock_jumps:  # a bag starts again
             self._clock_jumps = pipeline.clock_jumps
             self._new_events.forget()
-        for event in self._new_events(pipeline.estimator.take_events()):
+        for event in self._new_events(pipeline.take_events()):
             for output in event_messages(new, event, self._frame_id):
                 self._outputs[output.topic].publish(output.message)
-        phase = pipeline.estimator.phase
+        phase = pipeline.phase
         if phase is not None and phase != self._phase:
             self._phase = phase
             self._phase_output.publish(String(data=phase))

@@ -36,7 +36,7 @@ class TruthStart:
         if covariance is None or specification.alignment != "none":
             raise UserError(f"initial_from_truth: {robot.name} finds its initial state by itself")
         self._robot, self._configuration, self._covariance = robot, configuration, covariance
-        self._space = robot.estimator(configuration, robot.estimators[0], None).space
+        self._space = robot.estimator(configuration, robot.estimators[0]).space
         self._channels = [truth_channel(body) for body in specification.bodies]
         self._poses: dict[str, tuple[int, Vector]] = {}
         self._names: dict[str, str] = {}

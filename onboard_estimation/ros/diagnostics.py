@@ -68,7 +68,7 @@ class HealthReport:
         return self._status("filter", level, text, values)
 
     def _phase_status(self, pipeline: Pipeline) -> Any:
-        phase = pipeline.estimator.phase
+        phase = pipeline.phase
         if phase is None:
             return self._status("phase", WARN, "no phase yet", {})
         return self._status("phase", OK, phase, {"phase": pipeline.estimator.phases.index(phase)})

@@ -413,7 +413,7 @@ def test_messages_that_come_late(name: str, configuration: Any, short: Recording
 
 def live_events(configuration: Any, name: str, recording: LoadedRecording) -> list[Any]:
     """Events as a node tells them: at once, each once."""
-    pipeline, new = Pipeline(ROBOT.estimator(configuration, name, None), lag_s=0.03), NewEvents()
+    pipeline, new = Pipeline(ROBOT.estimator(configuration, name), lag_s=0.03), NewEvents()
     told = []
     for measurement in recording.measurements():
         pipeline.process(measurement)
@@ -424,7 +424,7 @@ def live_events(configuration: Any, name: str, recording: LoadedRecording) -> li
 @pytest.mark.parametrize("name", ["kf1", "kf2", "eskf1"])
 def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, short: Recording) -> None:
     """In the same order and within two samples, though the high-g sensor and the attitude come late."""
-    offline = at_once(ROBOT.estimator(configuration, name, None), loaded(short), 0.03)
+    offline = at_once(ROBOT.estimator(configuration, name), loaded(short), 0.03)
     assert offline is not None
     assert len(offline.events) >= 7
     for recording in (loaded(short), arriving_late(short, {HIGH: 0.002, "imu/attitude": 0.01})):
@@ -438,7 +438,7 @@ def test_snapshot_and_restore(configuration: Any, short: Recording) -> None:
     """What was filtered in between leaves no trace; and a snapshot may be used more than once."""
     messages = list(ordered(short.sensors))
     for name in ("kf1", "eskf1", "ba1"):
-        estimator = ROBOT.estimator(replace(configuration, ground_changes=True), name, None)
+        estimator = ROBOT.estimator(replace(configuration, ground_changes=True), name)
         middle = len(messages) // 2
         for message in messages[:middle]:
             estimator.apply(message)
@@ -454,7 +454,7 @@ def test_snapshot_and_restore(configuration: Any, short: Recording) -> None:
 
 
 def test_phases_told_and_published(configuration: Any, short: Recording) -> None:
-    estimator = ROBOT.estimator(configuration, "kf1", None)
+    estimator = ROBOT.estimator(configuration, "kf1")
     assert estimator.phase == PHASES[STARTUP]
     seen = []
     for message in ordered(short.sensors):

@@ -71,7 +71,7 @@ def test_saturated_passes_and_beyond_the_range_is_refused(
 def test_no_channel_of_a_robot_takes_just_any_number(name: str) -> None:
     robot = find_robot(name)
     channels = robot.channels(robot.configuration_type())
-    pipeline = Pipeline(robot.estimator(robot.configuration_type(), robot.estimators[0], None), channels=channels)
+    pipeline = Pipeline(robot.estimator(robot.configuration_type(), robot.estimators[0]), channels=channels)
     for channel in channels:
         for element in range(len(neutral_value(channel))):
             value = with_element(channel, element, 2.0 * LARGEST_VALUE)
@@ -141,7 +141,7 @@ def test_refused_is_the_same_as_never_sent_and_bulk_is_message_by_message(name: 
     assert np.isfinite(found[0].record.means).all()
     imu = next(sensor for sensor in found[0].sensors if sensor.startswith("imu/"))
     assert found[0].sensors[imu]["out_of_range"] > found[0].sensors[imu]["invalid"] > 0
-    pipeline = Pipeline(robot.estimator(configuration, estimator, None), 0.05, channels=robot.channels(configuration))
+    pipeline = Pipeline(robot.estimator(configuration, estimator), 0.05, channels=robot.channels(configuration))
     check = ReadingCheck(robot.channels(configuration))
     sent = [one for one in spoilt.measurements() if check.passes(one.sensor, one.value, lambda _: None)]
     last = pipeline.run(sent)[-1]

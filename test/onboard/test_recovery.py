@@ -127,7 +127,7 @@ def test_a_clock_set_back_is_told_and_the_filter_starts_anew(name: str) -> None:
     given = list(from_simulator(recording(name), bodies).measurements())
     turned = [replace(one, stamp_ns=one.stamp_ns - back_ns) if one.stamp_ns >= at_ns else one for one in given]
     pipeline = Pipeline(
-        robot.estimator(configuration, robot.estimators[0], None),
+        robot.estimator(configuration, robot.estimators[0]),
         configuration.lag_s,
         channels=robot.channels(configuration),
     )

@@ -374,7 +374,7 @@ def test_a_correction_by_an_open_gate_is_linked_once() -> None:
 
 def test_no_smoother_without_a_model_or_for_another_robot() -> None:
     with pytest.raises(UserError, match="--model FILE"):
-        ROBOT.smoother(CONFIGURATION, "ukf", None)
+        ROBOT.smoother(CONFIGURATION, "ukf")
     strapdown = find_robot("strapdown")
     with pytest.raises(UserError, match="'strapdown' has no smoother"):
         strapdown.smoother(strapdown.configuration_type(), strapdown.estimators[0], None)

@@ -40,7 +40,7 @@ def estimates_of(bag: Path) -> list[int]:
         kinds = {name: topic.message_type for name, topic in opened.topics.items()}
         robot, configuration, match = choose_robot(options, kinds)
         recording = load_recording(opened, robot, match, WhatIf())
-    pipeline = Pipeline(robot.estimator(configuration, robot.estimators[0], None), lag_s=configuration.lag_s)
+    pipeline = Pipeline(robot.estimator(configuration, robot.estimators[0]), lag_s=configuration.lag_s)
     estimates = [pipeline.process(measurement) for measurement in recording.measurements()]
     return [estimate.stamp_ns for estimate in estimates if estimate is not None]
 

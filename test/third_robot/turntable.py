@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import parameter
-from onboard_estimation.filtering.kalman import ErrorStateFilter
+from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
-from onboard_estimation.pipeline import Estimator
+from onboard_estimation.reading_parts import IMU
 from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
 from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel
 
-IMU = imu_channel("table")
+TABLE = imu_channel("table", needs=("angular_velocity",))
 SPACE = StateSpace(angles("heading", ("heading",)), vector("gyro_bias", ("z",), "rad/s"))
 
 
@@ -31,39 +33,36 @@ class Turntable:
     rest_s: float = parameter(2.0, "the table rests that long at the start", unit="s", minimum=0.0)
 
 
-class TurntableEstimator(Estimator):
+class TurntableState(NamedTuple):
+    moments: Moments
+    start_ns: int | None
+    stamp_ns: int
+
+
+class TurntableEstimator(Estimator[TurntableState]):
     """Turns by the gyro; while the table rests, the gyro reads its bias."""
 
     space = SPACE
 
-    def __init__(self, configuration: Turntable, initial: Estimate | None) -> None:
-        super().__init__()
-        self._c, self._initial = configuration, initial
-        self.reset()
+    def __init__(self, configuration: Turntable) -> None:
+        self._c = configuration
 
-    def reset(self) -> None:
-        start = self._initial or Estimate(0, SPACE.origin(), ROBOT.initial_covariance(self._c))
-        self._filter = ErrorStateFilter(SPACE, start.mean, start.covariance)
-        self._stamp_ns = self._start_ns = None
+    def start(self, initial: Estimate | None) -> TurntableState:
+        if initial is None:
+            return TurntableState(Moments(SPACE.origin(), ROBOT.initial_covariance(self._c)), None, 0)
+        return TurntableState(Moments(initial.mean, initial.covariance), initial.stamp_ns, initial.stamp_ns)
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        stamp, rate = measurement.stamp_ns, measurement.value[2]
-        if self._start_ns is None:
-            self._stamp_ns = self._start_ns = stamp
-        step_s, noise = (stamp - self._stamp_ns) * 1e-9, self._c.gyro_noise_rad_s**2
-        moved = SPACE.plus(self._filter.mean, [(rate - self._filter.mean[1]) * step_s, 0.0])
-        self._filter.predict(moved, np.array([[1.0, -step_s], [0.0, 1.0]]), np.diag([noise * step_s**2, 0.0]))
-        if stamp - self._start_ns < self._c.rest_s * 1e9:
-            innovation = np.array([rate - self._filter.mean[1]])
-            self.last_innovation = self._filter.update(innovation, np.array([[0.0, 1.0]]), np.array([[noise]]))
-        self._stamp_ns = stamp
-        return Estimate(stamp, self._filter.mean, self._filter.covariance)
-
-    def snapshot(self) -> object:
-        return self._filter.mean, self._filter.covariance, self._stamp_ns, self._start_ns
-
-    def restore(self, snapshot: object) -> None:
-        self._filter.mean, self._filter.covariance, self._stamp_ns, self._start_ns = snapshot
+    def step(self, state: TurntableState, measurement: Measurement) -> Step:
+        stamp, rate = measurement.stamp_ns, measurement.value[IMU.angular_velocity][2]
+        moments, start_ns, last_ns = state if state.start_ns is not None else (state.moments, stamp, stamp)
+        step_s, noise, innovation = (stamp - last_ns) * 1e-9, self._c.gyro_noise_rad_s**2, None
+        moved = SPACE.plus(moments.mean, [(rate - moments.mean[1]) * step_s, 0.0])
+        turned = np.diag([noise * step_s**2, 0.0])
+        moments = predict(moments, moved, np.array([[1.0, -step_s], [0.0, 1.0]]), turned)
+        if stamp - start_ns < self._c.rest_s * 1e9:
+            rest = np.array([rate - moments.mean[1]])
+            moments, innovation, _ = update(SPACE, moments, rest, np.array([[0.0, 1.0]]), np.array([[noise]]))
+        return Step(TurntableState(moments, start_ns, stamp), Estimate(stamp, *moments), innovation)
 
 
 class TurntableRobot(Robot):
@@ -73,10 +72,10 @@ class TurntableRobot(Robot):
     scenarios: Mapping[str, Scenario] = {"swing": Scenario("a rest, then to and fro", ("slow", "fast"))}
 
     def channels(self, configuration: Turntable) -> tuple[Channel, ...]:
-        return (IMU,)
+        return (TABLE,)
 
-    def estimator(self, configuration: Turntable, name: str, initial: Estimate | None) -> TurntableEstimator:
-        return TurntableEstimator(configuration, initial)
+    def estimator(self, configuration: Turntable, name: str) -> TurntableEstimator:
+        return TurntableEstimator(configuration)
 
     def initial_covariance(self, configuration: Turntable) -> Matrix:
         return np.diag([np.deg2rad(configuration.heading_stddev_deg), configuration.bias_stddev_rad_s]) ** 2
@@ -97,7 +96,7 @@ class TurntableRobot(Robot):
         imu[:, 2] = np.gradient(heading, 0.01) + rng.normal(0.0, configuration.bias_stddev_rad_s)
         imu[:, 2] += rng.normal(0.0, configuration.gyro_noise_rad_s, len(stamps))
         poses[:, 5], poses[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
-        return Recording((Series(IMU, stamps, imu),), (Series(truth_channel("table"), stamps, poses),))
+        return Recording((Series(TABLE, stamps, imu),), (Series(truth_channel("table"), stamps, poses),))
 
 
 ROBOT = TurntableRobot()
