@@ -207,7 +207,7 @@ def from_start(
 
     `renewed` gives a series with some of its rows only, `stamped` one with another stamp of its first row.
     """
-    series: list[Any] = []
+    series: list[MeasurementSeries] = []
     keep = np.ones(len(ordered.arrival), dtype=np.bool_)
     left_out: dict[str, int] = {}
     superseded: dict[str, int] = {}

@@ -3,9 +3,9 @@
     state = estimator.start(initial)
     state, estimate, innovation, events, used = estimator.step(state, measurement)
 
-The state holds all that measurements change: moments, the last stamp, counts of gates, the phase, random numbers to come
-(`onboard_estimation.filtering.draws`). An estimator itself holds its configuration and nothing else. So late data, a
-restart, a replay and a breakdown are all the same thing: going on from a state that was kept.
+The state holds all that measurements change: moments, the last stamp, counts of gates, the phase, random numbers to
+come (`onboard_estimation.filtering.draws`). An estimator itself holds its configuration and nothing else. So late data,
+a restart, a replay and a breakdown are all the same thing: going on from a state that was kept.
 `onboard_estimation.testing.check_robot` holds an estimator to it.
 """
 

@@ -1,7 +1,7 @@
 """Random numbers of a filter that can be rolled back: they are part of its state, not of a generator's.
 
-Philox is counter-based (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a key and a counter are all
-of its state. Filtered once more from the same state, a measurement meets the same numbers, to the last bit.
+Philox is counter-based (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): a key and a counter are
+all of its state. Filtered once more from the same state, a measurement meets the same numbers, to the last bit.
 """
 
 from __future__ import annotations

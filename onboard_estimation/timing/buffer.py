@@ -5,8 +5,9 @@ that arrives late is put in its place, and everything from there on is filtered 
 has left the window is settled: it can no longer change.
 
 So the final state and the settled record depend only on the measurements, not on the order of their arrival, as long as
-none arrives later than the lag. Measurements are ordered by stamp, then by the rank of their sensor, then by its name. Of several measurements of one sensor with one stamp only one is used: a message that
-was recorded twice must not be fused twice. Which one is decided by content, so that it too does not depend on arrival.
+none arrives later than the lag. Measurements are ordered by stamp, then by the rank of their sensor, then by its name.
+Of several measurements of one sensor with one stamp only one is used: a message that was recorded twice must not be
+fused twice. Which one is decided by content, so that it too does not depend on arrival.
 
 Clock jumps. A stamp more than `clock_jump_s` away from the newest one, or more than `fallback_s` behind the newest of
 its own sensor, is either a stray or the first message of a restarted clock (a bag played again). It is held back until
