@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tracking import COMMAND, Tracker, as_bytes, reading
+from tracking import COMMAND, Tracked, Tracker, as_bytes, pipeline_of, reading
 
-from onboard_estimation.measurement import Estimate, Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.estimator import SensorsRefused, Step
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
 
 
 class Fragile(Tracker):
-    """Does on readings of `sonar` what its value says; a command of 1e300 spoils the state unseen."""
+    """Does on readings of `sonar` what its value says."""
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        estimate = super().apply(measurement)
+    def step(self, state: Tracked, measurement: Measurement) -> Step:
+        step = super().step(state, measurement)
         if measurement.sensor != "sonar":
-            return estimate
+            return step
         fault = measurement.value[0]
+        mean, covariance = step.state.moments
         if fault == 1.0:
             raise ZeroDivisionError("division by zero")
         if fault == 2.0:
             raise np.linalg.LinAlgError("Matrix is not positive definite.")
         if fault == 3.0:
-            self.filter.mean = np.array([np.nan, 0.0])
+            mean = np.array([np.nan, 0.0])
         if fault == 4.0:
-            self.filter.covariance = np.diag([1.0, -0.25])
+            covariance = np.diag([1.0, -0.25])
         if fault == 5.0:
-            self.filter.covariance = np.array([[1.0, 2.0], [2.0, 1.0]])  # variances positive, an eigenvalue of -1
+            covariance = np.array([[1.0, 2.0], [2.0, 1.0]])  # variances positive, an eigenvalue of -1
         if fault == 6.0:
-            self.filter.covariance = np.array([[1.0, np.inf], [np.inf, 1.0]])
-        return Estimate(measurement.stamp_ns, self.filter.mean, self.filter.covariance)
+            covariance = np.array([[1.0, np.inf], [np.inf, 1.0]])
+        state = step.state._replace(moments=Moments(mean, covariance))
+        return Step(state, Estimate(measurement.stamp_ns, mean, covariance), step.innovation)
 
 
 def readings(seconds: float = 2.0) -> list[Measurement]:
@@ -47,8 +50,8 @@ def test_what_is_not_a_number_is_refused_and_counted(broken: float) -> None:
     dirty = list(clean)
     for place in (0, 7, 7, 30):
         dirty.insert(place, reading(0.05 * place, "range", broken))
-    pipeline = Pipeline(Tracker())
-    assert as_bytes(pipeline.run(dirty)) == as_bytes(Pipeline(Tracker()).run(clean))
+    pipeline = pipeline_of(Tracker())
+    assert as_bytes(pipeline.run(dirty)) == as_bytes(pipeline_of(Tracker()).run(clean))
     row = pipeline.statistics()["range"]
     assert (row["invalid"], row["received"], row["used"] + row["gated"]) == (4, 44, 40)
     assert pipeline.process(reading(99.0, "sonar", broken)) is None
@@ -70,7 +73,7 @@ def test_breakdown_puts_the_filter_back_and_says_why(fault: float, reason: str) 
     clean = readings()
     dirty = [*clean[:22], reading(0.52, "sonar", fault), *clean[22:]]
     told: list[str] = []
-    pipeline, untouched = Pipeline(Fragile(), tell=told.append), Pipeline(Tracker())
+    pipeline, untouched = pipeline_of(Fragile(), tell=told.append), pipeline_of(Tracker())
     for measurement in clean[:22]:
         pipeline.process(measurement)
         untouched.process(measurement)
@@ -85,19 +88,18 @@ def test_breakdown_puts_the_filter_back_and_says_why(fault: float, reason: str) 
     row = pipeline.statistics()["sonar"]
     assert (row["received"], row["used"], row["breakdowns"]) == (1, 0, 1)
     # The record has no estimate there.
-    assert as_bytes(Pipeline(Fragile()).run(dirty)) == as_bytes(Pipeline(Tracker()).run(clean))
+    assert as_bytes(pipeline_of(Fragile()).run(dirty)) == as_bytes(pipeline_of(Tracker()).run(clean))
 
 
 def test_covariance_with_exact_parts_is_no_breakdown() -> None:
-    tracker = Tracker()
-    tracker.filter.covariance = np.diag([4.0, 0.0])
-    pipeline = Pipeline(tracker)
+    exact = Estimate(0, np.zeros(2), np.diag([4.0, 0.0]))
+    pipeline = pipeline_of(Tracker(), initial=exact)
     assert pipeline.process(reading(0.0)) is not None
     assert pipeline.breakdowns == 0
 
 
 def test_breakdown_is_counted_once_however_often_it_is_filtered_again() -> None:
-    pipeline = Pipeline(Fragile())
+    pipeline = pipeline_of(Fragile())
     for measurement in (reading(0.0), reading(0.1, "sonar", 1.0), reading(0.15), reading(0.05, "speed"), reading(0.02)):
         pipeline.process(measurement)
     assert pipeline.breakdowns == 1
@@ -108,13 +110,14 @@ def test_state_that_a_command_spoilt_unseen_is_not_kept_for_ever() -> None:
     """The command gives no estimate, so nobody sees that the prediction to it ran away."""
 
     class Spoilt(Tracker):
-        def apply(self, measurement: Measurement) -> Estimate | None:
-            estimate = super().apply(measurement)
+        def step(self, state: Tracked, measurement: Measurement) -> Step:
+            step = super().step(state, measurement)
             if measurement.sensor == COMMAND and measurement.value[0] == 7.0:
-                self.filter.mean = np.array([np.nan, np.nan])
-            return estimate
+                spoilt = Moments(np.array([np.nan, np.nan]), step.state.moments.covariance)
+                return Step(step.state._replace(moments=spoilt))
+            return step
 
-    pipeline = Pipeline(Spoilt())
+    pipeline = pipeline_of(Spoilt())
     for measurement in readings(1.0):
         pipeline.process(measurement)
     pipeline.process(reading(1.0, COMMAND, 7.0))
@@ -124,24 +127,22 @@ def test_state_that_a_command_spoilt_unseen_is_not_kept_for_ever() -> None:
 
 
 def test_command_is_not_forgotten_when_the_next_measurement_breaks_down() -> None:
-    fragile = Fragile()
-    pipeline = Pipeline(fragile)
+    pipeline = pipeline_of(Fragile())
     for measurement in (reading(0.0), reading(0.1, COMMAND, 0.5), reading(0.2, "sonar", 1.0), reading(0.3)):
         pipeline.process(measurement)
-    assert fragile.acceleration == 0.5
+    assert pipeline.state.acceleration == 0.5
     assert pipeline.breakdowns == 1
 
 
 def test_programming_errors_are_not_taken_for_breakdowns() -> None:
     with pytest.raises(KeyError):
-        Pipeline(Tracker()).process(reading(0.0, "lidar"))
+        pipeline_of(Tracker()).process(reading(0.0, "lidar"))
 
 
 def test_statistics_count_what_happened_to_every_sensor() -> None:
     """Twenty hertz and one odd reading; the mean NIS of drawn readings is one per degree of freedom."""
     rng = np.random.default_rng(4)
-    tracker = Tracker(gate_probability=0.999, recover_after=3)
-    pipeline = Pipeline(tracker, lag_s=0.2)
+    pipeline = pipeline_of(Tracker(gate_probability=0.999, recover_after=3))
     velocity = position = 0.0
     for k in range(4000):
         position += 0.05 * velocity
@@ -166,7 +167,7 @@ def test_statistics_count_what_happened_to_every_sensor() -> None:
 
 def test_mean_nis_of_a_consistent_filter_is_one() -> None:
     rng = np.random.default_rng(5)
-    pipeline = Pipeline(Tracker())
+    pipeline = pipeline_of(Tracker())
     state = np.zeros(2)
     for k in range(4000):
         state = np.array([state[0] + 0.05 * state[1], state[1]])
@@ -180,7 +181,7 @@ def test_mean_nis_of_a_consistent_filter_is_one() -> None:
 
 def test_rate_is_that_of_the_clock_in_force() -> None:
     """Neither a stray stamp, nor an earlier pass of the recording, nor a pause before a restart enters the rate."""
-    pipeline = Pipeline(Tracker())
+    pipeline = pipeline_of(Tracker())
     for k in range(100):
         pipeline.process(reading(1000.0 + 0.1 * k))
     pipeline.process(reading(1e9))
@@ -189,17 +190,16 @@ def test_rate_is_that_of_the_clock_in_force() -> None:
         pipeline.process(reading(0.02 * k))
     assert pipeline.statistics()["range"]["rate_hz"] == pytest.approx(50.0)
     assert pipeline.clock_jumps == 1
-    single = Pipeline(Tracker())
+    single = pipeline_of(Tracker())
     single.process(reading(0.0))
     assert np.isnan(single.statistics()["range"]["rate_hz"])
 
 
 def test_reset_starts_anew_and_goes_on_counting() -> None:
-    tracker = Tracker()
-    pipeline = Pipeline(tracker)
+    pipeline = pipeline_of(Tracker())
     first = [pipeline.process(measurement) for measurement in readings()]
     pipeline.reset()
-    assert tracker.resets == 1
+    assert pipeline.state is None
     second = [pipeline.process(measurement) for measurement in readings()]
     assert as_bytes(second) == as_bytes(first)
     assert pipeline.statistics()["range"]["used"] + pipeline.statistics()["range"]["gated"] == 80
@@ -209,14 +209,14 @@ def test_reset_starts_anew_and_goes_on_counting() -> None:
 def test_run_gives_the_settled_record_of_a_long_recording_in_order() -> None:
     measurements = readings(100.0)
     late = [measurements[i ^ 1] for i in range(len(measurements))]  # every pair swapped
-    record = Pipeline(Tracker()).run(late)
+    record = pipeline_of(Tracker()).run(late)
     assert [estimate.stamp_ns for estimate in record] == [measurement.stamp_ns for measurement in measurements]
-    assert as_bytes(record) == as_bytes(Pipeline(Tracker()).run(measurements))
+    assert as_bytes(record) == as_bytes(pipeline_of(Tracker()).run(measurements))
 
 
 def test_messages_are_kept_or_told() -> None:
     told: list[str] = []
-    keeping, telling = Pipeline(Fragile()), Pipeline(Fragile(), tell=told.append)
+    keeping, telling = pipeline_of(Fragile()), pipeline_of(Fragile(), tell=told.append)
     for pipeline in (keeping, telling):
         pipeline.process(reading(0.0, "sonar", 1.0))
     assert keeping.messages == told
@@ -224,6 +224,96 @@ def test_messages_are_kept_or_told() -> None:
     assert telling.messages == []  # a node runs for days
 
 
-def test_sensor_that_cannot_be_left_out_says_so() -> None:
-    with pytest.raises(NotImplementedError, match="Tracker cannot leave out 'range'"):
-        Tracker().set_enabled("range", False)
+def test_what_comes_before_the_start_is_left_out_and_the_newest_command_of_then_acts() -> None:
+    """Whatever the order of arrival: as if the command had come at the start."""
+    start = Estimate(1_000_000_000, np.array([1.0, 0.5]), np.diag([0.1, 0.1]))
+    early = [reading(0.2, COMMAND, 5.0), reading(0.4, "range", 9.0), reading(0.9, COMMAND, 0.3), reading(0.99, "speed")]
+    later = [reading(1.0 + 0.1 * k, "range", 1.0 + 0.05 * k) for k in range(10)]
+    told = pipeline_of(Tracker(), initial=start)
+    expected = as_bytes(told.run([reading(1.0, COMMAND, 0.3), *later]))
+    for arriving in ([*early, *later], [early[2], early[0], later[0], early[3], early[1], *later[1:]]):
+        pipeline = pipeline_of(Tracker(), initial=start, lag_s=0.9)
+        assert as_bytes(pipeline.run(arriving)) == expected
+        statistics = pipeline.statistics()
+        assert statistics["range"]["left_out"] == statistics["speed"]["left_out"] == 1
+        assert (statistics[COMMAND]["left_out"], statistics[COMMAND]["used"]) == (1, 1)
+
+
+def test_after_a_reset_the_initial_state_belongs_to_the_next_measurement() -> None:
+    """Its stamp may be of another clock by now."""
+    start = Estimate(1_000_000_000, np.array([1.0, 0.5]), np.diag([0.1, 0.1]))
+    pipeline = pipeline_of(Tracker(), initial=start)
+    first = [pipeline.process(reading(1.0 + 0.1 * k)) for k in range(5)]
+    pipeline.reset()
+    second = [pipeline.process(reading(0.1 * k)) for k in range(5)]
+    for one, other in zip(first, second, strict=True):
+        assert other.mean == pytest.approx(one.mean, abs=1e-12)
+        assert one.stamp_ns - other.stamp_ns == 1_000_000_000
+
+
+def test_a_sensor_that_is_switched_off_is_as_if_it_were_silent() -> None:
+    pipeline = pipeline_of(Tracker())
+    for measurement in readings():
+        pipeline.set_enabled("speed", measurement.stamp_ns >= 1_000_000_000)
+        pipeline.process(measurement)
+    silent = [one for one in readings() if one.sensor == "range" or one.stamp_ns >= 1_000_000_000]
+    expected = pipeline_of(Tracker())
+    for measurement in silent:
+        expected.process(measurement)
+    assert pipeline.state.moments.mean.tobytes() == expected.state.moments.mean.tobytes()
+    assert pipeline.statistics()["speed"]["left_out"] == 20
+    for sensor in (COMMAND, "lidar"):
+        with pytest.raises(ValueError, match=f"no sensor '{sensor}'; there are range, sonar, speed"):
+            pipeline.set_enabled(sensor, False)
+
+
+def test_another_configuration_goes_on_from_the_same_state() -> None:
+    pipeline = pipeline_of(Tracker(recover_after=0))
+    for measurement in readings(1.0):
+        pipeline.process(measurement)
+    before = pipeline.state
+    pipeline.estimator = Tracker(gate_probability=1.0)
+    assert pipeline.state is before
+    pipeline.process(reading(1.0, "range", 50.0))
+    assert pipeline.state.moments.mean[0] > 1.0
+    assert pipeline.statistics()["range"]["gated"] == 0
+
+
+def test_sensors_that_cannot_be_right_are_refused_once_and_then_left_out() -> None:
+    class Picky(Tracker):
+        def step(self, state: Tracked, measurement: Measurement) -> Step:
+            if measurement.value[0] > 7.0:
+                raise SensorsRefused("range and sonar are swapped")
+            return super().step(state, measurement)
+
+    pipeline = pipeline_of(Picky())
+    assert pipeline.refusal is None
+    pipeline.run([reading(0.1 * k, "range", 0.0 if k < 8 else 8.0) for k in range(20)])
+    assert pipeline.refusal == "range and sonar are swapped"
+    assert pipeline.messages == ["range and sonar are swapped"]
+    row = pipeline.statistics()["range"]
+    assert (row["used"], row["breakdowns"], row["left_out"]) == (8, 1, 11)
+
+
+def test_notices_are_told_once_and_events_are_those_of_the_settled_record() -> None:
+    """However often a roll-back sees them again; live, the host sorts out what it has told."""
+
+    class Hopping(Tracker):
+        def step(self, state: Tracked, measurement: Measurement) -> Step:
+            step = super().step(state, measurement)
+            stamp = measurement.stamp_ns
+            if measurement.sensor != "sonar":
+                return step
+            late = Notice(f"sonar at {stamp}"), PhaseEvent("touchdown", stamp - 10, stamp, 0.01, 1)
+            return step._replace(events=late)
+
+    arriving = [reading(0.0), reading(0.2, "sonar"), reading(0.1), reading(0.3), reading(0.15, "sonar")]
+    pipeline = pipeline_of(Hopping())
+    pipeline.run(arriving)
+    assert [event.seen_ns for event in pipeline.events] == [150_000_000, 200_000_000]
+    live = pipeline_of(Hopping())
+    for measurement in arriving:
+        live.process(measurement)
+    assert {event.seen_ns for event in live.take_events()} == {150_000_000, 200_000_000}
+    assert live.take_events() == []
+    assert sorted(set(live.messages)) == ["sonar at 150000000", "sonar at 200000000"]

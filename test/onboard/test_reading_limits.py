@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tracking import Tracker, as_bytes, reading
+from tracking import Tracked, Tracker, as_bytes, pipeline_of, reading
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Step
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.replay import replay
@@ -141,7 +142,7 @@ def test_refused_is_the_same_as_never_sent_and_bulk_is_message_by_message(name: 
     assert np.isfinite(found[0].record.means).all()
     imu = next(sensor for sensor in found[0].sensors if sensor.startswith("imu/"))
     assert found[0].sensors[imu]["out_of_range"] > found[0].sensors[imu]["invalid"] > 0
-    pipeline = Pipeline(robot.estimator(configuration, estimator), 0.05, channels=robot.channels(configuration))
+    pipeline = Pipeline(robot.estimator(configuration, estimator), robot.channels(configuration), lag_s=0.05)
     check = ReadingCheck(robot.channels(configuration))
     sent = [one for one in spoilt.measurements() if check.passes(one.sensor, one.value, lambda _: None)]
     last = pipeline.run(sent)[-1]
@@ -162,13 +163,14 @@ def test_evaluation_says_what_was_refused_and_what_to_raise() -> None:
 class Absurd(Tracker):
     """Its innovation on `sonar` is what the reading says; one of zero is a fault that a user could mend."""
 
-    def apply(self, measurement: Measurement):
-        estimate = super().apply(measurement)
+    def step(self, state: Tracked, measurement: Measurement) -> Step:
+        step = super().step(state, measurement)
         if measurement.sensor == "sonar":
             if measurement.value[0] == 0.0:
                 raise UserError("the height at touchdown is nan, not a number of m")
-            self.last_innovation = Innovation(np.ones(1), np.ones((1, 1)), float(measurement.value[0]), True)
-        return estimate
+            absurd = Innovation(np.ones(1), np.ones((1, 1)), float(measurement.value[0]), True)
+            return step._replace(innovation=absurd)
+        return step
 
 
 @pytest.mark.parametrize(
@@ -180,9 +182,9 @@ class Absurd(Tracker):
 )
 def test_an_absurd_innovation_and_any_refusal_are_breakdowns(nis: float, words: str) -> None:
     clean = [reading(0.05 * k, value=0.1) for k in range(20)]
-    pipeline = Pipeline(Absurd())
+    pipeline = pipeline_of(Absurd())
     record = pipeline.run([*clean[:10], reading(0.47, "sonar", nis), *clean[10:]])
-    assert as_bytes(record) == as_bytes(Pipeline(Tracker()).run(clean))
+    assert as_bytes(record) == as_bytes(pipeline_of(Tracker()).run(clean))
     assert pipeline.statistics()["sonar"]["breakdowns"] == 1
     (message,) = pipeline.messages
     assert message.startswith("filter broke down on sonar at 0.470000 s, back to its last good state: ")

@@ -2,60 +2,94 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
+from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.kalman import KalmanFilter
+from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
-from onboard_estimation.pipeline import Estimator
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, filter_order
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.timing.buffer import MeasurementBuffer
 
 COMMAND = "thruster/command"
 ROWS = {"range": np.array([[1.0, 0.0]]), "speed": np.array([[0.0, 1.0]]), "sonar": np.array([[1.0, 0.2]])}
 NOISES = {"range": np.array([[0.01]]), "speed": np.array([[0.04]]), "sonar": np.array([[0.25]])}
+JOINTS = "sensor_msgs/msg/JointState"
+CHANNELS = (
+    *(Channel(name, JOINTS, name, names=(name,)) for name in ROWS),
+    Channel(COMMAND, JOINTS, COMMAND, command=True),
+)
 
 
-class Tracker(Estimator):
+class Tracked(NamedTuple):
+    moments: Moments
+    stamp_ns: int | None = None
+    acceleration: float = 0.0
+    rejected: int = 0
+
+
+class Tracker(Estimator[Tracked]):
     """Kalman filter of a point that a commanded acceleration drives."""
 
     space = StateSpace(vector("position", ("x",), "m"), vector("velocity", ("x",), "m/s"))
 
     def __init__(self, gate_probability: float = 0.997, recover_after: int = 20) -> None:
-        super().__init__()
         self.gate = Gate(gate_probability, recover_after)
-        self.resets = -1
-        self.reset()
 
-    def reset(self) -> None:
-        self.resets += 1
-        self.filter = KalmanFilter(np.zeros(2), np.diag([4.0, 1.0]))
-        self.stamp_ns: int | None = None
-        self.acceleration = 0.0
-        self.gate.restore(0)
+    def start(self, initial: Estimate | None) -> Tracked:
+        if initial is None:
+            return Tracked(Moments(np.zeros(2), np.diag([4.0, 1.0])))
+        return Tracked(Moments(initial.mean, initial.covariance), initial.stamp_ns)
 
-    def snapshot(self):
-        return self.filter.mean, self.filter.covariance, self.stamp_ns, self.acceleration, self.gate.snapshot()
-
-    def restore(self, snapshot) -> None:
-        self.filter.mean, self.filter.covariance, self.stamp_ns, self.acceleration, rejected = snapshot
-        self.gate.restore(rejected)
-
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        self.predict(measurement.stamp_ns)
+    def step(self, state: Tracked, measurement: Measurement) -> Step:
+        state = moved(state, measurement.stamp_ns)
         if measurement.sensor == COMMAND:
-            self.acceleration = float(measurement.value[0])
-            return None
+            return Step(state._replace(acceleration=float(measurement.value[0])))
         row, noise = ROWS[measurement.sensor], NOISES[measurement.sensor]
-        self.last_innovation = self.filter.update_linear(measurement.value, row, noise, self.gate)
-        return Estimate(measurement.stamp_ns, self.filter.mean, self.filter.covariance)
+        missing = measurement.value - row @ state.moments.mean
+        moments, innovation, rejected = update(
+            self.space, state.moments, missing, row, noise, self.gate, state.rejected
+        )
+        state = state._replace(moments=moments, rejected=rejected)
+        return Step(state, Estimate(measurement.stamp_ns, *moments), innovation)
 
-    def predict(self, stamp_ns: int) -> None:
-        step = 0.0 if self.stamp_ns is None else (stamp_ns - self.stamp_ns) / NANOSECONDS_PER_SECOND
-        assert step >= 0.0, "the buffer let time run backwards"
-        self.stamp_ns = stamp_ns
-        transition = np.array([[1.0, step], [0.0, 1.0]])
-        offset = self.acceleration * np.array([0.5 * step**2, step])
-        self.filter.predict_linear(transition, step * np.diag([1e-4, 1e-2]), offset)
+
+def moved(state: Tracked, stamp_ns: int) -> Tracked:
+    step = 0.0 if state.stamp_ns is None else (stamp_ns - state.stamp_ns) / NANOSECONDS_PER_SECOND
+    assert step >= 0.0, "time ran backwards"
+    transition = np.array([[1.0, step], [0.0, 1.0]])
+    mean = transition @ state.moments.mean + state.acceleration * np.array([0.5 * step**2, step])
+    moments = predict(state.moments, mean, transition, step * np.diag([1e-4, 1e-2]))
+    return state._replace(moments=moments, stamp_ns=stamp_ns)
+
+
+class Bare:
+    """An estimator as a buffer wants it, without a pipeline's checks."""
+
+    def __init__(self, estimator: Estimator[Any]) -> None:
+        self.estimator, self.resets, self.order = estimator, 0, filter_order(CHANNELS)
+
+    def rank(self, sensor: str) -> int:
+        return self.order[sensor]
+
+    def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[()]]:
+        step = self.estimator.step(state, measurement)
+        return step.state, step.estimate, ()
+
+    def restarted(self, state: Any) -> Any:
+        self.resets += 1
+        return self.estimator.start(None)
+
+
+def buffer_of(estimator: Estimator[Any], *arguments: Any, **named: Any) -> MeasurementBuffer:
+    return MeasurementBuffer(Bare(estimator), estimator.start(None), *arguments, **named)
+
+
+def pipeline_of(estimator: Estimator[Any], **named: Any) -> Pipeline:
+    return Pipeline(estimator, CHANNELS, **named)
 
 
 def reading(time_s: float, sensor: str = "range", value: float = 0.0) -> Measurement:
