@@ -1,0 +1,192 @@
+"""`check_robot` finds what it is there for: robots broken on purpose, each in one way; and it passes the example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from turntable import ROBOT, SPACE, TABLE, Turntable, TurntableEstimator, TurntableRobot, TurntableState
+
+from onboard_estimation.bulk_record import BulkRecord
+from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Step
+from onboard_estimation.filtering.draws import Draws
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
+from onboard_estimation.testing import check_robot, checks
+from onboard_estimation.use_counters import UseCounters
+
+
+class Broken(TurntableRobot):
+    """With another estimator, or other channels."""
+
+    def __init__(
+        self, make: Callable[[Turntable], Any] = TurntableEstimator, channels: tuple[Channel, ...] = (TABLE,)
+    ) -> None:
+        self._make, self._channels = make, channels
+
+    def estimator(self, configuration: Turntable, name: str) -> Any:
+        return self._make(configuration)
+
+    def channels(self, configuration: Turntable) -> tuple[Channel, ...]:
+        return self._channels
+
+
+def broken_promises(robot: TurntableRobot) -> dict[str, str]:
+    found = {}
+    for check in checks(robot):
+        try:
+            check()
+        except AssertionError as error:
+            found[str(check)] = str(error)
+    return found
+
+
+def test_the_example_keeps_the_contract() -> None:
+    check_robot(ROBOT)
+
+
+def test_without_a_simulator_a_recording_is_asked_for_and_taken() -> None:
+    class Mute(TurntableRobot):
+        scenarios: dict[str, Any] = {}
+
+    with pytest.raises(UserError, match="give check_robot a recording"):
+        check_robot(Mute())
+    recording = ROBOT.simulate(Turntable(), "swing", "slow", 4.0, np.random.default_rng(5))
+    check_robot(Mute(), sensors=recording.sensors)
+
+
+def test_all_that_is_broken_is_said_at_once() -> None:
+    class Twice(TurntableEstimator):
+        def step(self, state: TurntableState, measurement: Measurement) -> Step:
+            step = super().step(state, measurement)
+            assert step.estimate is not None
+            step.estimate.covariance[0, 1] += 0.5 * np.sqrt(np.prod(np.diag(step.estimate.covariance)))
+            return step._replace(events=(PhaseEvent("stop", 0, 1, 0.1, 3),))
+
+    with pytest.raises(AssertionError) as caught:
+        check_robot(Broken(Twice))
+    said = str(caught.value)
+    assert said.startswith("robot 'turntable' breaks the contract:")
+    assert "estimates_are_sound: the covariance at 0.000000 s is not symmetric" in said
+    assert "events_and_phases_are_named: event stop leads to phase 3" in said
+
+
+class Particles(TurntableEstimator):
+    """Draws for every measurement, from a generator of its own: a roll-back does not bring its numbers back."""
+
+    def __init__(self, configuration: Turntable) -> None:
+        super().__init__(configuration)
+        self._generator = np.random.default_rng(1)
+
+    def step(self, state: TurntableState, measurement: Measurement) -> Step:
+        step = super().step(state, measurement)
+        return jittered(step, self._generator.normal())
+
+
+def jittered(step: Step, draw: float) -> Step:
+    mean = step.state.moments.mean + 1e-6 * np.array([draw, 0.0])
+    moments = Moments(mean, step.state.moments.covariance)
+    stamp_ns = step.state.stamp_ns
+    return Step(step.state._replace(moments=moments), Estimate(stamp_ns, *moments), step.innovation)
+
+
+def test_random_numbers_outside_the_state_are_found() -> None:
+    found = broken_promises(Broken(Particles))
+    assert "changed the estimator" in found["a_step_changes_nothing_but_gives_a_new_state"]
+    assert "shuffled_arrival_is_as_good_as_sorted" in found
+
+
+def test_random_numbers_in_the_state_are_repeatable() -> None:
+    @dataclass(frozen=True)
+    class Drawn:
+        table: TurntableState
+        draws: Draws = field(default_factory=lambda: Draws(1))
+
+    class Repeatable(TurntableEstimator):
+        def start(self, initial: Estimate | None) -> Any:
+            return Drawn(super().start(initial))
+
+        def step(self, state: Any, measurement: Measurement) -> Step:
+            generator, draws = state.draws.generator()
+            step = jittered(super().step(state.table, measurement), generator.normal())
+            return step._replace(state=Drawn(step.state, draws))
+
+    assert broken_promises(Broken(Repeatable)) == {}
+
+
+def test_a_state_that_is_written_into_is_found() -> None:
+    class Writing(TurntableEstimator):
+        def step(self, state: TurntableState, measurement: Measurement) -> Step:
+            state.moments.mean[0] += 1e-9
+            return super().step(state, measurement)
+
+    found = broken_promises(Broken(Writing))
+    assert "wrote into the state" in found["a_step_changes_nothing_but_gives_a_new_state"]
+
+
+def test_what_is_kept_outside_the_state_is_found() -> None:
+    class Counting(TurntableEstimator):
+        seen = 0
+
+        def step(self, state: TurntableState, measurement: Measurement) -> Step:
+            self.seen += 1
+            return jittered(super().step(state, measurement), float(self.seen))
+
+    found = broken_promises(Broken(Counting))
+    assert {"a_step_changes_nothing_but_gives_a_new_state", "a_kept_state_is_taken_up_again"} <= set(found)
+
+
+def test_an_initial_state_that_is_ignored_is_found() -> None:
+    class Deaf(TurntableEstimator):
+        def start(self, initial: Estimate | None) -> TurntableState:
+            return super().start(None)
+
+    found = broken_promises(Broken(Deaf))
+    assert list(found) == ["a_given_start_is_taken"]
+    assert "gyro_bias.z by 0.00" in found["a_given_start_is_taken"]
+
+
+def test_a_part_that_is_used_and_not_needed_is_found() -> None:
+    found = broken_promises(Broken(channels=(replace(TABLE, needs=()),)))
+    assert list(found) == ["a_part_that_is_absent_is_needed_or_not_used"]
+    assert "add 'angular_velocity' to the channel's `needs`" in found["a_part_that_is_absent_is_needed_or_not_used"]
+
+
+def test_a_kernel_over_arrays_that_differs_from_the_steps_is_found() -> None:
+    class AtOnce(TurntableEstimator):
+        def filter_recording(self, state: Any, series: Any, arrival: Any, lag_s: float) -> BulkRecord:
+            (one,) = series
+            means, covariances = [], []
+            for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True):
+                state, estimate, *_ = self.step(state, Measurement(stamp_ns, one.channel.sensor, value))
+                means.append(estimate.mean)
+                covariances.append(estimate.covariance)
+            means[-1] = means[-1] + 1e-12
+            use = {one.channel.sensor: UseCounters(used=len(means))}
+            return BulkRecord(one.stamps_ns, np.array(means), np.array(covariances), use)
+
+    found = broken_promises(Broken(AtOnce))
+    assert found == {"at_once_is_as_one_by_one": "record of a recording filtered at once differ from those of its steps"}
+
+
+def test_a_filter_that_does_not_survive_a_pause_is_found() -> None:
+    class Impatient(TurntableEstimator):
+        def step(self, state: TurntableState, measurement: Measurement) -> Step:
+            if state.start_ns is not None and measurement.stamp_ns - state.stamp_ns > 10**10:
+                return Step(state, Estimate(measurement.stamp_ns, np.full(2, np.nan), np.eye(2)))
+            return super().step(state, measurement)
+
+    found = broken_promises(Broken(Impatient))
+    assert "no estimates after 50 s of nothing" in found["an_hour_of_nothing_is_survived"]
+
+
+def test_wrong_names_and_shapes_are_found() -> None:
+    doubled = Broken(channels=(TABLE, replace(TABLE, topic="other")))
+    assert "several channels have one sensor" in broken_promises(doubled)["names_and_shapes"]
+    odd = Broken(channels=(replace(TABLE, needs=("magnetic_field",)),))
+    assert "needs ['magnetic_field']" in broken_promises(odd)["names_and_shapes"]
+    assert SPACE.dimension == 2
