@@ -67,8 +67,9 @@ def check_robot(
     UserError
         It has no simulator, and no recording was given.
     """
-    broken = []
-    for check in checks(robot, configuration, estimator, sensors):
+    broken, tried = [], checks(robot, configuration, estimator, sensors)
+    _ = tried[0].case.series  # without which nothing can be tried
+    for check in tried:
         try:
             check()
         except AssertionError as error:
@@ -348,7 +349,7 @@ def a_given_start_is_taken(case: Case) -> None:
     step = np.abs(space.minus(record[0].mean, initial.mean))
     follows = next(one for one in case.record if one.stamp_ns >= record[0].stamp_ns)
     moved = np.abs(space.minus(follows.mean, initial.mean))
-    stddev = np.sqrt(np.maximum(np.diag(initial.covariance), np.diag(record[0].covariance)))
+    stddev = np.sqrt(np.maximum(np.diag(initial.covariance), np.diag(follows.covariance)))
     far = [
         f"{name} by {size:.3g}"
         for name, size, most in zip(space.names, step, _FAR * stddev + 2.0 * moved + 1e-9, strict=True)
