@@ -40,7 +40,7 @@ def _run(gait: str, seed: list[int], points: int) -> tuple[Array, Array]:
     poses = [planar_pose(series.values) for series in recording.truth]
     names = configuration.link_names
     motion = motion_from_links(chain, [series.stamps_ns for series in recording.truth], poses, names)
-    rim_speeds = command.values * configuration.wheel_radius_m * np.array(configuration.wheel_signs)
+    rim_speeds = command.values * configuration.signed_wheel_radii_m
     controls = motion.low_pass(motion.held(command.stamps_ns, rim_speeds))
     gyros = np.column_stack([_gyro(motion, series.stamps_ns, series.values[:, 2], rest_s) for series in imus])
     gyros = motion.low_pass(gyros)

@@ -23,8 +23,8 @@ from onboard_estimation.learning.exact import ExactGaussianProcesses
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
+from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COMMAND
 from salp_estimation.residual_estimator import ResidualEstimator
 from salp_estimation.residual_model import ResidualModel, load_model
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
+from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Smoother, Step
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import (
@@ -88,6 +88,7 @@ class _Guarded:
         self.disabled: frozenset[str] = frozenset()
         self.commands = frozenset(channel.sensor for channel in channels if channel.command)
         self.seen: list[PhaseEvent] = []
+        self.looked_back: list[Estimate] = []
         self._order = filter_order(channels)
         self._tell = tell
         self._noticed: str | None = None
@@ -96,7 +97,14 @@ class _Guarded:
         return self._order.get(sensor, len(self._order))
 
     def restarted(self, kept: _Kept) -> _Kept:
+        self.looked_back += self.smoothed(kept)
         return _Kept(None, None, kept.use, {})
+
+    def smoothed(self, kept: _Kept) -> list[Estimate]:
+        """Since the last start, where the estimator is one that looks back."""
+        if kept.state is None or not isinstance(self.estimator, Smoother):
+            return []
+        return self.estimator.smoothed(kept.state)
 
     def step(self, kept: _Kept, measurement: Measurement) -> tuple[_Kept, Estimate | None, _Events]:
         if kept.state is None:
@@ -287,6 +295,10 @@ class Pipeline:
                 self._keep(record, self._buffer.take_settled())
         self._keep(record, self._buffer.flush())
         return record
+
+    def smoothed(self) -> list[Estimate]:
+        """What a `Smoother` makes of all measurements until now, of each interval between resets on its own."""
+        return [*self._guarded.looked_back, *self._guarded.smoothed(self._kept)]
 
     def _keep(self, record: list[Estimate], settled: Settled) -> None:
         record.extend(settled.estimates)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from onboard_estimation.configuration import parameter
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
@@ -72,6 +72,11 @@ class ChainConfiguration:
             if not -180.0 <= lower < upper <= 180.0:
                 limits = "need -180 <= lower < upper <= 180"
                 yield f"joint_lower_deg, joint_upper_deg: joint {joint} has {lower} to {upper}, {limits}"
+
+    @property
+    def signed_wheel_radii_m(self) -> Vector:
+        """(N,) rim speed along the wheel frame's x axis by wheel speed."""
+        return self.wheel_radius_m * np.array(self.wheel_signs)
 
     def build(self) -> Chain:
         """The model of this chain."""

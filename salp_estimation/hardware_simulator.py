@@ -103,7 +103,7 @@ class HardwareSimulation:
         gyro_ns, imu = self._imus(start_ns, stop_ns, grid_ns, rates, speeds)
         truth_ns, poses = self._capture(start_ns, stop_ns, grid_ns, states)
         configuration = self._configuration
-        wheel_speeds = commands / (configuration.wheel_radius_m * np.array(configuration.wheel_signs))
+        wheel_speeds = commands / configuration.signed_wheel_radii_m
         names = configuration.link_names
         sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
         sensors += [Series(imu_channel(name), gyro_ns[i], imu[i]) for i, name in enumerate(names)]

@@ -16,8 +16,8 @@ from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.robots import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
+from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.estimator import COMMAND
 from salp_estimation.identification import Samples
 from salp_estimation.marker_flips import Mask, Stamps
 from salp_estimation.motion import Motion, motion_from_tracks
@@ -114,7 +114,7 @@ def _run(
     configuration: SalpConfiguration, series: dict[str, Series], motion: Motion, name: str, notes: tuple[str, ...]
 ) -> Run:
     chain = configuration.chain
-    rim = chain.wheel_radius_m * np.array(chain.wheel_signs)  # m/s by rad/s, and N m by N
+    rim = chain.signed_wheel_radii_m  # m/s by rad/s, and N m by N
     command = series[COMMAND]
     raw = command.values * rim
     controls = motion.low_pass(motion.held(command.stamps_ns, raw))

@@ -341,7 +341,7 @@ def controls_in_force(configuration: ChainConfiguration, command: Series, stamps
     given_ns, values = command.stamps_ns[usable], command.values[usable]
     order = np.argsort(given_ns, kind="stable")
     number = np.searchsorted(given_ns[order], stamps_ns, side="right")
-    speeds = values[order] * configuration.wheel_radius_m * np.array(configuration.wheel_signs)
+    speeds = values[order] * configuration.signed_wheel_radii_m
     out: Matrix = np.vstack([np.zeros(len(configuration.link_names)), speeds])[number]
     return out
 

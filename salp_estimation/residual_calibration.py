@@ -19,8 +19,8 @@ from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
+from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COMMAND
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
 from salp_estimation.residual_model import ResidualModel
 
@@ -113,8 +113,9 @@ def _mean_nees(configuration: SalpConfiguration, model: ResidualModel, one: Held
     error[n + 2 :] = 0.0
     estimator = ResidualEstimator(configuration, model)
     mean = estimator.space.plus(np.concatenate([states[0], np.zeros(n)]), error)
-    estimator = ResidualEstimator(configuration, model, Estimate(int(true_ns[0]), mean, covariance))
-    record = Pipeline(estimator, lag_s=configuration.lag_s).run(measurements)
+    initial = Estimate(int(true_ns[0]), mean, covariance)
+    channels = [one.channel for one in recording.series]
+    record = Pipeline(estimator, channels, initial, configuration.lag_s).run(measurements)
     known = {int(stamp): state for stamp, state in zip(true_ns, states, strict=True)}
     start_ns = int(true_ns[0]) + round(_SETTLE_S * NANOSECONDS_PER_SECOND)
     joints = estimator.space.tangent("joint_angles")

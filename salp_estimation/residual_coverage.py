@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
 from onboard_estimation.robots import Note, Series
+from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COMMAND
 from salp_estimation.residual_model import ResidualModel
 from salp_estimation.training_runs import lagged_commands
 
@@ -81,7 +81,7 @@ def model_notes(
     controls = np.zeros((len(stamps_ns), len(chain.link_names)))
     if command is not None:
         order = np.argsort(command.stamps_ns, kind="stable")
-        speeds = command.values[order] * chain.wheel_radius_m * chain.wheel_signs
+        speeds = command.values[order] * chain.signed_wheel_radii_m
         known = np.isfinite(speeds).all(axis=1)
         if known.any():
             controls = lagged_commands(command.stamps_ns[order][known], speeds[known], stamps_ns)

@@ -7,220 +7,143 @@ two predictions their mean acts.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.planar import planar_covariance, planar_pose
+from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
-from onboard_estimation.pipeline import Estimator, FilterBreakdown
-from onboard_estimation.simulation import SET_POSE
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from salp_estimation.chain_estimator import ChainEstimator, GivenPose, Gyro, Reading, bridged_s
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COMMAND, GYRO_AXES, LONGEST_GAP_S
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
 from salp_estimation.residual_model import ResidualModel
 from salp_estimation.training_runs import COMMAND_LAG_S, STANDING_M_S
 
-POSE_GATE = 1.0 - 1e-6
+POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """What is known of time and commands.
+class LaggedCommand(NamedTuple):
+    """What the wheels were asked for and what they do, at the stamp of the last measurement.
 
     Attributes
     ----------
-    state_ns
-        Where the filter's state belongs to; None before the first measurement.
     asked, lagged
-        (N,) the command in force and its lag at `command_ns`, m/s.
-    area
-        (N,) integral of the lag from `state_ns` to `command_ns`, m.
-    last_ns
-        Of each gyro, the last sample used.
+        (N,) the command in force and its lag, m/s at the rim.
+    pending_ns, area
+        How long the filter has not been predicted over, and the integral (N,) of the lag over that time, m.
     """
 
-    state_ns: int | None
-    command_ns: int
     asked: Vector
     lagged: Vector
+    pending_ns: int
     area: Vector
-    last_ns: tuple[int, ...]
+
+    @classmethod
+    def standing(cls, links: int) -> LaggedCommand:
+        """Before the first command."""
+        zero = np.zeros(links)
+        return cls(zero, zero, 0, zero)
+
+    def advanced(self, elapsed_ns: int) -> LaggedCommand:
+        """Later, under the same command."""
+        if elapsed_ns <= 0:
+            return self
+        duration_s = elapsed_ns / NANOSECONDS_PER_SECOND
+        keep = math.exp(-duration_s / COMMAND_LAG_S)
+        missing = self.lagged - self.asked
+        area = self.area + duration_s * self.asked + COMMAND_LAG_S * (1.0 - keep) * missing
+        return LaggedCommand(self.asked, self.asked + keep * missing, self.pending_ns + elapsed_ns, area)
 
 
-class ResidualEstimator(Estimator):
+class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     """Pose and shape of the chain, with what was learned of it.
 
-    Measurements are those of `SalpEstimator`; a pose from outside corrects the filter's where it fits it, and replaces
-    it where it does not.
+    A pose from outside corrects the filter's where it fits it, and replaces it where it does not.
 
     Parameters
     ----------
     model
-        Trained for this configuration.
-    initial
-        State at the start, in the space of `space`; measurements before its stamp are left out. None: at the origin,
-        straight, with the configured standard deviations, at the first measurement.
+        Trained for this configuration; noise of gyros and process are the model's.
     """
 
-    def __init__(self, configuration: SalpConfiguration, model: ResidualModel, initial: Estimate | None = None) -> None:
-        super().__init__()
-        chain = configuration.chain
-        self.space = residual_space(len(chain.link_names))
-        self._initial = initial
-        self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
-        self._rim_speed = chain.wheel_radius_m * np.array(chain.wheel_signs)
-        self._disabled: set[str] = set()
-        self._no_area = np.zeros(len(chain.link_names))
-        self._filter = ResidualFilter(chain.build().links, model, configuration.gyro.bias_walk_rad_s_sqrt_s)
-        self._gates: list[Gate] = []
-        self._clock: _Clock
-        self._tune(configuration)
-        self.reset()
-        if initial is not None:
-            self._clock = replace(self._clock, state_ns=initial.stamp_ns, command_ns=initial.stamp_ns)
+    _filter_type: type[ResidualFilter] = ResidualFilter
 
-    def _tune(self, configuration: SalpConfiguration) -> None:
-        self.configuration = configuration
-        self._gyro_axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
+    def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
+        super().__init__(configuration)
+        self.space = residual_space(len(self._link_of))
         rate_hz = configuration.gyro.used_rate_hz
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
-        rejected = [gate.snapshot() for gate in self._gates] or [0] * len(self._link_of)
-        self._gates = [Gate(configuration.gate_probability, configuration.recover_after) for _ in rejected]
-        for gate, count in zip(self._gates, rejected, strict=True):
-            gate.restore(count)
-        self._pose_gate = Gate(POSE_GATE, 0)
-        self._filter.bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
+        bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
+        self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
 
-    def reconfigure(self, configuration: SalpConfiguration) -> None:
-        """Go on with other gates, rates and densities; noise of gyros and process are the model's."""
-        self._tune(configuration)
+    def begun(self, initial: Estimate | None) -> tuple[FilterState, LaggedCommand]:
+        """Moments of the initial state and of what the model says of the population."""
+        mean = self.space.origin() if initial is None else initial.mean
+        covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
+        pose, joints, biases = map(self.space.coordinates, ("pose", "joint_angles", "gyro_bias"))
+        begun = self._filter.start(mean[pose], mean[joints], mean[biases], covariance)
+        return begun, LaggedCommand.standing(len(self._link_of))
 
-    def reset(self) -> None:
-        """Return to the initial state; the next measurement starts the clock."""
-        start, count = self._initial, len(self._link_of)
-        mean = self.space.origin() if start is None else start.mean
-        covariance = initial_covariance(self.configuration) if start is None else start.covariance
-        joints, biases = self.space.coordinates("joint_angles"), self.space.coordinates("gyro_bias")
-        self._filter.start(mean[self.space.coordinates("pose")], mean[joints], mean[biases], covariance)
-        zero = np.zeros(count)
-        self._clock = _Clock(None, 0, zero, zero, zero, (0,) * count)
-        for gate in self._gates:
-            gate.restore(0)
+    def commanded(
+        self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector
+    ) -> tuple[FilterState, LaggedCommand]:
+        """The lag starts towards other speeds; the filter stays where it is."""
+        return filtered, wheels.advanced(elapsed_ns)._replace(asked=rim_speeds_m_s)
 
-    def snapshot(self) -> Any:
-        """State of the filter, its clock and the gates."""
-        return self._filter.now, self._clock, tuple(gate.snapshot() for gate in self._gates)
-
-    def restore(self, snapshot: tuple[FilterState, _Clock, tuple[Any, ...]]) -> None:
-        """Return to a snapshot."""
-        self._filter.now, self._clock, gates = snapshot
-        for gate, rejected in zip(self._gates, gates, strict=True):
-            gate.restore(rejected)
-
-    def set_enabled(self, sensor: str, enabled: bool) -> None:
-        """Use a gyro or leave it out from now on."""
-        if sensor not in self._link_of:
-            raise ValueError(f"no sensor {sensor!r}; there are {', '.join(self._link_of)}")
-        (self._disabled.discard if enabled else self._disabled.add)(sensor)
-
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        """Take a command, or predict to the measurement's stamp and correct."""
-        stamp_ns, clock = measurement.stamp_ns, self._clock
-        early = clock.state_ns is not None and stamp_ns < clock.state_ns
-        if clock.state_ns is None:
-            self._clock = clock = replace(clock, state_ns=stamp_ns, command_ns=stamp_ns)
-        if measurement.sensor == COMMAND:
-            if not early:
-                self._advance_command(stamp_ns)
-            clock, asked = self._clock, self._rim_speed * measurement.value
-            self._clock = _Clock(clock.state_ns, clock.command_ns, asked, clock.lagged, clock.area, clock.last_ns)
-            return None
-        if early or measurement.sensor in self._disabled or self._too_soon(measurement):
-            self.left_out = True
-            return None
-        self._predict_to(stamp_ns)
-        if measurement.sensor == SET_POSE:
-            self._take_pose(measurement.value)
-        else:
-            self._take_gyro(measurement)
-        mean, covariance = self._filter.published()
-        return Estimate(stamp_ns, mean, covariance)
-
-    def _too_soon(self, measurement: Measurement) -> bool:
-        link = self._link_of.get(measurement.sensor)
-        return link is not None and measurement.stamp_ns - self._clock.last_ns[link] < self._least_period_ns
-
-    def _advance_command(self, stamp_ns: int) -> None:
-        """Lag and its integral up to a stamp under the command in force."""
-        clock = self._clock
-        duration_s = (stamp_ns - clock.command_ns) / NANOSECONDS_PER_SECOND
-        if duration_s <= 0.0:
-            return
-        keep = math.exp(-duration_s / COMMAND_LAG_S)
-        missing = clock.lagged - clock.asked
-        area = clock.area + duration_s * clock.asked + COMMAND_LAG_S * (1.0 - keep) * missing
-        self._clock = _Clock(clock.state_ns, stamp_ns, clock.asked, clock.asked + keep * missing, area, clock.last_ns)
-
-    def _drive(self, controls: Vector) -> Drive:
-        slopes = (self._clock.asked - controls) / COMMAND_LAG_S
-        return Drive(controls, slopes, bool(np.abs(controls).max() > STANDING_M_S))
-
-    def _predict_to(self, stamp_ns: int) -> None:
-        start_ns = self._clock.state_ns
-        assert start_ns is not None
-        if stamp_ns <= start_ns:
-            return
-        if stamp_ns - start_ns > LONGEST_GAP_S * NANOSECONDS_PER_SECOND:
-            gap_s = (stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
-            raise FilterBreakdown(
-                f"{gap_s:.0f} s without a measurement, more than {LONGEST_GAP_S:.0f} s are not bridged"
-            )
-        self._advance_command(stamp_ns)
-        duration_s = (stamp_ns - start_ns) / NANOSECONDS_PER_SECOND
-        mean_control = self._clock.area / duration_s
+    def predicted(
+        self, filtered: FilterState, wheels: LaggedCommand, stamp_ns: int, elapsed_ns: int
+    ) -> tuple[FilterState, LaggedCommand]:
+        """By the mean command of the time since the last prediction."""
+        wheels = wheels.advanced(elapsed_ns)
+        pending_ns = wheels.pending_ns
+        if pending_ns <= 0:
+            return filtered, wheels
+        duration_s = bridged_s(pending_ns)
+        mean_control = wheels.area / duration_s
         steps = max(1, math.ceil(duration_s / self.configuration.process.longest_step_s - 1e-9))
         for step in range(steps):
-            at_ns = start_ns + round((step + 0.5) / steps * (stamp_ns - start_ns))
-            self._filter.predict(duration_s / steps, self._near(at_ns, mean_control))
-        clock = self._clock
-        self._clock = _Clock(stamp_ns, clock.command_ns, clock.asked, clock.lagged, self._no_area, clock.last_ns)
+            at_ns = stamp_ns - pending_ns + round((step + 0.5) / steps * pending_ns)
+            filtered, linearised = self._near(filtered, at_ns, wheels.asked, mean_control)
+            filtered = self._filter.predict(filtered, duration_s / steps, linearised)
+        return filtered, LaggedCommand(wheels.asked, wheels.lagged, 0, np.zeros(len(wheels.area)))
 
-    def _near(self, at_ns: int, controls: Vector) -> Linearised:
+    def _near(
+        self, filtered: FilterState, at_ns: int, asked: Vector, controls: Vector
+    ) -> tuple[FilterState, Linearised]:
         """The last linearisation if it is of about that time, else a new one."""
-        last = self._filter.now.linearised
+        last = filtered.linearised
         if last is not None and abs(at_ns - last.at_ns) <= LINEARISATION_S * NANOSECONDS_PER_SECOND:
-            return last
-        return self._filter.linearise(at_ns, self._drive(controls))
+            return filtered, last
+        driven = bool(np.abs(controls).max() > STANDING_M_S)
+        return self._filter.linearise(filtered, at_ns, Drive(controls, (asked - controls) / COMMAND_LAG_S, driven))
 
-    def _take_gyro(self, measurement: Measurement) -> None:
-        clock, link = self._clock, self._link_of[measurement.sensor]
-        linearised = self._near(measurement.stamp_ns, clock.lagged)
-        period_s = (measurement.stamp_ns - clock.last_ns[link]) / NANOSECONDS_PER_SECOND
-        rate = self._gyro_sign * float(measurement.value[self._gyro_axis])
-        speed = float(clock.lagged[link])
-        self.last_innovation = self._filter.correct_gyro(link, rate, linearised, speed, period_s, self._gates[link])
-        last_ns = (*clock.last_ns[:link], measurement.stamp_ns, *clock.last_ns[link + 1 :])
-        self._clock = _Clock(clock.state_ns, clock.command_ns, clock.asked, clock.lagged, clock.area, last_ns)
+    def corrected(
+        self,
+        filtered: FilterState,
+        wheels: LaggedCommand,
+        stamp_ns: int,
+        reading: Reading,
+        gyro: Gyro,
+        may_recover: bool,
+    ) -> tuple[FilterState, Innovation, int]:
+        """By one gyro, whose noise grows with the speed of its own wheel."""
+        filtered, linearised = self._near(filtered, stamp_ns, wheels.asked, wheels.lagged)
+        speed, rejected = float(wheels.lagged[reading.link]), gyro.rejected_in_a_row
+        return self._filter.correct_gyro(filtered, reading, speed, linearised, self._gate, rejected, may_recover)
 
-    def _take_pose(self, value: Vector) -> None:
-        pose = planar_pose(value[None, :7])[0]
-        given = planar_covariance(value[7:], float(pose[2]))
-        known = bool((np.diag(given) > 0.0).all())
-        if not known:
-            tangent = self.space.tangent("pose")
-            given = initial_covariance(self.configuration)[tangent, tangent]
-        before = self._filter.now
-        seen = self._filter.correct_pose(pose, given)
-        self.last_innovation = seen
-        if not known or seen.nis > self._pose_gate.threshold(3):
-            self._filter.now = before
-            self._filter.replace_pose(pose, given)
+    def placed(self, filtered: FilterState, given: GivenPose) -> tuple[FilterState, Innovation]:
+        """Corrected by the pose, or with it in the place of the filter's."""
+        corrected, seen = self._filter.correct_pose(filtered, given.pose, given.covariance)
+        if not given.is_known or seen.nis > POSE_GATE.threshold(3):
+            corrected = self._filter.replace_pose(filtered, given.pose, given.covariance)
+        return corrected, seen
+
+    def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
+        """Pose, joint angles and biases."""
+        return self._filter.published(filtered)
 
 
 def residual_space(links: int) -> StateSpace:

@@ -7,18 +7,23 @@ that are read within a few milliseconds of each other, for it costs ten times as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 from onboard_estimation.filtering.state_space import StateSpace, se2
 from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import friction_kernels as friction
 from salp_estimation import residual_filter_kernels as kernels
+from salp_estimation.chain_estimator import Reading
 from salp_estimation.population import SLIP
 from salp_estimation.residual_model import ResidualModel
+
+if TYPE_CHECKING:
+    from salp_estimation.residual_history import PastStep
 
 Rows = NDArray[np.float64]
 
@@ -57,19 +62,39 @@ class Linearised:
     offsets: Vector
     """(N,) what the residual model adds to each gyro's rate."""
 
+    @property
+    def arrays(self) -> tuple[Vector, Vector, Rows, Rows, Rows, Vector]:
+        """As the kernels take them."""
+        return self.reference, self.mean, self.by_angles, self.by_parameters, self.left_over, self.stddevs
 
-@dataclass(frozen=True, slots=True)
-class FilterState:
-    """State and covariance in the order of `residual_filter_kernels`, and the last linearisation."""
+    def expected_rates(self, state: Vector) -> Vector:
+        """Rates (m,) at a state near the one that was linearised at."""
+        reference, mean, by_angles, by_parameters, _, stddevs = self.arrays
+        links = len(self.offsets)
+        rates: Vector = kernels.expected_rates(links, state, reference, mean, by_angles, by_parameters, stddevs)
+        return rates
+
+
+class FilterState(NamedTuple):
+    """State and covariance in the order of `residual_filter_kernels`; arrays are values, never written.
+
+    Attributes
+    ----------
+    linearised, start
+        The last linearisation, and where the next one's iteration starts.
+    history
+        The last of the steps that led here, where somebody will look back.
+    """
 
     state: Vector
     covariance: Matrix
     linearised: Linearised | None
     start: Vector
+    history: PastStep | None = None
 
 
 class ResidualFilter:
-    """The state, and what moves and corrects it; arrays are replaced, never written.
+    """What moves and corrects a state; it has none but its settings.
 
     Parameters
     ----------
@@ -82,7 +107,7 @@ class ResidualFilter:
     def __init__(self, links: Rows, model: ResidualModel, bias_walk_rad_s_sqrt_s: float) -> None:
         self.model = model
         self.link_count = len(links)
-        self.bias_walk = bias_walk_rad_s_sqrt_s
+        self._bias_walk = bias_walk_rad_s_sqrt_s
         self._links = links
         self._population = model.population
         self._means = model.mean_arrays()
@@ -91,13 +116,12 @@ class ResidualFilter:
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5
-        # Pose, joint angles and biases.
-        self._public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
-        self._public_block = np.ix_(self._public, self._public)
-        self.now = FilterState(np.zeros(self.size), np.eye(self.size), None, np.zeros(n + 2))
+        self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
+        """(2 N + 2,) where pose, joint angles and biases stand in the state."""
+        self._public_block = np.ix_(self.public, self.public)
 
-    def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> None:
-        """Start from a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
+    def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
+        """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
         n = self.link_count
         state, whole = np.zeros(self.size), np.zeros((self.size, self.size))
         state[self._angles], state[self._biases], state[-3:] = joint_angles, biases, pose
@@ -108,15 +132,15 @@ class ResidualFilter:
         residuals = slice(self._parameters.stop, self.size - 3)
         whole[residuals, residuals] = np.eye(n + 2)
         whole[self._public_block] = covariance
-        self.now = FilterState(state, whole, None, np.zeros(n + 2))
+        return FilterState(state, whole, None, np.zeros(n + 2))
 
-    def published(self) -> tuple[Vector, Matrix]:
+    def published(self, now: FilterState) -> tuple[Vector, Matrix]:
         """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order."""
-        return self.now.state[self._public], self.now.covariance[self._public_block]
+        return now.state[self.public], now.covariance[self._public_block]
 
-    def linearise(self, at_ns: int, drive: Drive) -> Linearised:
-        """The rates near the state now, under that drive."""
-        now, n = self.now, self.link_count
+    def linearise(self, now: FilterState, at_ns: int, drive: Drive) -> tuple[FilterState, Linearised]:
+        """The rates near the state under that drive, which the state keeps."""
+        n = self.link_count
         m, p = n + 2, friction.parameter_count(n)
         if not drive.driven:
             nothing = np.zeros((m, m))
@@ -130,8 +154,7 @@ class ResidualFilter:
                 np.full(m, RESTING_STDDEV),
                 np.zeros(n),
             )
-            self.now = FilterState(now.state, now.covariance, made, np.zeros(m))
-            return made
+            return now._replace(linearised=made, start=np.zeros(m)), made
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
             self._links, now.state, now.covariance, drive.controls, drive.slopes, SLIP, now.start, *self._means
         )
@@ -151,40 +174,61 @@ class ResidualFilter:
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs, 0, m)[0])
             offsets = predict_means(*self._means, inputs, m, m + n)[0]
         made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
-        self.now = FilterState(now.state, now.covariance, made, start)
-        return made
+        return now._replace(linearised=made, start=start), made
 
-    def predict(self, duration_s: float, linearised: Linearised) -> None:
-        """Move on for a short time."""
-        now = self.now
+    def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
+        """A short time later."""
         state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         kernels.predict(
             self.link_count,
             now.state,
             now.covariance,
-            linearised.reference,
-            linearised.mean,
-            linearised.by_angles,
-            linearised.by_parameters,
-            linearised.left_over,
-            linearised.stddevs,
+            *linearised.arrays,
             duration_s,
             self._population.correlation_times_s,
-            self.bias_walk,
+            self._bias_walk,
             ANGLE_NOISE,
             ERROR_TIME_S,
             state,
             covariance,
         )
-        self.now = FilterState(state, covariance, now.linearised, now.start)
+        return now._replace(state=state, covariance=covariance)
 
     def correct_gyro(
-        self, link: int, rate_rad_s: float, linearised: Linearised, speed_m_s: float, period_s: float, gate: Gate
-    ) -> Innovation:
-        """Correct by one gyro; `period_s` since its last sample, `speed_m_s` of its own wheel."""
+        self,
+        now: FilterState,
+        reading: Reading,
+        speed_m_s: float,
+        linearised: Linearised,
+        gate: Gate = OPEN,
+        rejected_in_a_row: int = 0,
+        may_recover: bool = True,
+    ) -> tuple[FilterState, Innovation, int]:
+        """Corrected by one gyro, where the gate lets it pass; see `decide`.
+
+        Parameters
+        ----------
+        speed_m_s
+            Of its own wheel.
+
+        Returns
+        -------
+        State, what the update saw, and rejections in a row, with this one.
+        """
+        after, seen = self._corrected(now, reading, speed_m_s, linearised, gate)
+        _, inflation, rejected = decide(gate, seen.nis, 1, rejected_in_a_row, may_recover)
+        if inflation > 1.0:
+            wider = now._replace(covariance=now.covariance * inflation)
+            after, seen = self._corrected(wider, reading, speed_m_s, linearised, OPEN)
+            seen = replace(seen, inflation=inflation)
+        return after, seen, rejected
+
+    def _corrected(
+        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
+    ) -> tuple[FilterState, Innovation]:
+        link, rate_rad_s, period_s = reading
         rest, growth = self.model.gyro_noise[link]
         variance = rest**2 + (growth * speed_m_s) ** 2
-        now = self.now
         state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         threshold = gate.threshold(1)
         innovation, spread = kernels.update(
@@ -195,12 +239,7 @@ class ResidualFilter:
             linearised.offsets[link],
             now.state,
             now.covariance,
-            linearised.reference,
-            linearised.mean,
-            linearised.by_angles,
-            linearised.by_parameters,
-            linearised.left_over,
-            linearised.stddevs,
+            *linearised.arrays,
             max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3)),
             threshold,
             state,
@@ -208,19 +247,11 @@ class ResidualFilter:
         )
         nis = innovation * innovation / spread
         accepted = nis <= threshold
-        if accepted:
-            self.now = FilterState(state, covariance, now.linearised, now.start)
         seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
-        if gate.count(accepted):
-            inflation = gate.inflation(seen)
-            self.now = FilterState(now.state, now.covariance * inflation, now.linearised, now.start)
-            again = self.correct_gyro(link, rate_rad_s, linearised, speed_m_s, period_s, _open_gate())
-            return replace(again, inflation=inflation)
-        return seen
+        return (now._replace(state=state, covariance=covariance) if accepted else now), seen
 
-    def correct_pose(self, pose: Vector, covariance: Matrix) -> Innovation:
-        """Correct by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""
-        now = self.now
+    def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
+        """Corrected by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""
         error = _POSE.minus(pose, now.state[-3:])
         spread = now.covariance[-3:, -3:] + covariance
         root: Matrix = np.linalg.cholesky(spread).astype(np.float64)
@@ -232,18 +263,13 @@ class ResidualFilter:
         keep = np.eye(self.size)
         keep[:, -3:] -= gain
         after = keep @ now.covariance @ keep.T + gain @ covariance @ gain.T
-        self.now = FilterState(state, 0.5 * (after + after.T), None, now.start)
-        return Innovation(error, root, nis, True)
+        corrected = now._replace(state=state, covariance=0.5 * (after + after.T), linearised=None)
+        return corrected, Innovation(error, root, nis, True)
 
-    def replace_pose(self, pose: Vector, covariance: Matrix) -> None:
-        """Take a pose (3,) with its covariance (3, 3) in the place of the filter's own; the rest stays."""
-        now = self.now
+    def replace_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> FilterState:
+        """With a pose (3,) and its covariance (3, 3) in the place of its own; the rest stays."""
         state, whole = now.state.copy(), now.covariance.copy()
         state[-3:] = pose
         whole[-3:, :] = whole[:, -3:] = 0.0
         whole[-3:, -3:] = covariance
-        self.now = FilterState(state, whole, None, now.start)
-
-
-def _open_gate() -> Gate:
-    return Gate(1.0, 0)
+        return now._replace(state=state, covariance=whole, linearised=None)

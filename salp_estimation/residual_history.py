@@ -21,24 +21,24 @@ The noise of the process does not appear: neither does an inflated covariance. E
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.measurement import Matrix, Vector
-from salp_estimation import residual_filter_kernels as kernels
-from salp_estimation.residual_filter import Drive, FilterState, Linearised, ResidualFilter
+from salp_estimation.chain_estimator import Reading
+from salp_estimation.residual_filter import FilterState, Linearised, ResidualFilter
 
 Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Step(ABC):
+class PastStep(ABC):
     """One of a chain of steps, each of which knows the one before it (None: it is the first)."""
 
-    before: Step | None
+    before: PastStep | None
 
     @abstractmethod
     def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
@@ -46,7 +46,7 @@ class Step(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction(Step):
+class Prediction(PastStep):
     """A step in time of `duration_s`; `twist` (3,) is that of the base."""
 
     linearised: Linearised
@@ -76,7 +76,7 @@ class Prediction(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Correction(Step):
+class Correction(PastStep):
     """By a measurement of k numbers that entered the state.
 
     Attributes
@@ -103,7 +103,7 @@ class Correction(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class PoseReplacement(Step):
+class PoseReplacement(PastStep):
     """Another pose took the place of the filter's: what came later says nothing of the old one."""
 
     def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
@@ -115,16 +115,7 @@ class PoseReplacement(Step):
 
 
 @dataclass(frozen=True, slots=True)
-class Start(Step):
-    """The filter started anew."""
-
-    def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
-        """Nothing."""
-        return np.zeros_like(adjoint), np.zeros_like(information)
-
-
-@dataclass(frozen=True, slots=True)
-class Instant(Step):
+class Instant(PastStep):
     """Where an estimate is asked for: the public state (q,), and its rows (q, n) of the covariance."""
 
     stamp_ns: int
@@ -136,99 +127,48 @@ class Instant(Step):
         return adjoint, information
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedState(FilterState):
-    """The filter's state, and the last of the steps that led to it."""
-
-    history: Step | None
-
-
 class RecordingFilter(ResidualFilter):
-    """The filter with its history, which is part of `now`: whoever puts the state back puts it back too."""
+    """The filter, whose states have a history."""
 
-    @property
-    def history(self) -> Step | None:
-        """The last step."""
-        return self.now.history if isinstance(self.now, RecordedState) else None
-
-    @property
-    def public(self) -> NDArray[np.int64]:
-        """(2 N + 2,) where pose, joint angles and biases stand in the state, as `published` has them."""
-        return np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * self.link_count - 1)])
-
-    def _record(self, step: Step | None) -> None:
-        now = self.now
-        self.now = RecordedState(now.state, now.covariance, now.linearised, now.start, step)
-
-    def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> None:
-        """As the filter; what was recorded stays."""
-        history = self.history
-        super().start(pose, joint_angles, biases, covariance)
-        self._record(Start(history))
-
-    def linearise(self, at_ns: int, drive: Drive) -> Linearised:
-        """As the filter."""
-        history = self.history
-        made = super().linearise(at_ns, drive)
-        self._record(history)
-        return made
-
-    def predict(self, duration_s: float, linearised: Linearised) -> None:
+    def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         """As the filter; recorded."""
-        history = self.history
-        rates = kernels.expected_rates(
-            self.link_count,
-            self.now.state,
-            linearised.reference,
-            linearised.mean,
-            linearised.by_angles,
-            linearised.by_parameters,
-            linearised.stddevs,
-        )
-        super().predict(duration_s, linearised)
-        times_s = self._population.correlation_times_s
-        self._record(Prediction(history, linearised, duration_s, duration_s * rates[:3], times_s))
+        twist = duration_s * linearised.expected_rates(now.state)[:3]
+        times_s = self.model.population.correlation_times_s
+        after = super().predict(now, duration_s, linearised)
+        return after._replace(history=Prediction(now.history, linearised, duration_s, twist, times_s))
 
-    def correct_gyro(
-        self, link: int, rate_rad_s: float, linearised: Linearised, speed_m_s: float, period_s: float, gate: Gate
-    ) -> Innovation:
-        """As the filter; recorded where it was not refused."""
-        before, history = self.now, self.history
-        seen = super().correct_gyro(link, rate_rad_s, linearised, speed_m_s, period_s, gate)
-        if seen.inflation > 1.0:  # it came here once more, with an inflated covariance and no history
-            inner = self.history
-            self._record(history if inner is None else replace(inner, before=history))
-        elif seen.accepted:
-            slope = gyro_slope(link, before.state, linearised)
-            spread = seen.covariance
-            gain = before.covariance @ slope / spread[0, 0]
-            self._record(Correction(history, slope[None], gain[:, None], spread, seen.value))
-        return seen
+    def _corrected(
+        self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate
+    ) -> tuple[FilterState, Innovation]:
+        after, seen = super()._corrected(now, reading, speed_m_s, linearised, gate)
+        if not seen.accepted:
+            return after, seen
+        slope = gyro_slope(reading.link, now.state, linearised)
+        spread = seen.covariance
+        gain = now.covariance @ slope / spread[0, 0]
+        return after._replace(history=Correction(now.history, slope[None], gain[:, None], spread, seen.value)), seen
 
-    def correct_pose(self, pose: Vector, covariance: Matrix) -> Innovation:
+    def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """As the filter; recorded."""
-        before, history = self.now, self.history
-        seen = super().correct_pose(pose, covariance)
+        after, seen = super().correct_pose(now, pose, covariance)
         slopes = np.eye(self.size)[-3:]
-        gain: Rows = np.linalg.solve(seen.covariance, before.covariance[-3:]).T.astype(np.float64)
-        self._record(Correction(history, slopes, gain, seen.covariance, seen.value))
-        return seen
+        gain: Rows = np.linalg.solve(seen.covariance, now.covariance[-3:]).T.astype(np.float64)
+        return after._replace(history=Correction(now.history, slopes, gain, seen.covariance, seen.value)), seen
 
-    def replace_pose(self, pose: Vector, covariance: Matrix) -> None:
+    def replace_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> FilterState:
         """As the filter; recorded."""
-        history = self.history
-        super().replace_pose(pose, covariance)
-        self._record(PoseReplacement(history))
+        after = super().replace_pose(now, pose, covariance)
+        return after._replace(history=PoseReplacement(now.history))
 
-    def mark(self, stamp_ns: int, apart_ns: int) -> None:
-        """Ask for an estimate at the state now, unless there is one less than `apart_ns` before it."""
-        step = self.history
-        while step is not None and not isinstance(step, Instant | Start):
+    def marked(self, now: FilterState, stamp_ns: int, apart_ns: int) -> FilterState:
+        """With an estimate asked for here, unless there is one less than `apart_ns` before it."""
+        step = now.history
+        while step is not None and not isinstance(step, Instant):
             step = step.before
-        if isinstance(step, Instant) and stamp_ns - step.stamp_ns < apart_ns:
-            return
-        public, now = self.public, self.now
-        self._record(Instant(self.history, stamp_ns, now.state[public], now.covariance[public]))
+        if step is not None and stamp_ns - step.stamp_ns < apart_ns:
+            return now
+        public = self.public
+        return now._replace(history=Instant(now.history, stamp_ns, now.state[public], now.covariance[public]))
 
 
 def inverse_adjoint(twist: Vector) -> Matrix:
@@ -251,15 +191,7 @@ def gyro_slope(link: int, state: Vector, linearised: Linearised) -> Vector:
     # Heading rate of the link: of the base, which has the links' mean heading, plus shares of the joint rates.
     joints = np.arange(a)
     mix = np.concatenate([[0.0, 0.0, 1.0], (joints < link) - (links - 1.0 - joints) / links])
-    rates = kernels.expected_rates(
-        links,
-        state,
-        linearised.reference,
-        linearised.mean,
-        linearised.by_angles,
-        linearised.by_parameters,
-        linearised.stddevs,
-    )
+    rates = linearised.expected_rates(state)
     share = (1.0 + state[a + links + link]) * mix
     slope = np.zeros(len(state))
     slope[:a] = share @ linearised.by_angles

@@ -14,7 +14,6 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Limit, Matrix
-from onboard_estimation.pipeline import Estimator
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import (
     GaitReport,
@@ -29,11 +28,11 @@ from onboard_estimation.robots import (
     TruthSpecification,
 )
 from onboard_estimation.simulation import imu_channel, set_pose_channel
-from onboard_estimation.smoother import Smoother
 from salp_estimation import simulator
+from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
-from salp_estimation.estimator import COMMAND, SalpEstimator
+from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
 from salp_estimation.hardware_scenario import hardware_scenario
 from salp_estimation.hardware_simulator import HardwareSimulation
@@ -43,6 +42,7 @@ from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.result import EvaluationResult
+    from salp_estimation.residual_smoother import ResidualSmoother
 
 
 class SalpRobot(Robot):
@@ -70,20 +70,20 @@ class SalpRobot(Robot):
         """Commands, one IMU per link, and poses given from outside."""
         chain = configuration.chain
         gyro = imu_limits(gyro=(configuration.gyro.range_rad_s, "gyro.range_rad_s"), accelerometer=None)
-        imus = (imu_channel(name, gyro) for name in chain.link_names)
+        imus = (imu_channel(name, gyro, needs=("angular_velocity",)) for name in chain.link_names)
         largest, wheels = configuration.largest_wheel_speed_rad_s, len(chain.link_names)
         wheel_speed = Limit("wheel speed", 0, wheels, largest, "rad/s", "largest_wheel_speed_rad_s")
         commands = replace(simulator.command_channel(chain), limits=(wheel_speed,))
         return (commands, *imus, set_pose_channel())
 
-    def estimator(self, configuration: SalpConfiguration, name: str) -> Estimator:
+    def estimator(self, configuration: SalpConfiguration, name: str) -> SalpEstimator | ResidualEstimator:
         """The unscented filter; with what was learned where the configuration names a residual model."""
         if configuration.residual_model:
             model = load_model(configuration.residual_model, configuration)
-            return ResidualEstimator(configuration, model, initial)
-        return SalpEstimator(configuration, initial)
+            return ResidualEstimator(configuration, model)
+        return SalpEstimator(configuration)
 
-    def smoother(self, configuration: SalpConfiguration, name: str) -> Smoother:
+    def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
         """That of the filter with a residual model; UserError without one."""
         if not configuration.residual_model:
             raise UserError(
@@ -92,7 +92,7 @@ class SalpRobot(Robot):
             )
         from salp_estimation.residual_smoother import ResidualSmoother  # offline only: nodes do without
 
-        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration), initial)
+        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""

@@ -124,7 +124,7 @@ class SalpSimulation:
         poses: NDArray[np.float64],
     ) -> Recording:
         configuration = self._configuration
-        wheel_speeds = commands / (configuration.wheel_radius_m * np.array(configuration.wheel_signs))
+        wheel_speeds = commands / configuration.signed_wheel_radii_m
         names = configuration.link_names
         sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
         sensors += [Series(imu_channel(name), gyro_ns, _imu_values(rates[:, i])) for i, name in enumerate(names)]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.reading_parts import IMU
+from salp_estimation.chain_estimator import COMMAND, GYRO_AXES
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.estimator import COMMAND, GYRO_AXES
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks
 
 Rows = NDArray[np.float64]
@@ -83,7 +84,7 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     motion = motion_from_tracks(chain, recording.tracks, DEFAULT_CUTOFF_HZ)
     command = series[COMMAND]
     order = np.argsort(command.stamps_ns, kind="stable")
-    stamps, speeds = command.stamps_ns[order], command.values[order] * chain.wheel_radius_m * chain.wheel_signs
+    stamps, speeds = command.stamps_ns[order], command.values[order] * chain.signed_wheel_radii_m
     lagged = lagged_commands(stamps, speeds, motion.stamps_ns)
     asked = speeds[np.maximum(np.searchsorted(stamps, motion.stamps_ns, side="right") - 1, 0)]
     asked[motion.stamps_ns < stamps[0]] = 0.0
@@ -93,7 +94,7 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     gyro, noise = np.empty_like(controls), np.empty((len(chain.link_names), 2))
     for link, name in enumerate(chain.link_names):
         one = series[f"imu/{name}"]
-        rate = sign * one.values[:, axis]
+        rate = sign * one.values[:, IMU.angular_velocity][:, axis]
         gyro[:, link] = motion.low_pass(motion.sampled(one.stamps_ns, rate[:, None]))[:, 0]
     time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     columns = (motion.rates, controls, slopes, gyro)
@@ -111,7 +112,7 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     turning = np.where(motion.valid[:, None], link_rates(motion.rates), np.nan)
     for link, name in enumerate(chain.link_names):
         one = series[f"imu/{name}"]
-        rate = sign * one.values[:, axis] - bias[link]
+        rate = sign * one.values[:, IMU.angular_velocity][:, axis] - bias[link]
         noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, turning[:, link], lagged[:, link])
     return TrainingRun(
         label,

@@ -104,7 +104,7 @@ def replay(
     if pipeline.refusal is not None:
         raise UserError(pipeline.refusal)
     if smooth:
-        estimates = [] if pipeline.state is None else estimator.smoothed(pipeline.state)
+        estimates = pipeline.smoothed()
     return Replayed(
         pipeline.space, Record.of(estimates), pipeline.statistics(), tuple(pipeline.messages), pipeline.events
     )

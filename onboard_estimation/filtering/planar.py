@@ -6,15 +6,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.measurement import Matrix
+from onboard_estimation.reading_parts import POSE
 
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
 def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:
-    """x, y, heading (K, 3) of poses (K, 7): position and quaternion x, y, z, w."""
-    x, y, z, w = poses[:, 3:].T
+    """x, y, heading (K, 3) of poses (K, 7 or more): position and quaternion x, y, z, w, see `POSE`."""
+    x, y, z, w = poses[:, POSE.orientation].T
     heading = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
-    return np.column_stack([poses[:, :2], heading])
+    return np.column_stack([poses[:, POSE.position][:, :2], heading])
 
 
 def planar_covariance(covariance: ArrayLike, heading_rad: float) -> Matrix:

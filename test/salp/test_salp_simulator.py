@@ -17,7 +17,8 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mea
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Recording, Series
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
-from salp_estimation.estimator import COMMAND, SalpEstimator
+from salp_estimation.chain_estimator import COMMAND
+from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import FORWARD, GAITS
 from salp_estimation.robot import ROBOT
 from salp_estimation.simulator import IdealScenario, simulate
