@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import case, interleaved, rounded
+from onboard_estimation.estimator import Estimator
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
-from onboard_estimation.pipeline import Estimator, Pipeline
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, find_robot
 
 DURATION_S = 60.0
@@ -33,11 +34,11 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
     loaded = from_simulator(recording, robot.truth_specification(configuration).bodies)
     measurements = list(loaded.measurements())
 
-    def estimator() -> Estimator:
+    def estimator() -> Estimator[Any]:
         return robot.estimator(configuration, robot.estimators[0])
 
     candidates = {
-        "pipeline": lambda: Pipeline(estimator()).run(measurements),
+        "pipeline": lambda: Pipeline(estimator(), robot.channels(configuration)).run(measurements),
         "filter alone": lambda: _apply(estimator(), measurements),
     }
     samples = interleaved(candidates, 2 if quick else 15, block_s=0.0)
@@ -55,6 +56,7 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _apply(estimator: Estimator, measurements: list[Measurement]) -> None:
+def _apply(estimator: Estimator[Any], measurements: list[Measurement]) -> None:
+    state = estimator.start(None)
     for measurement in measurements:
-        estimator.apply(measurement)
+        state = estimator.step(state, measurement).state

@@ -88,19 +88,18 @@ def _steps(model: ResidualModel, measurements: list[Measurement]) -> Callable[[]
     base = SalpConfiguration()
     estimator = ResidualEstimator(replace(base, gyro=replace(base.gyro, used_rate_hz=0.0)), model)
     thinned = _thinned(measurements)
-    warm_ns = round(WARM_S * NANOSECONDS_PER_SECOND)
+    warm_ns, start = round(WARM_S * NANOSECONDS_PER_SECOND), estimator.start(None)
     for measurement in thinned:
         if measurement.stamp_ns >= warm_ns:
             break
-        estimator.apply(measurement)
+        start = estimator.step(start, measurement).state
     stop_ns = warm_ns + round(STEPS * PERIOD_S * NANOSECONDS_PER_SECOND)
     block = [one for one in thinned if warm_ns <= one.stamp_ns < stop_ns]
-    start = estimator.snapshot()
 
     def steps() -> None:
-        estimator.restore(start)
+        state = start
         for measurement in block:
-            estimator.apply(measurement)
+            state = estimator.step(state, measurement).state
 
     return steps
 
@@ -120,11 +119,10 @@ def _thinned(measurements: list[Measurement]) -> list[Measurement]:
 def _peer_step(peer: ScikitLearnFilter, measurements: list[Measurement]) -> Callable[[], object]:
     """One step of the peer with a command and the gyros of the middle of the run."""
     base = SalpConfiguration()
-    rim_speed = base.chain.wheel_radius_m * np.array(base.chain.wheel_signs)
     before = [one for one in measurements if one.stamp_ns <= WARM_S * NANOSECONDS_PER_SECOND]
     newest = {one.sensor: one.value for one in before}
     gyro = np.array([newest[f"imu/{name}"][2] for name in base.chain.link_names])
-    mean, covariance, controls = peer.mean, peer.covariance, rim_speed * newest[COMMAND]
+    mean, covariance, controls = peer.mean, peer.covariance, base.chain.signed_wheel_radii_m * newest[COMMAND]
     return lambda: peer.step(mean, covariance, controls, gyro, PERIOD_S)
 
 
@@ -136,7 +134,9 @@ def _real_time(
     robot = find_robot("salp")
 
     def filtered() -> None:
-        pipeline = Pipeline(robot.estimator(configuration, "ukf"), lag_s=configuration.lag_s)
+        pipeline = Pipeline(
+            robot.estimator(configuration, "ukf"), robot.channels(configuration), lag_s=configuration.lag_s
+        )
         for measurement in measurements:
             pipeline.process(measurement)
 

@@ -195,7 +195,9 @@ def replayed(
         if block.name not in parts:  # a gyro's bias starts at zero
             error[space.tangent(block.name)] = 0.0
     start = replace(start, mean=space.plus(start.mean, error))
-    pipeline = Pipeline(robot.estimator(configuration, "ukf", start), lag_s=configuration.lag_s)
+    pipeline = Pipeline(
+        robot.estimator(configuration, "ukf"), robot.channels(configuration), start, configuration.lag_s
+    )
     record = Record.of(pipeline.run(recording.measurements()))
     return record, _truth(robot, configuration, recording, record.stamps_ns)
 

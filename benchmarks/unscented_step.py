@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.chain_numpy import PrintedEquations
 from benchmarks.timing import case, interleaved
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.filtering.unscented import UnscentedFilter
+from onboard_estimation.filtering.unscented import Unscented
 from salp_estimation import chain_kernels
 from salp_estimation.configuration import SalpConfiguration
 
@@ -54,18 +54,20 @@ class Task:
             self.measured.append(measure(truth)[0] + self.noise_root @ rng.normal(size=3))
 
     def ours(self, space: StateSpace, propagate: Model, measure: Model) -> Callable[[], list[tuple[Array, Array]]]:
-        """Runs our filter, with models of all sigma points; returns what `_run` does."""
-        tracker = UnscentedFilter(space, self.start, self.covariance)
-        begin = tracker.snapshot()
+        """Runs our filter, with models of all sigma points; returns the moments of all steps if asked."""
+        tracker = Unscented(space)
+        start = tracker.start(self.start, self.covariance)
 
-        def step(measured: Array) -> None:
-            tracker.predict(propagate, self.process_root)
-            tracker.update(measure, measured, self.noise_root)
+        def run(record: bool = False) -> list[tuple[Array, Array]]:
+            state, found = start, []
+            for measured in self.measured:
+                state = tracker.predict(state, propagate, self.process_root)
+                state, _, _ = tracker.update(state, measure, measured, self.noise_root)
+                if record:
+                    found.append((state.mean, tracker.covariance(state)))
+            return found
 
-        def moments() -> tuple[Array, Array]:
-            return tracker.mean, tracker.covariance
-
-        return lambda record=False: self._run(lambda: tracker.restore(begin), step, moments if record else None)
+        return run
 
     def filterpy(self, propagate: Model, measure: Model) -> Callable[[], list[tuple[Array, Array]]]:
         """Runs FilterPy's filter, with models of one state."""
@@ -79,28 +81,17 @@ class Task:
         )
         tracker.Q, tracker.R = self.process_root @ self.process_root.T, self.noise_root @ self.noise_root.T
 
-        def begin() -> None:
+        def run(record: bool = False) -> list[tuple[Array, Array]]:
+            found = []
             tracker.x, tracker.P = self.start.copy(), self.covariance.copy()
+            for measured in self.measured:
+                tracker.predict()
+                tracker.update(measured)
+                if record:
+                    found.append((tracker.x, tracker.P))
+            return found
 
-        def step(measured: Array) -> None:
-            tracker.predict()
-            tracker.update(measured)
-
-        return lambda record=False: self._run(begin, step, (lambda: (tracker.x, tracker.P)) if record else None)
-
-    def _run(
-        self,
-        begin: Callable[[], None],
-        step: Callable[[Array], None],
-        moments: Callable[[], tuple[Array, Array]] | None,
-    ) -> list[tuple[Array, Array]]:
-        record = []
-        begin()
-        for measured in self.measured:
-            step(measured)
-            if moments is not None:
-                record.append(moments())
-        return record
+        return run
 
 
 def run(quick: bool) -> list[dict[str, Any]]:

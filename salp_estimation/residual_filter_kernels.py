@@ -280,7 +280,7 @@ def update(
     innovation = measured - factor * turning - state[a + link] - offset
     towards = covariance @ slope
     spread = np.dot(slope, towards) + variance
-    if not innovation * innovation <= threshold * spread:
+    if not innovation * innovation / spread <= threshold:  # the NIS as the caller has it, to the last bit
         return innovation, spread
     correct(state, covariance, towards, innovation, spread, new_state, new_covariance)
     return innovation, spread

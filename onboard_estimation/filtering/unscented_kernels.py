@@ -89,16 +89,6 @@ def predict_moments(moved: Rows, noise_root: Rows, weights: Rows, layout: Layout
 
 
 @njit(cache=True)
-def cross_covariance(before: Rows, moved: Rows, weights: Rows, layout: Layout) -> Rows:
-    """(n, n) covariance of the errors of `state` before (rows) and of its moved sigma points (columns)."""
-    n = (before.shape[0] - 1) // 3
-    deviations, cross = np.empty((n, 2 * n + 1)), np.empty((n, n))
-    manifold.centred(moved, weights, MEAN, layout, np.empty((1, moved.shape[1])), deviations)
-    _cross(before, deviations, weights, cross)
-    return cross.T.copy()
-
-
-@njit(cache=True)
 def _cross(state: Rows, deviations: Rows, weights: Rows, cross: Rows) -> None:
     """Into `cross` (m, n) the covariance of what deviates (m, 2n + 1), rows, and the state, columns.
 

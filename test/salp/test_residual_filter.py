@@ -247,6 +247,16 @@ def test_the_gate_leaves_the_state_alone() -> None:
     assert not np.isnan(updated(case, 1, 5.0, 1.01 * innovation**2 / spread)[2]).any()
 
 
+def test_the_gate_decides_by_the_nis_to_the_last_bit() -> None:
+    """As `gating.decide` does: else a state that was not written could be taken for the corrected one."""
+    case = a_case(3, 4)
+    for measured in np.random.default_rng(6).normal(size=200):
+        innovation, spread, _, _ = updated(case, 1, measured, 0.0)
+        nis = innovation * innovation / spread
+        assert not np.isnan(updated(case, 1, measured, nis)[2]).any()
+        assert np.isnan(updated(case, 1, measured, np.nextafter(nis, 0.0))[2]).all()
+
+
 def test_many_corrections_keep_the_covariance_positive() -> None:
     case = a_case(5, 5)
     for step in range(500):

@@ -16,8 +16,8 @@ from onboard_estimation.filtering.consistency import judge_consistency, nees
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Recording, Series
-from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.chain_estimator import COMMAND
+from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import FORWARD, GAITS
 from salp_estimation.robot import ROBOT
@@ -162,8 +162,12 @@ def test_gait_moves_three_centimetres_a_cycle(gait: str, distance_m: float) -> N
 
 
 def estimate(recording: Recording, configuration: SalpConfiguration | None = None, initial: Estimate | None = None):
-    pipeline = Pipeline(SalpEstimator(configuration or SalpConfiguration(), initial))
+    pipeline = pipeline_of(configuration or SalpConfiguration(), initial)
     return pipeline.run(measurements(recording)), pipeline
+
+
+def pipeline_of(configuration: SalpConfiguration, initial: Estimate | None = None) -> Pipeline:
+    return Pipeline(SalpEstimator(configuration), ROBOT.channels(configuration), initial)
 
 
 def test_estimates_are_close_and_consistent() -> None:
@@ -232,8 +236,8 @@ def test_gyros_mounted_another_way_give_the_same_estimates(axis: str, column: in
 def test_filter_goes_on_without_a_gyro_and_is_less_sure() -> None:
     """Switched off and missing are the same, but that what is switched off is counted as left out."""
     recording = record(9, 12.0)
-    pipeline = Pipeline(SalpEstimator(SalpConfiguration()))
-    pipeline.estimator.set_enabled("imu/link_2", False)
+    pipeline = pipeline_of(SalpConfiguration())
+    pipeline.set_enabled("imu/link_2", False)
     without = pipeline.run(measurements(recording))
     row = pipeline.statistics()["imu/link_2"]
     assert (row["received"], row["used"], row["left_out"]) == (241, 0, 241)
@@ -248,12 +252,12 @@ def test_filter_goes_on_without_a_gyro_and_is_less_sure() -> None:
     error = without[-1].mean[3:] - states_of(recording)[-1, 3:]
     assert np.abs(error / np.sqrt(np.diag(unsure)[3:])).max() < 4.0
 
-    pipeline.estimator.set_enabled("imu/link_2", True)
+    pipeline.set_enabled("imu/link_2", True)
     pipeline.process(Measurement(12_050_000_000, "imu/link_2", np.zeros(6)))
     row = pipeline.statistics()["imu/link_2"]
     assert row["used"] + row["gated"] == 1
     with pytest.raises(ValueError, match="no sensor 'imu/link_9'; there are imu/link_1, imu/link_2, imu/link_3"):
-        pipeline.estimator.set_enabled("imu/link_9", False)
+        pipeline.set_enabled("imu/link_9", False)
 
 
 def test_measurements_before_the_initial_state_are_left_out_but_commands_remembered() -> None:
@@ -266,7 +270,8 @@ def test_measurements_before_the_initial_state_are_left_out_but_commands_remembe
     statistics = pipeline.statistics()
     assert statistics["imu/link_1"]["left_out"] == 40
     assert statistics["imu/link_1"]["used"] + statistics["imu/link_1"]["gated"] == 81
-    assert statistics[COMMAND]["used"] == 121
+    assert statistics[COMMAND]["used"] == 81  # of those at the start's stamp or later; the last before it gave way
+    assert statistics[COMMAND]["left_out"] == 39
 
     # Between two commands: the one before the start acts at the start.
     shifted = replace(initial, stamp_ns=start_ns + 20_000_000)
@@ -274,9 +279,9 @@ def test_measurements_before_the_initial_state_are_left_out_but_commands_remembe
     before = max((m for m in measurements(recording) if m.sensor == COMMAND and m.stamp_ns <= shifted.stamp_ns),
                  key=lambda m: m.stamp_ns)  # fmt: skip
     at_start = replace(before, stamp_ns=shifted.stamp_ns)
-    expected = Pipeline(SalpEstimator(SalpConfiguration(), shifted)).run([at_start, *after])
+    expected = pipeline_of(SalpConfiguration(), shifted).run([at_start, *after])
     assert_same_estimates(estimate(recording, initial=shifted)[0], expected)
-    silent = Pipeline(SalpEstimator(SalpConfiguration(), shifted)).run(after)
+    silent = pipeline_of(SalpConfiguration(), shifted).run(after)
     assert np.abs(silent[0].mean - expected[0].mean).max() > 1e-4
 
 
@@ -286,7 +291,7 @@ def test_clock_that_jumps_starts_the_initial_state_anew() -> None:
     recording = record(11, 3.0)
     initial = Estimate(0, np.zeros(5), SalpConfiguration().initial_covariance())
     later = [replace(m, stamp_ns=m.stamp_ns + 10**18) for m in measurements(recording)]
-    pipeline = Pipeline(SalpEstimator(SalpConfiguration(), replace(initial, stamp_ns=10**18)))
+    pipeline = pipeline_of(SalpConfiguration(), replace(initial, stamp_ns=10**18))
     estimates = pipeline.run([*later, *measurements(recording), *later])
     assert pipeline.clock_jumps == 2
     assert len(estimates) == 3 * 183
@@ -297,8 +302,7 @@ def test_clock_that_jumps_starts_the_initial_state_anew() -> None:
 
 def test_robot_that_stands_still_is_believed_to() -> None:
     """Before the first command nothing drives it; gyros that read zero tell nothing of the shape."""
-    estimator = SalpEstimator(SalpConfiguration())
-    pipeline = Pipeline(estimator)
+    pipeline = pipeline_of(SalpConfiguration())
     for k in range(40):
         for link in CHAIN.link_names:
             last = pipeline.process(Measurement(50_000_000 * k, f"imu/{link}", np.zeros(6)))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.measurement import Estimate
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from salp_estimation import friction_kernels
@@ -69,8 +70,9 @@ def test_a_local_model_is_trained_and_follows_another_robot() -> None:
     mean = space.origin()
     mean[space.coordinates("joint_angles")] = true_angles(seen, np.array([start_ns + 20_000_000]))[0]
     covariance = initial_covariance(replace(told, initial=replace(told.initial, joint_angle_stddev_deg=0.5)))
-    estimator = ResidualEstimator(told, model, Estimate(start_ns, mean, covariance))
-    estimates = [one for one in map(estimator.apply, seen.measurements()) if one is not None]
+    initial = Estimate(start_ns, mean, covariance)
+    pipeline = Pipeline(ResidualEstimator(told, model), find_robot("salp").channels(told), initial)
+    estimates = pipeline.run(seen.measurements())
     late = [one for one in estimates if one.stamp_ns > start_ns + 6_000_000_000]
     joints = space.coordinates("joint_angles")
     truth = true_angles(seen, np.array([one.stamp_ns for one in late]))

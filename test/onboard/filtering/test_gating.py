@@ -5,11 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from onboard_estimation.filtering.gating import Gate, Innovation
-
-
-def innovation(nis: float, size: int = 1) -> Innovation:
-    return Innovation(np.full(size, np.sqrt(nis / size)), np.eye(size), nis, accepted=False)
+from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
 
 
 @pytest.mark.parametrize(
@@ -26,7 +22,8 @@ def test_share_of_good_measurements_that_pass_is_the_probability() -> None:
 
 
 def test_probability_one_lets_everything_pass() -> None:
-    assert Gate(1.0).threshold(3) == np.inf
+    assert Gate(1.0).threshold(3) == OPEN.threshold(1) == np.inf
+    assert decide(OPEN, 1e300, 3, 0) == (True, 1.0, 0)
 
 
 @pytest.mark.parametrize("probability", [0.0, -0.1, 1.001, float("nan")])
@@ -35,34 +32,51 @@ def test_probability_outside_zero_to_one_is_refused(probability: float) -> None:
         Gate(probability)
 
 
+def recoveries(gate: Gate, passes: list[bool], may_recover: bool = True) -> list[bool]:
+    """Where a filter that keeps the count is inflated; every decision on the way is looked at."""
+    rejected, found = 0, []
+    for fits in passes:
+        before = rejected
+        accepted, inflation, rejected = decide(gate, 1.0 if fits else 1e4, 1, before, may_recover)
+        assert accepted == fits
+        assert rejected == (0 if fits or inflation > 1.0 else before + 1)
+        found.append(inflation > 1.0)
+    return found
+
+
 def test_recovers_after_so_many_rejections_in_a_row_only() -> None:
-    gate = Gate(recover_after=3)
-    decisions = [False, False, True, False, False, False, False, False, False, True]
-    assert [gate.count(accepted) for accepted in decisions] == [
+    passes = [False, False, True, False, False, False, False, False, False, True]
+    assert recoveries(Gate(recover_after=3), passes) == [
         False, False, False, False, False, True, False, False, True, False,
     ]  # fmt: skip
 
 
 def test_never_recovers_where_that_is_switched_off() -> None:
-    gate = Gate(recover_after=0)
-    assert not any(gate.count(False) for _ in range(1000))
+    assert not any(recoveries(Gate(recover_after=0), [False] * 1000))
 
 
-def test_snapshot_brings_the_count_of_rejections_back() -> None:
+def test_rejections_count_on_while_other_sensors_confirm_the_state() -> None:
     gate = Gate(recover_after=3)
-    gate.count(False)
-    gate.count(False)
-    snapshot = gate.snapshot()
-    assert gate.count(False)
-    gate.restore(snapshot)
-    assert gate.count(False)
+    assert not any(recoveries(gate, [False] * 10, may_recover=False))
+    assert decide(gate, 1e4, 1, 10, may_recover=False) == (False, 1.0, 11)
+    assert decide(gate, 1e4, 1, 10).inflation > 1.0
 
 
-def test_inflation_is_the_ratio_to_the_threshold_and_never_shrinks() -> None:
-    gate = Gate(0.95)
-    assert gate.inflation(innovation(38.41)) == pytest.approx(10.0, rel=1e-3)
-    assert gate.inflation(innovation(59.91, size=2)) == pytest.approx(10.0, rel=1e-3)
-    assert gate.inflation(innovation(0.1)) == 1.0
+def test_the_count_is_all_that_a_decision_needs_of_the_past() -> None:
+    gate = Gate(recover_after=3)
+    assert decide(gate, 1e4, 1, 2) == decide(gate, 1e4, 1, 2)
+    assert decide(gate, 1e4, 1, 2).inflation > 1.0 == decide(gate, 1e4, 1, 1).inflation
+
+
+def test_inflation_is_the_ratio_to_the_threshold() -> None:
+    gate = Gate(0.95, recover_after=1)
+    assert decide(gate, 38.41, 1, 0).inflation == pytest.approx(10.0, rel=1e-3)
+    assert decide(gate, 59.91, 2, 0).inflation == pytest.approx(10.0, rel=1e-3)
+    assert decide(gate, gate.threshold(1), 1, 0) == (True, 1.0, 0)
+
+
+def test_what_is_no_number_is_rejected_and_inflates_nothing() -> None:
+    assert decide(Gate(recover_after=1), float("nan"), 1, 5) == (False, 1.0, 0)
 
 
 def test_innovation_shows_its_covariance() -> None:

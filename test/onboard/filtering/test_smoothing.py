@@ -1,16 +1,24 @@
-"""Smoother against the joint posterior of all states, conditioned at once, and against turned worlds."""
+"""Smoothing of filters' records against the joint posterior, conditioned at once, and against turned worlds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from smoothing import FilterStep, sigma_cross_covariance, smooth
 
-from onboard_estimation.filtering.kalman import ErrorStateFilter
-from onboard_estimation.filtering.smoothing import FilterStep, smooth
+from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
-from onboard_estimation.filtering.unscented import UnscentedFilter, Weights
+from onboard_estimation.filtering.unscented import BatchModel, SigmaPoints, Unscented, Weights
 
 STEPS = 15
+
+
+def moved_on(
+    filter_: Unscented, weights: Weights, state: SigmaPoints, propagate: BatchModel, process_root: np.ndarray
+) -> tuple[SigmaPoints, np.ndarray]:
+    """The predicted state and the cross-covariance of the errors before and after."""
+    cross = sigma_cross_covariance(filter_.space, weights, state, propagate(state.points))
+    return filter_.predict(state, propagate, process_root), cross
 
 
 class LinearProblem:
@@ -66,28 +74,33 @@ class LinearProblem:
         return StateSpace(vector("x", tuple(map(str, range(self.n))), ""))
 
     def record_of_the_error_state_filter(self) -> list[FilterStep]:
-        filter_ = ErrorStateFilter(self.space(), self.mean, self.covariance)
+        space, state, cross = self.space(), Moments(self.mean, self.covariance), self.covariance
         record = []
         for k in range(STEPS):
             if k > 0:
                 transition, root = self.transitions[k], self.process_roots[k]
-                filter_.predict(transition @ filter_.mean, transition, root @ root.T)
-            predicted = filter_.mean, filter_.covariance
+                cross = state.covariance @ transition.T
+                state = predict(state, transition @ state.mean, transition, root @ root.T)
+            predicted = state
             for observation, noise_root, value in self.measurements[k]:
-                filter_.update(value - observation @ filter_.mean, observation, noise_root @ noise_root.T)
-            record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
+                missing = value - observation @ state.mean
+                state, _, _ = update(space, state, missing, observation, noise_root @ noise_root.T)
+            record.append(FilterStep(*predicted, cross, *state))
         return record
 
     def record_of_the_unscented_filter(self) -> list[FilterStep]:
-        filter_ = UnscentedFilter(self.space(), self.mean, self.covariance, Weights.scaled(self.n, 0.5, 2.0))
+        weights = Weights.scaled(self.n, 0.5, 2.0)
+        filter_ = Unscented(self.space(), weights)
+        state, cross = filter_.start(self.mean, self.covariance), self.covariance
         record = []
         for k in range(STEPS):
             if k > 0:
-                filter_.predict(lambda points, k=k: points @ self.transitions[k].T, self.process_roots[k])
-            predicted = filter_.mean, filter_.covariance
+                transition, root = self.transitions[k], self.process_roots[k]
+                state, cross = moved_on(filter_, weights, state, lambda points, f=transition: points @ f.T, root)
+            predicted = state.mean, filter_.covariance(state)
             for observation, noise_root, value in self.measurements[k]:
-                filter_.update(lambda points, h=observation: points @ h.T, value, noise_root)
-            record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
+                state, _, _ = filter_.update(state, lambda points, h=observation: points @ h.T, value, noise_root)
+            record.append(FilterStep(*predicted, cross, state.mean, filter_.covariance(state)))
         return record
 
 
@@ -127,14 +140,19 @@ def test_smoothed_angles_are_the_joint_posterior_wrapped() -> None:
     assert expected_means[0, 0] < np.pi < expected_means[-1, 0]
 
     bearing = StateSpace(angles("z", ("z",)))
-    filter_ = UnscentedFilter(space, problem.mean, problem.covariance)
+    weights = Weights.scaled(2)
+    filter_ = Unscented(space, weights)
+    state, cross = filter_.start(problem.mean, problem.covariance), problem.covariance
     record = []
     for k, z in enumerate(measured):
         if k > 0:
-            filter_.predict(lambda points: space.plus(np.zeros(2), points @ transition.T), process_root)
-        predicted = filter_.mean, filter_.covariance
-        filter_.update(lambda points: points[:, :1].copy(), bearing.plus([0.0], [z]), np.array([[0.1]]), space=bearing)
-        record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
+            turned = lambda points: space.plus(np.zeros(2), points @ transition.T)  # noqa: E731
+            state, cross = moved_on(filter_, weights, state, turned, process_root)
+        predicted, wrapped = (state.mean, filter_.covariance(state)), bearing.plus([0.0], [z])
+        state, _, _ = filter_.update(
+            state, lambda points: points[:, :1].copy(), wrapped, np.array([[0.1]]), space=bearing
+        )
+        record.append(FilterStep(*predicted, cross, state.mean, filter_.covariance(state)))
     means, covariances = smooth(space, record)
     assert (np.abs(means[:, 0]) <= np.pi).all()
     np.testing.assert_allclose(space.minus(means, space.plus(np.zeros(2), expected_means)), 0.0, atol=1e-9)
@@ -152,16 +170,20 @@ def test_smoother_does_not_see_how_the_world_is_turned_and_gains_on_the_filter()
     for turn in (0.0, 0.5 * np.pi):
         world = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
         truth = np.array([0.0, 0.0, turn])
-        filter_ = UnscentedFilter(space, space.plus(truth, [0.1, 0.1, 0.2]), np.diag([0.01, 0.01, 0.04]))
+        weights = Weights.scaled(3)
+        filter_ = Unscented(space, weights)
+        state = filter_.start(space.plus(truth, [0.1, 0.1, 0.2]), np.diag([0.01, 0.01, 0.04]))
         truths, record = [], []
         for k in range(60):
             truth = space.plus(truth, motions[k] + drift[k])
-            filter_.predict(lambda points, k=k: space.plus(points, motions[k]), process_root)
-            predicted = filter_.mean, filter_.covariance
+            driven = lambda points, k=k: space.plus(points, motions[k])  # noqa: E731
+            state, cross = moved_on(filter_, weights, state, driven, process_root)
+            predicted = state.mean, filter_.covariance(state)
             if k % 5 == 4:
-                filter_.update(lambda points: points[:, :2].copy(), truth[:2] + world @ noise[k], 0.05 * np.eye(2))
+                position = truth[:2] + world @ noise[k]
+                state, _, _ = filter_.update(state, lambda points: points[:, :2].copy(), position, 0.05 * np.eye(2))
             truths.append(truth)
-            record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
+            record.append(FilterStep(*predicted, cross, state.mean, filter_.covariance(state)))
         means, covariances = smooth(space, record)
         filtered = space.minus(np.array([step.mean for step in record]), truths)
         runs.append((space.minus(means, truths), covariances, filtered))
@@ -178,18 +200,19 @@ def test_state_that_does_not_move_is_smoothed_to_the_last_estimate() -> None:
     space = StateSpace(se2("pose"), so3("attitude"))
     start = space.plus(space.origin(), [1.0, -2.0, 3.0, 0.4, -0.2, 0.9])
     offset = np.array([0.8, -0.5, 0.9, 0.7, -0.6, 0.5])
-    filter_ = ErrorStateFilter(space, start, np.eye(6))
-    record = [FilterStep(start, filter_.covariance, filter_.cross_covariance, start, filter_.covariance)]
+    state = Moments(start, np.eye(6))
+    record = [FilterStep(*state, np.eye(6), *state)]
     for scale in (1.0, 0.5):
-        filter_.predict(filter_.mean, np.eye(6), np.zeros((6, 6)))
-        predicted = filter_.mean, filter_.covariance
-        filter_.update(scale * offset, np.eye(6), np.diag([0.01, 0.04, 0.02, 0.05, 0.01, 0.03]))
-        record.append(FilterStep(*predicted, filter_.cross_covariance, filter_.mean, filter_.covariance))
-    assert np.linalg.norm(space.minus(filter_.mean, start)) > 1.5
+        predicted = predict(state, state.mean, np.eye(6), np.zeros((6, 6)))
+        noise = np.diag([0.01, 0.04, 0.02, 0.05, 0.01, 0.03])
+        after, _, _ = update(space, predicted, scale * offset, np.eye(6), noise)
+        record.append(FilterStep(*predicted, state.covariance, *after))
+        state = after
+    assert np.linalg.norm(space.minus(state.mean, start)) > 1.5
     means, covariances = smooth(space, record)
     for mean, covariance in zip(means, covariances, strict=True):
-        np.testing.assert_allclose(space.minus(mean, filter_.mean), 0.0, atol=1e-12)
-        np.testing.assert_allclose(covariance, filter_.covariance, atol=1e-12)
+        np.testing.assert_allclose(space.minus(mean, state.mean), 0.0, atol=1e-12)
+        np.testing.assert_allclose(covariance, state.covariance, atol=1e-12)
 
 
 def test_single_step_is_left_as_it_is_and_none_is_an_error() -> None:

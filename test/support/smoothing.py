@@ -1,7 +1,7 @@
-"""Fixed-interval smoothing for offline use: Rauch-Tung-Striebel on state spaces.
+"""Rauch-Tung-Striebel smoothing on state spaces: an oracle for filters, and for smoothers that go another way.
 
-Needs of each step what both filters keep: the filtered and predicted moments and the cross-covariance between the
-state before and after the prediction (Sarkka, "Bayesian filtering and smoothing", 2013, algorithms 8.2 and 10.4).
+Needs of each step the filtered and predicted moments and the cross-covariance between the state before and after the
+prediction (Sarkka, "Bayesian filtering and smoothing", 2013, algorithms 8.2 and 10.4).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.filtering.unscented import SigmaPoints, Weights
 from onboard_estimation.measurement import Matrix, Vector
 
 
@@ -35,6 +36,18 @@ class FilterStep:
     cross_covariance: Matrix
     mean: Vector
     covariance: Matrix
+
+
+def sigma_cross_covariance(
+    space: StateSpace, weights: Weights, before: SigmaPoints, moved: NDArray[np.float64]
+) -> Matrix:
+    """(n, n) covariance of the errors before a prediction (rows) and after it (columns), from all sigma points."""
+    n = space.dimension
+    packed = weights.packed(n)
+    mean = space.mean(moved, packed[3:])
+    # The centre does not deviate from itself.
+    deviations = space.minus(before.points[1:], before.mean)
+    return weights.outer * deviations.T @ space.minus(moved[1:], mean)
 
 
 def smooth(space: StateSpace, steps: Sequence[FilterStep]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

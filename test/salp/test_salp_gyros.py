@@ -1,0 +1,128 @@
+"""Gyros that contradict each other: refused while those that are heard confirm the state, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from salp_models import a_model
+
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.measurement import Measurement
+from onboard_estimation.pipeline import Pipeline
+from salp_estimation.chain_estimator import SILENT_S
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import SalpEstimator
+from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.robot import ROBOT
+
+CONFIGURATION = SalpConfiguration()
+BURST = 6.0, 9.0
+KINDS = ("plain", "residual model")
+
+
+@pytest.fixture(scope="module")
+def measurements() -> list[Measurement]:
+    recording = ROBOT.simulate(CONFIGURATION, "ideal", "forward", 10.0, np.random.default_rng(5))
+    return list(from_simulator(recording, CONFIGURATION.chain.link_names).measurements())
+
+
+def estimator(kind: str, configuration: SalpConfiguration = CONFIGURATION) -> SalpEstimator | ResidualEstimator:
+    return SalpEstimator(configuration) if kind == "plain" else ResidualEstimator(configuration, a_model())
+
+
+def run(kind: str, measurements: list[Measurement]) -> Pipeline:
+    pipeline = Pipeline(estimator(kind), ROBOT.channels(CONFIGURATION))
+    pipeline.run(measurements)
+    return pipeline
+
+
+def spoilt(measurements: list[Measurement]) -> list[Measurement]:
+    """The second gyro with a burst of nonsense."""
+    offset = np.array([0.0, 0.0, 0.6, 0.0, 0.0, 0.0])
+    return [
+        replace(one, value=one.value + offset)
+        if one.sensor == "imu/link_2" and BURST[0] < one.stamp_ns * 1e-9 < BURST[1]
+        else one
+        for one in measurements
+    ]
+
+
+def without(measurements: list[Measurement], sensors: tuple[str, ...], from_s: float) -> list[Measurement]:
+    return [one for one in measurements if one.sensor not in sensors or one.stamp_ns < from_s * 1e9]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gyro_that_the_others_contradict_is_refused_with_a_sentence(kind: str, measurements: list[Measurement]) -> None:
+    pipeline = run(kind, spoilt(measurements))
+    rows = pipeline.statistics()
+    assert rows["imu/link_2"]["gated"] >= 59
+    assert all(row["recoveries"] == 0 for row in rows.values())
+    (sentence,) = pipeline.messages
+    assert sentence.startswith("20 readings in a row of imu/link_2, at 7.000 s, contradict the state that the other")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gyro_that_was_never_heard_does_not_doubt_the_others(kind: str, measurements: list[Measurement]) -> None:
+    """One of three is broken off: the one that is left still tells nonsense from the state."""
+    pipeline = run(kind, without(spoilt(measurements), ("imu/link_3",), 0.0))
+    assert pipeline.statistics()["imu/link_2"]["recoveries"] == 0
+    assert len(pipeline.messages) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_gyros_that_fell_silent_confirm_nothing(kind: str, measurements: list[Measurement]) -> None:
+    """They were well, but a second later the state may have gone astray without their knowing."""
+    last_s = BURST[0] + 0.5
+    alone = without(spoilt(measurements), ("imu/link_1", "imu/link_3"), last_s)
+    assert run(kind, alone).statistics()["imu/link_2"]["recoveries"] > 0
+    believed = [one for one in alone if one.stamp_ns < (last_s + SILENT_S - 0.06) * 1e9]
+    pipeline = run(kind, believed)
+    assert pipeline.statistics()["imu/link_2"]["recoveries"] == 0
+    assert len(pipeline.messages) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_switched_off_is_silent(kind: str, measurements: list[Measurement]) -> None:
+    """To the last bit, with a burst of nonsense that only those that are heard can judge."""
+    pipelines = [Pipeline(estimator(kind), ROBOT.channels(CONFIGURATION)) for _ in range(2)]
+    pipelines[0].set_enabled("imu/link_3", False)
+    off = pipelines[0].run(spoilt(measurements))
+    missing = pipelines[1].run(without(spoilt(measurements), ("imu/link_3",), 0.0))
+    assert len(off) == len(missing) > 300
+    for one, two in zip(off, missing, strict=True):
+        assert one.stamp_ns == two.stamp_ns
+        assert one.mean.tobytes() == two.mean.tobytes()
+        assert one.covariance.tobytes() == two.covariance.tobytes()
+
+
+def test_a_clock_from_zero_is_a_clock(measurements: list[Measurement]) -> None:
+    """The first reading of a gyro is not one that comes too soon after another at zero."""
+    told = replace(CONFIGURATION, gyro=replace(CONFIGURATION.gyro, used_rate_hz=5.0))
+    records = []
+    for shift_ns in (0, 1_700_000_000_000_000_000):
+        pipeline = Pipeline(estimator("residual model", told), ROBOT.channels(told))
+        shifted = [replace(one, stamp_ns=one.stamp_ns + shift_ns) for one in measurements[:400]]
+        records.append([(one.stamp_ns - shift_ns, one.mean.tobytes()) for one in pipeline.run(shifted)])
+    assert records[0] == records[1]
+    assert records[0][0][0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_change_nothing_of_the_state_that_they_start_from(kind: str, measurements: list[Measurement]) -> None:
+    filter_ = estimator(kind)
+    state = filter_.start(None)
+    for one in measurements[:300]:
+        state = filter_.step(state, one).state
+    runs = []
+    for _ in range(2):
+        gone, found = state, []
+        for one in measurements[300:400]:
+            step = filter_.step(gone, one)
+            gone = step.state
+            if step.estimate is not None:
+                found.append((step.estimate.mean.tobytes(), step.estimate.covariance.tobytes()))
+        runs.append(found)
+    assert runs[0] == runs[1]
+    assert len(runs[0]) > 50
