@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import case, interleaved, rounded
-from onboard_estimation.estimator import Estimator
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
+from onboard_estimation.estimator import Estimator
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, find_robot
 
@@ -39,7 +39,7 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
 
     candidates = {
         "pipeline": lambda: Pipeline(estimator(), robot.channels(configuration)).run(measurements),
-        "filter alone": lambda: _apply(estimator(), measurements),
+        "filter alone": lambda: _filter(estimator(), measurements),
     }
     samples = interleaved(candidates, 2 if quick else 15, block_s=0.0)
     samples = {name: times / len(measurements) for name, times in samples.items()}
@@ -56,7 +56,7 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _apply(estimator: Estimator[Any], measurements: list[Measurement]) -> None:
+def _filter(estimator: Estimator[Any], measurements: list[Measurement]) -> None:
     state = estimator.start(None)
     for measurement in measurements:
         state = estimator.step(state, measurement).state

@@ -21,6 +21,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
@@ -159,13 +160,16 @@ def strapdown(walk: Walk, overrides: dict[str, Any]) -> tuple[NDArray[np.float64
     """Height (K,), m, NaN before the start, and vertical acceleration (K,), m/s^2, by the filter's attitude."""
     configuration = load(Strapdown, None, overrides)
     estimator = StrapdownEstimator(configuration)
+    state = estimator.start(None)
     height = np.full(len(walk.stamps_ns), np.nan)
     acceleration = np.zeros(len(walk.stamps_ns))
     for k, (stamp, reading) in enumerate(zip(walk.stamps_ns.tolist(), walk.readings, strict=True)):
-        estimate = estimator.apply(Measurement(stamp, "imu/foot", reading))
+        state, estimate, *_ = estimator.step(state, Measurement(stamp, "imu/foot", reading))
         if estimate is not None:
             height[k] = estimate.mean[2]
-            acceleration[k] = (attitude(estimate.mean) @ reading[3:])[2] - configuration.start.gravity_m_s2
+            acceleration[k] = (attitude(estimate.mean) @ reading[IMU.linear_acceleration])[
+                2
+            ] - configuration.start.gravity_m_s2
     return height, acceleration
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.reading_parts import IMU
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.model import (
     ACCELEROMETER_BIAS,
@@ -17,12 +22,81 @@ from strapdown_estimation.model import (
     POSITION,
     SPACE,
     VELOCITY,
+    attitude,
     skew,
 )
 
 # The origin is where the IMU lies at start: exact by definition. Square roots and inverses need a trace of variance.
 _EXACT_M = 1e-6
 _EXACT_RAD = 1e-6
+
+_ACCELEROMETER_BIAS = SPACE.coordinates("accelerometer_bias")
+_GYRO_BIAS = SPACE.coordinates("gyro_bias")
+
+
+class Aligned(NamedTuple):
+    """What is known at the start, as a value.
+
+    Attributes
+    ----------
+    moments
+        The state.
+    specific_force_m_s2
+        What the accelerometer reads at rest, its size.
+    typical_step_s
+        Between two readings; infinite where there was none.
+    stuck_after
+        So many repetitions of a reading mean that the sensor is stuck; 0: it repeats readings by nature.
+    """
+
+    moments: Moments
+    specific_force_m_s2: float
+    typical_step_s: float
+    stuck_after: int
+
+    @property
+    def accelerometer_bias(self) -> Vector:
+        """(3,) m/s^2."""
+        return self.moments.mean[_ACCELEROMETER_BIAS]
+
+    @property
+    def gyro_bias(self) -> Vector:
+        """(3,) rad/s."""
+        return self.moments.mean[_GYRO_BIAS]
+
+
+StillReadings = tuple[tuple[int, Vector], ...]
+"""Stamps (ns) and readings (6,) of an IMU that has lain still since the first of them."""
+
+
+def align(
+    still: StillReadings, stamp_ns: int, reading: Vector, energy: float, configuration: Strapdown
+) -> tuple[StillReadings, Aligned | None]:
+    """With the next reading and its energy (rad/s): the readings at rest, and the start once they are enough."""
+    p = configuration
+    still = () if energy >= p.contact.rest_energy_rad_s else (*still, (stamp_ns, reading))
+    duration_s = (stamp_ns - still[0][0]) / NANOSECONDS_PER_SECOND if still else 0.0
+    if duration_s < p.start.duration_s:
+        return still, None
+    readings = np.array([one for _, one in still])
+    gyro, force = readings[:, IMU.angular_velocity], readings[:, IMU.linear_acceleration]
+    # A steady turn does not fluctuate: it shows as a bias that no gyro has.
+    if np.abs(gyro.mean(axis=0)).max() > 5.0 * math.hypot(p.imu.gyro_bias_stddev_rad_s, gyro.std(axis=0).max()):
+        return (), None
+    equal = _longest_run(readings)
+    return (), Aligned(
+        Moments(*align_at_rest(gyro, force, duration_s, p)),
+        float(np.linalg.norm(force.mean(axis=0))),
+        duration_s / (len(readings) - 1),
+        0 if equal > p.imu.stuck_readings else p.imu.stuck_readings * equal,
+    )
+
+
+def as_given(moments: Moments, configuration: Strapdown) -> Aligned:
+    """The start from a state that is known, of an IMU that need not lie still and has noise at rest."""
+    upwards = attitude(moments.mean)[2] * configuration.start.gravity_m_s2
+    force = upwards + moments.mean[_ACCELEROMETER_BIAS]
+    return Aligned(moments, float(np.linalg.norm(force)), math.inf, configuration.imu.stuck_readings)
 
 
 def align_at_rest(
@@ -62,8 +136,8 @@ def align_at_rest(
 
     state = SPACE.origin()
     state[SPACE.coordinates("attitude")] = rotation.as_quat()
-    state[SPACE.coordinates("accelerometer_bias")] = accelerometer_bias
-    state[SPACE.coordinates("gyro_bias")] = gyro_share * gyro.mean(axis=0)
+    state[_ACCELEROMETER_BIAS] = accelerometer_bias
+    state[_GYRO_BIAS] = gyro_share * gyro.mean(axis=0)
 
     covariance = np.zeros((DIMENSION, DIMENSION))
 
@@ -103,3 +177,9 @@ def level(specific_force: Vector) -> Rotation:
         y /= np.linalg.norm(y)
         x = np.cross(y, up)
     return Rotation.from_matrix(np.array([x, y, up]))
+
+
+def _longest_run(readings: Matrix) -> int:
+    """Most equal readings (N, 6) in a row: 1 where all differ from the one before."""
+    changes = np.flatnonzero(np.append(True, (readings[1:] != readings[:-1]).any(axis=1)))
+    return int(np.diff(np.append(changes, len(readings))).max())

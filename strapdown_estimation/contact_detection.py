@@ -31,7 +31,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vecto
 from strapdown_estimation.configuration import Contact
 
 
-class ContactState(NamedTuple):
+class Claim(NamedTuple):
     """What the detector says of one instant.
 
     Attributes
@@ -84,7 +84,41 @@ def window_energy(window: NDArray[np.float64], at_rest: NDArray[np.float64]) -> 
     return np.sqrt(rate / count), np.sqrt(max(deviation, 0.0))
 
 
-DetectorSnapshot = tuple[NDArray[np.float64], tuple[int, ...], NDArray[np.float64], float, "int | None"]
+class ContactState(NamedTuple):
+    """What the detector keeps of the readings, as values.
+
+    Attributes
+    ----------
+    at_rest
+        (4,) what the IMU reads at rest, see `window_energy`.
+    stamps_ns, readings
+        The window: K stamps and (K, 6).
+    peak
+        Recent peak of the energy, forgotten with time, rad/s.
+    still_since_ns
+        Since when the energy has been that of rest; None: it is not.
+    claim
+        What is said of the last reading.
+    """
+
+    at_rest: Vector
+    stamps_ns: tuple[int, ...]
+    readings: Matrix
+    peak: float
+    still_since_ns: int | None
+    claim: Claim
+
+    def calibrated(self, gyro: Vector, specific_force: float) -> ContactState:
+        """Knowing what the IMU reads at rest: gyro (3,) rad/s and the size of the specific force, m/s^2."""
+        return self._replace(at_rest=np.array([*gyro, specific_force]))
+
+    def without_peak(self) -> ContactState:
+        """Without the recent peak, where it was none: contact is rest until there is another one."""
+        return self._replace(peak=0.0)
+
+
+UNSEEN = ContactState(np.full(4, np.nan), (), np.empty((0, 6)), 0.0, None, Claim(False, False, 0.0, 0.0, 0.0, 0.0))
+"""Before the first reading."""
 
 
 class ContactDetector:
@@ -101,51 +135,28 @@ class ContactDetector:
         self._window_ns = round(parameters.window_s * NANOSECONDS_PER_SECOND)
         # The window's first reading counts as much as its last: rest has gone on for the window's length already.
         self._rest_ns = round((parameters.rest_duration_s - parameters.window_s) * NANOSECONDS_PER_SECOND)
-        self.reset()
 
-    def reset(self) -> None:
-        """Forget all readings and what the IMU reads at rest."""
-        self._at_rest: Vector = np.full(4, np.nan)
-        self._stamps_ns: tuple[int, ...] = ()
-        self._readings: Matrix = np.empty((0, 6))
-        self._peak = 0.0
-        self._still_since_ns: int | None = None
-
-    def snapshot(self) -> DetectorSnapshot:
-        """All that readings change."""
-        return self._at_rest, self._stamps_ns, self._readings, self._peak, self._still_since_ns
-
-    def restore(self, snapshot: DetectorSnapshot) -> None:
-        """Return to a snapshot."""
-        self._at_rest, self._stamps_ns, self._readings, self._peak, self._still_since_ns = snapshot
-
-    def calibrate(self, gyro: Vector, specific_force: float) -> None:
-        """Learn what the IMU reads at rest: gyro (3,) rad/s and the size of the specific force, m/s^2."""
-        self._at_rest = np.array([*gyro, specific_force])
-
-    def forget_peak(self) -> None:
-        """Forget the recent peak, where it was none: contact is rest until there is another one."""
-        self._peak = 0.0
-
-    def add(self, stamp_ns: int, reading: Vector) -> ContactState:
-        """What the readings up to this one (6,) say of its instant."""
+    def step(self, state: ContactState, stamp_ns: int, reading: Vector) -> ContactState:
+        """With the next reading (6,), and what the readings up to it say of its instant."""
         p = self.parameters
-        elapsed = (stamp_ns - self._stamps_ns[-1]) / NANOSECONDS_PER_SECOND if self._stamps_ns else 0.0
+        at_rest, stamps_ns, readings, peak, still_since_ns, _ = state
+        elapsed = (stamp_ns - stamps_ns[-1]) / NANOSECONDS_PER_SECOND if stamps_ns else 0.0
         first = 0
-        while first < len(self._stamps_ns) and self._stamps_ns[first] <= stamp_ns - self._window_ns:
+        while first < len(stamps_ns) and stamps_ns[first] <= stamp_ns - self._window_ns:
             first += 1
-        self._stamps_ns = (*self._stamps_ns[first:], stamp_ns)
-        self._readings = np.concatenate((self._readings[first:], reading[None]))
-        rate_rms, deviation_rms = window_energy(self._readings, self._at_rest)
+        stamps_ns = (*stamps_ns[first:], stamp_ns)
+        readings = np.concatenate((readings[first:], reading[None]))
+        rate_rms, deviation_rms = window_energy(readings, at_rest)
         energy = math.hypot(rate_rms, p.acceleration_weight_rad_s_m * deviation_rms)
 
-        self._peak = max(energy, self._peak * math.exp(-elapsed / p.peak_decay_s))
-        threshold = max(p.rest_energy_rad_s, p.relative_energy * (self._peak - p.slow_energy_rad_s))
+        peak = max(energy, peak * math.exp(-elapsed / p.peak_decay_s))
+        threshold = max(p.rest_energy_rad_s, p.relative_energy * (peak - p.slow_energy_rad_s))
         # One or two readings say nothing of a motion.
-        known = len(self._stamps_ns) > 2
+        known = len(stamps_ns) > 2
         if energy >= p.rest_energy_rad_s:
-            self._still_since_ns = None
-        elif self._still_since_ns is None:
-            self._still_since_ns = stamp_ns
-        at_rest = known and self._still_since_ns is not None and stamp_ns - self._still_since_ns >= self._rest_ns
-        return ContactState(known and energy < threshold, at_rest, energy, threshold, rate_rms, deviation_rms)
+            still_since_ns = None
+        elif still_since_ns is None:
+            still_since_ns = stamp_ns
+        rests = known and still_since_ns is not None and stamp_ns - still_since_ns >= self._rest_ns
+        claim = Claim(known and energy < threshold, rests, energy, threshold, rate_rms, deviation_rms)
+        return ContactState(at_rest, stamps_ns, readings, peak, still_since_ns, claim)

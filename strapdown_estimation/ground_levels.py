@@ -16,10 +16,21 @@ plus its unevenness and never below, which is the scalar case of covariance inte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from onboard_estimation.filtering.gating import gate_threshold
+from onboard_estimation.filtering.moments import Moments, update
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from strapdown_estimation.configuration import Ground
+from strapdown_estimation.model import DIMENSION, POSITION, SPACE, VELOCITY
+
+_HEIGHT = POSITION + 2
+_CLIMB = VELOCITY + 2
+_HEIGHT_JACOBIAN = np.zeros((1, DIMENSION))
+_HEIGHT_JACOBIAN[0, _HEIGHT] = 1.0
 
 
 class Level(NamedTuple):
@@ -29,47 +40,34 @@ class Level(NamedTuple):
     variance: float
 
 
-@dataclass(frozen=True, slots=True)
-class GroundLevels:
-    """The levels known, the one used last at the end, as a value: methods give the changed collection.
+Levels = tuple[Level, ...]
+"""The levels known, the one used last at the end."""
+ORIGIN: Levels = (Level(0.0, 0.0),)
+"""The height zero at which the IMU was aligned: exact by definition."""
 
-    Attributes
-    ----------
-    levels
-        At start, the height zero at which the IMU was aligned: exact by definition.
-    largest_count
-        Beyond it, the level not used for longest is forgotten.
+
+def match(levels: Levels, height: float, variance: float, unevenness: float, gate_probability: float) -> int | None:
+    """Index of the level that a contact at that height (m) and variance (m^2) is on; None: new ground.
+
+    `unevenness` is the standard deviation among contacts on one level, m.
     """
+    best, best_distance = None, gate_threshold(gate_probability, 1)
+    for index, level in enumerate(levels):
+        spread = abs(variance - level.variance) + 2.0 * unevenness**2
+        distance = (height - level.height) ** 2 / spread
+        if distance <= best_distance:
+            best, best_distance = index, distance
+    return best
 
-    levels: tuple[Level, ...] = (Level(0.0, 0.0),)
-    largest_count: int = 32
 
-    def match(self, height: float, variance: float, unevenness: float, gate_probability: float) -> int | None:
-        """Index of the level that a contact at that height (m) and variance (m^2) is on; None: new ground.
+def used(levels: Levels, index: int) -> Levels:
+    """With that level as the one used last."""
+    return (*levels[:index], *levels[index + 1 :], levels[index])
 
-        `unevenness` is the standard deviation among contacts on one level, m.
-        """
-        best, best_distance = None, gate_threshold(gate_probability, 1)
-        for index, level in enumerate(self.levels):
-            spread = abs(variance - level.variance) + 2.0 * unevenness**2
-            distance = (height - level.height) ** 2 / spread
-            if distance <= best_distance:
-                best, best_distance = index, distance
-        return best
 
-    def used(self, index: int) -> GroundLevels:
-        """With that level as the one used last."""
-        rest = self.levels[:index] + self.levels[index + 1 :]
-        return GroundLevels((*rest, self.levels[index]), self.largest_count)
-
-    def with_new(self, height: float, variance: float) -> GroundLevels:
-        """With one more level, used last."""
-        kept = self.levels[-(self.largest_count - 1) :] if self.largest_count > 1 else ()
-        return GroundLevels((*kept, Level(height, variance)), self.largest_count)
-
-    def with_last_at(self, height: float, variance: float) -> GroundLevels:
-        """With another height for the level used last."""
-        return GroundLevels((*self.levels[:-1], Level(height, variance)), self.largest_count)
+def with_new(levels: Levels, level: Level, largest_count: int) -> Levels:
+    """With one more level, used last; of more than may be, the one not used for longest is forgotten."""
+    return (*levels, level)[-largest_count:]
 
 
 def height_noise(variance: float, bound: float) -> float | None:
@@ -77,3 +75,69 @@ def height_noise(variance: float, bound: float) -> float | None:
     if variance <= bound:
         return None
     return variance * bound / (variance - bound)
+
+
+class Stance(NamedTuple):
+    """The contact that goes on, or went on last.
+
+    Attributes
+    ----------
+    until_ns
+        Last reading at which it was believed.
+    level
+        `unknown` while the foot settles, then `known` on a level stood on before, or `new`: its height becomes one.
+    flattest
+        Least rotation seen in it, rad/s.
+    """
+
+    until_ns: int
+    level: Literal["unknown", "known", "new"]
+    flattest: float
+
+
+class GroundState(NamedTuple):
+    """Levels stood on, and the last contact; None: there was none."""
+
+    levels: Levels
+    stance: Stance | None = None
+
+
+class GroundLevels:
+    """Zero-height updates: contacts that are believed go in, heights come out corrected.
+
+    Parameters
+    ----------
+    parameters
+        See `Ground`.
+    release_s
+        Without contact for so long, the foot has left the ground.
+    """
+
+    def __init__(self, parameters: Ground, release_s: float) -> None:
+        self._parameters = parameters
+        self._release_ns = round(release_s * NANOSECONDS_PER_SECOND)
+
+    def step(self, state: GroundState, moments: Moments, stamp_ns: int, rate_rms: float) -> tuple[GroundState, Moments]:
+        """With a contact that is believed, `rate_rms` (rad/s) its rotation: on which level it is, and the height."""
+        p = self._parameters
+        levels, stance = state
+        if stance is None or stamp_ns - stance.until_ns > self._release_ns:
+            stance = Stance(stamp_ns, "unknown", math.inf)
+        _, kind, flattest = stance
+        height, variance = float(moments.mean[_HEIGHT]), float(moments.covariance[_HEIGHT, _HEIGHT])
+        unevenness = math.hypot(p.unevenness_m, p.height_per_rate_m_s * rate_rms)
+        if kind == "unknown" and moments.covariance[_CLIMB, _CLIMB] <= p.settled_speed_m_s**2:
+            index = match(levels, height, variance, unevenness, p.gate_probability)
+            if index is None:
+                kind, levels = "new", with_new(levels, Level(height, variance), p.largest_count)
+            else:
+                kind, levels = "known", used(levels, index)
+        if kind == "new" and rate_rms <= flattest:
+            levels = (*levels[:-1], Level(height, variance))
+        if kind == "known":
+            level = levels[-1]
+            noise = height_noise(variance, level.variance + unevenness**2)
+            if noise is not None:
+                risen = np.array([level.height - height])
+                moments, _, _ = update(SPACE, moments, risen, _HEIGHT_JACOBIAN, np.array([[noise]]))
+        return GroundState(levels, Stance(stamp_ns, kind, min(flattest, rate_rms))), moments

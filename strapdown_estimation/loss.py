@@ -17,8 +17,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
+from onboard_estimation.reading_parts import IMU
+from strapdown_estimation.alignment import Aligned
 from strapdown_estimation.configuration import Strapdown
+from strapdown_estimation.contact_detection import Claim
 from strapdown_estimation.model import (
     ACCELEROMETER_BIAS,
     ATTITUDE,
@@ -34,7 +39,7 @@ from strapdown_estimation.model import (
 
 UNKNOWN_ANGLE_VARIANCE = math.pi**2 / 3.0
 """Of an angle that may be anything, rad^2."""
-CONTRADICTING_READINGS = 5
+_CONTRADICTING_READINGS = 5
 """So many readings on the ground that contradict the state, one after another, make it lost."""
 _CONTRADICTING_TILT = math.cos(0.7)
 """Gravity further off than this is no heel that rolls: 0.4 rad is the most in walks that are well."""
@@ -44,38 +49,83 @@ _FLAT_M_S2 = 2.0
 _FLAT_RAD_S = 1.0
 _LEAST_TILT_STDDEV_RAD = 0.05
 _LEAST_SPEED_STDDEV_M_S = 0.1
+_P = slice(POSITION, POSITION + 3)
 
 
-class Anchor(NamedTuple):
+class Lost(NamedTuple):
     """What a lost filter goes back to.
 
     Attributes
     ----------
-    stamp_ns
+    since_ns
         When the state was last believed.
     position, variance
         (3,) and (3, 3): then.
     heading_variance
-        Then, rad^2.
+        Of the heading once it is found again, rad^2.
     """
 
-    stamp_ns: int
+    since_ns: int
     position: Vector
     variance: Matrix
     heading_variance: float
 
 
-class Lost(NamedTuple):
-    """A filter that is lost: since when it was last believed, and the variance of its heading, rad^2."""
+class Trust(NamedTuple):
+    """How far the ground agrees with the filter.
 
-    anchor: Anchor
-    heading_variance: float
+    Attributes
+    ----------
+    believed_ns, believed
+        When it last did, and the state then.
+    turned_at
+        (3,) where the heading became uncertain, see `with_turned_path`; None: nowhere.
+    contradictions
+        Readings on the ground in a row that contradicted the state.
+    lost
+        What there is to go back to; None: it is not lost.
+    """
 
+    believed_ns: int
+    believed: Moments
+    turned_at: Vector | None = None
+    contradictions: int = 0
+    lost: Lost | None = None
 
-def anchor_at(stamp_ns: int, mean: Vector, covariance: Matrix) -> Anchor:
-    """The state as it is believed now."""
-    p = slice(POSITION, POSITION + 3)
-    return Anchor(stamp_ns, mean[p], covariance[p, p], heading_variance(mean, covariance))
+    def stated(self, moments: Moments) -> Matrix:
+        """The covariance, with what the filter has no place for."""
+        if self.turned_at is None or self.lost is not None:
+            return moments.covariance
+        return with_turned_path(self.turned_at, *moments)
+
+    def judged(
+        self, moments: Moments, measurement: Measurement, claim: Claim, innovation: Innovation | None
+    ) -> tuple[Trust, str]:
+        """With the next reading, what was claimed and what came of it; and why to be lost now, empty where not."""
+        if not claim.in_contact:
+            return (self if self.contradictions == 0 else self._replace(contradictions=0)), ""
+        if innovation is None or not is_flat(claim):
+            return self, ""
+        speed_m_s = float(np.linalg.norm(innovation.value))
+        if innovation.inflation > 1.0 and not claim.at_rest:
+            contradictions = _CONTRADICTING_READINGS
+        elif contradicts(moments.mean, measurement.value, innovation.accepted, speed_m_s):
+            contradictions = self.contradictions + 1
+        elif innovation.accepted:
+            return Trust(measurement.stamp_ns, moments, self.turned_at), ""
+        else:
+            contradictions = 0
+        reason = ""
+        if contradictions >= _CONTRADICTING_READINGS:
+            reason = f"the ground contradicts {measurement.sensor}, by {speed_m_s:.2g} m/s or in its tilt"
+        return self._replace(contradictions=contradictions), reason
+
+    def gone(self, turned_rad: float) -> Trust:
+        """Lost since it was last believed; the heading may have turned by so much (standard deviation)."""
+        stated = self.stated(self.believed)
+        variance = heading_variance(self.believed.mean, stated) + turned_rad**2
+        lost = Lost(self.believed_ns, self.believed.mean[_P], stated[_P, _P], min(variance, UNKNOWN_ANGLE_VARIANCE))
+        return self._replace(contradictions=0, lost=lost)
 
 
 def heading_variance(mean: Vector, covariance: Matrix) -> float:
@@ -84,48 +134,49 @@ def heading_variance(mean: Vector, covariance: Matrix) -> float:
     return float(up @ covariance[ATTITUDE : ATTITUDE + 3, ATTITUDE : ATTITUDE + 3] @ up)
 
 
-def lost_at(anchor: Anchor, turned_rad: float) -> Lost:
-    """Lost since then; the heading may have turned by so much (standard deviation)."""
-    return Lost(anchor, min(anchor.heading_variance + turned_rad**2, UNKNOWN_ANGLE_VARIANCE))
-
-
-def is_flat(deviation_rms: float, rate_rms: float) -> bool:
+def is_flat(claim: Claim) -> bool:
     """Whether an IMU in contact moves so little that its accelerometer shows where up is."""
-    return deviation_rms < _FLAT_M_S2 and rate_rms < _FLAT_RAD_S
+    return claim.deviation_rms < _FLAT_M_S2 and claim.rate_rms < _FLAT_RAD_S
 
 
 def contradicts(mean: Vector, reading: Vector, accepted: bool, speed_m_s: float) -> bool:
     """Whether a reading (6,) of an IMU that lies flat says that the state cannot be right."""
-    force = reading[3:]
+    force = reading[IMU.linear_acceleration]
     upwards = float(attitude(mean)[2] @ force) / max(float(np.linalg.norm(force)), 1e-9)
     return upwards < _CONTRADICTING_TILT or (not accepted and speed_m_s > _CONTRADICTING_SPEED_M_S)
 
 
-def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -> tuple[Vector, Matrix]:
-    """State (19,) and covariance (18, 18) of a filter that is lost: where it was, as far as it may have come."""
+def unknown(lost: Lost, stamp_ns: int, mean: Vector, configuration: Strapdown) -> Moments:
+    """State of a filter that is lost: where it was, as far as it may have come."""
     imu = configuration.imu
-    elapsed_s = (stamp_ns - lost.anchor.stamp_ns) / NANOSECONDS_PER_SECOND
+    elapsed_s = (stamp_ns - lost.since_ns) / NANOSECONDS_PER_SECOND
     moved = (imu.hidden_speed_stddev_m_s * elapsed_s) ** 2
-    state = _without_motion(mean, lost.anchor.position)
+    state = mean.copy()
+    state[SPACE.coordinates("position")] = lost.position
+    state[SPACE.coordinates("velocity")] = 0.0
+    state[SPACE.coordinates("lever_arm")] = 0.0
     covariance = np.zeros((DIMENSION, DIMENSION))
-    _set(covariance, POSITION, lost.anchor.variance + moved * np.eye(3))
+    _set(covariance, POSITION, lost.variance + moved * np.eye(3))
     _set(covariance, VELOCITY, imu.hidden_speed_stddev_m_s**2 * np.eye(3))
     _set(covariance, ATTITUDE, UNKNOWN_ANGLE_VARIANCE * np.eye(3))
-    _set_constants(covariance, configuration)
-    return state, covariance
+    _set(covariance, ACCELEROMETER_BIAS, imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3))
+    _set(covariance, GYRO_BIAS, imu.gyro_bias_stddev_rad_s**2 * np.eye(3))
+    _set(covariance, LEVER_ARM, configuration.contact.lever_arm_stddev_m**2 * np.eye(3))
+    return Moments(state, covariance)
 
 
 def found(
-    lost: Lost, stamp_ns: int, mean: Vector, reading: Vector, deviation_rms: float, biases: Vector, p: Strapdown
-) -> tuple[Vector, Matrix]:
-    """State and covariance of a filter whose IMU lies flat on the ground, by its reading (6,).
+    lost: Lost, stamp_ns: int, mean: Vector, reading: Vector, deviation_rms: float, start: Aligned, p: Strapdown
+) -> Moments:
+    """State of a filter whose IMU lies flat on the ground, by its reading (6,).
 
-    Biases (6,), of accelerometer and gyro, are those of the start: bad readings may have spoilt the estimated ones.
+    Biases are those of the start: bad readings may have spoilt the estimated ones.
     """
     state, covariance = unknown(lost, stamp_ns, mean, p)
-    state[SPACE.coordinates("accelerometer_bias")], state[SPACE.coordinates("gyro_bias")] = biases[:3], biases[3:]
+    state[SPACE.coordinates("accelerometer_bias")] = start.accelerometer_bias
+    state[SPACE.coordinates("gyro_bias")] = start.gyro_bias
     turn = Rotation.from_quat(mean[QUATERNION : QUATERNION + 4])
-    up = turn.apply(reading[3:] - biases[:3])
+    up = turn.apply(reading[IMU.linear_acceleration] - start.accelerometer_bias)
     level, _ = Rotation.align_vectors(np.array([[0.0, 0.0, 1.0]]), up[None] / np.linalg.norm(up))
     rotation = level * turn
     state[QUATERNION : QUATERNION + 4] = rotation.as_quat()
@@ -134,7 +185,7 @@ def found(
     _set(covariance, ATTITUDE, tilt * (np.eye(3) - vertical) + lost.heading_variance * vertical)
     speed = _LEAST_SPEED_STDDEV_M_S**2 + p.contact.speed_stddev_m_s**2
     _set(covariance, VELOCITY, speed * np.eye(3))
-    return state, covariance
+    return Moments(state, covariance)
 
 
 def with_turned_path(origin: Vector, mean: Vector, covariance: Matrix) -> Matrix:
@@ -146,21 +197,6 @@ def with_turned_path(origin: Vector, mean: Vector, covariance: Matrix) -> Matrix
     along[VELOCITY : VELOCITY + 2] = mean[VELOCITY : VELOCITY + 2]
     widened: Matrix = covariance + squared * np.outer(along, along)
     return widened
-
-
-def _without_motion(mean: Vector, position: Vector) -> Vector:
-    state = mean.copy()
-    state[SPACE.coordinates("position")] = position
-    state[SPACE.coordinates("velocity")] = 0.0
-    state[SPACE.coordinates("lever_arm")] = 0.0
-    return state
-
-
-def _set_constants(covariance: Matrix, configuration: Strapdown) -> None:
-    imu = configuration.imu
-    _set(covariance, ACCELEROMETER_BIAS, imu.accelerometer_bias_stddev_m_s2**2 * np.eye(3))
-    _set(covariance, GYRO_BIAS, imu.gyro_bias_stddev_rad_s**2 * np.eye(3))
-    _set(covariance, LEVER_ARM, configuration.contact.lever_arm_stddev_m**2 * np.eye(3))
 
 
 def _set(covariance: Matrix, first: int, block: Matrix) -> None:

@@ -40,7 +40,7 @@ class StrapdownRobot(Robot):
         return (imu_channel(imu.name, limits),)
 
     def estimator(self, configuration: Strapdown, name: str) -> StrapdownEstimator:
-        """The error-state filter; it aligns itself at rest, whatever `initial` says."""
+        """The error-state filter, which aligns itself at rest where it is given no state to start from."""
         return StrapdownEstimator(configuration)
 
     def truth_specification(self, configuration: Strapdown) -> TruthSpecification:

@@ -31,7 +31,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.configuration import Contact
-from strapdown_estimation.contact_detection import ContactDetector, ContactState
+from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState
 
 _SATURATED = 0.99
 
@@ -114,9 +114,8 @@ class TouchdownDetector:
 
     def reset(self) -> None:
         """Forget all readings."""
-        self._detector.reset()
-        self._detector.calibrate(np.zeros(3), STANDARD_GRAVITY_M_S2)
-        self._first_rest: ContactDetector | None = ContactDetector(self._detector.parameters)
+        self._contact = UNSEEN.calibrated(np.zeros(3), STANDARD_GRAVITY_M_S2)
+        self._first_rest: ContactState | None = UNSEEN
         self._readings: deque[tuple[int, Vector]] = deque()
         self._impacts: deque[int] = deque()
         self._in_contact = False
@@ -169,20 +168,24 @@ class TouchdownDetector:
             return soft._replace(seen_ns=stamp_ns)
         return None
 
-    def _stance(self, stamp_ns: int, reading: Vector) -> ContactState:
+    def _stance(self, stamp_ns: int, reading: Vector) -> Claim:
         """What the contact detector says, which learns at the first rest what the IMU reads at rest.
 
         Until then the gyro counts as unbiased. The first rest is found by another detector, which takes what is steady
         for a bias; a turn that is faster than a bias is none.
         """
-        contact = self._detector.add(stamp_ns, reading)
-        if self._first_rest is None or not self._first_rest.add(stamp_ns, reading).at_rest:
-            return contact
+        self._contact = self._detector.step(self._contact, stamp_ns, reading)
+        claim = self._contact.claim
+        if self._first_rest is None:
+            return claim
+        self._first_rest = self._detector.step(self._first_rest, stamp_ns, reading)
+        if not self._first_rest.claim.at_rest:
+            return claim
         calm = np.mean([one for stamp, one in self._readings if stamp > stamp_ns - self._window_ns], axis=0)
         if np.abs(calm[:3]).max() <= self.parameters.largest_gyro_bias_rad_s:
-            self._detector.calibrate(calm[:3], float(np.linalg.norm(calm[3:])))
+            self._contact = self._contact.calibrated(calm[:3], float(np.linalg.norm(calm[3:])))
             self._first_rest = None
-        return contact
+        return claim
 
     def _remember(self, stamp_ns: int, reading: Vector) -> None:
         self._readings.append((stamp_ns, reading))

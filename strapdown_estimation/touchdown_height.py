@@ -7,7 +7,7 @@ vertical acceleration `a` as input; at a touchdown the height is that of the gro
 is this alone; with `stance_speed_stddev_m_s` the point of contact stands still as well (velocity update). The attitude
 has to come from elsewhere.
 
-It is here to be compared with: `strapdown_estimator` uses more of what contact tells.
+It is here to be compared with: `estimator` uses more of what contact tells.
 """
 
 from __future__ import annotations
