@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import case, interleaved, rounded
+from onboard_estimation.estimator import Estimator
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
-from onboard_estimation.estimator import Estimator
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, find_robot
 
@@ -38,7 +38,7 @@ def _robot(robot: Robot, quick: bool) -> list[dict[str, Any]]:
         return robot.estimator(configuration, robot.estimators[0])
 
     candidates = {
-        "pipeline": lambda: Pipeline(estimator(), robot.channels(configuration)).run(measurements),
+        "pipeline": lambda: Pipeline(estimator()).run(measurements),
         "filter alone": lambda: _filter(estimator(), measurements),
     }
     samples = interleaved(candidates, 2 if quick else 15, block_s=0.0)

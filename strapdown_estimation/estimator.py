@@ -139,15 +139,10 @@ class StrapdownEstimator(Estimator[StrapdownState]):
                 turned_rad = step_s * imu.hidden_rate_stddev_rad_s
                 reason = f"no readings of {measurement.sensor} for {step_s:.2f} s"
             elif step_s > 0.0:  # not so for a first reading at the very start
-                moved = self._moved(state, before, measurement.value, step_s)
-                filtered, innovation = self._corrected(moved, measurement, step_s, claim)
-                trust, reason = before.trust.judged(filtered.moments, measurement, claim, innovation)
-                if trust is not before.trust:
-                    filtered = filtered._replace(trust=trust)
+                filtered, innovation, reason = self._filtered(state.contact, before, claim, measurement, step_s)
         events: tuple[Event, ...] = ()
         if reason:
-            trust = filtered.trust.gone(turned_rad)
-            filtered = filtered._replace(ground=GroundState(()), trust=trust)
+            filtered = filtered._replace(ground=GroundState(()), trust=filtered.trust.gone(turned_rad))
             sentence = (
                 f"{reason}, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: lost until it stands on the "
                 "ground, and the heading is uncertain from then on"
@@ -155,29 +150,27 @@ class StrapdownEstimator(Estimator[StrapdownState]):
             events = (Notice(sentence),)
         return self._sought(filtered, measurement, claim), innovation, events
 
-    def _moved(self, state: StrapdownState, filtered: Filtered, reading: Vector, step_s: float) -> Filtered:
-        start, moments, coverage, refusals, ground, trust = filtered
-        if state.contact.stamps_ns:
-            coverage, moments = self._prediction.step(coverage, moments, state.contact.readings[-1], reading, step_s)
+    def _filtered(
+        self, earlier: ContactState, before: Filtered, claim: Claim, measurement: Measurement, step_s: float
+    ) -> tuple[Filtered, Innovation | None, str]:
+        """The state moved, corrected by what contact tells, and judged; why it is to be lost, empty where it is not."""
+        stamp_ns, reading = measurement.stamp_ns, measurement.value
+        start, moments, coverage, refusals, ground, trust = before
+        if earlier.stamps_ns:
+            coverage, moments = self._prediction.step(coverage, moments, earlier.readings[-1], reading, step_s)
         else:  # the first reading since a start that was given: how often readings come cannot be told yet
             _, moments = self._prediction.step(coverage, moments, reading, reading, step_s)
-        return Filtered(start, moments, coverage, refusals, ground, trust)
-
-    def _corrected(
-        self, filtered: Filtered, measurement: Measurement, step_s: float, claim: Claim
-    ) -> tuple[Filtered, Innovation | None]:
-        """What contact tells, where there is contact."""
-        if not claim.in_contact:
-            return filtered, None
-        stamp_ns, reading = measurement.stamp_ns, measurement.value
-        start, moments, coverage, refusals, ground, trust = filtered
-        refusals, moments, innovation = self._updates.stand_still(refusals, moments, stamp_ns, reading, step_s, claim)
-        if innovation.accepted:
-            if claim.at_rest:
+        innovation = None
+        if claim.in_contact:
+            refusals, moments, innovation = self._updates.stand_still(
+                refusals, moments, stamp_ns, reading, step_s, claim
+            )
+            if innovation.accepted and claim.at_rest:
                 moments = self._updates.rest(moments, reading, step_s, claim)
-            if self._configuration.ground.enabled:
+            if innovation.accepted and self._configuration.ground.enabled:
                 ground, moments = self._ground.step(ground, moments, stamp_ns, claim.rate_rms)
-        return Filtered(start, moments, coverage, refusals, ground, trust), innovation
+        trust, reason = trust.judged(moments, measurement, claim, innovation)
+        return Filtered(start, moments, coverage, refusals, ground, trust), innovation, reason
 
     def _sought(self, filtered: Filtered, measurement: Measurement, claim: Claim) -> Filtered:
         """Where it is lost: found again on the ground, or further away than before."""
