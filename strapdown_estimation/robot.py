@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Channel
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
 from onboard_estimation.simulation import imu_channel
@@ -42,6 +44,15 @@ class StrapdownRobot(Robot):
     def estimator(self, configuration: Strapdown, name: str) -> StrapdownEstimator:
         """The error-state filter, which aligns itself at rest where it is given no state to start from."""
         return StrapdownEstimator(configuration)
+
+    def exercise(self, configuration: Strapdown, estimator: str) -> None:
+        """At rest until it is aligned, and a little longer: with neutral readings all would be left to compile."""
+        pipeline = Pipeline(self.estimator(configuration, estimator), self.channels(configuration))
+        (channel,) = self.channels(configuration)
+        at_rest = np.array([0.0, 0.0, 0.0, 0.0, 0.0, configuration.start.gravity_m_s2])
+        step_s = configuration.contact.window_s / 5.0
+        for k in range(math.ceil(configuration.start.duration_s / step_s) + 10):
+            pipeline.process(Measurement(round(k * step_s * NANOSECONDS_PER_SECOND), channel.sensor, at_rest))
 
     def truth_specification(self, configuration: Strapdown) -> TruthSpecification:
         """Position, of the marker or the body; the filter's origin and heading are its own."""

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 
 from strapdown_estimation.alignment import align_at_rest, level
 from strapdown_estimation.configuration import Contact, Strapdown
-from strapdown_estimation.contact_detection import ContactDetector, window_energy
-from strapdown_estimation.ground_levels import GroundLevels, Level, height_noise
+from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState, window_energy
+from strapdown_estimation.ground_levels import ORIGIN, Level, height_noise, match, used, with_new
 from strapdown_estimation.model import SPACE
 
 STEP_NS = 5_000_000
@@ -26,8 +26,12 @@ def offset(gyro: object = (0, 0, 0), force: object = (0, 0, 0)) -> np.ndarray:
     return np.concatenate([np.asarray(gyro, dtype=float), np.asarray(force, dtype=float)])
 
 
-def run(detector: ContactDetector, readings: np.ndarray, start: int = 0) -> list:
-    return [detector.add((start + k) * STEP_NS, one) for k, one in enumerate(readings)]
+def run(readings: np.ndarray, state: ContactState = UNSEEN, start: int = 0) -> tuple[list[Claim], ContactState]:
+    detector, claims = ContactDetector(Contact()), []
+    for k, one in enumerate(readings):
+        state = detector.step(state, (start + k) * STEP_NS, one)
+        claims.append(state.claim)
+    return claims, state
 
 
 def test_energy_is_the_likelihood_ratio_statistic() -> None:
@@ -50,8 +54,7 @@ def test_unknown_bias_does_not_count() -> None:
 
 
 def test_rest_needs_its_duration() -> None:
-    detector = ContactDetector(Contact())
-    claims = run(detector, still(np.random.default_rng(2), 100))
+    claims, _ = run(still(np.random.default_rng(2), 100))
     first = next(k for k, claim in enumerate(claims) if claim.at_rest)
     assert 0.3 - 0.055 - 1e-9 <= first * 0.005 <= 0.3
     assert all(claim.at_rest for claim in claims[first:])
@@ -64,11 +67,9 @@ def test_threshold_follows_the_motion() -> None:
     parameters = Contact()
     rng = np.random.default_rng(3)
     for swing, contact in ((1.0, False), (8.0, True)):
-        detector = ContactDetector(parameters)
-        detector.calibrate(np.zeros(3), 9.81)
         moving = still(rng, 40) + offset(gyro=[0, swing, 0])
         rolling = still(rng, 30) + offset(gyro=[0, 0.3, 0])
-        claims = run(detector, np.vstack([moving, rolling]))
+        claims, _ = run(np.vstack([moving, rolling]), UNSEEN.calibrated(np.zeros(3), 9.81))
         assert not claims[39].in_contact
         assert claims[-1].in_contact is contact
         assert claims[-1].threshold == pytest.approx(
@@ -80,22 +81,28 @@ def test_a_slow_lift_is_no_contact() -> None:
     """A steady lift that trembles as a hand does: a fixed threshold that finds fast stances would take it."""
     rng = np.random.default_rng(4)
     tremble = rng.normal(0.0, [0.25, 0.25, 0.25, 0.5, 0.5, 0.5], (200, 6))
-    detector = ContactDetector(Contact())
-    detector.calibrate(np.zeros(3), 9.81)
-    claims = run(detector, np.vstack([still(rng, 100), still(rng, 200) + tremble, still(rng, 100)]))
+    readings = np.vstack([still(rng, 100), still(rng, 200) + tremble, still(rng, 100)])
+    claims, _ = run(readings, UNSEEN.calibrated(np.zeros(3), 9.81))
     assert all(claim.in_contact for claim in claims[2:100])
     assert not any(claim.in_contact for claim in claims[115:300])
     assert all(claim.in_contact for claim in claims[312:])
 
 
-def test_detector_rolls_back() -> None:
-    detector = ContactDetector(Contact())
+def test_detector_goes_on_from_a_state_that_was_kept() -> None:
     readings = still(np.random.default_rng(5), 60) * np.linspace(1.0, 1.2, 60)[:, None]
-    run(detector, readings[:30])
-    snapshot = detector.snapshot()
-    first = run(detector, readings[30:], 30)
-    detector.restore(snapshot)
-    assert run(detector, readings[30:], 30) == first
+    _, kept = run(readings[:30])
+    first, _ = run(readings[30:], kept, 30)
+    assert run(readings[30:], kept, 30)[0] == first
+    assert first == run(readings)[0][30:]
+
+
+def test_a_forgotten_peak_makes_contact_rest() -> None:
+    rng = np.random.default_rng(7)
+    swing, roll = still(rng, 40) + offset(gyro=[0, 8.0, 0]), still(rng, 40) + offset(gyro=[0, 0.3, 0])
+    claims, rolling = run(np.vstack([swing, roll[:20]]), UNSEEN.calibrated(np.zeros(3), 9.81))
+    assert claims[-1].in_contact
+    assert run(roll[20:], rolling, 60)[0][-1].in_contact
+    assert not run(roll[20:], rolling.without_peak(), 60)[0][-1].in_contact
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -150,28 +157,28 @@ def test_alignment_is_as_sure_as_it_should_be() -> None:
 
 
 def test_levels_are_found_again_and_new_ground_is_new() -> None:
-    levels = GroundLevels()
-    assert levels.match(0.02, 0.01**2, 0.01, 0.95) == 0
-    assert levels.match(0.17, 0.02**2, 0.01, 0.95) is None
-    levels = levels.with_new(0.17, 0.02**2)
-    assert levels.match(0.16, 0.02**2, 0.01, 0.95) == 1
-    assert levels.used(0).levels == (Level(0.17, 0.02**2), Level(0.0, 0.0))
+    assert match(ORIGIN, 0.02, 0.01**2, 0.01, 0.95) == 0
+    assert match(ORIGIN, 0.17, 0.02**2, 0.01, 0.95) is None
+    levels = with_new(ORIGIN, Level(0.17, 0.02**2), 32)
+    assert match(levels, 0.16, 0.02**2, 0.01, 0.95) == 1
+    assert used(levels, 0) == (Level(0.17, 0.02**2), Level(0.0, 0.0))
 
 
 def test_stairs_stay_apart_however_many() -> None:
     """Variance grows from stair to stair, what tells two neighbours apart does not."""
-    levels, height, variance = GroundLevels(), 0.0, 0.0
+    levels, height, variance = ORIGIN, 0.0, 0.0
     for _ in range(20):
         height, variance = height + 0.17, variance + 0.02**2
-        assert levels.match(height, variance, 0.01, 0.95) is None
-        levels = levels.with_new(height, variance)
+        assert match(levels, height, variance, 0.01, 0.95) is None
+        levels = with_new(levels, Level(height, variance), 32)
 
 
-def test_oldest_level_is_forgotten() -> None:
-    levels = GroundLevels(largest_count=3)
+@pytest.mark.parametrize("largest_count", [1, 3])
+def test_oldest_level_is_forgotten(largest_count: int) -> None:
+    levels = ORIGIN
     for k in range(1, 5):
-        levels = levels.with_new(float(k), 0.0)
-    assert [one.height for one in levels.levels] == [2.0, 3.0, 4.0]
+        levels = with_new(levels, Level(float(k), 0.0), largest_count)
+    assert [one.height for one in levels] == [2.0, 3.0, 4.0][-largest_count:]
 
 
 @given(st.floats(1e-6, 1.0), st.floats(1e-6, 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from onboard_estimation.configuration import describe, load
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.filtering.consistency import chi_square_band
+from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
@@ -229,38 +231,41 @@ def test_wrong_velocity_is_doubted_at_rest() -> None:
     """A velocity far outside its uncertainty is refused by the gate at first, then gives way to the rest."""
     given = lying(4.0)
     estimator = StrapdownEstimator(Strapdown())
-    for one in given[:400]:
-        estimator.apply(one)
-    mean = estimator._filter.mean.copy()
+    state = state_after(estimator, given[:400])
+    mean = state.filtered.moments.mean.copy()
     mean[SPACE.coordinates("velocity")] = [1.0, 0.0, 0.5]
-    estimator._filter.mean = mean
-    accepted = []
+    wrong = Moments(mean, state.filtered.moments.covariance)
+    state = state._replace(filtered=state.filtered._replace(moments=wrong))
+    innovations = []
     for one in given[400:]:
-        last = estimator.apply(one)
-        accepted.append(estimator.last_innovation.accepted)
+        state, last, innovation, *_ = estimator.step(state, one)
+        innovations.append(innovation)
+    accepted = [one.accepted for one in innovations]
     assert not any(accepted[:19])
     assert all(accepted[25:])
+    assert sum(one.inflation > 1.0 for one in innovations) == 1
     assert np.abs(last.mean[SPACE.coordinates("velocity")]).max() < 0.01
 
 
-def test_snapshot_and_restore_change_nothing() -> None:
-    given = measurements(walk("walk", "fast", 25))[:1600]
-    straight = StrapdownEstimator(Strapdown())
+def state_after(estimator: StrapdownEstimator, given: list[Measurement], initial: Estimate | None = None) -> Any:
+    state = estimator.start(initial)
     for one in given:
-        expected = straight.apply(one)
-    estimator = StrapdownEstimator(Strapdown())
-    for one in given[:700]:
-        estimator.apply(one)
-    snapshot = estimator.snapshot()
-    for one in given[700:]:
-        estimator.apply(one)
-    estimator.restore(snapshot)
-    for one in given[700:]:
-        repeated = estimator.apply(one)
-    np.testing.assert_array_equal(repeated.mean, expected.mean)
-    np.testing.assert_array_equal(repeated.covariance, expected.covariance)
-    estimator.reset()
-    assert estimator.apply(given[0]) is None
+        state = estimator.step(state, one).state
+    return state
+
+
+def test_going_on_from_a_state_that_was_kept_is_as_going_straight_on() -> None:
+    given = measurements(walk("walk", "fast", 25))[:1600]
+    kept = state_after(StrapdownEstimator(Strapdown()), given[:700])
+    state_after(StrapdownEstimator(Strapdown()), given)
+    straight, estimator = run(given)[0], StrapdownEstimator(Strapdown())
+    for _ in range(2):
+        state = kept
+        for one in given[700:]:
+            state, repeated, *_ = estimator.step(state, one)
+        np.testing.assert_array_equal(repeated.mean, straight[-1].mean)
+        np.testing.assert_array_equal(repeated.covariance, straight[-1].covariance)
+    assert estimator.step(estimator.start(None), given[0]).estimate is None
 
 
 def test_default_file_holds_the_defaults() -> None:

@@ -49,13 +49,13 @@ def judged(folder: Path, name: str) -> EvaluationResult:
 def contacts(folder: Path, name: str) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Times in seconds, where contact is claimed, and where it was believed."""
     estimator = StrapdownEstimator(Strapdown())
+    state = estimator.start(None)
     (imu,) = recording(folder, name).series
     claimed, believed = [], []
     for stamp, value in zip(imu.stamps_ns, imu.values, strict=True):
-        estimator.last_innovation = None
-        estimator.apply(Measurement(int(stamp), "imu/foot", value))
-        claimed.append(estimator.contact.in_contact)
-        believed.append(estimator.last_innovation is not None and estimator.last_innovation.accepted)
+        state, _, innovation, *_ = estimator.step(state, Measurement(int(stamp), "imu/foot", value))
+        claimed.append(state.contact.claim.in_contact)
+        believed.append(innovation is not None and innovation.accepted)
     return imu.stamps_ns * 1e-9, np.array(claimed), np.array(believed)
 
 
