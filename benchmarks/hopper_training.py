@@ -35,7 +35,7 @@ def rows(settings: Settings, repetitions: int, judged: bool = True) -> list[Row]
     """Medians over repetitions; `judged`: whether the targets are for these settings."""
     learned = trials(robot_seeds(TRAINING_SEED, 2), HOPPING_S)
     hops = sum(len(trial.hops.cycles) for trial in learned)
-    count = sum(len(trial.samples.dt) for trial in learned)
+    count = sum(len(trial.signals.dt) for trial in learned)
     objectives = {
         threads: FilterObjective(HopperConfiguration(), "kf1", learned, threads, delays=False) for threads in TARGET_S
     }

@@ -38,6 +38,8 @@ from hopper_estimation.vertical_kernels import (
     LOST_HEIGHT_M,
     LOST_SPEED_M_S,
     NO_EVENT,
+    Body,
+    Signals,
     choose,
 )
 
@@ -115,15 +117,9 @@ def fitted(
 def filter_encoder_samples(
     kind: int,
     parameters: Array,
-    length: float,
-    gravity: float,
-    nominal_dt: float,
+    body: Body,
     state: Array,
-    dt: Array,
-    low: Array,
-    high: Array,
-    usable: NDArray[np.uint8],
-    leg: Array,
+    signals: Signals,
     out: Array,
     events: Array,
 ) -> int:
@@ -137,11 +133,11 @@ def filter_encoder_samples(
         (PARAMETER_COUNT,), of the encoder.
     state
         (STATE_SIZE,), changed.
-    leg
-        (N,) compression of the leg, m; NaN where there is no reading.
 
     The others are those of `vertical_kernels.filter_samples`.
     """
+    length, gravity, nominal_dt = body
+    dt, acceleration, usable, _, _, leg = signals
     readings, degree = min(int(parameters[C_READINGS]), MOST_READINGS), int(parameters[C_DEGREE])
     pressed, share = parameters[C_PRESSED_M], parameters[C_SHARE]
     noise = parameters[C_NOISE_M] ** 2
@@ -163,7 +159,7 @@ def filter_encoder_samples(
         if phase in (DROP, REBOUND):
             u, distrust = -gravity, 0.0
             if kind == DR1 and (phase == DROP or since > parameters[C_SETTLE_S]):
-                u, distrust = choose(int(usable[n]), low[n], high[n], 0.0, gravity, switch)
+                u, distrust = choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], 0.0, gravity, switch)
             z += step * (v + 0.5 * step * u)
             v += step * u
             pzz += step * (2.0 * pzv + step * pvv)

@@ -60,6 +60,8 @@ from hopper_estimation.vertical_kernels import (
     SWITCH,
     THRUST0,
     THRUST1,
+    Body,
+    Signals,
     acceleration_over_gap,
     awaits_high,
     choose,
@@ -200,17 +202,9 @@ def inject(
 def filter_error_samples(
     kind: int,
     parameters: Array,
-    length: float,
-    gravity: float,
-    nominal_dt: float,
+    body: Body,
     state: Array,
-    dt: Array,
-    low: Array,
-    high: Array,
-    usable: NDArray[np.uint8],
-    goal: Array,
-    thrust: Array,
-    side: Array,
+    signals: Signals,
     out: Array,
     events: Array,
 ) -> int:
@@ -220,14 +214,13 @@ def filter_error_samples(
     ----------
     kind
         `ESKF1`, `ESKF2`.
-    side
-        (N, 2) horizontal specific force in the level frame of the given attitude, m/s^2.
     state
         (STATE_SIZE,), changed.
 
-    The others are those of `vertical_kernels.filter_samples`, of which `goal` is not used here: no velocity is inferred
-    at liftoff.
+    The others are those of `vertical_kernels.filter_samples`. `goal` is not used: no velocity is inferred at liftoff.
     """
+    length, gravity, nominal_dt = body
+    dt, acceleration, usable, _, thrust, _ = signals
     f1, f2 = 2.0 * np.pi * parameters[F_STATE], 2.0 * np.pi * parameters[F_PHASE]
     gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)
     switch = parameters[SWITCH] * gravity
@@ -248,19 +241,19 @@ def filter_error_samples(
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, distrust = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
+        a, distrust = choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
         is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
         gap = step if is_gap else FORGOTTEN * gap
         if is_gap:
-            over_gap, doubtful = acceleration_over_gap(step, y1, a)
-            distrust += doubtful
+            over_gap, unknown = acceleration_over_gap(step, y1, a)
+            distrust += unknown
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
-            side_x, side_y = side[n, 0], side[n, 1]
+            side_x, side_y = acceleration[n, 2], acceleration[n, 3]
         y1 += g1 * (a - y1)
         y2 += g2 * (a - y2)
-        side_x += g1 * (side[n, 0] - side_x)
-        side_y += g1 * (side[n, 1] - side_y)
+        side_x += g1 * (acceleration[n, 2] - side_x)
+        side_y += g1 * (acceleration[n, 3] - side_y)
         rise = y2 - h3
         h3, h2, h1 = h2, h1, y2
         force = (over_gap if is_gap else y1) + gravity
@@ -276,7 +269,7 @@ def filter_error_samples(
         if usable[n] & 7 == 2:
             limit += g2 * ALONE_RISE_M_S2
         event = phase_event(phase, since, x[X_V], y2, rise, limit)
-        if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
+        if usable[n] & 8 and awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
             event = NO_EVENT
         if event == LOST:
             p[X_Z, X_Z] += LOST_HEIGHT_M**2
@@ -305,7 +298,7 @@ def filter_error_samples(
         elif kind == ESKF2 and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             pushed = parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity
-            excess = corrected_acceleration(x, side[n, 0], side[n, 1], a + gravity, gravity) - pushed
+            excess = corrected_acceleration(x, acceleration[n, 2], acceleration[n, 3], a + gravity, gravity) - pushed
             inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, r_b)
         if still > STILL_S and event < 0:
             phase, since = STARTUP, 0.0

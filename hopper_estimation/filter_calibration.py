@@ -10,19 +10,16 @@ parameters were fitted to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import state_filter
+from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.hop_matching import match_events
 from hopper_estimation.hops import HopEvents
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN
-from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial
 
 Array = NDArray[np.float64]
@@ -37,39 +34,17 @@ _FEWEST_TOUCHDOWNS = 12
 _SAME_TOUCHDOWN_S = 0.1
 
 
-class Run(NamedTuple):
-    """A filter's way through one trial: `out` and `events` as the kernels give them."""
-
-    out: Array
-    events: Array
-
-
 def filtered(
     configuration: HopperConfiguration,
     estimator: str,
     parameters: Array,
     trial: Trial,
     start_covariance: Array,
-) -> Run:
+) -> Filtered:
     """Run a filter over a trial from its first drop; `start_covariance` (2, 2)."""
     kind = state_filter(estimator, configuration.robot)
     state = kind.start(trial.start_height_m, 0.0, start_covariance, DROP)
-    count = len(trial.samples.dt)
-    out, events = np.empty((count, 6)), np.empty((4 + count // 20, kernels.EVENT_SIZE))
-    robot = configuration.robot
-    found = kind.run(
-        parameters,
-        robot.standing_height_m,
-        robot.gravity_m_s2,
-        NOMINAL_DT_S,
-        state,
-        trial.samples,
-        trial.accelerations,
-        trial.usable,
-        out,
-        events,
-    )
-    return Run(out, events[: min(found, len(events))])
+    return kind.run(parameters, configuration.robot, state, trial.signals)
 
 
 def calibrated(
@@ -109,13 +84,13 @@ def calibrated(
     )
 
 
-def _after_apexes(run: Run) -> Array:
+def _after_apexes(run: Filtered) -> Array:
     """(A, 3) covariance (zz, zv, vv) right after each apex, but for the first ones."""
     rows = run.events[run.events[:, kernels.E_KIND] == APEX, kernels.E_SAMPLE].astype(np.int64)
     return run.out[rows[_SETTLING_HOPS:], 2:5]
 
 
-def _errors(run: Run, trial: Trial, phase: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _errors(run: Filtered, trial: Trial, phase: int) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Errors and standard deviations of height and of velocity in one phase."""
     known = (run.out[:, 5] == phase) & np.isfinite(trial.true_height_m) & np.isfinite(trial.true_velocity_m_s)
     out = run.out[known]
@@ -155,7 +130,7 @@ def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, fl
     return scale * raised, max(floor * raised, 1e-4)
 
 
-def _event_delays(runs: Sequence[Run], trials: Sequence[Trial]) -> tuple[Array, Array]:
+def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Array, Array]:
     """(4,) how late each event is seen (median), and the standard deviation (robust), s."""
     late: list[list[Array]] = [[] for _ in EVENTS]
     for run, trial in zip(runs, trials, strict=True):
@@ -181,7 +156,7 @@ def touchdown_features(velocity: Array, apex: Array) -> Array:
 
 
 def _touchdown_fit(
-    configuration: HopperConfiguration, runs: Sequence[Run], trials: Sequence[Trial]
+    configuration: HopperConfiguration, runs: Sequence[Filtered], trials: Sequence[Trial]
 ) -> tuple[Array, float]:
     """Coefficients (3,) and what is left (m) of the errors of heights at touchdowns, for the sum over changing ground.
 

@@ -44,7 +44,7 @@ def judge_filter(
     events = HopEvents.of(kinds, happened_s, seen_s, run.events[:, kernels.E_HEIGHT])
     height, velocity = run.out[:, 0], run.out[:, 1]
     cycles = hop_cycles(events, trial.time_s, height, configuration.robot.standing_height_m)
-    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.samples.goal)
+    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals.goal)
     from_ground = configuration.ground_changes
     errors = hop_errors(
         estimator, trial.hops, trial.time_s, height, velocity, cycles, command, control, part, from_ground

@@ -1,8 +1,10 @@
-"""The hopper's state filters behind one interface: each is a compiled function over arrays of samples."""
+"""The hopper's state filters by name: each is a compiled function over arrays of samples, and how its state starts."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,8 @@ from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperBody
 from hopper_estimation.phases import DROP
-from hopper_estimation.samples import Samples
+from hopper_estimation.samples import NOMINAL_DT_S
+from hopper_estimation.vertical_kernels import Body, Signals
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]
@@ -22,206 +25,94 @@ _SINCE_DROP_S = 0.05
 _ZEROED_BIAS_VARIANCE = 0.01
 
 
-class StateFilter(ABC):
-    """A filter of height and vertical velocity with its phase logic; its state is an array."""
+class Filtered(NamedTuple):
+    """What came of N samples.
 
-    @abstractmethod
-    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
-        """A state at that height (m) and velocity (m/s), with their covariance (2, 2), in that phase."""
+    Attributes
+    ----------
+    out
+        (N, 6): height, velocity, their covariance as the filter has it (zz, zv, vv), phase.
+    events
+        (E, EVENT_SIZE), see `vertical_kernels`; times since the filter's start, s.
+    """
 
-    @abstractmethod
-    def going_on(self, state: Array, old: Array) -> Array:
-        """That state with the clock and the filtered readings of an older one."""
-
-    @abstractmethod
-    def run(
-        self,
-        parameters: Array,
-        length: float,
-        gravity: float,
-        nominal_dt: float,
-        state: Array,
-        samples: Samples,
-        accelerations: Array,
-        usable: NDArray[np.uint8],
-        out: Array,
-        events: Array,
-    ) -> int:
-        """Filter samples; the number of events found. Arguments as those of `vertical_kernels.filter_samples`."""
+    out: Array
+    events: Array
 
 
-class VerticalFilter(StateFilter):
-    """KF1, KF2 or KF3."""
+@dataclass(frozen=True)
+class StateFilter:
+    """A filter of height and vertical velocity with its phase logic; its state is an array.
 
-    def __init__(self, kind: int) -> None:
-        self.kind = kind
+    Attributes
+    ----------
+    kind
+        Which of its kernel's filters.
+    kernel
+        As `vertical_kernels.filter_samples`.
+    new_state
+        Height (m), velocity (m/s), their covariance (2, 2) and the phase to a state before the first sample.
+    kept
+        Elements of the state that go on when height and velocity are set: the clock and filtered readings.
+    since
+        Element that holds for how long the phase has lasted; None: it starts at zero whatever the phase.
+    parameters
+        Its own; None: the trained ones.
+    """
 
-    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
-        """A state; the bias of KF2 starts at zero, what zeroing leaves."""
-        state = np.zeros(kernels.STATE_SIZE)
-        state[kernels.S_Z], state[kernels.S_V], state[kernels.S_PHASE] = height_m, velocity_m_s, phase
-        state[[kernels.S_PZZ, kernels.S_PZV, kernels.S_PVV]] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
-        state[kernels.S_SINCE] = _SINCE_DROP_S if phase == DROP else 0.0
-        if self.kind == kernels.KF2:
-            state[kernels.S_PBB] = _ZEROED_BIAS_VARIANCE
-        return state
-
-    def going_on(self, state: Array, old: Array) -> Array:
-        """That state with the clock and the filtered readings of an older one."""
-        kept = [
-            kernels.S_Y1,
-            kernels.S_Y2,
-            kernels.S_H1,
-            kernels.S_H2,
-            kernels.S_H3,
-            kernels.S_STARTED,
-            kernels.S_TIME,
-        ]
-        state[kept] = old[kept]
-        return state
-
-    def run(
-        self,
-        parameters: Array,
-        length: float,
-        gravity: float,
-        nominal_dt: float,
-        state: Array,
-        samples: Samples,
-        accelerations: Array,
-        usable: NDArray[np.uint8],
-        out: Array,
-        events: Array,
-    ) -> int:
-        """Filter samples; the number of events found."""
-        return kernels.filter_samples(
-            self.kind,
-            parameters,
-            length,
-            gravity,
-            nominal_dt,
-            state,
-            samples.dt,
-            np.ascontiguousarray(accelerations[:, 0]),
-            np.ascontiguousarray(accelerations[:, 1]),
-            usable,
-            samples.goal,
-            samples.thrust,
-            out,
-            events,
-        )
-
-
-class ErrorStateFilter(StateFilter):
-    """ESKF1 or ESKF2."""
-
-    def __init__(self, kind: int) -> None:
-        self.kind = kind
+    kind: int
+    kernel: Callable[[int, Array, Body, Array, Signals, Array, Array], int]
+    new_state: Callable[[float, float, Array, int], Array]
+    kept: list[int]
+    since: int | None = None
+    parameters: Array | None = None
 
     def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
-        """A state without tilt and biases."""
-        state = errors.start_state(height_m, velocity_m_s, covariance, phase)
-        state[errors.X_SINCE] = _SINCE_DROP_S if phase == DROP else 0.0
+        """A state at that height and velocity, with their covariance (2, 2), in that phase."""
+        state = self.new_state(height_m, velocity_m_s, covariance, phase)
+        if self.since is not None and phase == DROP:
+            state[self.since] = _SINCE_DROP_S
         return state
 
     def going_on(self, state: Array, old: Array) -> Array:
         """That state with the clock and the filtered readings of an older one."""
-        kept = [
-            errors.X_Y1,
-            errors.X_Y2,
-            errors.X_H1,
-            errors.X_H2,
-            errors.X_H3,
-            errors.X_SIDE_X,
-            errors.X_SIDE_Y,
-            errors.X_STARTED,
-            errors.X_TIME,
-        ]
-        state[kept] = old[kept]
+        state[self.kept] = old[self.kept]
         return state
 
-    def run(
-        self,
-        parameters: Array,
-        length: float,
-        gravity: float,
-        nominal_dt: float,
-        state: Array,
-        samples: Samples,
-        accelerations: Array,
-        usable: NDArray[np.uint8],
-        out: Array,
-        events: Array,
-    ) -> int:
-        """Filter samples; the number of events found."""
-        return errors.filter_error_samples(
-            self.kind,
-            parameters,
-            length,
-            gravity,
-            nominal_dt,
-            state,
-            samples.dt,
-            np.ascontiguousarray(accelerations[:, 0]),
-            np.ascontiguousarray(accelerations[:, 1]),
-            usable,
-            samples.goal,
-            samples.thrust,
-            np.ascontiguousarray(accelerations[:, 2:]),
-            out,
-            events,
-        )
+    def run(self, parameters: Array, robot: HopperBody, state: Array, signals: Signals) -> Filtered:
+        """Filter samples that follow on those before; `state` is changed.
+
+        `parameters` (PARAMETER_COUNT,) are those of `vertical_kernels`.
+        """
+        out = np.empty((len(signals.dt), 6))
+        # No leg makes more than four events in 20 ms.
+        events = np.empty((4 + int(200.0 * float(signals.dt.sum())), kernels.EVENT_SIZE))
+        own = parameters if self.parameters is None else self.parameters
+        found = self.kernel(self.kind, own, kernel_body(robot), state, signals, out, events)
+        return Filtered(out, events[: min(found, len(events))])
 
 
-class EncoderFilter(StateFilter):
-    """BA1 or DR1, the baselines with a leg encoder; they have no parameters to train. `fit`: see `baselines`."""
+def kernel_body(robot: HopperBody) -> Body:
+    """What kernels know of a robot."""
+    return Body(robot.standing_height_m, robot.gravity_m_s2, NOMINAL_DT_S)
 
-    def __init__(self, kind: int, robot: HopperBody, fit: baselines.LiftoffFit) -> None:
-        self.kind = kind
-        self._parameters = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg, fit=fit)
 
-    def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
-        """A state; liftoff is known from the first stance on."""
-        return baselines.start_state(height_m, velocity_m_s, covariance, phase)
-
-    def going_on(self, state: Array, old: Array) -> Array:
-        """That state with the clock and the encoder's readings of an older one."""
-        state[encoder.C_TIME :] = old[encoder.C_TIME :]
-        return state
-
-    def run(
-        self,
-        parameters: Array,
-        length: float,
-        gravity: float,
-        nominal_dt: float,
-        state: Array,
-        samples: Samples,
-        accelerations: Array,
-        usable: NDArray[np.uint8],
-        out: Array,
-        events: Array,
-    ) -> int:
-        """Filter samples; the number of events found."""
-        return encoder.filter_encoder_samples(
-            self.kind,
-            self._parameters,
-            length,
-            gravity,
-            nominal_dt,
-            state,
-            samples.dt,
-            np.ascontiguousarray(accelerations[:, 0]),
-            np.ascontiguousarray(accelerations[:, 1]),
-            usable,
-            samples.leg,
-            out,
-            events,
-        )
+def _zeroed_bias(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+    """The bias of KF2 starts at zero, what zeroing leaves."""
+    state = kernels.start_state(height_m, velocity_m_s, covariance, phase)
+    state[kernels.S_PBB] = _ZEROED_BIAS_VARIANCE
+    return state
 
 
 _VERTICAL = {"kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "kf3_kf1": kernels.KF3}
+_VERTICAL_KEPT = [
+    *(kernels.S_Y1, kernels.S_Y2, kernels.S_H1, kernels.S_H2, kernels.S_H3, kernels.S_STARTED, kernels.S_TIME)
+]
 _ERROR_STATE = {"eskf1": errors.ESKF1, "eskf2": errors.ESKF2}
+_ERROR_STATE_KEPT = [
+    *(errors.X_Y1, errors.X_Y2, errors.X_H1, errors.X_H2, errors.X_H3, errors.X_SIDE_X, errors.X_SIDE_Y),
+    *(errors.X_STARTED, errors.X_TIME),
+]
 _ENCODER = {
     "ba1": (encoder.BA1, baselines.PUBLISHED),
     "dr1": (encoder.DR1, baselines.PUBLISHED),
@@ -229,9 +120,8 @@ _ENCODER = {
     "dr1_best": (encoder.DR1, baselines.BEST),
 }
 
-
 ENCODER_NAMES = tuple(_ENCODER)
-"""Estimators that need the leg's encoder."""
+"""Estimators that need the leg's encoder; they have no parameters to train."""
 BIAS_NAMES = ("kf2", "eskf2")
 """Estimators that need the motors' duty cycles."""
 
@@ -239,12 +129,17 @@ BIAS_NAMES = ("kf2", "eskf2")
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
     if name in _VERTICAL:
-        return VerticalFilter(_VERTICAL[name])
+        new = _zeroed_bias if name == "kf2" else kernels.start_state
+        return StateFilter(_VERTICAL[name], kernels.filter_samples, new, _VERTICAL_KEPT, kernels.S_SINCE)
     if name in _ERROR_STATE:
-        return ErrorStateFilter(_ERROR_STATE[name])
+        kernel = errors.filter_error_samples
+        return StateFilter(_ERROR_STATE[name], kernel, errors.start_state, _ERROR_STATE_KEPT, errors.X_SINCE)
     if name in _ENCODER:
         kind, fits = _ENCODER[name]
-        return EncoderFilter(kind, robot, fits[kind])
+        own = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg, fit=fits[kind])
+        kept = list(range(encoder.C_TIME, encoder.STATE_SIZE))
+        kernel = encoder.filter_encoder_samples
+        return StateFilter(kind, kernel, baselines.start_state, kept, parameters=own)
     raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
 
 

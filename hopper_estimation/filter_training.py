@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.cost_kernels import ERROR_STATE, population_costs
+from hopper_estimation.cost_kernels import ERROR_STATE, JoinedTrials, population_costs
 from hopper_estimation.filter_calibration import calibrated
-from hopper_estimation.filter_kinds import state_filter
+from hopper_estimation.filter_kinds import kernel_body, state_filter
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
 from hopper_estimation.phases import DROP
-from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial
+from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.learning.optimisation.minimise import SeedResults, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Settings
 
@@ -110,40 +110,38 @@ class FilterObjective:
     ) -> None:
         self.estimator = estimator
         self._kind = _KIND[estimator]
-        self._configuration = configuration
+        self._body = kernel_body(configuration.robot)
         self.places = tuple(place for place in SEARCHED[estimator] if delays or place not in _DELAYS)
         self._threads = threads or os.cpu_count() or 1
         start = state_filter(estimator, configuration.robot).start
         covariance = np.diag(START_VARIANCES)
-        self._starts = np.array([start(trial.start_height_m, 0.0, covariance, DROP) for trial in trials])
-        self._sample_offsets = np.cumsum([0, *(len(trial.samples.dt) for trial in trials)])
-        self._hop_offsets = np.cumsum([0, *(len(trial.hops.cycles) for trial in trials)])
+        starts = np.array([start(trial.start_height_m, 0.0, covariance, DROP) for trial in trials])
 
-        def joined(pieces: list[Array]) -> Array:
-            return np.ascontiguousarray(np.concatenate(pieces))
+        def offsets(counts: Iterable[int]) -> NDArray[np.int64]:
+            return np.cumsum([0, *counts])
 
-        self._arrays = (
-            joined([trial.samples.dt for trial in trials]),
-            joined([trial.accelerations[:, 0] for trial in trials]),
-            joined([trial.accelerations[:, 1] for trial in trials]),
-            np.concatenate([trial.usable for trial in trials]),
-            joined([trial.samples.goal for trial in trials]),
-            joined([trial.samples.thrust for trial in trials]),
-            joined([trial.accelerations[:, 2:] for trial in trials]),
-            joined([trial.true_height_m for trial in trials]),
-            joined([trial.true_velocity_m_s for trial in trials]),
-        )
-        self._hops = (
-            joined([trial.hops.cycles.touchdown_s - _start_s(trial) for trial in trials]),
-            joined([trial.hops.cycles.next_touchdown_s - _start_s(trial) for trial in trials]),
-            joined([trial.hops.cycles.hop_height_m for trial in trials]),
+        cycles = [trial.hops.cycles for trial in trials]
+        self._trials = JoinedTrials(
+            starts,
+            offsets(len(trial.signals.dt) for trial in trials),
+            offsets(len(one) for one in cycles),
+            Signals(*(np.concatenate(column) for column in zip(*(trial.signals for trial in trials), strict=True))),
+            np.concatenate([trial.true_height_m for trial in trials]),
+            np.concatenate([trial.true_velocity_m_s for trial in trials]),
+            np.concatenate([one.touchdown_s - _start_s(trial) for one, trial in zip(cycles, trials, strict=True)]),
+            np.concatenate([one.next_touchdown_s - _start_s(trial) for one, trial in zip(cycles, trials, strict=True)]),
+            np.concatenate([one.hop_height_m for one in cycles]),
         )
 
     def problem(self) -> Problem:
         """Names, units and bounds of what is searched."""
         digest = hashlib.sha256(self.estimator.encode())
-        for array in (*self._arrays, *self._hops):
-            digest.update(np.ascontiguousarray(array).tobytes())
+        _, _, _, signals, *truth = self._trials
+        # Of the signals what all filters look at, as they lie in a file of a search to be continued.
+        dt, acceleration, usable, goal, thrust, _ = signals
+        low, high, side = acceleration[:, 0], acceleration[:, 1], acceleration[:, 2:]
+        for array in (dt, low, high, usable, goal, thrust, side, *truth):
+            digest.update(array.tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),
@@ -168,20 +166,7 @@ class FilterObjective:
 
         def evaluate(rows: NDArray[np.int64]) -> None:
             part = np.empty(len(rows))
-            robot = self._configuration.robot
-            population_costs(
-                self._kind,
-                whole[rows],
-                robot.standing_height_m,
-                robot.gravity_m_s2,
-                NOMINAL_DT_S,
-                self._starts,
-                self._sample_offsets,
-                self._hop_offsets,
-                *self._arrays,
-                *self._hops,
-                part,
-            )
+            population_costs(self._kind, whole[rows], self._body, self._trials, part)
             costs[rows] = part
 
         if self._threads == 1:
@@ -238,4 +223,4 @@ def train_filter(
 
 def _start_s(trial: Trial) -> float:
     """Time of the kernels' clock, which starts one step before the first sample."""
-    return float(trial.time_s[0] - trial.samples.dt[0])
+    return float(trial.time_s[0] - trial.signals.dt[0])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
+from hopper_estimation.vertical_kernels import Body, Signals
 
 Array = NDArray[np.float64]
 
@@ -134,20 +135,10 @@ def _expect(rows: Array, k: int, phase: int) -> None:
 def filter_lanes(
     kind: int,
     parameters: Array,
-    length: float,
-    gravity: float,
-    nominal_dt: float,
+    body: Body,
     start: Array,
-    dt: Array,
-    low: Array,
-    high: Array,
-    usable: NDArray[np.uint8],
-    goal: Array,
-    thrust: Array,
-    true_height: Array,
-    true_velocity: Array,
-    judged_steps: int,
-    largest_square: float,
+    signals: Signals,
+    truth: tuple[Array, Array, int, float],
     squares: Array,
     events: Array,
     found: NDArray[np.int64],
@@ -160,19 +151,19 @@ def filter_lanes(
         `KF1` or `KF3`.
     parameters
         (LANES, PARAMETER_COUNT).
-    length, gravity, nominal_dt, dt, low, high, usable, goal, thrust
-        As `filter_samples` takes them.
     start
         (STATE_SIZE,) at the first sample.
-    true_height, true_velocity
-        (N,) NaN where unknown.
-    judged_steps, largest_square
-        Every so many samples errors are squared, each up to that much, and summed up.
+    truth
+        Height and velocity (N,), NaN where unknown; every so many samples errors are squared, each up to that much,
+        and summed up.
     squares
         (LANES, 3), written: sums for height and velocity, and how many were summed up.
     events
         (LANES, M, EVENT_SIZE), written; `found` (LANES,) how many.
     """
+    gravity, nominal_dt = body.gravity, body.nominal_dt
+    dt, acceleration, usable = signals.dt, signals.acceleration, signals.usable
+    true_height, true_velocity, judged_steps, largest_square = truth
     rows = np.empty(_SIZE)
     states = np.empty((LANES, start.shape[0]))
     out = np.empty((0, 6))
@@ -197,9 +188,9 @@ def filter_lanes(
         is_usual = started and abs(step - nominal_dt) <= 1e-5 and bits in (_BOTH, _CLIPPED_LOW)
         count, before = LANES, 0
         if is_usual:
-            low_reading = low[n] if bits == _BOTH else high[n]
+            low_reading = acceleration[n, 0] if bits == _BOTH else acceleration[n, 1]
             before = _BEFORE
-            count = _usual_sample(rows, step, low_reading, high[n], abs(low[n] + gravity))
+            count = _usual_sample(rows, step, low_reading, acceleration[n, 1], abs(acceleration[n, 0] + gravity))
         if count > 0:
             for k in range(LANES):
                 if is_usual and rows[_MAY_HAPPEN + k] == 0.0:
@@ -211,16 +202,9 @@ def filter_lanes(
                 found[k] += kernels.filter_samples(
                     kind,
                     parameters[k],
-                    length,
-                    gravity,
-                    nominal_dt,
+                    body,
                     state,
-                    dt[n : n + 1],
-                    low[n : n + 1],
-                    high[n : n + 1],
-                    usable[n : n + 1],
-                    goal[n : n + 1],
-                    thrust[n : n + 1],
+                    kernels.part_of(signals, n, n + 1),
                     out,
                     events[k, min(found[k], events.shape[1]) :],
                 )

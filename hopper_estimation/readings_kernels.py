@@ -23,6 +23,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation.samples import Samples
+
 Array = NDArray[np.float64]
 Bits = NDArray[np.uint8]
 
@@ -167,11 +169,7 @@ def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: 
 def vertical_accelerations(
     settings: ReadingSettings,
     state: Array,
-    dt: Array,
-    low: Array,
-    high: Array,
-    has: Bits,
-    up: Array,
+    samples: Samples,
     out: Array,
     usable: Bits,
 ) -> None:
@@ -181,23 +179,16 @@ def vertical_accelerations(
     ----------
     state
         (STATE_SIZE,), changed.
-    dt
-        (N,) time since the sample before, s.
-    low, high
-        (N, 6) readings: gyro rad/s, accelerometer m/s^2.
-    has
-        (N,) bit 1: a low-g reading is there, bit 2: a high-g reading is.
-    up
-        (N, 3) up in the body's frame by an attitude sensor that reported since the sample before; NaN: none did.
     out
         (N, 4), written: vertical acceleration by the low-g and the high-g sensor, gravity taken off, and the specific
         force along two horizontal axes, m/s^2.
     usable
         (N,), written: `LOW_USABLE`, `HIGH_USABLE`, `LOW_CLIPPED`, `HIGH_DUE`.
     """
+    _, dt, lows, highs, has, up, _, _, _ = samples
     for n in range(dt.shape[0]):
         there = int(has[n])
-        reading, shock = low[n], high[n]
+        reading, shock = lows[n], highs[n]
         low_stuck = high_stuck = False
         if there & 1:
             mark = reading[3] + 3.0 * reading[4] + 7.0 * reading[5]

@@ -22,7 +22,6 @@ from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Matrix
-from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
 
 if TYPE_CHECKING:
@@ -65,11 +64,11 @@ class HopperRobot(Robot):
             unused.add(MOTORS.sensor)
         return tuple(one for one in self.channels(configuration) if one.sensor not in unused)
 
-    def estimator(self, configuration: HopperConfiguration, name: str) -> Estimator:
+    def estimator(self, configuration: HopperConfiguration, name: str) -> HopperEstimator:
         """One of the filters, with its parameters from the configured model, or from those of the package."""
         where = f"model {configuration.filter_model}" if configuration.filter_model else "the package's model"
         entry = filters_of(configuration.filter_model).entry(name, where)
-        return HopperEstimator(configuration, name, entry, initial)
+        return HopperEstimator(configuration, name, entry)
 
     def initial_covariance(self, configuration: HopperConfiguration) -> Matrix:
         """Of a robot that is seen to stand, or to be wherever it is: 1 cm, 5 cm/s."""

@@ -1,32 +1,43 @@
 """From messages of several sensors to samples: what was known at each reading of the accelerometers.
 
 A sample is taken at every message of the low-g sensor, with what else arrived since the sample before: the high-g
-reading (the same stamp comes first, see `RANKS`), attitude, duty cycles, commanded height. Where the low-g sensor is
-silent for longer than `silent_s`, the high-g one goes on alone.
+reading (of the same stamp it comes first, see `KINDS`), attitude, duty cycles, commanded height. Where the low-g sensor
+is silent for longer than `silent_s`, the high-g one goes on alone.
 
-The same rule twice: `SampleMaker` for one message after another, `samples_of` for a whole recording. A test holds them
-against each other.
+The rule is one compiled function, `take`. A recording runs it in a loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import topics
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTORS
 from onboard_estimation.bulk_record import MeasurementSeries
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.reading_parts import POINT
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 NOMINAL_DT_S = 1.0 / 840.0
-RANKS: Mapping[str, int] = {ATTITUDE.sensor: 1, LEG.sensor: 1, HIGH_G.sensor: 2, LOW_G.sensor: 3}
-"""Order of messages with one stamp; commands come first."""
+KINDS = (topics.COMMANDED_HEIGHT, topics.MOTORS, topics.ATTITUDE, topics.LEG, topics.HIGH_G, topics.LOW_G)
+"""What samples are made of, in the order of messages with one stamp."""
+GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
+_KIND = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
+_WIDTHS = (1, 1, 3, 1, 6, 6)
+
+# Places in a row of what arrived: readings; which there are, time since the sample before, whether a sample was taken.
+_LOW_AT, _HIGH_AT, _UP_AT, _GOAL_AT, _THRUST_AT, _LEG_AT, _HAS, _DT, _TAKEN = 0, 6, 12, 15, 16, 17, 18, 19, 20
+_ROW_SIZE = 21
+_PLACES = (_GOAL_AT, _THRUST_AT, _UP_AT, _LEG_AT, _HIGH_AT, _LOW_AT)
+_LAST_SAMPLE, _LAST_LOW = 0, 1
+_NEVER = np.iinfo(np.int64).min
 
 
 class Samples(NamedTuple):
@@ -39,20 +50,20 @@ class Samples(NamedTuple):
     dt
         (N,) time since the sample before, s.
     low, high
-        (N, 6) readings: gyro rad/s, accelerometer m/s^2; zeros where there is none.
+        (N, 6) readings: gyro rad/s, accelerometer m/s^2; zeros where there is none. The high-g sensor may have no gyro.
     has
         (N,) uint8, bit 1: low-g reading, bit 2: high-g reading.
     up
         (N, 3) up in the body's frame by an attitude sensor that reported since the sample before, else NaN.
     goal
-        (N,) commanded hop height, m; NaN: none was told.
+        (N,) commanded hop height, m; NaN: none was commanded.
     thrust
         (N,) specific thrust of the commanded duty cycles, m/s^2; NaN before the first command.
     leg
         (N,) compression of the leg since the sample before, m; NaN: no reading.
     """
 
-    stamps_ns: NDArray[np.int64]
+    stamps_ns: Integers
     dt: Array
     low: Array
     high: Array
@@ -63,19 +74,96 @@ class Samples(NamedTuple):
     leg: Array
 
     def part(self, start: int, stop: int) -> Samples:
-        """Some of them, in contiguous arrays."""
-        rows = slice(start, stop)
-        return Samples(
-            self.stamps_ns[rows],
-            self.dt[rows],
-            self.low[rows],
-            self.high[rows],
-            self.has[rows],
-            self.up[rows],
-            self.goal[rows],
-            self.thrust[rows],
-            self.leg[rows],
-        )
+        """Some of them."""
+        return Samples(*(column[start:stop] for column in self))
+
+
+class Arrived(NamedTuple):
+    """What arrived since the sample before, and what was commanded last; arrays are values, never written.
+
+    Attributes
+    ----------
+    row
+        (_ROW_SIZE,).
+    clock_ns
+        (2,) int64: stamps of the last sample, and of the last low-g reading.
+    """
+
+    row: Array
+    clock_ns: Integers
+
+
+def nothing_arrived() -> Arrived:
+    """Before the first message."""
+    row = np.zeros(_ROW_SIZE)
+    row[_UP_AT:_HAS] = np.nan
+    return Arrived(row, np.full(2, _NEVER))
+
+
+@njit(cache=True, error_model="numpy")
+def take(silent_ns: int, row: Array, clock_ns: Integers, kind: int, stamp_ns: int, value: Array) -> bool:
+    """Take a message; whether the row is now a sample.
+
+    Parameters
+    ----------
+    silent_ns
+        For how long the low-g sensor is waited for.
+    row, clock_ns
+        See `Arrived`; changed.
+    kind, value
+        Number in `KINDS`, and what `_parts` leaves of the message.
+    """
+    if row[_TAKEN]:
+        row[:_UP_AT] = 0.0
+        row[_UP_AT:_GOAL_AT] = row[_LEG_AT] = np.nan
+        row[_HAS] = row[_TAKEN] = 0.0
+    place = _PLACES[kind]
+    for i in range(_WIDTHS[kind]):
+        row[place + i] = value[i]
+    if kind == LOW:
+        row[_HAS] += 1.0
+        clock_ns[_LAST_LOW] = stamp_ns
+    elif kind == HIGH:
+        row[_HAS] = 2.0
+        if clock_ns[_LAST_LOW] == _NEVER:
+            # Which sensors there are shows in the first readings: the high-g one waits as long as for a silence.
+            clock_ns[_LAST_LOW] = stamp_ns
+        if stamp_ns - clock_ns[_LAST_LOW] <= silent_ns:
+            return False
+    else:
+        return False
+    before_ns = clock_ns[_LAST_SAMPLE]
+    row[_DT] = NOMINAL_DT_S if before_ns == _NEVER else (stamp_ns - before_ns) / NANOSECONDS_PER_SECOND
+    row[_TAKEN] = 1.0
+    clock_ns[_LAST_SAMPLE] = stamp_ns
+    return row[_DT] > 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _take_all(
+    silent_ns: int,
+    row: Array,
+    clock_ns: Integers,
+    kinds: Integers,
+    stamps_ns: tuple[Integers, ...],
+    values: tuple[Array, ...],
+    samples: Samples,
+) -> int:
+    """Take messages of those kinds (M,), one after another; how many samples were written."""
+    rows = np.zeros(len(stamps_ns), dtype=np.int64)
+    n = 0
+    for kind in kinds:
+        k = rows[kind]
+        rows[kind] = k + 1
+        if take(silent_ns, row, clock_ns, kind, stamps_ns[kind][k], values[kind][k]):
+            samples.stamps_ns[n], samples.dt[n], samples.has[n] = clock_ns[_LAST_SAMPLE], row[_DT], np.uint8(row[_HAS])
+            samples.goal[n], samples.thrust[n], samples.leg[n] = row[_GOAL_AT], row[_THRUST_AT], row[_LEG_AT]
+            for i in range(6):
+                samples.low[n, i], samples.high[n, i] = row[i], row[_HIGH_AT + i]
+            for i in range(3):
+                samples.up[n, i] = row[_UP_AT + i]
+            n += 1
+    return n
 
 
 def up_direction(quaternion: Array) -> Array:
@@ -90,147 +178,85 @@ def specific_thrust(configuration: HopperConfiguration, duties: Array) -> Array:
     return np.asarray(full * np.mean(np.square(duties), axis=-1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What arrived since the sample before."""
-
-    stamp_ns: int | None = None
-    low_ns: int | None = None
-    high: Array | None = None
-    up: Array | None = None
-    leg: float = np.nan
-    goal: float = np.nan
-    thrust: float = np.nan
+def _parts(configuration: HopperConfiguration, kind: int, values: Array) -> Array:
+    """(..., w) what samples take of messages' values (..., d)."""
+    if kind == UP:
+        return up_direction(values)
+    if kind == THRUST:
+        return specific_thrust(configuration, values)[..., None]
+    if kind == GOAL:
+        return values[..., POINT.point][..., 2:]
+    return values
 
 
-class SampleMaker:
-    """Messages in, one after another; a sample out where one is due."""
+def _silent_ns(configuration: HopperConfiguration) -> int:
+    return round(configuration.sensors.silent_s * NANOSECONDS_PER_SECOND)
 
-    def __init__(self, configuration: HopperConfiguration) -> None:
-        self._configuration = configuration
-        self._silent_ns = round(configuration.sensors.silent_s * NANOSECONDS_PER_SECOND)
-        self._held = _Held()
 
-    def snapshot(self) -> _Held:
-        """All that messages change."""
-        return self._held
-
-    def restore(self, snapshot: _Held) -> None:
-        """Return to a snapshot."""
-        self._held = snapshot
-
-    def add(self, measurement: Measurement) -> Samples | None:
-        """One sample (N = 1), or None where none is due."""
-        held, value, stamp_ns = self._held, measurement.value, measurement.stamp_ns
-        sensor = measurement.sensor
-        if sensor == LOW_G.sensor:
-            return self._sample(replace(held, low_ns=stamp_ns), stamp_ns, value)
-        if sensor == HIGH_G.sensor:
-            held = replace(held, high=value)
-            if held.low_ns is None:
-                # Which sensors there are shows in the first readings: the high-g one waits as long as for a silence.
-                held = replace(held, low_ns=stamp_ns)
-            elif stamp_ns - held.low_ns > self._silent_ns:
-                return self._sample(held, stamp_ns, None)
-        elif sensor == ATTITUDE.sensor:
-            held = replace(held, up=up_direction(value))
-        elif sensor == LEG.sensor:
-            held = replace(held, leg=float(value[0]))
-        elif sensor == MOTORS.sensor:
-            held = replace(held, thrust=float(specific_thrust(self._configuration, value)))
-        elif sensor == COMMANDED_HEIGHT.sensor:
-            held = replace(held, goal=float(value[2]))
-        self._held = held
-        return None
-
-    def _sample(self, held: _Held, stamp_ns: int, low: Array | None) -> Samples | None:
-        self._held = replace(held, stamp_ns=stamp_ns, high=None, up=None, leg=np.nan)
-        dt = NOMINAL_DT_S if held.stamp_ns is None else (stamp_ns - held.stamp_ns) / NANOSECONDS_PER_SECOND
-        if dt <= 0.0:
-            return None
-        has = (low is not None) + 2 * (held.high is not None)
-        return Samples(
-            np.array([stamp_ns], dtype=np.int64),
-            np.array([dt]),
-            np.zeros((1, 6)) if low is None else low[None],
-            np.zeros((1, 6)) if held.high is None else held.high[None],
-            np.array([has], dtype=np.uint8),
-            np.full((1, 3), np.nan) if held.up is None else held.up[None],
-            np.array([held.goal]),
-            np.array([held.thrust]),
-            np.array([held.leg]),
+def with_message(
+    configuration: HopperConfiguration, arrived: Arrived, measurement: Measurement
+) -> tuple[Arrived, Samples | None]:
+    """After one more message, and the sample (N = 1) that it made, if any."""
+    kind = _KIND.get(measurement.sensor)
+    if kind is None:
+        return arrived, None
+    row, clock_ns = arrived.row.copy(), arrived.clock_ns.copy()
+    value = _parts(configuration, kind, measurement.value)
+    is_sample = take(_silent_ns(configuration), row, clock_ns, kind, measurement.stamp_ns, value)
+    sample = None
+    if is_sample:
+        readings = row[:_UP_AT].reshape(2, 6)
+        sample = Samples(
+            clock_ns[:1],
+            row[_DT : _DT + 1],
+            readings[:1],
+            readings[1:],
+            np.array([row[_HAS]], dtype=np.uint8),
+            row[None, _UP_AT:_GOAL_AT],
+            row[_GOAL_AT:_THRUST_AT],
+            row[_THRUST_AT:_LEG_AT],
+            row[_LEG_AT:_HAS],
         )
+    return Arrived(row, clock_ns), sample
 
 
-def samples_of(configuration: HopperConfiguration, series: Sequence[MeasurementSeries]) -> Samples:
-    """The samples of a whole recording; each sensor's rows in the order of their stamps."""
-    found = {one.channel.sensor: one for one in series if len(one.stamps_ns)}
-    empty = np.empty(0, dtype=np.int64)
-    low_ns = found[LOW_G.sensor].stamps_ns if LOW_G.sensor in found else empty
-    high_ns = found[HIGH_G.sensor].stamps_ns if HIGH_G.sensor in found else empty
-    stamps, low_row = low_ns, np.arange(len(low_ns))
-    alone = _alone(configuration, low_ns, high_ns)
-    if len(alone):
-        both = np.concatenate([low_ns, high_ns[alone]])
-        # A high-g reading of the same stamp was taken first; the low-g one then has no time of its own.
-        order = np.lexsort((np.concatenate([np.ones(len(low_ns)), np.zeros(len(alone))]), both))
-        low_row = np.concatenate([low_row, np.full(len(alone), -1)])[order]
-        stamps = both[order]
-        first = np.append(True, stamps[1:] > stamps[:-1])
-        stamps, low_row = stamps[first], low_row[first]
-    count = len(stamps)
-    dt = np.empty(count)
-    dt[:1] = NOMINAL_DT_S
-    dt[1:] = np.diff(stamps) / NANOSECONDS_PER_SECOND
-    low = np.zeros((count, 6))
-    has = np.zeros(count, dtype=np.uint8)
-    if LOW_G.sensor in found:
-        if count == len(low_ns) and not len(alone):
-            low = np.ascontiguousarray(found[LOW_G.sensor].values)
-            has[:] = 1
-        else:
-            there = low_row >= 0
-            low[there] = found[LOW_G.sensor].values[low_row[there]]
-            has[there] = 1
-    high = np.zeros((count, 6))
-    if HIGH_G.sensor in found:
-        row, new = _newest(stamps, high_ns)
-        high[new] = found[HIGH_G.sensor].values[row[new]]
-        has[new] |= 2
-    up = np.full((count, 3), np.nan)
-    if ATTITUDE.sensor in found:
-        row, new = _newest(stamps, found[ATTITUDE.sensor].stamps_ns)
-        up[new] = up_direction(found[ATTITUDE.sensor].values[row[new]])
-    leg = np.full(count, np.nan)
-    if LEG.sensor in found:
-        row, new = _newest(stamps, found[LEG.sensor].stamps_ns)
-        leg[new] = found[LEG.sensor].values[row[new], 0]
-    goal, thrust = np.full(count, np.nan), np.full(count, np.nan)
-    if COMMANDED_HEIGHT.sensor in found:
-        row, _ = _newest(stamps, found[COMMANDED_HEIGHT.sensor].stamps_ns)
-        goal[row >= 0] = found[COMMANDED_HEIGHT.sensor].values[row[row >= 0], 2]
-    if MOTORS.sensor in found:
-        row, _ = _newest(stamps, found[MOTORS.sensor].stamps_ns)
-        duties = found[MOTORS.sensor].values
-        thrust[row >= 0] = specific_thrust(configuration, duties)[row[row >= 0]]
-    return Samples(stamps, dt, low, high, has, up, goal, thrust, leg)
+def samples_of(
+    configuration: HopperConfiguration, series: Sequence[MeasurementSeries], arrival: Integers | None = None
+) -> Samples:
+    """The samples of a whole recording.
 
-
-def _alone(
-    configuration: HopperConfiguration, low_ns: NDArray[np.int64], high_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Rows of the high-g sensor that are samples of their own, the low-g one being silent."""
-    silent_ns = round(configuration.sensors.silent_s * NANOSECONDS_PER_SECOND)
-    if not len(high_ns):
-        return np.empty(0, dtype=np.int64)
-    before = np.searchsorted(low_ns, high_ns, side="left") - 1
-    last_low = low_ns[before] if len(low_ns) else np.full(len(high_ns), high_ns[0])
-    last_low = np.where(before >= 0, last_low, high_ns[0])
-    return np.flatnonzero(high_ns - last_low > silent_ns)
-
-
-def _newest(stamps: NDArray[np.int64], of_ns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """For each sample the newest row of a sensor up to its stamp (-1: none), and whether it is new since the last."""
-    row = np.searchsorted(of_ns, stamps, side="right") - 1
-    new = np.append(row[:1] >= 0, row[1:] > row[:-1])
-    return row, new
+    Parameters
+    ----------
+    series
+        Each sensor's rows in the order of their stamps.
+    arrival
+        (M,) number of the series of each message, in the order in which they are filtered; None: by their stamps.
+    """
+    used = sorted(
+        (_KIND[one.channel.sensor], number) for number, one in enumerate(series) if one.channel.sensor in _KIND
+    )
+    stamps = [np.empty(0, dtype=np.int64)] * len(KINDS)
+    values = [np.empty((0, 1))] * len(KINDS)
+    kind_of = np.full(len(series), -1)
+    for kind, number in used:
+        stamps[kind] = series[number].stamps_ns
+        values[kind] = np.ascontiguousarray(_parts(configuration, kind, series[number].values))
+        kind_of[number] = kind
+    if arrival is None:
+        order = np.argsort(np.concatenate(stamps), kind="stable")
+        kinds = np.repeat(np.arange(len(KINDS)), [len(one) for one in stamps])[order]
+    else:
+        kinds = kind_of[arrival]
+        kinds = kinds[kinds >= 0]
+    most = len(stamps[LOW]) + len(stamps[HIGH])
+    samples = Samples(
+        np.empty(most, dtype=np.int64),
+        np.empty(most),
+        np.empty((most, 6)),
+        np.empty((most, 6)),
+        np.empty(most, dtype=np.uint8),
+        np.empty((most, 3)),
+        *np.empty((3, most)),
+    )
+    count = _take_all(_silent_ns(configuration), *nothing_arrived(), kinds, tuple(stamps), tuple(values), samples)
+    return samples.part(0, count)

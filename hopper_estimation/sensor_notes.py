@@ -16,7 +16,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.samples import samples_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
-from hopper_estimation.vertical_filter import reading_settings
+from hopper_estimation.vertical_filter import signals_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Note, Series
 
@@ -181,17 +181,6 @@ def _until(one: Series, stop_ns: int) -> Series:
 
 
 def _finds_rest(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
-    samples = samples_of(configuration, series)
     state = readings.new_state()
-    readings.vertical_accelerations(
-        reading_settings(configuration),
-        state,
-        samples.dt,
-        samples.low,
-        samples.high,
-        samples.has,
-        samples.up,
-        np.empty((len(samples.dt), 4)),
-        np.empty(len(samples.dt), dtype=np.uint8),
-    )
+    signals_of(configuration, state, samples_of(configuration, series))
     return bool(state[readings.R_ZEROED])

@@ -16,9 +16,11 @@ from hopper_estimation.hop_velocity import velocity_at
 from hopper_estimation.phases import TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
 from hopper_estimation.samples import Samples, samples_of
-from hopper_estimation.vertical_filter import reading_settings
+from hopper_estimation.vertical_filter import signals_of
+from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.reading_parts import POSE
 from onboard_estimation.simulation import SET_POSE
 
 Array = NDArray[np.float64]
@@ -32,8 +34,8 @@ class Trial:
 
     Attributes
     ----------
-    samples, accelerations, usable
-        (N,) and so on, as the filters take them.
+    signals
+        N samples, as the filters take them.
     start_height_m
         Height at the first sample, of which the filter is told.
     true_height_m, true_velocity_m_s
@@ -45,9 +47,7 @@ class Trial:
     """
 
     name: str
-    samples: Samples
-    accelerations: Array
-    usable: NDArray[np.uint8]
+    signals: Signals
     start_height_m: float
     true_height_m: Array
     true_velocity_m_s: Array
@@ -81,7 +81,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     samples = samples_of(configuration, _sorted(recording.series))
     if not len(samples.dt):
         raise UserError(f"{name}: no readings of imu/low_g or imu/high_g")
-    accelerations, usable = vertical(configuration, samples)
+    signals = _from_rest(configuration, samples)
     standing = configuration.robot.standing_height_m
     start_ns = int(track.stamps_ns[0])
     truth_s = (track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
@@ -96,7 +96,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     # From the told start of the first drop, else from the highest point before the first touchdown.
     poses = next((one for one in recording.series if one.channel.sensor == SET_POSE and len(one.stamps_ns)), None)
     if poses is not None and (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND < touchdowns[0]:
-        first_s, height = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND, float(poses.values[0, 2])
+        first_s, height = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND, float(poses.values[0, POSE.position][2])
     else:
         before = truth_s < touchdowns[0]
         before &= truth_s > touchdowns[0] - 1.5
@@ -105,22 +105,20 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     last_ns = int(track.stamps_ns[-1])
     first = int(np.searchsorted(samples.stamps_ns, start_ns + round(first_s * NANOSECONDS_PER_SECOND)))
     stop = int(np.searchsorted(samples.stamps_ns, last_ns, side="right"))
-    part = samples.part(first, stop)
-    if not len(part.dt):
+    stamps_ns = samples.stamps_ns[first:stop]
+    if not len(stamps_ns):
         raise UserError(f"{name}: readings and ground truth do not overlap in time")
-    time_s = (part.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
-    height_m, known = track.at(part.stamps_ns, 0.1)
+    time_s = (stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    height_m, known = track.at(stamps_ns, 0.1)
     true_height = np.where(known, height_m[:, 2], np.nan)
     if configuration.ground_changes:
         # The filter counts from the ground of the last stance.
         row = np.searchsorted(touchdowns, time_s, side="right") - 1
         true_height -= np.where(row >= 0, hops.ground_m[np.maximum(row, 0)], 0.0)
-    velocity = np.where(known, velocity_at(track, part.stamps_ns), np.nan)
+    velocity = np.where(known, velocity_at(track, stamps_ns), np.nan)
     return Trial(
         name,
-        part,
-        np.ascontiguousarray(accelerations[first:stop]),
-        np.ascontiguousarray(usable[first:stop]),
+        Signals(*(column[first:stop] for column in signals)),
         height,
         true_height,
         velocity,
@@ -129,8 +127,8 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     )
 
 
-def vertical(configuration: HopperConfiguration, samples: Samples) -> tuple[Array, NDArray[np.uint8]]:
-    """Vertical accelerations (N, 4) and usability (N,) of samples from the start of a recording.
+def _from_rest(configuration: HopperConfiguration, samples: Samples) -> Signals:
+    """What filters take of samples from the start of a recording.
 
     Raises
     ------
@@ -138,22 +136,11 @@ def vertical(configuration: HopperConfiguration, samples: Samples) -> tuple[Arra
         What they read at rest cannot be right.
     """
     state = readings.new_state()
-    out, usable = np.empty((len(samples.dt), 4)), np.empty(len(samples.dt), dtype=np.uint8)
-    readings.vertical_accelerations(
-        reading_settings(configuration),
-        state,
-        samples.dt,
-        samples.low,
-        samples.high,
-        samples.has,
-        samples.up,
-        out,
-        usable,
-    )
+    signals = signals_of(configuration, state, samples)
     fault = rest_fault(configuration, state)
     if fault is not None:
         raise UserError(fault)
-    return out, usable
+    return signals
 
 
 def _sorted(series: Sequence[Any]) -> list[Any]:

@@ -26,6 +26,8 @@ apex was missed, and a stance or a drop that lasts longer than any is given up.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -52,7 +54,7 @@ KF1, KF2, KF3 = 0, 1, 2
 
 # Elements of a filter's state.
 (S_Z, S_V, S_B, S_PZZ, S_PZV, S_PVV, S_PZB, S_PVB, S_PBB, S_Y1, S_Y2, S_H1, S_H2, S_H3, S_PHASE, S_SINCE, S_STILL,
- S_APEX, S_STARTED, S_TIME, S_DOUBT, S_GAP) = range(22)  # fmt: skip
+ S_APEX, S_STARTED, S_TIME, S_DISTRUSTED, S_GAP) = range(22)  # fmt: skip
 STATE_SIZE = 22
 
 E_KIND, E_TIME, E_HEIGHT, E_VELOCITY, E_VARIANCE, E_SAMPLE = range(6)
@@ -82,7 +84,7 @@ ALONE_M_S2 = 20.0
 """Little trust in a high-g sensor that is alone in flight: its offset drifts by some tenths of m/s^2."""
 HELD_M_S2 = 100.0
 """By how much a shock changes while one of its readings is waited for."""
-LARGEST_DOUBT = 1.0 - 1e-9
+LARGEST_SHARE = 1.0 - 1e-9
 ALONE_RISE_M_S2 = 40.0
 """Rise over several readings of a high-g sensor that is alone which may be noise, before the filter: a touchdown's is
 more."""
@@ -97,6 +99,73 @@ LONGEST_SHOCK_M_S2 = 300.0
 """Mean acceleration of a stance after a drop of some metres."""
 
 
+class Body(NamedTuple):
+    """What all filters know of the robot.
+
+    Attributes
+    ----------
+    length
+        Height of the body with the leg extended, m.
+    gravity
+        m/s^2.
+    nominal_dt
+        Usual time between samples, s.
+    """
+
+    length: float
+    gravity: float
+    nominal_dt: float
+
+
+class Signals(NamedTuple):
+    """What all filters take of N samples.
+
+    Attributes
+    ----------
+    dt
+        (N,) time since the sample before, s.
+    acceleration
+        (N, 4) vertical acceleration of the body by the low-g and the high-g sensor, gravity taken off, and the
+        horizontal specific force in the level frame of the given attitude, m/s^2.
+    usable
+        (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
+        reading is beyond its range; bit 4: a high-g reading was due and is missing.
+    goal, thrust
+        (N,) commanded hop height, m (NaN: none was commanded); specific thrust of the duty cycle, m/s^2 (NaN: unknown,
+        and nothing is inferred from it).
+    leg
+        (N,) compression of the leg, m; NaN where there is no reading.
+    """
+
+    dt: Array
+    acceleration: Array
+    usable: NDArray[np.uint8]
+    goal: Array
+    thrust: Array
+    leg: Array
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def part_of(signals: Signals, start: int, stop: int) -> Signals:
+    """Some samples."""
+    return Signals(
+        signals.dt[start:stop],
+        signals.acceleration[start:stop],
+        signals.usable[start:stop],
+        signals.goal[start:stop],
+        signals.thrust[start:stop],
+        signals.leg[start:stop],
+    )
+
+
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
+    """(STATE_SIZE,) before the first sample, with the covariance (2, 2) of height and velocity."""
+    state = np.zeros(STATE_SIZE)
+    state[S_Z], state[S_V], state[S_PHASE] = height_m, velocity_m_s, phase
+    state[[S_PZZ, S_PZV, S_PVV]] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
+    return state
+
+
 @njit(cache=True, error_model="numpy")
 def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
     """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
@@ -106,8 +175,8 @@ def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def told_goal(goal: float, apex: float, length: float) -> float:
-    """Commanded hop height, m; where none is told (NaN) that of the last hop, with its apex at `apex` (0: none)."""
+def assumed_goal(goal: float, apex: float, length: float) -> float:
+    """Commanded hop height, m; where none was (NaN) that of the last hop, with its apex at `apex` (0: none)."""
     if not np.isnan(goal):
         return goal
     return max(apex - length, 0.0) if apex > 0.0 else _USUAL_GOAL_M
@@ -201,16 +270,9 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
 def filter_samples(
     kind: int,
     parameters: Array,
-    length: float,
-    gravity: float,
-    nominal_dt: float,
+    body: Body,
     state: Array,
-    dt: Array,
-    low: Array,
-    high: Array,
-    usable: NDArray[np.uint8],
-    goal: Array,
-    thrust: Array,
+    signals: Signals,
     out: Array,
     events: Array,
 ) -> int:
@@ -222,25 +284,15 @@ def filter_samples(
         `KF1`, `KF2`, `KF3`.
     parameters
         (PARAMETER_COUNT,).
-    length, gravity, nominal_dt
-        Height of the body with the leg extended, m; m/s^2; usual time between samples, s.
     state
         (STATE_SIZE,), changed.
-    dt
-        (N,) time since the sample before, s.
-    low, high
-        (N,) vertical acceleration of the body by each sensor, m/s^2, gravity taken off.
-    usable
-        (N,) bit 1: the low-g reading is there and inside its range; bit 2: the high-g reading is; bit 3: the low-g
-        reading is beyond its range; bit 4: a high-g reading was due and is missing.
-    goal, thrust
-        (N,) commanded hop height, m (NaN: none was told); specific thrust of the duty cycle, m/s^2 (NaN: unknown,
-        and nothing is inferred from it).
     out
         (N, 6) or (0, 6): z, v, their covariance (zz, zv, vv) and the phase after each sample.
     events
         (M, EVENT_SIZE), written; events beyond M are lost.
     """
+    length, gravity, nominal_dt = body
+    dt, acceleration, usable, goal, thrust, _ = signals
     f1, f2 = 2.0 * np.pi * parameters[F_STATE], 2.0 * np.pi * parameters[F_PHASE]
     gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)
     switch = parameters[SWITCH] * gravity
@@ -255,19 +307,19 @@ def filter_samples(
     pzb, pvb, pbb = state[S_PZB], state[S_PVB], state[S_PBB]
     y1, y2, h1, h2, h3 = state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3]
     phase, since, still, apex = int(state[S_PHASE]), state[S_SINCE], state[S_STILL], state[S_APEX]
-    started, time, doubt, gap = state[S_STARTED], state[S_TIME], state[S_DOUBT], state[S_GAP]
+    started, time, distrusted, gap = state[S_STARTED], state[S_TIME], state[S_DISTRUSTED], state[S_GAP]
     found = 0
     for n in range(dt.shape[0]):
         step = dt[n]
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, more = choose(int(usable[n]), low[n], high[n], y1, gravity, switch)
+        a, more = choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
         is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
         gap = step if is_gap else FORGOTTEN * gap
         if is_gap:
-            over_gap, doubtful = acceleration_over_gap(step, y1, a)
-            more += doubtful
+            over_gap, unknown = acceleration_over_gap(step, y1, a)
+            more += unknown
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
         y1 += g1 * (a - y1)
@@ -281,7 +333,7 @@ def filter_samples(
         z += step * (v + half * used)
         v += step * used
         noise = (q + more) * step * step
-        doubt += more * step * step
+        distrusted += more * step * step
         if with_bias:
             # d(z, v)/db = (-dt^2/2, -dt), the bias walks slowly.
             pzz += step * (2.0 * pzv + step * pvv) - step * step * (pzb + step * pvb) + 0.25 * step**4 * pbb
@@ -306,12 +358,12 @@ def filter_samples(
         if usable[n] & 7 == 2:
             limit += g2 * ALONE_RISE_M_S2
         event = phase_event(phase, since, v, y2, rise, limit)
-        if usable[n] & 8 and awaits_high(int(usable[n]), low[n], gravity, switch):
+        if usable[n] & 8 and awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
             event = NO_EVENT
         if event == LOST:
             pzz += LOST_HEIGHT_M**2
             pvv += LOST_SPEED_M_S**2
-            doubt += LOST_SPEED_M_S**2
+            distrusted += LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
         still = still + step if max(abs(a), abs(y1)) < STILL_M_S2 else 0.0
@@ -337,12 +389,12 @@ def filter_samples(
                 pzz -= hz * hz * gain
                 pzv -= hz * hv * gain
                 pvv -= hv * hv * gain
-                doubt *= pvv / before
+                distrusted *= pvv / before
             if all_updates and event in (MAX_SQUAT, LIFTOFF):
                 wanted = parameters[DELAY_MS] * y1
                 if event == LIFTOFF:
-                    wanted = liftoff_velocity(parameters, v, told_goal(goal[n], apex, length))
-                before, share = pvv, min(doubt / pvv, LARGEST_DOUBT)
+                    wanted = liftoff_velocity(parameters, v, assumed_goal(goal[n], apex, length))
+                before, share = pvv, min(distrusted / pvv, LARGEST_SHARE)
                 gain = 1.0 / (pvv + r_v / (1.0 - share))
                 residual = wanted - v
                 if with_bias:
@@ -355,7 +407,7 @@ def filter_samples(
                 pzz -= pzv * pzv * gain
                 pzv -= pzv * pvv * gain
                 pvv -= pvv * pvv * gain
-                doubt *= pvv / before
+                distrusted *= pvv / before
             if event == APEX:
                 apex = z
                 phase = DROP
@@ -363,9 +415,9 @@ def filter_samples(
                 phase = event + 1
             since = 0.0
         elif with_bias and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
-            seen = a - (parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity)
+            measured = a - (parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity)
             gain = 1.0 / (pbb + r_b)
-            residual = seen - b
+            residual = measured - b
             z += pzb * gain * residual
             v += pvb * gain * residual
             b += pbb * gain * residual
@@ -378,7 +430,7 @@ def filter_samples(
         if still > STILL_S and event < 0:
             phase, since, v = STARTUP, 0.0, 0.0
             z += (length - z) * min(10.0 * step, 1.0)
-            pzz, pzv, pvv, doubt = min(pzz, 1e-2), 0.0, 1e-4, 0.0
+            pzz, pzv, pvv, distrusted = min(pzz, 1e-2), 0.0, 1e-4, 0.0
             pzb, pvb = 0.0, 0.0
         if record:
             out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = z, v, pzz, pzv, pvv, phase
@@ -387,5 +439,5 @@ def filter_samples(
     state[S_PZB], state[S_PVB], state[S_PBB] = pzb, pvb, pbb
     state[S_Y1], state[S_Y2], state[S_H1], state[S_H2], state[S_H3] = y1, y2, h1, h2, h3
     state[S_PHASE], state[S_SINCE], state[S_STILL], state[S_APEX] = phase, since, still, apex
-    state[S_STARTED], state[S_TIME], state[S_DOUBT], state[S_GAP] = started, time, doubt, gap
+    state[S_STARTED], state[S_TIME], state[S_DISTRUSTED], state[S_GAP] = started, time, distrusted, gap
     return found
