@@ -124,7 +124,9 @@ class HopperEstimator(Estimator[HopperState]):
         ground, above, events = self._along(state.ground, filtered, sample.stamps_ns)
         means, covariances = self._published(filtered.out, above)
         return Step(
-            state._replace(ground=ground), Estimate(measurement.stamp_ns, means[0], covariances[0]), events=tuple(events)
+            state._replace(ground=ground),
+            Estimate(measurement.stamp_ns, means[0], covariances[0]),
+            events=tuple(events),
         )
 
     def filter_recording(

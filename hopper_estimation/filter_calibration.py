@@ -10,6 +10,7 @@ parameters were fitted to.
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 

@@ -96,7 +96,10 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     # From the told start of the first drop, else from the highest point before the first touchdown.
     poses = next((one for one in recording.series if one.channel.sensor == SET_POSE and len(one.stamps_ns)), None)
     if poses is not None and (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND < touchdowns[0]:
-        first_s, height = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND, float(poses.values[0, POSE.position][2])
+        first_s, height = (
+            (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND,
+            float(poses.values[0, POSE.position][2]),
+        )
     else:
         before = truth_s < touchdowns[0]
         before &= truth_s > touchdowns[0] - 1.5

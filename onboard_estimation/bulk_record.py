@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,8 +200,8 @@ class FromStart(NamedTuple):
 def from_start(
     ordered: Ordered,
     start_ns: int,
-    renewed: Callable[[Kind, Integers | slice], Kind],
-    stamped: Callable[[Kind, int], Kind],
+    renewed: Callable[[Any, slice], Any],
+    stamped: Callable[[Any, int], Any],
 ) -> FromStart:
     """What a pipeline's filter that starts at a stamp sees of a recording.
 

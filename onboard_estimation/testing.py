@@ -39,7 +39,8 @@ from onboard_estimation.reading_parts import IMU_PARTS
 from onboard_estimation.robots import Robot, Series
 
 LAG_S = 0.2
-SECONDS = 6.0
+SECONDS, MOST_MEASUREMENTS = 6.0, 4000
+"""Of a simulated recording, whichever comes first."""
 _EIGENVALUE_SLACK = 1e-9
 _TRIES = 200
 _FAR = 6.0
@@ -127,7 +128,10 @@ class Case:
             raise UserError(f"robot {robot.name!r} has no simulator: give check_robot a recording (`sensors=`)")
         variants = robot.scenarios[scenario].variants
         rng = np.random.default_rng(1)
-        return robot.simulate(self.configuration, scenario, variants[0] if variants else "", SECONDS, rng).sensors
+        found = robot.simulate(self.configuration, scenario, variants[0] if variants else "", SECONDS, rng).sensors
+        stamps = np.sort(np.concatenate([one.stamps_ns for one in found]))
+        stop_ns = stamps[min(len(stamps), MOST_MEASUREMENTS) - 1]
+        return tuple(_until(one, stop_ns) for one in found)
 
     @cached_property
     def measurements(self) -> list[Measurement]:
@@ -281,7 +285,9 @@ def a_part_that_is_absent_is_needed_or_not_used(case: Case) -> None:
             pipeline = case.pipeline()
             record = pipeline.run(lacking)
             if part in channel.needs:
-                kept = [one for one in lacking if one.sensor != channel.sensor or np.isfinite(one.value[elements]).all()]
+                kept = [
+                    one for one in lacking if one.sensor != channel.sensor or np.isfinite(one.value[elements]).all()
+                ]
                 expected = case.pipeline().run(kept)
                 assert _bits(record) == _bits(expected), f"{channel.sensor} without {part} was not refused"
             else:
@@ -339,10 +345,12 @@ def a_given_start_is_taken(case: Case) -> None:
     initial = dataclasses.replace(given, stamp_ns=given.stamp_ns + 1)
     commands = {channel.sensor for channel in case.channels if channel.command}
     early = [one for one in case.measurements if one.stamp_ns < initial.stamp_ns]
-    acting = {one.sensor: dataclasses.replace(one, stamp_ns=initial.stamp_ns) for one in early if one.sensor in commands}
+    acting = {
+        one.sensor: dataclasses.replace(one, stamp_ns=initial.stamp_ns) for one in early if one.sensor in commands
+    }
     later = [one for one in case.measurements if one.stamp_ns > initial.stamp_ns]
     record = case.pipeline(initial).run(case.measurements)
-    expected = case.pipeline(initial).run(_in_order(case.channels, [*acting.values(), *later]))
+    expected = case.pipeline(initial).run(_in_order(case.channels, [*acting, *later]))
     assert _bits(record) == _bits(expected), "measurements from before the start changed the record"
     assert record, "no estimate after a given start"
     space = case.estimator().space
@@ -405,6 +413,11 @@ def _measurements(series: Iterable[Series]) -> Iterator[Measurement]:
     for one in series:
         for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True):
             yield Measurement(stamp_ns, one.channel.sensor, value)
+
+
+def _until(one: Series, stop_ns: int) -> Series:
+    count = int(np.searchsorted(one.stamps_ns, stop_ns, side="right"))
+    return dataclasses.replace(one, stamps_ns=one.stamps_ns[:count], values=one.values[:count])
 
 
 def _in_order(channels: Sequence[Channel], measurements: Iterable[Measurement]) -> list[Measurement]:
@@ -470,4 +483,3 @@ def _bits(value: Any) -> Any:
     if own and not isinstance(value, type) and not callable(value):
         return type(value).__name__, _bits(own)
     return value
-
