@@ -19,7 +19,8 @@ from benchmarks.hopper_filters_models import Search, entry_of, recording_of, tra
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
-from hopper_estimation.filter_calibration import Run, filtered
+from hopper_estimation.filter_calibration import filtered
+from hopper_estimation.filter_kinds import Filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filter_training import neutral_parameters
 from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT, ground_heights
@@ -87,12 +88,12 @@ def summed(search: dict[str, Any], training_seed: int, robots: int, scenario: st
     return out
 
 
-def _run(estimator: str, entry: FilterEntry, trial: Trial) -> Run:
+def _run(estimator: str, entry: FilterEntry, trial: Trial) -> Filtered:
     zz, zv, vv = entry.start_covariance
     return filtered(HopperConfiguration(), estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
 
 
-def _heights(run: Run, delay_s: float, trial: Trial) -> tuple[Array, Array]:
+def _heights(run: Filtered, delay_s: float, trial: Trial) -> tuple[Array, Array]:
     """Heights (N,) of the apex before each true touchdown and at it, before its update; NaN apex: not seen.
 
     A touchdown that was not told counts as one at the standing height: nothing is known of a change.
@@ -122,11 +123,11 @@ def _heights(run: Run, delay_s: float, trial: Trial) -> tuple[Array, Array]:
 
 def _shipped(estimator: str, entry: FilterEntry, recording: LoadedRecording, trial: Trial, step_m: float) -> Array:
     """(N,) ground under each true touchdown, by the estimator as a user has it: what it adds to heights."""
+    configuration = HopperConfiguration(ground_step_stddev_m=step_m)
     from_start, from_below = (
-        HopperEstimator(
-            HopperConfiguration(ground_changes=changes, ground_step_stddev_m=step_m), estimator, entry
-        ).filter_recording(recording.series, recording.arrival, 0.0)
+        one.filter_recording(one.start(None), recording.series, recording.arrival, 0.0)
         for changes in (True, False)
+        for one in [HopperEstimator(replace(configuration, ground_changes=changes), estimator, entry)]
     )
     assert from_start is not None
     assert from_below is not None

@@ -109,11 +109,11 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
     pose = next(one for one in recording.sensors if one.channel.sensor == SET_POSE)
     first = int(np.searchsorted(samples.stamps_ns, pose.stamps_ns[0]))
     made = HopperFilter(configuration, state_filter(estimator, configuration.robot), entry)
-    made.run(_part(samples, 0, first))
+    state, _ = made.run(made.standing(), samples.part(0, first))
     zz, zv, vv = entry.start_covariance
-    made.set_state(float(pose.values[0, 2]), 0.0, np.array([[zz, zv], [zv, vv]]))
-    rest = _part(samples, first, len(samples.dt))
-    result = made.run(rest)
+    state = made.at(state, float(pose.values[0, 2]), 0.0, np.array([[zz, zv], [zv, vv]]))
+    rest = samples.part(first, len(samples.dt))
+    _, result = made.run(state, rest)
     time_s = rest.stamps_ns / NANOSECONDS_PER_SECOND
     at_s = START_S + np.arange(1, int(HOPPING_S * SHOWN_HZ) - 1) / SHOWN_HZ
     # The estimate in force at each instant: the last one, moved on by nothing.
@@ -138,10 +138,6 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
         "extra": len(judged.matches.extra),
         "m3": float(known.mean()) if len(known) else float("nan"),
     }
-
-
-def _part(samples: Any, start: int, stop: int) -> Any:
-    return type(samples)(*(np.ascontiguousarray(array[start:stop]) for array in samples))
 
 
 def _short(values: Array) -> list[Any]:

@@ -18,7 +18,8 @@ from benchmarks.hopper_filters_models import START_S, Search, entry_of, training
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
-from hopper_estimation.filter_calibration import Run, filtered
+from hopper_estimation.filter_calibration import filtered
+from hopper_estimation.filter_kinds import Filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.hop_matching import HopMatches, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
@@ -27,7 +28,7 @@ from hopper_estimation.hops import HopEvents, hop_cycles
 from hopper_estimation.phases import EVENTS, PHASES
 from hopper_estimation.training_trials import Trial
 from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, filter_order
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]
@@ -87,24 +88,24 @@ def judged(
     return {"errors": errors, "within": within.tolist(), "timing": timing}
 
 
-def run_of(estimator: str, entry: FilterEntry, trial: Trial) -> Run:
+def run_of(estimator: str, entry: FilterEntry, trial: Trial) -> Filtered:
     """A filter over a trial."""
     zz, zv, vv = entry.start_covariance
     return filtered(HopperConfiguration(), estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
 
 
-def told_events(run: Run, entry: FilterEntry, time_s: Array) -> HopEvents:
+def told_events(run: Filtered, entry: FilterEntry, time_s: Array) -> HopEvents:
     """Events as they are told: seen at a sample, happened so much earlier."""
     kinds = run.events[:, kernels.E_KIND].astype(np.int64)
     seen_s = time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
     return HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events[:, kernels.E_HEIGHT])
 
 
-def trial_errors(estimator: str, run: Run, events: HopEvents, trial: Trial) -> list[HopErrors]:
+def trial_errors(estimator: str, run: Filtered, events: HopEvents, trial: Trial) -> list[HopErrors]:
     """Over whole cycles, and over flights only."""
     height, velocity = run.out[:, 0], run.out[:, 1]
     cycles = hop_cycles(events, trial.time_s, height, HopperConfiguration().robot.standing_height_m)
-    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.samples.goal)
+    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals.goal)
     return [
         hop_errors(estimator, trial.hops, trial.time_s, height, velocity, cycles, command, "GT", part)  # type: ignore[arg-type]
         for part in PARTS
@@ -148,25 +149,27 @@ def controlled(
     robot = find_robot("hopper")
     simulation: Any = robot.simulation(configuration, "hardware", gait, np.random.default_rng(seed))
     estimator = HopperEstimator(configuration, wanted.estimator, entry)
+    state, order, told = estimator.start(None), filter_order(robot.channels(configuration)), []
     drop_ns = round(START_S * NANOSECONDS_PER_SECOND)
     stamps, means = [], []
     poses: list[tuple[Array, Array]] = []
     for stop_ns in range(CONTROL_NS, drop_ns + round(seconds * NANOSECONDS_PER_SECOND) + 1, CONTROL_NS):
         piece = simulation.advance(stop_ns)
         rows = [
-            (int(stamp_ns), estimator.rank(one.channel.sensor), one.channel.sensor, value)
+            (int(stamp_ns), order[one.channel.sensor], one.channel.sensor, value)
             for one in piece.sensors
             for stamp_ns, value in zip(one.stamps_ns, one.values, strict=True)
         ]
         newest = None
         for stamp_ns, _, sensor, value in sorted(rows, key=lambda row: row[:3]):
-            estimate = estimator.apply(Measurement(stamp_ns, sensor, value))
+            state, estimate, _, events, _ = estimator.step(state, Measurement(stamp_ns, sensor, value))
+            told += [event for event in events if event.seen_ns >= drop_ns]  # as offline: from the first drop on
             if estimate is not None:
                 newest = estimate
                 stamps.append(stamp_ns)
                 means.append(estimate.mean)
         if newest is not None and stop_ns > drop_ns:
-            phase = PHASES.index(estimator.phase) if estimator.phase in PHASES else -1
+            phase = PHASES.index(estimator.phase(state))
             simulation.take_estimate(float(newest.mean[0]), float(newest.mean[1]), phase)
         poses.append((piece.truth[0].stamps_ns, piece.truth[0].values))
     track = BodyTrack.clean(
@@ -176,19 +179,16 @@ def controlled(
     standing = configuration.robot.standing_height_m
     hops = true_hops((track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND, track.values[:, 2], standing, 0.0)
     time_s = (np.array(stamps) - start_ns) / NANOSECONDS_PER_SECOND
-    state = np.array(means)
-    # As offline, where trials begin with the first drop.
-    told = [event for event in estimator.take_events() if event.seen_ns >= drop_ns]
-    events = HopEvents.from_phase_events(told, start_ns)
-    cycles = hop_cycles(events, time_s, state[:, 0], standing)
+    estimated = np.array(means)
+    cycles = hop_cycles(HopEvents.from_phase_events(told, start_ns), time_s, estimated[:, 0], standing)
     return [
         plain(
             hop_errors(
                 wanted.estimator,
                 _after(hops, START_S),
                 time_s,
-                state[:, 0],
-                state[:, 1],
+                estimated[:, 0],
+                estimated[:, 1],
                 cycles,
                 HEIGHTS_M[gait],
                 "SE",

@@ -18,12 +18,13 @@ from benchmarks.timing import Samples, case, interleaved
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import VerticalFilter
+from hopper_estimation.filter_kinds import kernel_body, state_filter
 from hopper_estimation.filter_model import DEFAULT_FILE, load_filters
 from hopper_estimation.phases import DROP
-from hopper_estimation.samples import NOMINAL_DT_S
+from hopper_estimation.samples import NOMINAL_DT_S, samples_of
 from hopper_estimation.training_trials import Trial, trial_of
 from hopper_estimation.vertical_filter import reading_settings
+from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.resources import resource
 
 Row = dict[str, Any]
@@ -75,57 +76,36 @@ class _Samples:
 
     def __init__(self) -> None:
         self.configuration = HopperConfiguration()
-        self.trial: Trial = trial_of(self.configuration, "benchmark", recording_of("hardware", GAIT, HOPPING_S, SEED))
+        recording = recording_of("hardware", GAIT, HOPPING_S, SEED)
+        self.trial: Trial = trial_of(self.configuration, "benchmark", recording)
+        self.signals = self.trial.signals
         self.entry = load_filters(resource(DEFAULT_FILE)).entry("kf1")
         zz, zv, vv = self.entry.start_covariance
+        self.start = state_filter("kf1", self.configuration.robot).start
+        self.settings = reading_settings(self.configuration)
         self.covariance = np.array([[zz, zv], [zv, vv]])
-        self.count = len(self.trial.samples.dt)
+        self.count = len(self.signals.dt)
+        samples = samples_of(self.configuration, recording.series)
+        self.readings = samples.part(len(samples.dt) - self.count, len(samples.dt))
         self.few = min(PYTHON_SAMPLES, self.count)
         self.out = np.empty((self.count, 6))
         self.events = np.empty((self.count // 20, kernels.EVENT_SIZE))
-        self.low = np.ascontiguousarray(self.trial.accelerations[:, 0])
-        self.high = np.ascontiguousarray(self.trial.accelerations[:, 1])
         self._source = uncompiled(kernels.filter_samples)
         self._source_readings = uncompiled(readings.vertical_accelerations)
-        samples, few = self.trial.samples, self.few
-        columns = (samples.dt, self.low, self.high, self.trial.usable, samples.goal)
-        self.numbers = list(zip(*(column[:few].tolist() for column in columns), strict=True))
+        acceleration = self.signals.acceleration
+        columns = (self.signals.dt, acceleration[:, 0], acceleration[:, 1], self.signals.usable, self.signals.goal)
+        self.numbers = list(zip(*(column[: self.few].tolist() for column in columns), strict=True))
 
     def _filter(self, function: Any, count: int) -> int:
-        robot, samples = self.configuration.robot, self.trial.samples
-        state = VerticalFilter(kernels.KF1).start(self.trial.start_height_m, 0.0, self.covariance, DROP)
-        found: int = function(
-            kernels.KF1,
-            self.entry.parameters,
-            robot.standing_height_m,
-            robot.gravity_m_s2,
-            NOMINAL_DT_S,
-            state,
-            samples.dt[:count],
-            self.low[:count],
-            self.high[:count],
-            self.trial.usable[:count],
-            samples.goal[:count],
-            samples.thrust[:count],
-            self.out[:count],
-            self.events,
-        )
+        state = self.start(self.trial.start_height_m, 0.0, self.covariance, DROP)
+        signals = Signals(*(column[:count] for column in self.signals))
+        body = kernel_body(self.configuration.robot)
+        found: int = function(kernels.KF1, self.entry.parameters, body, state, signals, self.out[:count], self.events)
         return found
 
     def _read(self, function: Any, count: int) -> None:
-        samples = self.trial.samples
         out, usable = np.empty((count, 4)), np.empty(count, dtype=np.uint8)
-        function(
-            reading_settings(self.configuration),
-            readings.new_state(),
-            samples.dt[:count],
-            samples.low[:count],
-            samples.high[:count],
-            samples.has[:count],
-            samples.up[:count],
-            out,
-            usable,
-        )
+        function(self.settings, readings.new_state(), self.readings.part(0, count), out, usable)
 
     def compiled(self) -> int:
         """Our filter over all samples."""

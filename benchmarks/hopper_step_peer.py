@@ -61,7 +61,7 @@ class PythonHopper(ABC):
         self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = 0.0
         self.started = False
         self.phase, self.since = DROP, 0.05
-        self.doubt = self.gap = 0.0
+        self.distrusted = self.gap = 0.0
         self.begin(height_m, covariance)
 
     def _gains(self, step: float) -> tuple[float, float]:
@@ -104,8 +104,8 @@ class PythonHopper(ABC):
         is_gap, over_gap = step > kernels.GAP_STEPS * self.nominal_dt, self.y1
         self.gap = step if is_gap else kernels.FORGOTTEN * self.gap
         if is_gap:
-            over_gap, doubtful = _over_gap(step, self.y1, reading)
-            more += doubtful
+            over_gap, unknown = _over_gap(step, self.y1, reading)
+            more += unknown
         if not self.started:
             self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = reading
             self.started = True
@@ -114,7 +114,7 @@ class PythonHopper(ABC):
         rise = self.y2 - self.h3
         self.h3, self.h2, self.h1 = self.h2, self.h1, self.y2
         self.predict(step, over_gap if is_gap else self.y1, self.noise + more)
-        self.doubt += more * step * step
+        self.distrusted += more * step * step
         self.since += step
         velocity = self.state()[1]
         usual = step if abs(step - self.nominal_dt) <= 1e-5 else max(step, self.nominal_dt)
@@ -127,7 +127,7 @@ class PythonHopper(ABC):
             event = kernels.NO_EVENT
         if event == kernels.LOST:
             self.lose()
-            self.doubt += kernels.LOST_SPEED_M_S**2
+            self.distrusted += kernels.LOST_SPEED_M_S**2
             self.phase, self.since = STARTUP, 0.0
         if event < 0:
             return
@@ -135,7 +135,7 @@ class PythonHopper(ABC):
             before, (_, velocity) = self.velocity_variance(), self.state()
             delay = self.parameters[kernels.DELAY_TD if event == TOUCHDOWN else kernels.DELAY_LO]
             self.update_position(delay, (velocity**2 + before) * self.gap**2)
-            self.doubt *= self.velocity_variance() / before
+            self.distrusted *= self.velocity_variance() / before
         if event in (MAX_SQUAT, LIFTOFF):
             before, (_, velocity) = self.velocity_variance(), self.state()
             wanted = (
@@ -143,8 +143,8 @@ class PythonHopper(ABC):
                 if event == MAX_SQUAT
                 else _liftoff_velocity(self.parameters, velocity, goal)
             )
-            self.update_velocity(wanted, 1.0 / (1.0 - min(self.doubt / before, kernels.LARGEST_DOUBT)))
-            self.doubt *= self.velocity_variance() / before
+            self.update_velocity(wanted, 1.0 / (1.0 - min(self.distrusted / before, kernels.LARGEST_SHARE)))
+            self.distrusted *= self.velocity_variance() / before
         self.phase = DROP if event == APEX else event + 1
         self.since = 0.0
 

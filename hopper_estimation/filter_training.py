@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,7 +126,7 @@ class FilterObjective:
             starts,
             offsets(len(trial.signals.dt) for trial in trials),
             offsets(len(one) for one in cycles),
-            Signals(*(np.concatenate(column) for column in zip(*(trial.signals for trial in trials), strict=True))),
+            Signals._make(map(np.concatenate, zip(*(trial.signals for trial in trials), strict=True))),
             np.concatenate([trial.true_height_m for trial in trials]),
             np.concatenate([trial.true_velocity_m_s for trial in trials]),
             np.concatenate([one.touchdown_s - _start_s(trial) for one, trial in zip(cycles, trials, strict=True)]),
@@ -140,7 +141,8 @@ class FilterObjective:
         # Of the signals what all filters look at, as they lie in a file of a search to be continued.
         dt, acceleration, usable, goal, thrust, _ = signals
         low, high, side = acceleration[:, 0], acceleration[:, 1], acceleration[:, 2:]
-        for array in (dt, low, high, usable, goal, thrust, side, *truth):
+        looked_at: list[NDArray[Any]] = [dt, low, high, usable, goal, thrust, side, *truth]
+        for array in looked_at:
             digest.update(array.tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(

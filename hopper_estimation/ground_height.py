@@ -22,8 +22,6 @@ drops are alike, (11) is zero, and (13) finds half of the staircase. So the weig
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -39,60 +37,6 @@ DIRECT = 0.0
 """Weight of eq. (11) for ground and apexes of which nothing is known: eq. (12) alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroundHeight:
-    """Height of the ground under the robot against that of its start, as a value: `after_hop` gives the next one.
-
-    Attributes
-    ----------
-    standing_height_m
-        Height of the body above the ground at touchdown, leg extended.
-    hops
-        Touchdowns counted.
-    direct_m
-        Sum of eq. (12).
-    from_drops_m
-        Sum of eq. (11); the first hop, which has no drop before it, counts with eq. (12).
-    last_drop_m
-        Drop of the last hop whose apex was seen; NaN: none yet.
-    """
-
-    standing_height_m: float
-    hops: int = 0
-    direct_m: float = 0.0
-    from_drops_m: float = 0.0
-    last_drop_m: float = math.nan
-
-    def after_hop(self, apex_height_m: float, touchdown_height_m: float) -> GroundHeight:
-        """With one more touchdown.
-
-        Parameters
-        ----------
-        apex_height_m, touchdown_height_m
-            Estimated heights above the ground last left, the second just before its update, m. An apex that was not
-            seen (NaN) counts as a drop like the one before; a touchdown must have a height.
-
-        Raises
-        ------
-        UserError
-            Where the height at touchdown is not finite.
-        """
-        if not math.isfinite(touchdown_height_m):
-            raise UserError(f"hop {self.hops + 1}: the height at touchdown is {touchdown_height_m}, not a number of m")
-        direct = touchdown_height_m - self.standing_height_m  # eq. (12)
-        drop = apex_height_m - touchdown_height_m
-        if not math.isfinite(drop):
-            drop = self.last_drop_m
-        from_drops = direct if math.isnan(self.last_drop_m) else self.last_drop_m - drop  # eq. (11)
-        return GroundHeight(
-            self.standing_height_m, self.hops + 1, self.direct_m + direct, self.from_drops_m + from_drops, drop
-        )
-
-    def height_m(self, drop_weight: float) -> float:
-        """Ground height after the hops so far, with this weight of eq. (11); see the module for what to choose."""
-        return drop_weight * self.from_drops_m + (1.0 - drop_weight) * self.direct_m
-
-
 def ground_changes(
     apex_height_m: ArrayLike, touchdown_height_m: ArrayLike, standing_height_m: float
 ) -> tuple[Array, Array]:
@@ -101,7 +45,9 @@ def ground_changes(
     Parameters
     ----------
     apex_height_m, touchdown_height_m
-        (N,) and what stands in for eq. (11) where there is none: see `GroundHeight`.
+        (N,) estimated heights above the ground last left, the second just before its update, m. An apex that was not
+        seen (NaN) counts as a drop like the one before; the first hop, which has no drop before it, counts with eq.
+        (12); a touchdown must have a height.
     """
     apex, touchdown = np.asarray(apex_height_m, float), np.asarray(touchdown_height_m, float)
     if apex.shape != touchdown.shape or apex.ndim != 1:

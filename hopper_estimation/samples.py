@@ -75,7 +75,7 @@ class Samples(NamedTuple):
 
     def part(self, start: int, stop: int) -> Samples:
         """Some of them."""
-        return Samples(*(column[start:stop] for column in self))
+        return Samples._make(column[start:stop] for column in self)
 
 
 class Arrived(NamedTuple):

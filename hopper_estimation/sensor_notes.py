@@ -16,7 +16,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.samples import samples_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
-from hopper_estimation.vertical_filter import signals_of
+from hopper_estimation.vertical_filter import reading_settings, signals_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Note, Series
 
@@ -182,5 +182,5 @@ def _until(one: Series, stop_ns: int) -> Series:
 
 def _finds_rest(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
     state = readings.new_state()
-    signals_of(configuration, state, samples_of(configuration, series))
+    signals_of(reading_settings(configuration), state, samples_of(configuration, series))
     return bool(state[readings.R_ZEROED])

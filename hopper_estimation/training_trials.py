@@ -16,11 +16,11 @@ from hopper_estimation.hop_velocity import velocity_at
 from hopper_estimation.phases import TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
 from hopper_estimation.samples import Samples, samples_of
-from hopper_estimation.vertical_filter import signals_of
+from hopper_estimation.vertical_filter import reading_settings, signals_of
 from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.reading_parts import POSE
+from onboard_estimation.reading_parts import IMU_PARTS, POSE
 from onboard_estimation.simulation import SET_POSE
 
 Array = NDArray[np.float64]
@@ -93,13 +93,11 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
             f"{name}: {len(hops.cycles)} whole hops in the ground truth, training needs {FEWEST_HOPS} "
             f"(robot.standing_height_m is {standing:g} m; is the truth's origin on the ground?)"
         )
-    # From the told start of the first drop, else from the highest point before the first touchdown.
+    # From the start of the first drop, if it was said, else from the highest point before the first touchdown.
     poses = next((one for one in recording.series if one.channel.sensor == SET_POSE and len(one.stamps_ns)), None)
     if poses is not None and (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND < touchdowns[0]:
-        first_s, height = (
-            (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND,
-            float(poses.values[0, POSE.position][2]),
-        )
+        first_s = (poses.stamps_ns[0] - start_ns) / NANOSECONDS_PER_SECOND
+        height = float(poses.values[0, POSE.position][2])
     else:
         before = truth_s < touchdowns[0]
         before &= truth_s > touchdowns[0] - 1.5
@@ -121,7 +119,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     velocity = np.where(known, velocity_at(track, stamps_ns), np.nan)
     return Trial(
         name,
-        Signals(*(column[first:stop] for column in signals)),
+        Signals._make(column[first:stop] for column in signals),
         height,
         true_height,
         velocity,
@@ -139,7 +137,7 @@ def _from_rest(configuration: HopperConfiguration, samples: Samples) -> Signals:
         What they read at rest cannot be right.
     """
     state = readings.new_state()
-    signals = signals_of(configuration, state, samples)
+    signals = signals_of(reading_settings(configuration), state, samples)
     fault = rest_fault(configuration, state)
     if fault is not None:
         raise UserError(fault)
@@ -147,11 +145,12 @@ def _from_rest(configuration: HopperConfiguration, samples: Samples) -> Signals:
 
 
 def _sorted(series: Sequence[Any]) -> list[Any]:
-    """Each sensor's finite rows in the order of their stamps, without repeated ones."""
+    """Each sensor's rows in the order of their stamps, without repeated ones and without those that no filter sees."""
     out = []
     for one in series:
-        if not np.isfinite(one.values).all():
-            finite = np.isfinite(one.values).all(axis=1)
+        needed = [one.values[:, IMU_PARTS[part]] for part in one.channel.needs] or [one.values]
+        finite = np.isfinite(np.hstack(needed)).all(axis=1)
+        if not finite.all():
             one = type(one)(one.channel, one.stamps_ns[finite], one.values[finite])
         if np.any(one.stamps_ns[1:] <= one.stamps_ns[:-1]):
             stamps, first = np.unique(one.stamps_ns, return_index=True)

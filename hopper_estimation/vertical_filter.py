@@ -40,10 +40,10 @@ class FilterState(NamedTuple):
     vertical: Array
 
 
-def signals_of(configuration: HopperConfiguration, state: Array, samples: Samples) -> Signals:
-    """What filters take of samples; `state` (STATE_SIZE,) of `readings_kernels` is changed."""
+def reading_settings(configuration: HopperConfiguration) -> readings.ReadingSettings:
+    """What the configuration says of the sensors, for the compiled functions."""
     sensors, robot = configuration.sensors, configuration.robot
-    settings = readings.ReadingSettings(
+    return readings.ReadingSettings(
         gravity=robot.gravity_m_s2,
         low_range=sensors.low_range_m_s2,
         high_range=sensors.high_range_m_s2,
@@ -56,6 +56,10 @@ def signals_of(configuration: HopperConfiguration, state: Array, samples: Sample
         stuck_readings=float(sensors.stuck_readings),
         silent_s=sensors.silent_s,
     )
+
+
+def signals_of(settings: readings.ReadingSettings, state: Array, samples: Samples) -> Signals:
+    """What filters take of samples; `state` (STATE_SIZE,) of `readings_kernels` is changed."""
     count = len(samples.dt)
     accelerations, usable = np.empty((count, 4)), np.empty(count, dtype=np.uint8)
     readings.vertical_accelerations(settings, state, samples, accelerations, usable)
@@ -69,6 +73,7 @@ class HopperFilter:
         self._configuration = configuration
         self._kind = kind
         self._parameters = entry.parameters
+        self._settings = reading_settings(configuration)
 
     def standing(self) -> FilterState:
         """Of a robot that stands on the ground, before its first drop."""
@@ -86,5 +91,5 @@ class HopperFilter:
     def run(self, state: FilterState, samples: Samples) -> tuple[FilterState, Filtered]:
         """Filter samples that follow on those before."""
         after = FilterState(state.readings.copy(), state.vertical.copy())
-        signals = signals_of(self._configuration, after.readings, samples)
+        signals = signals_of(self._settings, after.readings, samples)
         return after, self._kind.run(self._parameters, self._configuration.robot, after.vertical, signals)

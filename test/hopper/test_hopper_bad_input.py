@@ -244,7 +244,8 @@ def test_sensors_that_cannot_be_right_are_refused(what: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("what", ["axes", "in_g"])
 def test_live_it_is_said_once(what: str) -> None:
     told: list[str] = []
-    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), lag_s=0.02, tell=told.append)
+    channels = ROBOT.channels(CONFIGURATION)
+    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), channels, lag_s=0.02, tell=told.append)
     spoilt = loaded(wrong(what, hopping(duration_s=10.0)))
     estimates = 0
     for number, measurement in enumerate(spoilt.measurements()):

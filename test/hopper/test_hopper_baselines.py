@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from synthetic_hops import GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exact_hops
+from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exact_hops, signals
 
 from hopper_estimation import baselines
 from hopper_estimation import encoder_kernels as encoder
@@ -26,11 +26,8 @@ def run(kind: int, p: np.ndarray, hops: Hops, leg=None, height: float = 2.0, pha
     count = len(hops.dt)
     state = baselines.start_state(LENGTH + height, 0.0, np.diag([1e-4, 1e-4]), phase)
     out, events = np.empty((count, 6)), np.empty((400, EVENT_SIZE))
-    dt, low, high, usable, _, _ = hops.arguments()
     leg = hops.compression if leg is None else leg
-    found = encoder.filter_encoder_samples(
-        kind, p, LENGTH, GRAVITY, NOMINAL_DT, state, dt, low, high, usable, leg, out, events
-    )
+    found = encoder.filter_encoder_samples(kind, p, BODY, state, signals(*hops.arguments(), leg=leg), out, events)
     return out, events[:found]
 
 

@@ -17,6 +17,7 @@ from hopper_samples_for_tests import (
     ROBOT,
     STANDING_M,
     arriving_late,
+    changed,
     hopping,
     loaded,
     plain_model,
@@ -26,19 +27,43 @@ from hopper_samples_for_tests import (
 from scipy.spatial.transform import Rotation
 
 from hopper_estimation import readings_kernels as readings
+from hopper_estimation.estimator import Ground
 from hopper_estimation.phases import DROP, PHASES, STARTUP
-from hopper_estimation.samples import NOMINAL_DT_S, RANKS, SampleMaker, Samples, samples_of
-from hopper_estimation.topics import ATTITUDE, COMMANDED_HEIGHT, HIGH_G, LEG, LOW_G, MOTOR_COUNT, MOTORS
+from hopper_estimation.samples import KINDS, NOMINAL_DT_S, Samples, nothing_arrived, samples_of, with_message
+from hopper_estimation.topics import (
+    ATTITUDE,
+    COMMANDED_HEIGHT,
+    HIGH_G,
+    LEG,
+    LOW_G,
+    MOTOR_COUNT,
+    MOTORS,
+    limited_channels,
+)
+from hopper_estimation.training_trials import trial_of
 from hopper_estimation.vertical_filter import reading_settings
+from onboard_estimation.estimator import FilterBreakdown
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import at_once, replay
-from onboard_estimation.measurement import Channel, Estimate, Measurement
+from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent, filter_order
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.reading_parts import IMU
 from onboard_estimation.robots import Recording, Series, estimator_name
 from onboard_estimation.ros.phases import NewEvents
 from onboard_estimation.simulation import set_pose_channel
 
 # ----------------------------------------------------------------------------------------------------------- samples
+
+
+CHANNELS = limited_channels(CONFIGURATION)
+ORDER = filter_order(CHANNELS)
+
+
+def test_measurements_with_one_stamp_come_in_the_order_of_the_channels() -> None:
+    """Commands first, the readings that decide on a sample last; a recording's samples are made in the same order."""
+    assert ORDER["set_pose"] < ORDER[ATTITUDE.sensor] < ORDER[LEG.sensor] < ORDER[HIGH_G.sensor] < ORDER[LOW_G.sensor]
+    assert {channel.sensor for channel in CHANNELS if channel.command} == {MOTORS.sensor, COMMANDED_HEIGHT.sensor}
+    assert sorted(ORDER[channel.sensor] for channel in KINDS) == [ORDER[channel.sensor] for channel in KINDS]
 
 
 def ordered(series: Sequence[Series]) -> Iterator[Measurement]:
@@ -48,13 +73,19 @@ def ordered(series: Sequence[Series]) -> Iterator[Measurement]:
         for one in series
         for stamp, value in zip(one.stamps_ns, one.values, strict=True)
     ]
-    return iter(sorted(messages, key=lambda one: (one.stamp_ns, RANKS.get(one.sensor, 0), one.sensor)))
+    return iter(sorted(messages, key=lambda one: (one.stamp_ns, ORDER[one.sensor])))
 
 
 def one_by_one(series: Sequence[Series]) -> Samples:
     """Samples of messages that come one after another."""
-    maker = SampleMaker(CONFIGURATION)
-    found = [sample for message in ordered(series) if (sample := maker.add(message)) is not None]
+    arrived, found = nothing_arrived(), []
+    for message in ordered(series):
+        before = arrived.row.tobytes(), arrived.clock_ns.tobytes()
+        after, sample = with_message(CONFIGURATION, arrived, message)
+        assert before == (arrived.row.tobytes(), arrived.clock_ns.tobytes()), "a value was written"
+        arrived = after
+        if sample is not None:
+            found.append(sample)
     assert found
     return Samples(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
@@ -221,11 +252,7 @@ def compiled(samples: Samples) -> tuple[Any, Any, Any]:
     readings.vertical_accelerations(
         reading_settings(CONFIGURATION),
         state,
-        samples.dt,
-        samples.low,
-        samples.high,
-        samples.has,
-        samples.up,
+        samples,
         out,
         usable,
     )
@@ -347,8 +374,8 @@ def start_of(recording: Recording) -> Estimate:
 
 def both_ways(configuration: Any, name: str, recording: LoadedRecording, initial: Estimate | None, lag_s: float = 0.05):
     """The record at once and message by message, which must be the same; the first of them."""
-    estimator = ROBOT.estimator(configuration, estimator_name(ROBOT, name), initial)
-    found = at_once(estimator, recording, lag_s)
+    estimator = ROBOT.estimator(configuration, estimator_name(ROBOT, name))
+    found = at_once(estimator, recording, lag_s, CHANNELS, initial)
     assert found is not None, "the recording was not filtered at once: nothing is compared"
     slow = replay(ROBOT, configuration, name, recording, initial, lag_s, bulk=False)
     np.testing.assert_array_equal(found.record.stamps_ns, slow.record.stamps_ns)
@@ -413,18 +440,18 @@ def test_messages_that_come_late(name: str, configuration: Any, short: Recording
 
 def live_events(configuration: Any, name: str, recording: LoadedRecording) -> list[Any]:
     """Events as a node tells them: at once, each once."""
-    pipeline, new = Pipeline(ROBOT.estimator(configuration, name), lag_s=0.03), NewEvents()
+    pipeline, new = Pipeline(ROBOT.estimator(configuration, name), CHANNELS, lag_s=0.03), NewEvents()
     told = []
     for measurement in recording.measurements():
         pipeline.process(measurement)
-        told += new(pipeline.estimator.take_events())
+        told += new(pipeline.take_events())
     return told
 
 
 @pytest.mark.parametrize("name", ["kf1", "kf2", "eskf1"])
 def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, short: Recording) -> None:
     """In the same order and within two samples, though the high-g sensor and the attitude come late."""
-    offline = at_once(ROBOT.estimator(configuration, name), loaded(short), 0.03)
+    offline = at_once(ROBOT.estimator(configuration, name), loaded(short), 0.03, CHANNELS)
     assert offline is not None
     assert len(offline.events) >= 7
     for recording in (loaded(short), arriving_late(short, {HIGH: 0.002, "imu/attitude": 0.01})):
@@ -434,42 +461,47 @@ def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, shor
         assert max(apart_s) <= 2.0 * NOMINAL_DT_S + 1e-6, apart_s
 
 
-def test_snapshot_and_restore(configuration: Any, short: Recording) -> None:
-    """What was filtered in between leaves no trace; and a snapshot may be used more than once."""
+def test_going_on_from_a_state(configuration: Any, short: Recording) -> None:
+    """What was filtered in between leaves no trace; and a state may be gone on from more than once."""
     messages = list(ordered(short.sensors))
     for name in ("kf1", "eskf1", "ba1"):
         estimator = ROBOT.estimator(replace(configuration, ground_changes=True), name)
         middle = len(messages) // 2
+        kept = estimator.start(None)
         for message in messages[:middle]:
-            estimator.apply(message)
-        snapshot = estimator.snapshot()
+            kept = estimator.step(kept, message).state
         outcomes = []
         for _ in range(2):
-            found = [estimator.apply(message) for message in messages[middle : middle + 1500]]
-            outcomes.append(([(e.mean.tolist(), e.covariance.tolist()) for e in found if e], estimator.take_events()))
-            assert estimator.phase in PHASES
-            estimator.restore(snapshot)
+            state, estimates, events = kept, [], []
+            for message in messages[middle : middle + 1500]:
+                state, estimate, _, seen, _ = estimator.step(state, message)
+                events += seen
+                if estimate is not None:
+                    estimates.append((estimate.mean.tolist(), estimate.covariance.tolist()))
+            outcomes.append((estimates, events))
+            assert estimator.phase(state) in PHASES
         assert outcomes[0] == outcomes[1]
         assert outcomes[0][1], "no event: hardly anything is compared"
 
 
 def test_phases_told_and_published(configuration: Any, short: Recording) -> None:
     estimator = ROBOT.estimator(configuration, "kf1")
-    assert estimator.phase == PHASES[STARTUP]
-    seen = []
+    state = estimator.start(None)
+    assert estimator.phase(state) == PHASES[STARTUP]
+    seen: list[str | None] = []
+    events: list[PhaseEvent] = []
     for message in ordered(short.sensors):
-        estimator.apply(message)
-        if not seen or estimator.phase != seen[-1]:
-            seen.append(estimator.phase)
+        state, _, _, found, _ = estimator.step(state, message)
+        events += found
+        if not seen or estimator.phase(state) != seen[-1]:
+            seen.append(estimator.phase(state))
     assert seen[:2] == [PHASES[STARTUP], PHASES[DROP]]
     assert seen[2:6] == ["stance_down", "stance_up", "rebound", "drop"]
-    events = estimator.take_events()
+    assert events
     for event in events:
         delay = {"touchdown": 0.008, "max_squat": 0.004, "liftoff": 0.006, "apex": 0.001}[event.name]
         assert event.seen_ns - event.stamp_ns == round(delay * 1e9)
-    assert estimator.take_events() == []
-    estimator.reset()
-    assert estimator.phase == PHASES[STARTUP]
+    assert estimator.phase(estimator.start(None)) == PHASES[STARTUP]
 
 
 def test_covariances_are_scaled_by_phase(configuration: Any, short: Recording) -> None:
@@ -484,7 +516,8 @@ def test_covariances_are_scaled_by_phase(configuration: Any, short: Recording) -
     )
     from hopper_estimation.estimator import HopperEstimator
 
-    one, other = (at_once(HopperEstimator(configuration, "kf1", entry), loaded(short), 0.03) for entry in (plain, wide))
+    estimators = (HopperEstimator(configuration, "kf1", entry) for entry in (plain, wide))
+    one, other = (at_once(each, loaded(short), 0.03, CHANNELS) for each in estimators)
     assert one is not None
     assert other is not None
     np.testing.assert_array_equal(one.record.means, other.record.means)
@@ -513,3 +546,54 @@ def test_a_stretch_without_the_low_g_sensor_is_the_same_both_ways(configuration:
     found = both_ways(configuration, "kf1", loaded(spoilt), None)
     inside = (found.record.stamps_ns > 3.02e9) & (found.record.stamps_ns < 3.39e9)
     assert inside.sum() > 250, "the high-g sensor goes on alone"
+
+
+def without_gyro(one: Series) -> Series:
+    values = one.values.copy()
+    values[:, IMU.angular_velocity] = np.nan
+    return replace(one, values=values)
+
+
+def test_the_high_g_sensor_needs_no_gyro(configuration: Any, short: Recording) -> None:
+    """What is absent is NaN: no bit of estimates, events and training changes by it, though it is alone for a while."""
+    gap = rows_of(lambda time_s: (time_s < 3.0) | (time_s > 3.4))
+    plain = changed(short, {LOW: gap})
+    absent = changed(plain, {HIGH: without_gyro})
+    for name in ("kf1", "eskf2"):
+        estimator = ROBOT.estimator(configuration, name)
+        one, other = (loaded(recording) for recording in (plain, absent))
+        found, expected = (
+            estimator.filter_recording(estimator.start(None), each.series, in_order(each.series), 0.0)
+            for each in (other, one)
+        )
+        np.testing.assert_array_equal(found.means, expected.means)
+        np.testing.assert_array_equal(found.covariances, expected.covariances)
+        assert found.events == expected.events
+        assert np.isfinite(found.means).all()
+        state = estimator.start(None)
+        means = []
+        for message in ordered(absent.sensors):
+            state, estimate, *_ = estimator.step(state, message)
+            if estimate is not None:
+                means.append(estimate.mean)
+        np.testing.assert_array_equal(means, expected.means)
+    recordings = hopping(), changed(hopping(), {HIGH: without_gyro})
+    learned = (trial_of(CONFIGURATION, "run", loaded(one)) for one in recordings)
+    for one, other in zip(*(trial.signals for trial in learned), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def in_order(series: Sequence[Series]) -> Any:
+    """(M,) number of the series of each message, in the order in which a pipeline filters them."""
+    stamps = np.concatenate([one.stamps_ns for one in series])
+    numbers = np.repeat(np.arange(len(series)), [len(one.stamps_ns) for one in series])
+    places = np.array([ORDER[one.channel.sensor] for one in series])
+    return numbers[np.lexsort((places[numbers], stamps))]
+
+
+def test_a_touchdown_without_a_height_is_refused(configuration: Any) -> None:
+    estimator = ROBOT.estimator(configuration, "kf1")
+    ground = estimator._after_hop(Ground(apex_m=2.0), 0.3, -6.0)
+    assert (ground.hops, np.isnan(ground.apex_m)) == (1, True)
+    with pytest.raises(FilterBreakdown, match="hop 2: the height at touchdown is nan"):
+        estimator._after_hop(ground, np.nan, -6.0)

@@ -6,15 +6,16 @@ import pytest
 from hopper_estimation import cost_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.filter_kinds import kernel_body
 from hopper_estimation.filter_training import FilterObjective
 from hopper_estimation.lane_kernels import LANES, filter_lanes
 from hopper_estimation.robot import HopperRobot
-from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import trials_of
+from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.evaluation.recording import from_simulator
 
 CONFIGURATION = HopperConfiguration()
-ROBOT = CONFIGURATION.robot
+BODY = kernel_body(CONFIGURATION.robot)
 KINDS = {"kf1": kernels.KF1, "kf3": kernels.KF3}
 
 
@@ -36,10 +37,9 @@ def population(objective, count, seed=0):
 
 
 def troubled(trial, rng):
-    """Arrays of a trial with all that readings may be: missing, clipped, late, with gaps, at rest in the end."""
-    count = len(trial.samples.dt)
-    dt, usable = trial.samples.dt.copy(), trial.usable.copy()
-    low, high = (np.ascontiguousarray(trial.accelerations[:, k]) for k in (0, 1))
+    """Signals of a trial with all that readings may be: missing, clipped, late, with gaps, at rest in the end."""
+    signals = Signals(*(column.copy() for column in trial.signals))
+    dt, usable, count = signals.dt, signals.usable, len(signals.dt)
     usable[rng.random(count) < 0.02] = 1
     usable[rng.random(count) < 0.02] = 9
     usable[rng.random(count) < 0.01] = 2
@@ -47,38 +47,33 @@ def troubled(trial, rng):
     usable[rng.random(count) < 0.005] = 0
     dt[rng.random(count) < 0.01] *= 2.0
     dt[rng.random(count) < 0.002] *= 25.0
-    low[-900:], high[-900:], usable[-900:] = 0.01 * rng.normal(size=900), 0.0, 3
-    return dt, low, high, usable, trial.samples.goal, trial.samples.thrust
+    signals.acceleration[-900:, 0], signals.acceleration[-900:, 1] = 0.01 * rng.normal(size=900), 0.0
+    usable[-900:] = 3
+    return signals
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_population_costs_are_those_of_single_trials(trials, name):
     objective = FilterObjective(CONFIGURATION, name, trials, threads=1, delays=True)
     wanted = population(objective, LANES + 3)
-    starts, arrays, hops = objective._starts, objective._arrays, objective._hops
-    sample_offsets, hop_offsets = objective._sample_offsets, objective._hop_offsets
+    joined = objective._trials
     expected = []
     for one in wanted:
         sums = np.zeros(4)
         for t in range(len(trials)):
-            samples = slice(*sample_offsets[t : t + 2])
-            cycles = slice(*hop_offsets[t : t + 2])
+            samples = slice(*joined.sample_offsets[t : t + 2])
+            cycles = slice(*joined.hop_offsets[t : t + 2])
             count, judged = samples.stop - samples.start, cycles.stop - cycles.start
-            apex, miscount, rmse_z, rmse_v = cost_kernels.trial_cost(
-                KINDS[name],
-                one,
-                ROBOT.standing_height_m,
-                ROBOT.gravity_m_s2,
-                NOMINAL_DT_S,
-                starts[t].copy(),
-                *(array[samples] for array in arrays),
-                *(array[cycles] for array in hops),
-                np.empty((count, 6)),
-                np.empty((count, kernels.EVENT_SIZE)),
-            )
+            out, events, squares = np.empty((count, 6)), np.empty((count, kernels.EVENT_SIZE)), np.empty(3)
+            signals = Signals(*(column[samples] for column in joined.signals))
+            found = kernels.filter_samples(KINDS[name], one, BODY, joined.starts[t].copy(), signals, out, events)
+            cost_kernels.add_squares(out, joined.true_height[samples], joined.true_velocity[samples], squares)
+            hops = (column[cycles] for column in (joined.touchdown_s, joined.next_touchdown_s, joined.hop_height))
+            apex, miscount, _ = cost_kernels.hop_errors(found, events, BODY.length, *hops)
+            rmse_z, rmse_v = np.sqrt(squares[:2] / squares[2])
             sums += [apex * judged, miscount * judged, rmse_z * rmse_z * count, rmse_v * rmse_v * count]
-        rmse = np.sqrt(sums[2] / sample_offsets[-1]) + np.sqrt(sums[3] / sample_offsets[-1])
-        expected.append((sums[0] + sums[1]) / hop_offsets[-1] + cost_kernels.RMSE_WEIGHT * rmse)
+        rmse = np.sqrt(sums[2] / joined.sample_offsets[-1]) + np.sqrt(sums[3] / joined.sample_offsets[-1])
+        expected.append((sums[0] + sums[1]) / joined.hop_offsets[-1] + cost_kernels.RMSE_WEIGHT * rmse)
     problem = objective.problem()
     shares = np.random.default_rng(0).random((LANES + 3, problem.count))
     np.testing.assert_array_equal(objective(problem.to_units(shares)), expected)
@@ -90,19 +85,18 @@ def test_events_and_errors_with_readings_that_are_missing_or_late(trials, name):
     objective = FilterObjective(CONFIGURATION, name, trials, threads=1, delays=True)
     rng = np.random.default_rng(1)
     for number, trial in enumerate(trials):
-        arrays = troubled(trial, rng)
+        signals = troubled(trial, rng)
         truth_z, truth_v = trial.true_height_m.copy(), trial.true_velocity_m_s.copy()
         truth_z[rng.random(len(truth_z)) < 0.1] = np.nan
         parameters = population(objective, LANES, seed=number)
         squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
         events = np.empty((LANES, 400, kernels.EVENT_SIZE))
-        common = (ROBOT.standing_height_m, ROBOT.gravity_m_s2, NOMINAL_DT_S)
-        start = objective._starts[number]
-        filter_lanes(KINDS[name], parameters, *common, start, *arrays, truth_z, truth_v, 4, 1e6, squares, events, found)
+        start, truth = objective._trials.starts[number], (truth_z, truth_v, 4, 1e6)
+        filter_lanes(KINDS[name], parameters, BODY, start, signals, truth, squares, events, found)
         assert found.max() > 8
         for k in range(LANES):
             out, single = np.empty((len(truth_z), 6)), np.empty((400, kernels.EVENT_SIZE))
-            count = kernels.filter_samples(KINDS[name], parameters[k], *common, start.copy(), *arrays, out, single)
+            count = kernels.filter_samples(KINDS[name], parameters[k], BODY, start.copy(), signals, out, single)
             assert found[k] == count
             # The sample's number is that within a call: one sample for what lanes leave to the single filter.
             columns = [column for column in range(kernels.EVENT_SIZE) if column != kernels.E_SAMPLE]

@@ -239,8 +239,8 @@ def test_readings_that_are_no_numbers_are_left_out_of_the_training(trials: list[
         trials_of(CONFIGURATION, {"a": loaded(changed(hopping(), {LOW: change, HIGH: change}))})[0]
         for change in (values_by(spoil), left_out)
     )
-    np.testing.assert_array_equal(spoilt.accelerations, clean.accelerations)
-    assert np.isfinite(spoilt.accelerations).all()
+    np.testing.assert_array_equal(spoilt.signals.acceleration, clean.signals.acceleration)
+    assert np.isfinite(spoilt.signals.acceleration).all()
 
 
 def swapped(recording: Recording) -> Recording:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from filterpy.kalman import KalmanFilter
 from scipy.spatial.transform import Rotation
-from synthetic_hops import GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, exact_hops
+from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, exact_hops, signals
 
 from hopper_estimation import error_state_kernels as error_state
 from hopper_estimation import vertical_kernels as vertical
@@ -76,12 +76,11 @@ def run(name: str, p: np.ndarray, state: np.ndarray, arguments, side=None, nomin
     out, events = np.empty((count, 6)), np.empty((1000, vertical.EVENT_SIZE))
     kind = int(name[-1]) - 1
     if name.startswith("eskf"):
-        side = np.zeros((count, 2)) if side is None else side
-        found = error_state.filter_error_samples(
-            kind, p, LENGTH, GRAVITY, nominal_dt, state, *arguments, side, out, events
-        )
+        kernel = error_state.filter_error_samples
     else:
-        found = vertical.filter_samples(kind, p, LENGTH, GRAVITY, nominal_dt, state, *arguments, out, events)
+        kernel = vertical.filter_samples
+    body = BODY._replace(nominal_dt=nominal_dt)
+    found = kernel(kind, p, body, state, signals(*arguments, side=side), out, events)
     return out, events[:found]
 
 
@@ -119,7 +118,7 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
         nonlocal doubt
         before, variance = kf.P[1, 1], deviation**2
         if inferred and not error:  # a velocity from the estimate: no better than the readings behind that
-            variance /= 1.0 - min(doubt / before, vertical.LARGEST_DOUBT)
+            variance /= 1.0 - min(doubt / before, vertical.LARGEST_SHARE)
         kf.update(np.array([[value]]), R=np.array([[variance]]), H=np.array([row]))
         if row[0] or row[1]:
             doubt *= kf.P[1, 1] / before

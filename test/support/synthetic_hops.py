@@ -10,10 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hopper_estimation.vertical_kernels import Body, Signals
+
 LENGTH, GRAVITY = 0.2683, 9.80665
 BODY_KG, SPRING, PRELOAD = 0.5619, 704.0, 50.0
 RATE_HZ = 840.0
 NOMINAL_DT = 1.0 / RATE_HZ
+BODY = Body(LENGTH, GRAVITY, NOMINAL_DT)
+
+
+def signals(dt, low, high, usable, goal, thrust, side=None, leg=None) -> Signals:
+    """What kernels take, from its columns."""
+    side = np.zeros((len(dt), 2)) if side is None else side
+    leg = np.full(len(dt), np.nan) if leg is None else leg
+    return Signals(dt, np.column_stack([low, high, side]), usable, goal, thrust, leg)
 
 
 @dataclass
