@@ -128,8 +128,8 @@ def test_a_clock_set_back_is_told_and_the_filter_starts_anew(name: str) -> None:
     turned = [replace(one, stamp_ns=one.stamp_ns - back_ns) if one.stamp_ns >= at_ns else one for one in given]
     pipeline = Pipeline(
         robot.estimator(configuration, robot.estimators[0]),
-        configuration.lag_s,
-        channels=robot.channels(configuration),
+        robot.channels(configuration),
+        lag_s=configuration.lag_s,
     )
     record = pipeline.run(turned)
     said = [message for message in pipeline.messages if message.startswith("clock jumped by -")]
