@@ -267,7 +267,7 @@ def _later(one: MeasurementSeries, start_ns: int | None) -> MeasurementSeries:
     """A series from a stamp on."""
     if start_ns is None or not len(one.stamps_ns) or one.stamps_ns[0] >= start_ns:
         return one
-    from onboard_estimation.robots import Series
+    from onboard_estimation.series import Series
 
     first = int(np.searchsorted(one.stamps_ns, start_ns))
     return Series(one.channel, one.stamps_ns[first:], one.values[first:])

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, Integers, in_filter_order
+from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
 from onboard_estimation.pipeline import Estimator, Pipeline
-from onboard_estimation.robots import Robot, Series
+from onboard_estimation.robots import Robot
+from onboard_estimation.series import Series
 from onboard_estimation.use_counters import sensor_table
 
 Rows = NDArray[np.float64]
@@ -92,7 +94,7 @@ def replay(
     """
     channels = robot.channels(configuration)
     if smooth:
-        smoother = robot.smoother(configuration, estimator_name, initial)
+        smoother = Smoothed[Any].of(robot).smoother(configuration, estimator_name, initial)
         pipeline = Pipeline(smoother, lag_s=lag_s, channels=channels)
         pipeline.run(recording.measurements())
         return _of_pipeline(pipeline, Record.of(smoother.smoothed()))

@@ -19,7 +19,7 @@ from std_srvs.srv import SetBool, Trigger
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, neutral_value
 from onboard_estimation.nodes.pacing import PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
@@ -100,7 +100,7 @@ class EstimatorNode(Node):
         configuration, host = self._settings.configuration, self._settings.host
         self._estimator_name = estimator_name(robot, host.estimator or None)
         # Before anything arrives: a kernel that compiles at the first message holds it up.
-        robot.exercise(configuration, self._estimator_name)
+        _exercise(robot, configuration, self._estimator_name)
         self.channels = robot.listened_channels(configuration, self._estimator_name)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
@@ -272,3 +272,11 @@ class EstimatorNode(Node):
         )
         if sentence:
             self.get_logger().warning(sentence)
+
+
+def _exercise(robot: Robot, configuration: Any, estimator: str) -> None:
+    """Run an estimator once over every kind of measurement, a few neutral values of each, to compile its kernels."""
+    pipeline = Pipeline(robot.estimator(configuration, estimator, None))
+    for step in range(3):
+        for channel in robot.channels(configuration):
+            pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))

@@ -9,12 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.capabilities.simulated import Scenario, Simulated
+from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.configuration import parameter
 from onboard_estimation.filtering.kalman import ErrorStateFilter
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel
 
 IMU = imu_channel("table")
@@ -66,7 +69,7 @@ class TurntableEstimator(Estimator):
         self._filter.mean, self._filter.covariance, self._stamp_ns, self._start_ns = snapshot
 
 
-class TurntableRobot(Robot):
+class TurntableRobot(Simulated[Turntable], StartedFromTruth[Turntable]):
     name = "turntable"
     summary = "a turntable with one gyro: heading and gyro bias"
     configuration_type = Turntable
