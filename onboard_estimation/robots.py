@@ -16,14 +16,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.installed import load, offered
 from onboard_estimation.measurement import Channel, Estimate, Matrix
 from onboard_estimation.pipeline import Estimator
 
@@ -134,14 +133,9 @@ class Capability(Robot[Configuration]):
         raise UserError(f"robot {robot.name!r} has no {cls.ability}; {others}")
 
 
-@cache
-def _found() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=GROUP)}
-
-
 def robot_names() -> list[str]:
     """Names of all robots that installed packages offer."""
-    return sorted(_found())
+    return offered(GROUP)
 
 
 def find_robot(name: str) -> Robot[Any]:
@@ -152,16 +146,8 @@ def find_robot(name: str) -> Robot[Any]:
     UserError
         No package offers it, or its entry point is broken.
     """
-    points = _found()
-    if name not in points:
-        raise UserError(f"no robot {name!r}; installed are: {', '.join(robot_names()) or 'none'}")
-    try:
-        robot = points[name].load()
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"robot {name!r} cannot be loaded from {points[name].value!r}: {error}") from error
-    if not isinstance(robot, Robot):
-        raise UserError(f"entry point {points[name].value!r} of robot {name!r} is no Robot but {type(robot).__name__}")
-    return robot
+    found: Robot[Any] = load(GROUP, "robot", name, Robot)
+    return found
 
 
 def all_robots() -> Iterator[Robot[Any]]:

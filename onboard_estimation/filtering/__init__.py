@@ -1,1 +1,1 @@
-"""State spaces and filters on them, gating, consistency and smoothing. Knows nothing of robots."""
+"""State spaces and filters on them, gating and consistency. Knows nothing of robots."""

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from evaluation_samples import command, refusal
 from numpy.typing import NDArray
+from smoothing import FilterStep, smooth
 from test_residual_filter import Case, a_case, dense_prediction, predicted
 
 from onboard_estimation.capabilities.smoothed import Smoothed
@@ -25,7 +26,6 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.smoothing import FilterStep, smooth
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
 from onboard_estimation.live.view_recorded import load_records

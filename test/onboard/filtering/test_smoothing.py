@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from smoothing import FilterStep, smooth
 
 from onboard_estimation.filtering.kalman import ErrorStateFilter
-from onboard_estimation.filtering.smoothing import FilterStep, smooth
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.filtering.unscented import UnscentedFilter, Weights
 

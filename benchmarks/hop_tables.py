@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation import agility, paper_tables
-from hopper_estimation.hop_metrics import METRIC_UNITS, METRIC_WORDS, METRICS, HopErrors, mean_of
+from benchmarks import paper_tables
+from hopper_estimation import agility
+from hopper_estimation.hop_metrics import METRICS, HopErrors, mean_of
 from hopper_estimation.hops import HopCycles
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]
 
+METRIC_WORDS = {
+    "m1": "(M1) mean nMAE of height",
+    "m2": "(M2) mean nMAE of velocity",
+    "m3": "(M3) MAPE of apex height",
+    "m4": "(M4) MAE of apex time",
+    "m5": "(M5) MAE of apex height to command",
+}
+METRIC_UNITS = {"m1": "%", "m2": "%", "m3": "%", "m4": "s", "m5": "m"}
 _SAME_HEIGHT_M = 1e-3
 
 
