@@ -38,8 +38,9 @@ from benchmarks.hopper_filters_tables import (
     rate_rows,
     target_rows,
 )
+from benchmarks.scenarios import scenario_hash
 from benchmarks.table import case_lines, further_lines
-from hopper_estimation.scenario import scenario_hash
+from hopper_estimation.scenario import FILE
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -156,10 +157,10 @@ def rows(plan: Plan) -> list[Row]:
     few = ", ".join(f"{name.upper()} {one[0]} x {one[1]}" for name, one in plan.error_state.items())
     conditions: Row = {
         "case": "scenario file; training and test",
-        "figure": f"hash {scenario_hash()}; {plan.training_seeds} training seeds of {trained_on}, "
+        "figure": f"hash {scenario_hash(FILE)}; {plan.training_seeds} training seeds of {trained_on}, "
         f"{plan.individuals} x {plan.generations} ({few}); "
         f"{plan.test_seeds} test robots",
-        "scenario_hash": scenario_hash(),
+        "scenario_hash": scenario_hash(FILE),
     }
     found = [conditions]
     for name in plan.sections:

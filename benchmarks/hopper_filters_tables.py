@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import hopper_filters_ground as ground
+from benchmarks.hop_tables import error_table
 from benchmarks.hopper_filters_runs import HEIGHTS_M, errors_of
 from benchmarks.timing import rounded
-from hopper_estimation.hop_tables import error_table
 from hopper_estimation.phases import EVENTS, PHASES
 
 Array = NDArray[np.float64]

@@ -22,7 +22,7 @@ from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2
 _START_S = 60.0

@@ -16,6 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from benchmarks.touchdown_height import TouchdownHeight, filter_height
+from benchmarks.touchdown_judgement import (
+    Matches,
+    begun_later,
+    cleaned_runs,
+    label_onsets,
+    match_onsets,
+    match_stances,
+    onsets,
+    speed_from_position,
+    stances_from_force,
+    stances_from_position,
+)
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.conversion import convert
@@ -29,19 +42,6 @@ from strapdown_estimation.model import attitude
 from strapdown_estimation.pyshoe import read_pyshoe
 from strapdown_estimation.quadruped import contact_threshold, read_quadruped
 from strapdown_estimation.touchdown_detection import Touchdown, TouchdownParameters, find_touchdowns
-from strapdown_estimation.touchdown_height import TouchdownHeight, filter_height
-from strapdown_estimation.touchdown_judgement import (
-    Matches,
-    begun_later,
-    cleaned_runs,
-    label_onsets,
-    match_onsets,
-    match_stances,
-    onsets,
-    speed_from_position,
-    stances_from_force,
-    stances_from_position,
-)
 
 TARGETS_CM = {
     "2017-11-22-11-27-30": 4.0,

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from benchmarks import salp_hardware_models as models
 from benchmarks.salp_hardware_models import ALL_GAITS, RAISED, Subject, TrainingSet
 from benchmarks.salp_hardware_runs import Campaign, Line, compute, instants, line_key, rms
+from benchmarks.scenarios import scenario_hash
 from benchmarks.table import case_lines, further_lines
 from benchmarks.timing import rounded
 from onboard_estimation.filtering.consistency import Consistency, judge_consistency
-from salp_estimation.hardware_scenario import scenario_hash
+from salp_estimation.hardware_scenario import FILE
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]
@@ -120,8 +121,8 @@ def rows(plan: Plan) -> list[Row]:
     drift_rows = [row for one in drifts.values() for row in _drift(one, lines, plan.beacon_s)]
     conditions = {
         "case": "scenario file and training",
-        "figure": f"hash {scenario_hash()}; {len(plan.data.runs())} runs of {plan.data.duration_s:g} s a model",
-        "scenario_hash": scenario_hash(),
+        "figure": f"hash {scenario_hash(FILE)}; {len(plan.data.runs())} runs of {plan.data.duration_s:g} s a model",
+        "scenario_hash": scenario_hash(FILE),
         "training_runs": plan.data.runs(),
     }
     return [conditions, *_targets(campaigns, lines), *_drift_targets(drift_rows), *tables, *drift_rows]

@@ -14,12 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from benchmarks.scenarios import scenario_hash
 from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
-from salp_estimation.hardware_scenario import scenario_hash
+from salp_estimation.hardware_scenario import FILE
 from salp_estimation.residual_training import train
 from salp_estimation.training_runs import TrainingRun, training_run
 
@@ -160,7 +161,7 @@ def subjects(data: TrainingSet) -> dict[str, Subject]:
 def code_hash(patterns: tuple[str, ...]) -> str:
     """Of the files of this repository that fit the patterns, with those of the scenario."""
     files = sorted({path for pattern in patterns for path in ROOT.glob(pattern)})
-    digest = hashlib.sha256(scenario_hash().encode())
+    digest = hashlib.sha256(scenario_hash(FILE).encode())
     for path in files:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.salp_hardware_models import ALL_GAITS, SCENARIO, SCRATCH, Model, Subject, trained
+from onboard_estimation.capabilities.truth import initial_state
 from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.judge import Record
@@ -27,7 +28,7 @@ from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Robot, find_robot, initial_state
+from onboard_estimation.robots import Robot, find_robot
 from salp_estimation.configuration import SalpConfiguration
 
 Array = NDArray[np.float64]

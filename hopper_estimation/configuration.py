@@ -42,9 +42,6 @@ class HopperSensors:
         unit="rad/s",
         exclusive_minimum=0.0,
     )
-    low_noise_m_s2: float = parameter(
-        0.3, "noise of a reading of the low-g sensor at rest", unit="m/s^2", exclusive_minimum=0.0
-    )
     high_noise_m_s2: float = parameter(
         5.0, "noise of a reading of the high-g sensor at rest", unit="m/s^2", exclusive_minimum=0.0
     )

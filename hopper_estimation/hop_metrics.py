@@ -42,14 +42,6 @@ Array = NDArray[np.float64]
 Part = Literal["cycle", "aerial"]
 
 METRICS = ("m1", "m2", "m3", "m4", "m5")
-METRIC_WORDS = {
-    "m1": "(M1) mean nMAE of height",
-    "m2": "(M2) mean nMAE of velocity",
-    "m3": "(M3) MAPE of apex height",
-    "m4": "(M4) MAE of apex time",
-    "m5": "(M5) MAE of apex height to command",
-}
-METRIC_UNITS = {"m1": "%", "m2": "%", "m3": "%", "m4": "s", "m5": "m"}
 _KEYS = {
     "m1": "m1_height_nmae_percent",
     "m2": "m2_velocity_nmae_percent",
@@ -123,10 +115,6 @@ class HopErrors:
             if len(known):
                 out[name] = float(statistic(known))
         return out
-
-    def of_hops(self, chosen: NDArray[np.bool_]) -> dict[str, Array]:
-        """`values` of some hops only, by a mask (N,)."""
-        return {metric: value[chosen] for metric, value in self.values.items()}
 
 
 def hop_errors(

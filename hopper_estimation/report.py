@@ -19,10 +19,11 @@ from hopper_estimation.optical_flow import distance_error_ratio
 from hopper_estimation.phases import APEX, EVENTS, PHASES, STARTUP, TOUCHDOWN
 from hopper_estimation.sensor_notes import sensor_notes
 from hopper_estimation.topics import COMMANDED_HEIGHT, HIGH_G, LOW_G
+from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import Note, Panel, PanelGroup, ReportSection, Series
+from onboard_estimation.series import Series
 
 Array = NDArray[np.float64]
 

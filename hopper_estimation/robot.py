@@ -19,16 +19,31 @@ from hopper_estimation.scenario import hopper_scenario
 from hopper_estimation.simulator import VARIANTS, HopperSimulation, ideal
 from hopper_estimation.topics import LEG, MOTORS, limited_channels
 from hopper_estimation.urdf import hopper_urdf
+from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
+from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
+from onboard_estimation.capabilities.trained import Trained, TrainingReport
+from onboard_estimation.capabilities.truth import StartedFromTruth, WithTrueRates
 from onboard_estimation.description import Shapes
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Matrix
-from onboard_estimation.robots import Note, ReportSection, Robot, Scenario, Series, TrainingReport, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Series
 
 if TYPE_CHECKING:
+    from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.result import EvaluationResult
+    from onboard_estimation.evaluation.truth import BodyTrack
 
 
-class HopperRobot(Robot):
+class HopperRobot(
+    SimulatedLive[HopperConfiguration],
+    Drawn[HopperConfiguration],
+    StartedFromTruth[HopperConfiguration],
+    WithTrueRates[HopperConfiguration],
+    Trained[HopperConfiguration],
+    Reported[HopperConfiguration],
+):
     """MultiMo-MHR and other robots that hop on one springy leg, with thrust in flight."""
 
     name = "hopper"
@@ -89,7 +104,7 @@ class HopperRobot(Robot):
         return {"height": bodies[configuration.truth_body][:, 2:3]}
 
     def true_rates(
-        self, configuration: HopperConfiguration, tracks: Mapping[str, Any], stamps_ns: NDArray[np.int64]
+        self, configuration: HopperConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
     ) -> dict[str, NDArray[np.float64]]:
         """Vertical velocity, by parabolas through 25 ms of the truth."""
         from hopper_estimation.hop_velocity import velocity_at  # offline only: nodes do without
@@ -152,7 +167,7 @@ class HopperRobot(Robot):
     def train(
         self,
         configuration: HopperConfiguration,
-        recordings: Mapping[str, Any],
+        recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
         exact: bool = False,

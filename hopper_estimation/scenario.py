@@ -6,7 +6,6 @@ What differs from one robot, or one day, to the next is drawn anew for each seed
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 
@@ -148,8 +147,3 @@ def hopper_scenario() -> HopperScenario:
     """The magnitudes in the scenario file; UserError where it is not as it should be."""
     scenario: HopperScenario = load(HopperScenario, resource(FILE))
     return scenario
-
-
-def scenario_hash() -> str:
-    """First sixteen digits of the SHA-256 of the scenario file, for reports."""
-    return hashlib.sha256(resource(FILE).read_bytes()).hexdigest()[:16]

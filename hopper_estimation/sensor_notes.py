@@ -17,8 +17,9 @@ from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.samples import samples_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
 from hopper_estimation.vertical_filter import reading_settings, signals_of
+from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import Note, Series
+from onboard_estimation.series import Series
 
 Array = NDArray[np.float64]
 

@@ -25,7 +25,7 @@ from drivers.serial_frames import (
 )
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
 
 LOW_G, HIGH_G = imu_channel("low_g"), imu_channel("high_g")

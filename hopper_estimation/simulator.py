@@ -28,7 +28,7 @@ from hopper_estimation.topics import (
     MOTORS,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import set_pose_channel, stamps_between, truth_channel
 
 Rows = NDArray[np.float64]

@@ -19,11 +19,11 @@ from hopper_estimation.filter_training import FilterObjective, SearchSettings, T
 from hopper_estimation.hop_metrics import HopErrors
 from hopper_estimation.phases import EVENTS
 from hopper_estimation.training_trials import Trial, trials_of
+from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.optimisation.problem import Progress
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity, sensitivity
 from onboard_estimation.learning.optimisation.sensitivity_plot import write_sensitivity
-from onboard_estimation.robots import TrainingTable
 
 ALL = "all"
 DEFAULT_FORM = "kf1"
@@ -85,16 +85,16 @@ class HopperTraining:
                 out.append(f"{name} misses {missed} of the {self._hops} hops.")
         return out
 
-    def tables(self) -> list[TrainingTable]:
+    def tables(self) -> list[ReportTable]:
         """Errors, parameters with their sensitivity, events."""
         names = list(self.filters)
-        errors = TrainingTable(
+        errors = ReportTable(
             "errors on the training hops (mean)",
             ("filter", "height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)", "cost by seed"),
             tuple(self._error_row(name) for name in names),
             ("height (M1)", "velocity (M2)", "apex height (M3)", "apex time (M4)"),
         )
-        events = TrainingTable(
+        events = ReportTable(
             "events: seen so much later than they happen (median), and how that varies (standard deviation)",
             ("filter", *EVENTS),
             tuple(self._event_row(name) for name in names),
@@ -117,7 +117,7 @@ class HopperTraining:
             ),
         )
 
-    def _parameter_table(self, name: str) -> TrainingTable:
+    def _parameter_table(self, name: str) -> ReportTable:
         found, entry = self.sensitivities[name], self.filters[name].entry
         values = {one.name: float(value) for one, value in zip(PARAMETERS, entry.parameters, strict=True)}
         described = {one.name: one for one in PARAMETERS}
@@ -127,7 +127,7 @@ class HopperTraining:
             unit = f" {one.unit}" if one.unit else ""
             bounds = f"{one.lower:g} to {one.upper:g}{unit}"
             rows.append((parameter, f"{values[parameter]:.5g}{unit}", bounds, f"{ratio:.2f}", one.meaning))
-        return TrainingTable(
+        return ReportTable(
             f"{name}: parameters; by how many percent the cost changes when they change by one",
             ("parameter", "found", "searched", "sensitivity", "meaning"),
             tuple(rows),

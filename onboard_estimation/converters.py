@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import Recording
+from onboard_estimation.series import Recording
 
 GROUP = "onboard_estimation.converters"
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
@@ -68,7 +69,7 @@ def size_m(robot: Robot, configuration: Any, space: StateSpace) -> float:
     """
     if is_vertical(space):
         return _VERTICAL_M
-    outline = robot.outline(configuration, space, space.origin()[None])
+    outline = outline_of(robot, configuration, space, space.origin()[None])
     return _SMALLEST_M if outline is None else max(_SMALLEST_M, float(np.ptp(outline[0], axis=0).max()))
 
 
@@ -122,7 +123,7 @@ def body_covariances(robot: Robot, configuration: Any, space: StateSpace, estima
     points = space.plus(estimate.mean, np.vstack([steps, -steps]))
     count = space.dimension
     out = {}
-    for name, poses in robot.body_poses(configuration, space, points).items():
+    for name, poses in poses_of_bodies(robot, configuration, space, points).items():
         jacobian = (poses[:count, :2] - poses[count:, :2]).T / (2.0 * _STEP)
         out[name] = jacobian @ estimate.covariance @ jacobian.T
     return out

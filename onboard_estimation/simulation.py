@@ -33,11 +33,6 @@ def imu_channel(name: str, limits: tuple[Limit, ...] = (), needs: tuple[str, ...
     return Channel(f"imu/{name}/data_raw", "sensor_msgs/msg/Imu", f"imu/{name}", limits=limits, needs=needs)
 
 
-def attitude_channel() -> Channel:
-    """A sensor that gives the attitude of the body, where the robot has one."""
-    return Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", "orientation", required=False)
-
-
 def set_pose_channel() -> Channel:
     """Where the robot is, given from outside: RViz's "2D Pose Estimate", a beacon; the filter goes on from there."""
     return Channel("set_pose", "geometry_msgs/msg/PoseWithCovarianceStamped", SET_POSE, required=False)

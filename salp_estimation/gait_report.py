@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from onboard_estimation.capabilities.tables import ReportTable
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gait_design import DesignedGait, describe, design, named_motion
 from salp_estimation.gait_picture import write_gait_picture
 from salp_estimation.gaits import FORWARD, gait_for
-
-Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +24,7 @@ class ChainGaitReport:
     configuration: ChainConfiguration
     designed: DesignedGait
 
-    def figures(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """All numbers, units in the names."""
         designed, gait = self.designed, self.designed.gait
         return {
@@ -59,8 +58,8 @@ class ChainGaitReport:
             f"joints come back to within {shape:.1g} deg; effort (mean |u|^2) {designed.effort_m2_s2:.3g} m^2/s^2",
         ]
 
-    def tables(self) -> list[Table]:
-        """Title, headings and rows: wheels, joints, motion."""
+    def tables(self) -> list[ReportTable]:
+        """Wheels, joints, motion."""
         designed, gait = self.designed, self.designed.gait
         names = self.configuration.link_names
         wheels: list[tuple[str, ...]] = [
@@ -81,9 +80,9 @@ class ChainGaitReport:
             )
         ]
         return [
-            ("", ("wheel", "offset (m/s)", "sine (m/s)", "cosine (m/s)", "peak gyro rate (rad/s)"), wheels),
-            ("", ("joint", "lowest (deg)", "highest (deg)", "mean (deg)"), joints),
-            ("", ("motion of a cycle", "forward (cm)", "left (cm)", "turn (deg)"), motion),
+            _table(("wheel", "offset (m/s)", "sine (m/s)", "cosine (m/s)", "peak gyro rate (rad/s)"), wheels),
+            _table(("joint", "lowest (deg)", "highest (deg)", "mean (deg)"), joints),
+            _table(("motion of a cycle", "forward (cm)", "left (cm)", "turn (deg)"), motion),
         ]
 
     def write_picture(self, file: Path) -> None:
@@ -114,6 +113,10 @@ def gait_report(
         return ChainGaitReport(name, origin, configuration, describe(chain, gait))
     designed = design(chain, motion, 6.0 if period_s is None else period_s)
     return ChainGaitReport(name, "designed for least effort", configuration, designed)
+
+
+def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> ReportTable:
+    return ReportTable("", headings, tuple(rows), headings[1:])
 
 
 def _pose(pose: Any) -> dict[str, float]:

@@ -7,7 +7,6 @@ model was tuned. What differs from one robot, or one day, to the next is drawn a
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cache
 
@@ -155,8 +154,3 @@ def hardware_scenario() -> HardwareScenario:
     """The magnitudes in the scenario file; UserError where it is not as it should be."""
     scenario: HardwareScenario = load(HardwareScenario, resource(FILE))
     return scenario
-
-
-def scenario_hash() -> str:
-    """First sixteen digits of the SHA-256 of the scenario file, for reports."""
-    return hashlib.sha256(resource(FILE).read_bytes()).hexdigest()[:16]

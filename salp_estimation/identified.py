@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.json_text import to_json
@@ -22,6 +23,7 @@ from salp_estimation.gaits import GAITS, Gait, gait_for
 from salp_estimation.identification import DragFit, fit_drag
 from salp_estimation.identification_advice import expected_half_widths
 from salp_estimation.identification_runs import Run, run_from_recording
+from salp_estimation.identification_tables import Coefficient, coefficient_table, validation_table
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ
 from salp_estimation.validation import Validation, validate
 
@@ -31,33 +33,6 @@ _DIGITS = 7
 _NOTED_DELAY_S = 0.01
 _GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
 _ADVICE_S = 60.0
-
-
-@dataclass(frozen=True)
-class Coefficient:
-    """One line of the table; `low` and `high` bound the 95 % interval and are infinite where nothing is known.
-
-    Attributes
-    ----------
-    ratio, ratio_low, ratio_high
-        To d_xx of the first wheel: what commands and motion alone determine. In m for a mixed element, m^2 for turning.
-    poor
-        The interval is wider than a tenth of the value (of the geometric mean of both axes' for a mixed element).
-    held
-        Not estimated.
-    """
-
-    name: str
-    unit: str
-    value: float
-    low: float
-    high: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    configured: float
-    poor: bool
-    held: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,17 +57,16 @@ class Identification:
     simulated: bool
     notes: tuple[str, ...]
 
-    @property
-    def title(self) -> str:
-        """What was identified from what."""
+    def tables(self) -> list[ReportTable]:
+        """Coefficients, and how well they predict what was measured."""
         recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
         source = "simulated" if self.simulated else "recorded"
-        return f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {source} data"
+        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {source} data"
+        return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
 
-    @property
-    def condition(self) -> float:
-        """Condition number of the regressor."""
-        return self.fit.condition
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        return [f"Condition number of the regressor {self.fit.condition:.3g}.", *self.notes]
 
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""

@@ -27,8 +27,9 @@ from numba import njit
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
+from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
 from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.robots import Panel, PanelGroup, ReportSection, Series
+from onboard_estimation.series import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration

@@ -197,7 +197,7 @@ def _recorded(folder: Path, robot: Any, configuration: Any, recording: Any, long
 
 def _columns(runs: list[_Run]) -> list[Any]:
     """What the picture shows: a column for each joint of each run, the Gramian below its first one."""
-    from onboard_estimation.robots import PanelGroup
+    from onboard_estimation.capabilities.reported import PanelGroup
     from salp_estimation.observability import section
 
     columns = []

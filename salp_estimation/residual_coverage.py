@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import Vector
-from onboard_estimation.robots import Note, Series
+from onboard_estimation.series import Series
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel

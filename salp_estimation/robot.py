@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.gaits import GaitReport, WithGaits
+from onboard_estimation.capabilities.identified import IdentificationReport, Identified
+from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
+from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.smoothed import Smoothed
+from onboard_estimation.capabilities.trained import Trained, TrainingReport
+from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.measurement import Channel, Limit, Matrix
 from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import (
-    GaitReport,
-    IdentificationReport,
-    Note,
-    ReportSection,
-    Robot,
-    Scenario,
-    Series,
-    Simulation,
-    TrainingReport,
-    TruthSpecification,
-)
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Series
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.chain_estimator import COMMAND
@@ -41,11 +41,21 @@ from salp_estimation.residual_model import FORMS, load_model
 from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
+    from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.result import EvaluationResult
     from salp_estimation.residual_smoother import ResidualSmoother
 
 
-class SalpRobot(Robot):
+class SalpRobot(
+    SimulatedLive[SalpConfiguration],
+    Drawn[SalpConfiguration],
+    StartedFromTruth[SalpConfiguration],
+    Smoothed[SalpConfiguration],
+    Trained[SalpConfiguration],
+    Reported[SalpConfiguration],
+    Identified[SalpConfiguration],
+    WithGaits[SalpConfiguration],
+):
     """LandSalp and other planar chains with one gyro per link."""
 
     name = "salp"
@@ -163,10 +173,14 @@ class SalpRobot(Robot):
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
 
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is no residual model."""
+        model_file.load(path)
+
     def train(
         self,
         configuration: SalpConfiguration,
-        recordings: Mapping[str, Any],
+        recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
         exact: bool = False,
@@ -223,7 +237,7 @@ class SalpRobot(Robot):
     def identify(
         self,
         configuration: SalpConfiguration,
-        recordings: Mapping[str, Any],
+        recordings: Mapping[str, LoadedRecording],
         full: bool = False,
         cutoff_hz: float | None = None,
     ) -> IdentificationReport:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning.coverage import Excitation, excitation
 from onboard_estimation.measurement import Vector
-from onboard_estimation.robots import TrainingTable
 from salp_estimation import residual_training
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel
@@ -158,11 +158,11 @@ class SalpTraining:
             out.append(f"The model knows little of {len(still)} inputs that the runs leave alone: {'; '.join(still)}.")
         return [*out, *(f"{note}." for note in self.notes)]
 
-    def tables(self) -> list[TrainingTable]:
+    def tables(self) -> list[ReportTable]:
         """Parameters where there are any, what remains of the rates, and the inputs covered."""
         return [*([self._parameter_table()] if self.calibrated else []), self._residual_table(), self._input_table()]
 
-    def _parameter_table(self) -> TrainingTable:
+    def _parameter_table(self) -> ReportTable:
         rows = tuple(
             (
                 one.words,
@@ -175,9 +175,9 @@ class SalpTraining:
         )
         headings = ("parameter", "of each wheel or joint", "known to", "from run to run", "unit")
         title = "friction, harness and lag (standard deviations: of the common value, and from run to run)"
-        return TrainingTable(title, headings, rows, headings[1:4])
+        return ReportTable(title, headings, rows, headings[1:4])
 
-    def _residual_table(self) -> TrainingTable:
+    def _residual_table(self) -> ReportTable:
         header, population = self.model.header, self.model.population
         rows = []
         for number, (stddev, lasts_s) in enumerate(
@@ -186,16 +186,16 @@ class SalpTraining:
             factor, unit = (1000.0, "mm/s") if header.output_units[number] == "m/s" else (57.29577951308232, "deg/s")
             rows.append((header.output_names[number], f"{factor * stddev:.3g}", unit, f"{lasts_s:.2g}"))
         headings = ("rate", "standard deviation", "unit", "lasts, s")
-        return TrainingTable("what is left of the rates", headings, tuple(rows), (headings[1], headings[3]))
+        return ReportTable("what is left of the rates", headings, tuple(rows), (headings[1], headings[3]))
 
-    def _input_table(self) -> TrainingTable:
+    def _input_table(self) -> ReportTable:
         rows = []
         for one in self.inputs():
             factor, unit = (57.29577951308232, "deg") if one.unit == "rad" else (100.0, "cm/s")
             moved = "moved" if one.excited else "hardly moved"
             rows.append((one.name, f"{factor * one.lowest:.3g}", f"{factor * one.highest:.3g}", unit, moved))
         headings = ("input", "from", "to", "unit", "")
-        return TrainingTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
+        return ReportTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
 
     def save(self, path: Path) -> None:
         """Write the model's file; UserError where it cannot be written."""

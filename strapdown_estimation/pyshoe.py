@@ -22,7 +22,7 @@ from scipy.io import loadmat
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 
 IMU = Channel("imu/foot/data_raw", "sensor_msgs/msg/Imu", "imu/foot")
 TRUTH = Channel("ground_truth/foot/position", "geometry_msgs/msg/PointStamped", "ground_truth/foot")

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
 
 IMU = imu_channel("foot")

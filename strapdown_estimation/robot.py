@@ -8,17 +8,19 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.simulated import Scenario, Simulated
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import imu_limits
-from onboard_estimation.robots import Recording, Robot, Scenario, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Recording
 from onboard_estimation.simulation import imu_channel
 from strapdown_estimation import simulator as simulator
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
 
 
-class StrapdownRobot(Robot):
+class StrapdownRobot(Simulated[Strapdown]):
     """An IMU that is strapped to a foot, or to anything else that stands on the ground at times."""
 
     name = "strapdown"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_ns, truth_channel
 
 _GRAVITY = np.array([0.0, 0.0, -STANDARD_GRAVITY_M_S2])

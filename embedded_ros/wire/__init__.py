@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from embedded_ros.wire.dds import DdsError
-from embedded_ros.wire.endpoints import Event, EventSource, Reader, Sample, Writer
+from embedded_ros.wire.endpoints import Reader, Sample, Writer
 from embedded_ros.wire.graph import EndpointInfo, Graph
 from embedded_ros.wire.participant import Participant
 from embedded_ros.wire.qos import Qos
@@ -13,8 +13,6 @@ from embedded_ros.wire.waitset import WaitSet
 __all__ = [
     "DdsError",
     "EndpointInfo",
-    "Event",
-    "EventSource",
     "Graph",
     "Participant",
     "Qos",

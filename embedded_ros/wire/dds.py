@@ -22,7 +22,6 @@ ddspy_get_matched_subscription_data = _private.ddspy_get_matched_subscription_da
 Entity = int
 INFINITE = (1 << 63) - 1
 TIMEOUT = -10
-PRECONDITION_NOT_MET = -4
 
 ANY_STATE = 127
 # Built-in topics are pseudo handles.
@@ -30,15 +29,6 @@ BUILTIN_PARTICIPANT = 0x7FFF0001
 BUILTIN_PUBLICATION = 0x7FFF0003
 BUILTIN_SUBSCRIPTION = 0x7FFF0004
 
-OFFERED_DEADLINE_MISSED = 1 << 1
-REQUESTED_DEADLINE_MISSED = 1 << 2
-OFFERED_INCOMPATIBLE_QOS = 1 << 3
-REQUESTED_INCOMPATIBLE_QOS = 1 << 4
-SAMPLE_LOST = 1 << 5
-LIVELINESS_LOST = 1 << 9
-LIVELINESS_CHANGED = 1 << 10
-PUBLICATION_MATCHED = 1 << 11
-SUBSCRIPTION_MATCHED = 1 << 12
 
 _MEANINGS = {
     -1: "an error inside CycloneDDS",
@@ -65,46 +55,10 @@ class DdsError(RuntimeError):
         super().__init__(f"{what}: {_MEANINGS.get(code, 'unknown error')} (CycloneDDS {code})")
 
 
-class CountStatus(ct.Structure):
-    """Statuses that count: total and change. Also the start of all longer ones."""
-
-    _fields_ = [("total", ct.c_uint32), ("change", ct.c_int32)]
-
-
 class IncompatibleStatus(ct.Structure):
     """Incompatible quality of service: count and the policy that was last at fault."""
 
     _fields_ = [("total", ct.c_uint32), ("change", ct.c_int32), ("policy", ct.c_uint32)]
-
-
-class DeadlineStatus(ct.Structure):
-    """Deadlines missed."""
-
-    _fields_ = [("total", ct.c_uint32), ("change", ct.c_int32), ("instance", ct.c_uint64)]
-
-
-class LivelinessStatus(ct.Structure):
-    """Writers alive and not alive."""
-
-    _fields_ = [
-        ("alive", ct.c_uint32),
-        ("not_alive", ct.c_uint32),
-        ("alive_change", ct.c_int32),
-        ("not_alive_change", ct.c_int32),
-        ("last", ct.c_uint64),
-    ]
-
-
-class MatchedStatus(ct.Structure):
-    """Matched endpoints: since the start and now."""
-
-    _fields_ = [
-        ("total", ct.c_uint32),
-        ("change", ct.c_int32),
-        ("current", ct.c_uint32),
-        ("current_change", ct.c_int32),
-        ("last", ct.c_uint64),
-    ]
 
 
 def _function(name: str, result: Any, *arguments: Any) -> Any:
@@ -133,24 +87,13 @@ waitset_detach = _function("dds_waitset_detach", _code, _entity, _entity)
 waitset_wait = _function("dds_waitset_wait", _code, _entity, ct.c_void_p, ct.c_size_t, _duration)  # address of an array
 delete = _function("dds_delete", _code, _entity)
 get_guid = _function("dds_get_guid", _code, _entity, ct.c_char * 16)
-get_instance_handle = _function("dds_get_instance_handle", _code, _entity, ct.POINTER(_handle))
-set_status_mask = _function("dds_set_status_mask", _code, _entity, ct.c_uint32)
-take_status = _function("dds_take_status", _code, _entity, ct.POINTER(ct.c_uint32), ct.c_uint32)
 wait_for_acks = _function("dds_wait_for_acks", _code, _entity, _duration)
-assert_liveliness = _function("dds_assert_liveliness", _code, _entity)
 matched_publications = _function("dds_get_matched_publications", _code, _entity, ct.POINTER(_handle), ct.c_size_t)
 matched_subscriptions = _function("dds_get_matched_subscriptions", _code, _entity, ct.POINTER(_handle), ct.c_size_t)
 
 _status = (_code, _entity, ct.c_void_p)
 offered_incompatible_qos = _function("dds_get_offered_incompatible_qos_status", *_status)
 requested_incompatible_qos = _function("dds_get_requested_incompatible_qos_status", *_status)
-offered_deadline_missed = _function("dds_get_offered_deadline_missed_status", *_status)
-requested_deadline_missed = _function("dds_get_requested_deadline_missed_status", *_status)
-liveliness_lost = _function("dds_get_liveliness_lost_status", *_status)
-liveliness_changed = _function("dds_get_liveliness_changed_status", *_status)
-sample_lost = _function("dds_get_sample_lost_status", *_status)
-publication_matched = _function("dds_get_publication_matched_status", *_status)
-subscription_matched = _function("dds_get_subscription_matched_status", *_status)
 
 create_qos = _function("dds_create_qos", ct.c_void_p)
 delete_qos = _function("dds_delete_qos", None, ct.c_void_p)

@@ -30,21 +30,9 @@ class Sample(NamedTuple):
     writer_gid: bytes
 
 
-class Event(NamedTuple):
-    """What happened to an endpoint since the last look: totals and their changes."""
-
-    kind: str  # "incompatible_qos", "deadline_missed", "liveliness_lost", "liveliness_changed", "matched", "lost"
-    total: int
-    change: int
-    current: int = 0
-    current_change: int = 0
-    policy: str = ""
-
-
 class _Endpoint:
     """What writers and readers share. `condition` is what a waitset waits on."""
 
-    _events: tuple[tuple[int, str, Any, Any], ...] = ()  # (status bit, kind, function, structure)
     _matched: Any
     _incompatible: Any
 
@@ -57,39 +45,6 @@ class _Endpoint:
         self.closed = False
         self._on_close = on_close
         self._incompatible_total, self._incompatible_policy = 0, ""
-        dds.set_status_mask(entity, sum(bit for bit, *_ in self._events))
-
-    @property
-    def events(self) -> EventSource:
-        """Attach it to a waitset to wait for events of this endpoint (see `take_events`)."""
-        return EventSource(self)
-
-    def take_events(self) -> list[Event]:
-        """What happened since the last call."""
-        if self.closed:
-            return []
-        bits = ct.c_uint32()
-        mask = sum(bit for bit, *_ in self._events)
-        if dds.take_status(self.entity, ct.byref(bits), mask) < 0 or not bits.value:
-            return []
-        found = []
-        for bit, kind, function, structure in self._events:
-            if bits.value & bit:
-                status = structure()
-                if function(self.entity, ct.byref(status)) >= 0:
-                    found.append(self._event(kind, status))
-        return found
-
-    def _event(self, kind: str, status: Any) -> Event:
-        if kind == "incompatible_qos":
-            policy = POLICIES.get(status.policy, f"policy {status.policy}")
-            self._incompatible_total, self._incompatible_policy = status.total, policy
-            return Event(kind, status.total, status.change, policy=policy)
-        if kind == "liveliness_changed":
-            return Event(kind, status.alive, status.alive_change, status.not_alive, status.not_alive_change)
-        if kind == "matched":
-            return Event(kind, status.total, status.change, status.current, status.current_change)
-        return Event(kind, status.total, status.change)
 
     def incompatible_qos(self) -> tuple[int, str]:
         """(endpoints refused since the start for their quality of service, policy that was last at fault)."""
@@ -112,23 +67,9 @@ class _Endpoint:
             dds.delete(self.entity)
 
 
-class EventSource:
-    """An endpoint's events, as something a waitset can wait on."""
-
-    def __init__(self, endpoint: _Endpoint) -> None:
-        self.endpoint = endpoint
-        self.condition = endpoint.entity
-
-
 class Writer(_Endpoint):
     """Publishes serialized messages on one topic."""
 
-    _events = (
-        (dds.OFFERED_INCOMPATIBLE_QOS, "incompatible_qos", dds.offered_incompatible_qos, dds.IncompatibleStatus),
-        (dds.OFFERED_DEADLINE_MISSED, "deadline_missed", dds.offered_deadline_missed, dds.DeadlineStatus),
-        (dds.LIVELINESS_LOST, "liveliness_lost", dds.liveliness_lost, dds.CountStatus),
-        (dds.PUBLICATION_MATCHED, "matched", dds.publication_matched, dds.MatchedStatus),
-    )
     _matched = staticmethod(dds.matched_subscriptions)
     _incompatible = staticmethod(dds.offered_incompatible_qos)
 
@@ -158,10 +99,6 @@ class Writer(_Endpoint):
         dds.checked(code, f"waiting for readers of {self.topic}")
         return True
 
-    def assert_liveliness(self) -> None:
-        """Tell readers that the publisher lives, where liveliness is by topic."""
-        dds.checked(dds.assert_liveliness(self.entity), f"asserting liveliness on {self.topic}")
-
     def matched_gids(self) -> set[bytes]:
         """GIDs of the readers that get what is written now."""
         return _matched_gids(self.entity, dds.matched_subscriptions, ddspy_get_matched_subscription_data)
@@ -170,13 +107,6 @@ class Writer(_Endpoint):
 class Reader(_Endpoint):
     """Receives serialized messages of one topic."""
 
-    _events = (
-        (dds.REQUESTED_INCOMPATIBLE_QOS, "incompatible_qos", dds.requested_incompatible_qos, dds.IncompatibleStatus),
-        (dds.REQUESTED_DEADLINE_MISSED, "deadline_missed", dds.requested_deadline_missed, dds.DeadlineStatus),
-        (dds.LIVELINESS_CHANGED, "liveliness_changed", dds.liveliness_changed, dds.LivelinessStatus),
-        (dds.SUBSCRIPTION_MATCHED, "matched", dds.subscription_matched, dds.MatchedStatus),
-        (dds.SAMPLE_LOST, "lost", dds.sample_lost, dds.CountStatus),
-    )
     _matched = staticmethod(dds.matched_publications)
     _incompatible = staticmethod(dds.requested_incompatible_qos)
 

@@ -54,7 +54,6 @@ class Graph:
         self._info = info
         self._info_reader = info_reader
         self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
         self._endpoints: dict[bytes, _Endpoint] = {}
         self._participants: dict[bytes, list[tuple[str, str, frozenset[bytes]]]] = {}  # nodes with their GIDs
         self._alive: set[bytes] = set()
@@ -124,12 +123,6 @@ class Graph:
         """Services that a node asks, with their types."""
         return _typed(e for e in self.by_node(namespace, name) if e.kind == "request" and e.is_writer)
 
-    def wait_for_change(self, seen: int, timeout_s: float) -> int:
-        """Wait until `changes` differs from `seen`, or for the time; returns `changes`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.changes != seen or self._closing, timeout_s)
-            return self.changes
-
     def _types(self, kind: str) -> dict[str, list[str]]:
         with self._lock:
             found: dict[str, set[str]] = {}
@@ -187,9 +180,7 @@ class Graph:
             changed |= self._take_endpoints(reader, is_writer)
         changed |= self._read_infos(samples)
         if changed:
-            with self._changed:
-                self.changes += 1
-                self._changed.notify_all()
+            self.changes += 1
             self.change.set()
 
     def _take_participants(self) -> bool:
@@ -248,9 +239,7 @@ class Graph:
 
     def close(self) -> None:
         """Stop following."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        self._closing = True
         self._wake.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Waiting for any of many: samples, events, a change of the graph, or a call from another thread."""
+"""Waiting for any of many: samples, a change of the graph, or a call from another thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _waitset_wait = dds.waitset_wait
 
 
 class WaitSet:
-    """Entities are what has a `condition`: readers, services, clients, events of endpoints, the graph's change."""
+    """Entities are what has a `condition`: readers, services, clients, the graph's change."""
 
     def __init__(self, participant: Any) -> None:
         self._waitset = dds.checked(dds.create_waitset(participant.entity), "creating a waitset")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from onboard_estimation.capabilities.simulated import Simulated
+    from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import Evaluation
     from onboard_estimation.evaluation.result import EvaluationResult, PartResult
-    from onboard_estimation.robots import Robot
 
 EXAMPLES = output.examples("demo", "demo salp --output my_demo", "demo salp --full")
 # Measured with all robots, see docs/benchmarks.md.
@@ -60,10 +61,15 @@ def demo(
     Ends with a table of what was shown: errors against the truth, whether the filter is as sure as it should be, the
     report.
     """
+    from onboard_estimation.capabilities.simulated import Simulated
+    from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.errors import UserError
     from onboard_estimation.robots import all_robots, find_robot
 
-    chosen = [find_robot(name) for name in robots or ()] or [robot for robot in all_robots() if robot.scenarios]
+    if robots:
+        chosen = [Simulated[Any].of(find_robot(name)) for name in robots]
+    else:
+        chosen = [robot for robot in all_robots() if isinstance(robot, Simulated)]
     if folder.exists() and not (folder / _MARK).exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and was not made by a demo; name another --output")
     output.say(f"{', '.join(robot.name for robot in chosen)}: simulated and judged, into {folder}.")
@@ -74,15 +80,15 @@ def demo(
     shown = []
     for robot in chosen:
         shown.append(_show(robot, folder, seed))
-        if full and robot.training_scenario is not None:
-            shown += _show_learned(robot, robot.training_scenario, folder, seed)
+        if full and isinstance(robot, Trained):
+            shown += _show_learned(robot, folder, seed)
     output.console().print(_table(shown))
     output.say(
         "1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as"
     )
     output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0].report}")
     program = output.program()
-    if not full and any(robot.training_scenario is not None for robot in chosen):
+    if not full and any(isinstance(robot, Trained) for robot in chosen):
         output.say(f"With training: {program} demo --full")
     output.say(f"With a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
@@ -97,13 +103,13 @@ class _Shown:
     report: str
 
 
-def _show(robot: Robot, folder: Path, seed: int) -> _Shown:
+def _show(robot: Simulated[Any], folder: Path, seed: int) -> _Shown:
     """The robot's first scenario, with its first estimator as it is configured."""
+    from onboard_estimation.capabilities.simulated import chosen_scenario
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 
-    scenario = next(iter(robot.scenarios))
-    variant = next(iter(robot.scenarios[scenario].variants), "")
+    scenario, variant = chosen_scenario(robot, None, None)
     bag = folder / f"{robot.name}_{scenario}"
     options = EvaluateOptions(robot=robot.name)
     with _steps(f"{robot.name}: simulating {_SECONDS:g} s") as progress:
@@ -115,13 +121,15 @@ def _show(robot: Robot, folder: Path, seed: int) -> _Shown:
     return _row(evaluation, _words(f"{_SECONDS:g} s", scenario, variant))
 
 
-def _show_learned(robot: Robot, scenario: str, folder: Path, seed: int) -> list[_Shown]:
+def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> list[_Shown]:
     """Train with simulated runs, and judge one more run without and with what was learned."""
+    from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
     from onboard_estimation.evaluation.training import train_from_simulations
 
-    name, variants = robot.name, robot.scenarios[scenario].variants or ("",)
+    name, scenario, simulated = robot.name, robot.training_scenario, Simulated[Any].of(robot)
+    variants = simulated.scenarios[scenario].variants or ("",)
     model, bag = folder / f"{name}_model{robot.model_suffix}", folder / f"{name}_{scenario}_unseen"
     seeds = [seed + offset for offset in _TRAINING_SEEDS]
     configuration = load_configuration(robot, EvaluateOptions(robot=name))
@@ -129,7 +137,7 @@ def _show_learned(robot: Robot, scenario: str, folder: Path, seed: int) -> list[
         report = train_from_simulations(robot, configuration, scenario, _TRAINING_SECONDS, seeds, progress=progress)
         report.save(model)
     with _steps(f"{name}: simulating {_LEARNED_SECONDS:g} s") as step:
-        simulate_to_bag(robot, configuration, scenario, variants[-1], _LEARNED_SECONDS, seed, bag, progress=step)
+        simulate_to_bag(simulated, configuration, scenario, variants[-1], _LEARNED_SECONDS, seed, bag, progress=step)
     rows = []
     for title, file in (("untrained", None), ("trained", model)):
         with _steps(f"{name}: evaluating, {title}") as step:
@@ -137,7 +145,7 @@ def _show_learned(robot: Robot, scenario: str, folder: Path, seed: int) -> list[
             evaluation = evaluate_bag(bag, options, run, progress=step)
         sentence = f"{evaluation.result.verdict}."
         if file is None and (lost_s := _lost_since_s(evaluation.result)) is not None:
-            about = robot.scenarios[scenario].summary
+            about = simulated.scenarios[scenario].summary
             sentence = f"lost after {lost_s:.0f} s: its equations leave out what this robot has ({about})."
         _say(f"{name}, {title}", sentence)
         rows.append(_row(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title)))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
 from onboard_estimation.commands.simulate import RobotArgument
+
+if TYPE_CHECKING:
+    from onboard_estimation.capabilities.gaits import GaitReport
 
 EXAMPLES = output.examples(
     "gait salp turning",
@@ -48,6 +51,7 @@ def gait(
     """
     import numpy as np
 
+    from onboard_estimation.capabilities.gaits import WithGaits
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
     from onboard_estimation.robots import find_robot
@@ -57,7 +61,7 @@ def gait(
             raise UserError(f"--output {file}: the name must end in .png (picture) or .yaml (coefficients)")
         if file.exists():
             raise UserError(f"{file} exists already; name another file")
-    found = find_robot(robot)
+    found = WithGaits[Any].of(find_robot(robot))
     options = EvaluateOptions(config=config, overrides=output.parse_overrides(set_))
     configuration = load_configuration(found, options)
     with output.steps(f"gait {name}", quiet=json):
@@ -68,22 +72,18 @@ def gait(
     if file is not None:
         _write(report, file)
     if json:
-        output.print_json(report.figures())
+        output.print_json(report.summary())
         return
     for sentence in report.sentences():
         output.say(sentence)
-    for title, headings, rows in report.tables():
-        table = output.table(title, *headings, right=headings[1:])
-        for row in rows:
-            table.add_row(*row)
-        output.console().print(table)
+    output.print_tables(report.tables())
     output.say(f"{file}: {'coefficients' if file and file.suffix == '.yaml' else 'picture'}")
 
 
-def _write(report: Any, file: Path) -> None:
+def _write(report: GaitReport, file: Path) -> None:
     import yaml
 
     if file.suffix == ".png":
         report.write_picture(file)
     else:
-        output.put(yaml.safe_dump(report.figures(), sort_keys=False, default_flow_style=None), file)
+        output.put(yaml.safe_dump(report.summary(), sort_keys=False, default_flow_style=None), file)

@@ -6,7 +6,7 @@ import json as json_library
 import shlex
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,10 @@ from onboard_estimation.commands.evaluate import (
     SetOption,
 )
 from onboard_estimation.commands.simulate import RobotArgument
+
+if TYPE_CHECKING:
+    from onboard_estimation.capabilities.identified import IdentificationReport, Identified
+    from onboard_estimation.evaluation.recording import LoadedRecording
 
 EXAMPLES = output.examples(
     "identify salp forward left turning",
@@ -55,6 +59,7 @@ def identify(
     Writes a parameter file for `--config`, a picture of measured against predicted rates, and all figures as JSON.
     Several motions determine more than one does.
     """
+    from onboard_estimation.capabilities.identified import Identified
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.claim import claimed, claimed_free
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
@@ -65,12 +70,12 @@ def identify(
         0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
     ):
         raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
-    found = find_robot(robot)
+    found = Identified[Any].of(find_robot(robot))
     configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
     if folder is not None:
         check_free(folder)
     renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
-    recordings: dict[str, Any] = {}
+    recordings: dict[str, LoadedRecording] = {}
     claim = claimed(folder) if folder is not None else nullcontext()
     with claim, output.steps(f"identifying {robot}", quiet=json) as progress:
         for bag in bags:
@@ -95,12 +100,12 @@ def identify(
 
 def _read(
     path: Path,
-    robot: Any,
+    robot: Identified[Any],
     configuration: Any,
     renamed: dict[str, str],
     namespace: str | None,
     mirror_truth: str | None,
-) -> Any:
+) -> LoadedRecording:
     """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
     from dataclasses import replace
 
@@ -122,51 +127,13 @@ def _read(
         return load_recording(bag, robot, match, WhatIf(drop=absent), mirror_truth)
 
 
-def _show(result: Any, paths: list[Path]) -> None:
-    table = output.table(
-        result.title,
-        "coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured",
-        right=("value", "95 % interval", "ratio to the first", "configured"),
-    )  # fmt: skip
-    for one in result.coefficients:
-        value, ratio, configured = f"{one.value:.6g}", f"{one.ratio:.5g}", f"{one.configured:.6g}"
-        table.add_row(one.name, value, _interval(one), one.unit, ratio, configured)
-    output.console().print(table)
-    output.say(f"Condition number of the regressor {result.condition:.3g}.")
-    output.console().print(_validation_table(result))
-    for note in result.notes:
-        output.say(f"- {note}")
+def _show(result: IdentificationReport, paths: list[Path]) -> None:
+    output.print_tables(result.tables())
+    for sentence in result.sentences():
+        output.say(f"- {sentence}")
     settings = " ".join(
         f"--set {shlex.quote(f'{name}={json_library.dumps(values)}')}" for name, values in result.parameters().items()
     )
     output.say("\nwritten: " + ", ".join(str(path) for path in paths))
     output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
     output.say(f"or:      {settings}")
-
-
-def _interval(one: Any) -> str:
-    if one.held:
-        return "held"
-    if not one.high < float("inf"):
-        return "not determined"
-    return f"{one.low:.5g} to {one.high:.5g}{' (poor)' if one.poor else ''}"
-
-
-def _validation_table(result: Any) -> Any:
-    table = output.table(
-        "measured against predicted",
-        "recording", "signal", "RMS", "with configured drag", "unit", "variance explained",
-        right=("RMS", "with configured drag", "variance explained"),
-    )  # fmt: skip
-    for validation in result.validations:
-        for number, one in enumerate(validation.signals):
-            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (57.29577951, "deg/s")
-            table.add_row(
-                validation.name if number == 0 else "",
-                one.name,
-                f"{factor * one.rms:.3g}",
-                f"{factor * one.rms_before:.3g}",
-                unit,
-                f"{100.0 * one.explained:.2f} %",
-            )
-    return table

@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.printable import printable
+
+if TYPE_CHECKING:
+    from onboard_estimation.capabilities.tables import ReportTable
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables and sentences.")]
 
@@ -153,6 +156,15 @@ def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
     for heading in headings:
         out.add_column(heading, justify="right" if heading in right else "left")
     return out
+
+
+def print_tables(tables: Iterable[ReportTable]) -> None:
+    """Print the tables of a report."""
+    for one in tables:
+        shown = table(one.title, *one.headings, right=one.right)
+        for row in one.rows:
+            shown.add_row(*row)
+        console().print(shown)
 
 
 _DEEPEST = 3

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
+
+if TYPE_CHECKING:
+    from onboard_estimation.robots import Robot
 
 EXAMPLES = output.examples("robots", "robots salp --json")
 
@@ -49,7 +52,8 @@ def robots(
         output.say(f"cannot be loaded: {fault}")
 
 
-def _described(robot: Any) -> dict[str, Any]:
+def _described(robot: Robot[Any]) -> dict[str, Any]:
+    from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
 
     configuration = load_configuration(robot, EvaluateOptions())
@@ -61,6 +65,6 @@ def _described(robot: Any) -> dict[str, Any]:
         "truth_bodies": list(robot.truth_specification(configuration).bodies),
         "scenarios": {
             name: {"summary": scenario.summary, "variants": list(scenario.variants)}
-            for name, scenario in robot.scenarios.items()
+            for name, scenario in (robot.scenarios if isinstance(robot, Simulated) else {}).items()
         },
     }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+
+if TYPE_CHECKING:
+    from onboard_estimation.capabilities.simulated import Simulated
 
 EXAMPLES = output.examples(
     "simulate salp --gait backward --duration 30 --seed 3 --output bag",
@@ -69,25 +72,16 @@ def simulate(
 
 def choose(
     name: str, scenario: str | None, variant: str | None, duration_s: float, config: Path | None, settings: list[str]
-) -> tuple[Any, Any, str, str]:
+) -> tuple[Simulated[Any], Any, str, str]:
     """Robot, configuration, scenario and variant, all checked."""
+    from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
     from onboard_estimation.robots import find_robot
 
-    robot = find_robot(name)
-    if not robot.scenarios:
-        raise UserError(f"robot {name!r} has no simulator")
-    scenario = scenario or next(iter(robot.scenarios))
-    if scenario not in robot.scenarios:
-        raise UserError(f"{name} has no scenario {scenario!r}; it has {', '.join(robot.scenarios)}")
-    variants = robot.scenarios[scenario].variants
-    chosen = variant if variant is not None else (variants[0] if variants else "")
-    if chosen not in (variants or ("",)):
-        raise UserError(
-            f"{name}, scenario {scenario}: no variant {chosen!r}; there are {', '.join(variants) or 'none'}"
-        )
+    robot = Simulated[Any].of(find_robot(name))
+    scenario, variant = chosen_scenario(robot, scenario, variant)
     if not 0.0 < duration_s <= 36_000.0:
         raise UserError(f"--duration {duration_s:g}: must be above 0 s and at most 36000 s")
     options = EvaluateOptions(config=config, overrides=output.parse_overrides(settings))
-    return robot, load_configuration(robot, options), scenario, chosen
+    return robot, load_configuration(robot, options), scenario, variant

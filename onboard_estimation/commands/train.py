@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from onboard_estimation.commands.evaluate import (
     SetOption,
 )
 from onboard_estimation.commands.simulate import RobotArgument
+
+if TYPE_CHECKING:
+    from onboard_estimation.capabilities.trained import TrainingReport
 
 EXAMPLES = output.examples(
     "train salp forward left turning --output salp.npz",
@@ -57,6 +60,7 @@ def train(
     Two bags at least; several motions cover more of what the robot does. All bags are needed: one that does not do is
     named, and nothing is trained.
     """
+    from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
     from onboard_estimation.evaluation.training import TrainingOptions, check_form, train_from_bags
@@ -66,7 +70,7 @@ def train(
         0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
     ):
         raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
-    found = find_robot(robot)
+    found = Trained[Any].of(find_robot(robot))
     check_form(found, form)
     configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
     renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
@@ -81,12 +85,8 @@ def train(
     output.say(f"use it:  {output.program()} evaluate BAG --model {shlex.quote(str(model))}")
 
 
-def show(report: Any) -> None:
+def show(report: TrainingReport) -> None:
     """Print what was trained for people."""
-    for one in report.tables():
-        table = output.table(one.title, *one.headings, right=one.right)
-        for row in one.rows:
-            table.add_row(*row)
-        output.console().print(table)
+    output.print_tables(report.tables())
     for sentence in report.sentences():
         output.say(f"- {sentence}")

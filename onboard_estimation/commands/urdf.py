@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,13 +23,11 @@ def urdf(
     ] = None,
 ) -> None:
     """Print a robot's URDF, made from its configuration: for `robot_state_publisher` and RViz's RobotModel."""
-    from onboard_estimation.errors import UserError
+    from onboard_estimation.capabilities.drawn import Drawn
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
     from onboard_estimation.robots import find_robot
 
-    found = find_robot(robot)
+    found = Drawn[Any].of(find_robot(robot))
     text = found.urdf(load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_))))
-    if text is None:
-        raise UserError(f"robot {robot!r} has no URDF: it is a single body")
     if output.put(text, file):
         output.say(f"{file}: {text.count('<link ')} links, {text.count('<joint ')} joints")

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
-from onboard_estimation.robots import Robot, Series
+from onboard_estimation.robots import Robot
+from onboard_estimation.series import Series
 from onboard_estimation.simulation import SET_POSE
 
 SHORTEST_PERIOD_S = 0.01

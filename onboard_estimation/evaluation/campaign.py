@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.consistency import Consistency, judge_consistency
-from onboard_estimation.robots import Robot
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PartCampaign:
 
 
 def simulated_runs(
-    robot: Robot,
+    robot: Simulated[Any],
     configuration: Any,
     scenario: str,
     variant: str,
@@ -72,7 +72,7 @@ def simulated_runs(
 
 
 def simulated_recording(
-    robot: Robot, configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
+    robot: Simulated[Any], configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
 ) -> LoadedRecording:
     """A simulated recording as a bag of it would be read."""
     rng = np.random.default_rng(seed)

@@ -16,6 +16,9 @@ from typing import Any
 
 import yaml
 
+from onboard_estimation.capabilities.reported import Reported
+from onboard_estimation.capabilities.smoothed import Smoothed
+from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
@@ -196,7 +199,7 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
             if model_file(robot, configuration) is not None:
                 robot.estimator(configuration, name)  # a model that does not fit
             if options.settings.smooth:
-                robot.smoother(configuration, name)  # a robot without a smoother
+                Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth)
     return _Read(bag_path, options, robot, configuration, match, names, recording)
@@ -213,8 +216,9 @@ def _evaluated(
     result = judge(robot, configuration, estimator, read.recording, options.settings, bag=name, command=command)
     if folder is None:
         return Evaluation(result, None)
-    result = robot.presented(configuration, read.recording.series, result)
-    result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
+    if isinstance(robot, Reported):
+        result = robot.presented(configuration, read.recording.series, result)
+        result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
     space = robot.estimator(configuration, estimator).space
     known = dict(hashes.result())
     if (model := model_file(robot, configuration)) is not None:
@@ -339,9 +343,9 @@ def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
         source = resource(robot.configuration_file)
     overrides = dict(options.overrides)
     if options.model is not None:
-        name = robot.model_parameter
-        if name is None:
+        if not isinstance(robot, Trained):
             raise UserError(f"--model {options.model}: {robot.name} takes no trained model")
+        name = robot.model_parameter
         if name in overrides:
             raise UserError(f"--model {options.model} and --set {name}={overrides[name]}: give one of them")
         overrides[name] = str(options.model.absolute())
@@ -350,7 +354,7 @@ def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
 
 def model_file(robot: Robot, configuration: Any) -> Path | None:
     """The trained model that a configuration names; None where it names none."""
-    if robot.model_parameter is None:
+    if not isinstance(robot, Trained):
         return None
     name = attrgetter(robot.model_parameter)(configuration)
     return Path(name) if name else None

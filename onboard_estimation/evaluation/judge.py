@@ -9,6 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.drawn import outline_of, planar_position
+from onboard_estimation.capabilities.reported import Reported
+from onboard_estimation.capabilities.truth import StartedFromTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
@@ -22,7 +25,7 @@ from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
-from onboard_estimation.robots import Robot, TruthSpecification, initial_state, planar_position
+from onboard_estimation.robots import Robot, TruthSpecification
 
 __all__ = ["JudgeSettings", "Record", "judge"]
 
@@ -146,8 +149,10 @@ def judge(
         notes=tuple(note for note in notes if note),
         phase_events=replayed.events,
     )
-    stretches = robot.stretches(configuration, result)
+    stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
     sentence = verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio, stretches)
+    if not isinstance(robot, Reported):
+        return replace(result, verdict=sentence)
     if figures := robot.metrics(configuration, recording.series, result):
         result = replace(result, metrics={**result.metrics, robot.name: figures})
     own = robot.notes(configuration, recording.series, result)
@@ -175,9 +180,9 @@ def _initial(
     robot: Robot, configuration: Any, estimator_name: str, recording: LoadedRecording, settings: JudgeSettings
 ) -> tuple[Estimate | None, str]:
     """Initial state from the truth at the first measurement that has one, and a sentence on it."""
-    covariance = robot.initial_covariance(configuration)
-    if covariance is None:
+    if not isinstance(robot, StartedFromTruth):
         return None, ""
+    covariance = robot.initial_covariance(configuration)
     stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
     for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
         parts, valid = _truth_at(robot, configuration, recording, piece, settings)
@@ -227,9 +232,11 @@ def _truth_at(
     if not valid.any():
         return {}, valid
     parts = {}
-    told = robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()})
-    tracks = {body: recording.tracks[body] for body in bodies}
-    for name, values in (told | robot.true_rates(configuration, tracks, stamps_ns[valid])).items():
+    known = robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()})
+    if isinstance(robot, WithTrueRates):
+        tracks = {body: recording.tracks[body] for body in bodies}
+        known |= robot.true_rates(configuration, tracks, stamps_ns[valid])
+    for name, values in known.items():
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return parts, valid
@@ -348,12 +355,12 @@ def _drawing(
             true = np.where(known[:, None], true_means[:, columns], np.nan)
             estimate = record.means[:, columns]
             return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
-    outline = robot.outline(configuration, space, record.means)
+    outline = outline_of(robot, configuration, space, record.means)
     if outline is None:
         return None
     true = np.full_like(outline, np.nan)
     if known.any():
-        true[known] = robot.outline(configuration, space, true_means[known])
+        true[known] = outline_of(robot, configuration, space, true_means[known])
     where = planar_position(space)
     if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
         return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])

@@ -14,6 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import Panel, PanelGroup
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.plot_frame import (
     BAND,
@@ -29,7 +30,6 @@ from onboard_estimation.evaluation.plot_frame import (
 )
 from onboard_estimation.evaluation.views import panel_view
 from onboard_estimation.measurement import Vector
-from onboard_estimation.robots import Panel, PanelGroup
 
 Column = tuple[str, Vector, PanelGroup]
 """A group of panels to be drawn as a column: its heading, time (K,) s, the group."""

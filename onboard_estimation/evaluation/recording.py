@@ -25,7 +25,8 @@ from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.printable import printable
-from onboard_estimation.robots import Recording, Robot, Series
+from onboard_estimation.robots import Robot
+from onboard_estimation.series import Recording, Series
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, Integers, from_start, in_filter_order
+from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Robot, Series
+from onboard_estimation.robots import Robot
+from onboard_estimation.series import Series
 from onboard_estimation.use_counters import UseCounters, sensor_table
 
 Rows = NDArray[np.float64]
@@ -94,7 +96,7 @@ def replay(
     channels = robot.channels(configuration)
     estimator: Any
     if smooth:
-        estimator = robot.smoother(configuration, estimator_name)
+        estimator = Smoothed[Any].of(robot).smoother(configuration, estimator_name)
     else:
         estimator = robot.estimator(configuration, estimator_name)
         if bulk and (found := at_once(estimator, recording, lag_s, channels, initial)) is not None:

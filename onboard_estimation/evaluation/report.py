@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import ReportSection
 from onboard_estimation.evaluation.key_figures import key_figures
 from onboard_estimation.evaluation.presentation import CORRELATION_CAPTION, SIGMA_CAPTION, format_number, words
 from onboard_estimation.evaluation.report_data import (
@@ -30,7 +31,6 @@ from onboard_estimation.evaluation.report_tables import metrics_tables, sensor_t
 from onboard_estimation.evaluation.result import EvaluationResult, KeyFigure
 from onboard_estimation.evaluation.views import Window, require_estimates, thin, traces, worst_window
 from onboard_estimation.resources import packaged_text
-from onboard_estimation.robots import ReportSection
 
 _TEMPLATE, _STYLE = "report_template.html", "report_template.css"
 _SCRIPTS = ("report_numbers.js", "report_charts.js", "report_scene.js", "report_page.js")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import ReportSection
 from onboard_estimation.measurement import Matrix, PhaseEvent, Vector
-from onboard_estimation.robots import ReportSection
 
 
 @dataclass(frozen=True)

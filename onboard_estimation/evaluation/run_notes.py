@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.robots import Series
+from onboard_estimation.series import Series
 
 _LONG_GAP_S = 1.0
 _LOSSES = {

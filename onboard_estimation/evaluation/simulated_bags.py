@@ -10,11 +10,12 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.message_factory import new
-from onboard_estimation.robots import Robot, Series
 from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.series import Series
 
 EPOCH_NS = 1_767_225_600 * 1_000_000_000
 """Stamp of a simulation's start (2026-01-01 UTC): fixed, so that a seed gives one bag; zero is no time in ROS."""
@@ -23,7 +24,7 @@ _SERIALISED_AT_ONCE = 50_000
 
 
 def simulate_to_bag(
-    robot: Robot,
+    robot: Simulated[Any],
     configuration: Any,
     scenario: str,
     variant: str,

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation.capabilities.simulated import Simulated
+from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.campaign import simulated_recording
@@ -17,7 +19,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, load_record
 from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics
 from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.printable import printable
-from onboard_estimation.robots import Robot, TrainingReport
+from onboard_estimation.robots import Robot
 
 Progress = Callable[[float, str], None]
 
@@ -51,7 +53,7 @@ class TrainingOptions:
 
 
 def train_from_bags(
-    robot: Robot,
+    robot: Trained[Any],
     configuration: Any,
     bags: Sequence[Path],
     output: Path,
@@ -95,7 +97,7 @@ def train_from_bags(
 
 
 def train_from_simulations(
-    robot: Robot,
+    robot: Trained[Any],
     configuration: Any,
     scenario: str,
     duration_s: float,
@@ -105,13 +107,14 @@ def train_from_simulations(
 ) -> TrainingReport:
     """Train a model with simulated runs of every variant of a scenario, one for each seed."""
     check_form(robot, form)
-    variants = robot.scenarios[scenario].variants or ("",)
+    simulated = Simulated[Any].of(robot)
+    variants = simulated.scenarios[scenario].variants or ("",)
     wanted = [(variant, seed) for variant in variants for seed in seeds]
     recordings, hashes = {}, []
     for number, (variant, seed) in enumerate(wanted):
         label = " ".join(word for word in (variant, f"seed {seed}") if word)
         progress(_READING * number / len(wanted), f"simulating {label}")
-        recording = simulated_recording(robot, configuration, scenario, variant, duration_s, seed)
+        recording = simulated_recording(simulated, configuration, scenario, variant, duration_s, seed)
         recordings[label] = recording
         hashes.append(_recording_hash(recording))
     return robot.train(
@@ -123,15 +126,13 @@ def train_from_simulations(
     )
 
 
-def check_form(robot: Robot, form: str | None) -> None:
-    """Raise UserError where the robot learns nothing, or has no such form of model."""
-    if not robot.training_forms:
-        raise UserError(f"robot {robot.name!r} has no model to train")
+def check_form(robot: Trained[Any], form: str | None) -> None:
+    """Raise UserError where the robot has no such form of model."""
     if form is not None and form not in robot.training_forms:
         raise UserError(f"--form {form}: {robot.name} has {', '.join(robot.training_forms)}")
 
 
-def check_output(path: Path, robot: Robot) -> None:
+def check_output(path: Path, robot: Trained[Any]) -> None:
     """Raise UserError where a model cannot be written to that place, or something else than a model would be lost."""
     if path.is_dir():
         raise UserError(f"--output {path}: a folder; a model is a file, e.g. {path / 'model'}{robot.model_suffix}")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.reported import Panel
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.robots import Panel
 
 MAX_TRACES = 8
 WORST_WINDOW_S = 5.0

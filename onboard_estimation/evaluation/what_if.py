@@ -11,7 +11,7 @@ import numpy as np
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.robots import Series
+from onboard_estimation.series import Series
 
 _IMU = ("gyro_x", "gyro_y", "gyro_z", "accelerometer_x", "accelerometer_y", "accelerometer_z")
 _COMPONENTS = {

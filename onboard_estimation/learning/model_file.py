@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.model_header import ModelHeader
-from onboard_estimation.learning.sparse import SparseGaussianProcesses
 
 Arrays = dict[str, NDArray[np.generic]]
 
@@ -100,24 +99,6 @@ def load(path: Path) -> tuple[ModelHeader, Arrays]:
     for name, value in arrays.items():
         _check_array(name, value, where)
     return ModelHeader.from_dict(_parsed(text.tobytes(), where), where), arrays
-
-
-def load_sparse(path: Path) -> tuple[ModelHeader, SparseGaussianProcesses]:
-    """Header and sparse model; UserError as `load` and `SparseGaussianProcesses.from_arrays`, and for other kinds."""
-    header, arrays = load(path)
-    if header.kind != SparseGaussianProcesses.KIND:
-        raise UserError(f"model {path}: of kind {header.kind}, {SparseGaussianProcesses.KIND} is needed; train it anew")
-    try:
-        model = SparseGaussianProcesses.from_arrays(arrays)
-    except UserError as error:
-        raise UserError(f"model {path}: {error}") from error
-    counts = (len(header.input_names), len(header.output_names))
-    if counts != (model.inducing.shape[2], model.output_count):
-        raise UserError(
-            f"model {path}: the header names {counts[0]} inputs and {counts[1]} outputs, the arrays have "
-            f"{model.inducing.shape[2]} and {model.output_count}; train it anew"
-        )
-    return header, model
 
 
 def package_version() -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
-from onboard_estimation.robots import Robot, planar_position
+from onboard_estimation.robots import Robot
 
 Rows = NDArray[np.float64]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation import picture
+from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
 from onboard_estimation.live.view_record import Moment, Subject
 from onboard_estimation.measurement import Vector
@@ -41,7 +42,7 @@ class RobotPicture:
     def __init__(self, server: Any, subject: Subject, extent_m: float = 0.0) -> None:
         self._server, self._subject = server, subject
         self._root = f"/{subject.namespace.strip('/') or 'robot'}"
-        self._shapes = subject.robot.body_shapes(subject.configuration)
+        self._shapes = shapes_of_bodies(subject.robot, subject.configuration)
         self.size_m = picture.size_m(subject.robot, subject.configuration, subject.space)
         if not self._shapes:
             self.size_m = max(self.size_m, _POINT * extent_m)
@@ -55,7 +56,7 @@ class RobotPicture:
         """Draw a moment and the ways (k, 2) up to it."""
         estimate, subject = moment.estimate, self._subject
         with self._server.atomic():
-            poses = subject.robot.body_poses(subject.configuration, subject.space, estimate.mean[None])
+            poses = poses_of_bodies(subject.robot, subject.configuration, subject.space, estimate.mean[None])
             for name, frame in self._estimate.items():
                 _place(frame, poses[name][0])
             if not self._estimate:
@@ -102,7 +103,7 @@ class RobotPicture:
 
     def _draw_outline(self, mean: Vector) -> None:
         subject = self._subject
-        outline = subject.robot.outline(subject.configuration, subject.space, mean[None])
+        outline = outline_of(subject.robot, subject.configuration, subject.space, mean[None])
         if outline is None:
             return
         points = outline[0]

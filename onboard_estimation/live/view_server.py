@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.live.signals import StopRequest
@@ -27,7 +28,6 @@ from onboard_estimation.live.view_live import LiveGraph
 from onboard_estimation.live.view_plots import Plots, curves
 from onboard_estimation.live.view_record import Record
 from onboard_estimation.live.view_scene import RobotPicture
-from onboard_estimation.robots import planar_position
 
 DEFAULT_PORT = 8080
 LOOPBACK = "127.0.0.1"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
 from onboard_estimation.errors import UserError
 from onboard_estimation.kernel_cache import NUMBA_VARIABLE
 from onboard_estimation.robots import Robot, find_robot, robot_names
@@ -87,10 +88,9 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
     from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 
-    if not robot.scenarios:
+    if not isinstance(robot, Simulated):
         raise UserError("has no simulator; its kernels compile when it first runs")
-    scenario, about = next(iter(robot.scenarios.items()))
-    variant = about.variants[0] if about.variants else ""
+    scenario, variant = chosen_scenario(robot, None, None)
     configuration = load_configuration(robot, EvaluateOptions())
     progress(f"{robot.name}: simulating")
     with np.errstate(all="ignore"):

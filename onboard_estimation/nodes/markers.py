@@ -18,6 +18,7 @@ from sensor_msgs.msg import JointState
 from tf2_ros import TransformBroadcaster
 from visualization_msgs.msg import MarkerArray
 
+from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
@@ -134,7 +135,7 @@ class MarkerNode(Node):
     def _publish_tf(self, estimate: Estimate, truth: Mapping[str, Vector]) -> None:
         transforms = []
         if self._host.publish_body_tf:
-            poses = self._robot.body_poses(self._configuration, self._space, estimate.mean[None])
+            poses = poses_of_bodies(self._robot, self._configuration, self._space, estimate.mean[None])
             transforms += between_bodies(new, estimate.stamp_ns, poses, self._prefix)
         if self._host.publish_truth_tf:
             transforms += [

@@ -18,16 +18,18 @@ from rclpy.qos import DurabilityPolicy, QoSProfile
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
+from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scenario
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.robots import Recording, Robot
+from onboard_estimation.robots import Robot
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import header, to_message
+from onboard_estimation.series import Recording
 from onboard_estimation.simulation import ControlledByEstimate
 
 _AHEAD_S = 0.1
@@ -94,9 +96,10 @@ class SimulatorNode(Node):
         super().__init__(name, automatically_declare_parameters_from_overrides=True)
         parameters: NodeParameters[Any, SimulatorHost] = NodeParameters(self, robot.configuration_type, SimulatorHost)
         host = parameters.host
-        scenario, variant = _choice(robot, host)
+        simulated = SimulatedLive[Any].of(robot)
+        scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
         self._host = host
-        self._simulation = robot.simulation(
+        self._simulation = simulated.simulation(
             parameters.configuration, scenario, variant, np.random.default_rng(host.seed), host.imu_rate_hz
         )
         self._ahead_s = _AHEAD_S
@@ -210,17 +213,3 @@ def _in_order(recording: Recording, with_truth: bool) -> list[tuple[int, Channel
         for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
     ]
     return sorted(rows, key=lambda row: row[0])
-
-
-def _choice(robot: Robot, host: SimulatorHost) -> tuple[str, str]:
-    """The scenario and the variant asked for; UserError where the robot has none of that name."""
-    if not robot.scenarios:
-        raise UserError(f"robot {robot.name!r} has no simulator")
-    scenario = host.scenario or next(iter(robot.scenarios))
-    if scenario not in robot.scenarios:
-        raise UserError(f"scenario: {robot.name} has no {scenario!r}; it has {', '.join(robot.scenarios)}")
-    variants = robot.scenarios[scenario].variants
-    variant = host.variant or (variants[0] if variants else "")
-    if variant and variant not in variants:
-        raise UserError(f"variant: scenario {scenario} has no {variant!r}; it has {', '.join(variants) or 'none'}")
-    return scenario, variant

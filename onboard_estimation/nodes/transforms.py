@@ -8,6 +8,7 @@ from typing import Any
 from rclpy.node import Node
 from tf2_ros import StaticTransformBroadcaster, TransformBroadcaster
 
+from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
@@ -50,7 +51,7 @@ class EstimateTransforms:
             return
         self._last_ns = estimate.stamp_ns
         base = odom_to_base(new, self._space, estimate, self._prefix)
-        bodies = self._robot.body_poses(self._configuration, self._space, estimate.mean[None])
+        bodies = poses_of_bodies(self._robot, self._configuration, self._space, estimate.mean[None])
         first = base_to_first_body(new, self._space, estimate, bodies, self._prefix)
         if base:
             odometry_frame = map_to_odom(new, estimate.stamp_ns, odom, self._prefix)

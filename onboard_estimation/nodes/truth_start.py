@@ -10,10 +10,11 @@ import numpy as np
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
 
+from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
-from onboard_estimation.robots import Robot, initial_state
+from onboard_estimation.robots import Robot
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.simulation import truth_channel
 
@@ -31,10 +32,10 @@ class TruthStart:
     """
 
     def __init__(self, robot: Robot, configuration: Any) -> None:
-        covariance = robot.initial_covariance(configuration)
         specification = robot.truth_specification(configuration)
-        if covariance is None or specification.alignment != "none":
+        if not isinstance(robot, StartedFromTruth) or specification.alignment != "none":
             raise UserError(f"initial_from_truth: {robot.name} finds its initial state by itself")
+        covariance = robot.initial_covariance(configuration)
         self._robot, self._configuration, self._covariance = robot, configuration, covariance
         self._space = robot.estimator(configuration, robot.estimators[0]).space
         self._channels = [truth_channel(body) for body in specification.bodies]

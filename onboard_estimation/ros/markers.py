@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation import picture
+from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
@@ -87,7 +88,7 @@ class Scene:
         self.space = space
         self._new, self._robot, self._configuration = new, robot, configuration
         self._frame = prefix + frame
-        self._shapes = robot.body_shapes(configuration)
+        self._shapes = shapes_of_bodies(robot, configuration)
         self._size = picture.size_m(robot, configuration, space)
         seconds, rest = divmod(round(lifetime_s * NANOSECONDS_PER_SECOND), NANOSECONDS_PER_SECOND)
         self._lifetime = new("builtin_interfaces/msg/Duration", sec=seconds, nanosec=rest)
@@ -103,13 +104,13 @@ class Scene:
     def estimate(self, estimate: Estimate) -> list[Any]:
         """The robot where the estimate has it, and how sure that is."""
         stamp_ns = estimate.stamp_ns
-        poses = self._robot.body_poses(self._configuration, self.space, estimate.mean[None])
+        poses = poses_of_bodies(self._robot, self._configuration, self.space, estimate.mean[None])
         bodies = {name: pose[0] for name, pose in poses.items() if name in self._shapes}
         colour = picture.ESTIMATE_COLOUR
         drawn = self._bodies(stamp_ns, self._frame, "estimate", bodies, colour)
         outline = None
         if not drawn:
-            outline = self._robot.outline(self._configuration, self.space, estimate.mean[None])
+            outline = outline_of(self._robot, self._configuration, self.space, estimate.mean[None])
         if outline is not None:
             drawn = [self._outline(stamp_ns, outline[0])]
         return drawn + self._uncertainty(estimate)
@@ -219,7 +220,7 @@ class Scene:
                 self._marker(stamp_ns, frame, "heading_95", 0, TRIANGLE_LIST, colour, 0.5, scale=unit, points=rows)
             )
         segments = []
-        poses = self._robot.body_poses(self._configuration, self.space, estimate.mean[None])
+        poses = poses_of_bodies(self._robot, self._configuration, self.space, estimate.mean[None])
         covariances = picture.body_covariances(self._robot, self._configuration, self.space, estimate) if poses else {}
         for name, covariance in covariances.items():
             outline = picture.ellipse(poses[name][0, :2], covariance)

@@ -41,7 +41,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Recording, Series
+from onboard_estimation.series import Recording, Series
 
 IMUS = (LOW, HIGH)
 

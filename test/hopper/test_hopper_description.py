@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.description import hopper_body_poses, hopper_shapes
 from hopper_estimation.urdf import JOINT, hopper_urdf
+from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.filtering.state_space import StateSpace, vector
@@ -28,7 +29,7 @@ SPACE = StateSpace(
 STAMP_NS = 1_700_000_000_000_000_000
 
 
-class Hopper(BouncerRobot):
+class Hopper(BouncerRobot, Drawn[Bouncer]):
     """What the robot does with the description, without its filters."""
 
     def body_shapes(self, configuration: Any) -> Shapes:
@@ -38,6 +39,9 @@ class Hopper(BouncerRobot):
         self, configuration: Any, space: StateSpace, means: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
         return hopper_body_poses(space, means, STANDING_M)
+
+    def urdf(self, configuration: Any) -> str:
+        return hopper_urdf(STANDING_M, "hopper")
 
 
 def states(*heights_m: float) -> NDArray[np.float64]:

@@ -48,8 +48,9 @@ from onboard_estimation.evaluation.replay import at_once, replay
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent, filter_order
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_parts import IMU
-from onboard_estimation.robots import Recording, Series, estimator_name
+from onboard_estimation.robots import estimator_name
 from onboard_estimation.ros.phases import NewEvents
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import set_pose_channel
 
 # ----------------------------------------------------------------------------------------------------------- samples

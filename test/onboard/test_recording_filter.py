@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries, in_filter_order, in_order
+from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import Replayed, at_once, replay
@@ -22,7 +23,8 @@ from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thin
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import Robot, Series, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Series
 from onboard_estimation.use_counters import UseCounters
 
 Rows = NDArray[np.float64]
@@ -101,7 +103,7 @@ class Nothing:
     """No parameters."""
 
 
-class MixtureRobot(Robot):
+class MixtureRobot(Reported[Nothing]):
     name = "mixture"
     summary = "mixes what it is told"
     configuration_type = Nothing

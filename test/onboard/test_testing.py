@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.draws import Draws
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
-from onboard_estimation.robots import Scenario
+from onboard_estimation.robots import Robot
 from onboard_estimation.testing import check_robot, checks
 from onboard_estimation.use_counters import UseCounters
 
@@ -51,8 +51,10 @@ def test_the_example_keeps_the_contract() -> None:
 
 
 def test_without_a_simulator_a_recording_is_asked_for_and_taken() -> None:
-    class Mute(TurntableRobot):
-        scenarios: Mapping[str, Scenario] = {}
+    class Mute(Robot[Turntable]):
+        name, summary, configuration_type = "mute", "a turntable that nobody simulates", Turntable
+        channels, estimator = TurntableRobot.channels, TurntableRobot.estimator
+        truth_specification, true_parts = TurntableRobot.truth_specification, TurntableRobot.true_parts
 
     with pytest.raises(UserError, match="give check_robot a recording"):
         check_robot(Mute())

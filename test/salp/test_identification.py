@@ -14,13 +14,15 @@ from evaluation_samples import command, messages_of, refusal, spoilt, write
 from scipy.linalg import expm, logm
 from scipy.signal import lfilter
 
+from onboard_estimation.capabilities.identified import Identified
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.robots import Recording, Series, find_robot, robot_names
+from onboard_estimation.robots import find_robot, robot_names
+from onboard_estimation.series import Recording, Series
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.drag_regressor import (
@@ -473,8 +475,8 @@ def test_validation_averages_over_cycles() -> None:
 
 def test_robots_without_coefficients_say_so() -> None:
     other = next(name for name in robot_names() if name != "salp")
-    with pytest.raises(UserError, match=f"robot '{other}' has no coefficients to identify"):
-        find_robot(other).identify(None, {})
+    with pytest.raises(UserError, match=f"robot '{other}' has no coefficients to identify; these robots have: salp"):
+        Identified[Any].of(find_robot(other))
 
 
 def test_command_writes_parameters_picture_and_figures(tmp_path: Path) -> None:

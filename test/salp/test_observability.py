@@ -20,6 +20,7 @@ from report_samples import NO_BROWSER, Page, rendered
 from scipy.integrate import solve_ivp
 from scipy.stats import spearmanr
 
+from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.plot_groups import write_groups
@@ -27,7 +28,8 @@ from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.report import render
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.robots import Panel, PanelGroup, ReportSection, Series, find_robot
+from onboard_estimation.robots import find_robot
+from onboard_estimation.series import Series
 from salp_estimation import observability
 from salp_estimation.chain import Chain
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from salp_models import a_model
 from smoothing import FilterStep, smooth
 from test_residual_filter import Case, a_case, dense_prediction, predicted
 
+from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.evaluate import EvaluateOptions
@@ -29,7 +31,8 @@ from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.live.view_recorded import load_records
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.robots import Recording, find_robot
+from onboard_estimation.robots import find_robot
+from onboard_estimation.series import Recording
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.configuration import SalpConfiguration
@@ -378,7 +381,7 @@ def test_no_smoother_without_a_model_or_for_another_robot() -> None:
         ROBOT.smoother(CONFIGURATION, "ukf")
     strapdown = find_robot("strapdown")
     with pytest.raises(UserError, match="'strapdown' has no smoother"):
-        strapdown.smoother(strapdown.configuration_type(), strapdown.estimators[0], None)
+        Smoothed[Any].of(strapdown)
 
 
 def test_the_command_smooths_and_repeats_itself(tmp_path: Path, model_file: Path) -> None:

@@ -12,6 +12,14 @@ from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
 from benchmarks.recorded_walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
+from benchmarks.touchdown_judgement import (
+    begun_later,
+    match_onsets,
+    match_stances,
+    onsets,
+    stances_from_force,
+    stances_from_position,
+)
 from onboard_estimation.errors import UserError
 from strapdown_estimation import simulator as simulator
 from strapdown_estimation.quadruped import contact_threshold, read_quadruped
@@ -22,14 +30,6 @@ from strapdown_estimation.touchdown_detection import (
     find_touchdowns,
     jerk,
     speeds_before,
-)
-from strapdown_estimation.touchdown_judgement import (
-    begun_later,
-    match_onsets,
-    match_stances,
-    onsets,
-    stances_from_force,
-    stances_from_position,
 )
 
 LIFTS = "2018-02-09-11-16-53"

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from onboard_estimation.errors import UserError
-from strapdown_estimation.touchdown_height import TouchdownHeight, filter_height
-from strapdown_estimation.touchdown_judgement import (
+from benchmarks.touchdown_height import TouchdownHeight, filter_height
+from benchmarks.touchdown_judgement import (
     cleaned_runs,
     label_onsets,
     match_onsets,
@@ -20,6 +19,7 @@ from strapdown_estimation.touchdown_judgement import (
     stances_from_force,
     stances_from_position,
 )
+from onboard_estimation.errors import UserError
 
 MILLISECONDS = st.lists(st.integers(0, 1000), unique=True, max_size=25)
 

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
 from onboard_estimation.configuration import parameter
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import set_pose_channel, stamps_between
 
 HEIGHT = Channel("height", "geometry_msgs/msg/PointStamped", "height")
@@ -97,7 +99,7 @@ class BouncerSimulation:
         return Recording((Series(HEIGHT, stamps, heights), Series(set_pose_channel(), given, poses)), ())
 
 
-class BouncerRobot(Robot):
+class BouncerRobot(SimulatedLive[Bouncer]):
     name = "bouncer"
     summary = "a ball that bounces"
     configuration_type = Bouncer

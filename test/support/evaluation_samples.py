@@ -15,8 +15,8 @@ from bag_samples import Sample, write_rosbag2
 from onboard_estimation.cli import main
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS
-from onboard_estimation.robots import Recording
 from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.series import Recording
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
 from salp_estimation.simulator import simulate

@@ -20,7 +20,8 @@ from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
-from onboard_estimation.robots import Recording, Series, find_robot
+from onboard_estimation.robots import find_robot
+from onboard_estimation.series import Recording, Series
 
 Array = NDArray[np.float64]
 Change = Callable[[Series], Series | None]

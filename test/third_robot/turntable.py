@@ -10,13 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.capabilities.simulated import Scenario, Simulated
+from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.configuration import parameter
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement
 from onboard_estimation.reading_parts import IMU
-from onboard_estimation.robots import Recording, Robot, Scenario, Series, TruthSpecification
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel, stamps_ns, truth_channel
 
 TABLE = imu_channel("table", needs=("angular_velocity",))
@@ -65,7 +68,7 @@ class TurntableEstimator(Estimator[TurntableState]):
         return Step(TurntableState(moments, start_ns, stamp), Estimate(stamp, *moments), innovation)
 
 
-class TurntableRobot(Robot):
+class TurntableRobot(Simulated[Turntable], StartedFromTruth[Turntable]):
     name = "turntable"
     summary = "a turntable with one gyro: heading and gyro bias"
     configuration_type = Turntable

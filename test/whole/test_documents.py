@@ -18,6 +18,8 @@ from evaluation_samples import command
 
 import embedded_ros
 from onboard_estimation import cli
+from onboard_estimation.capabilities.simulated import Simulated
+from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.commands.launch import _read, project_launch_files
 from onboard_estimation.commands.output import parse_overrides
 from onboard_estimation.errors import UserError
@@ -76,7 +78,7 @@ def test_commands_options_and_values_exist(line: Line) -> None:
     robots = [name for key in ("robot", "robots", "names") for name in values(given.get(key))]
     assert {name for name in robots if not PLACEHOLDER.fullmatch(name)} <= set(robot_names())
     some = [find_robot(name) for name in robots if name in robot_names()] or list(all_robots())
-    scenarios = {name: one for robot in some for name, one in robot.scenarios.items()}
+    scenarios = {name: one for robot in some if isinstance(robot, Simulated) for name, one in robot.scenarios.items()}
     if found.name in ("simulate", "campaign"):
         assert given["scenario"] is None or given["scenario"] in scenarios
         for variant in values(given["variant"]):
@@ -84,7 +86,9 @@ def test_commands_options_and_values_exist(line: Line) -> None:
     for estimator in values(given.get("estimator")):
         assert any(estimator in robot.estimators for robot in some), line
     if found.name == "train":
-        assert given["form"] is None or any(given["form"] in robot.training_forms for robot in some)
+        assert given["form"] is None or any(
+            isinstance(robot, Trained) and given["form"] in robot.training_forms for robot in some
+        )
     for setting in values(given.get("set_")):
         assert any(accepts(robot, setting) for robot in some), line
 

@@ -24,7 +24,6 @@ from onboard_estimation.learning.optimisation.problem import (
     Settings,
 )
 from onboard_estimation.learning.optimisation.run import Run
-from onboard_estimation.learning.optimisation.state_file import load
 
 METHODS: dict[str, Callable[[Evaluate, Settings, NDArray[np.float64]], str]] = {
     "genetic": genetic,
@@ -153,14 +152,6 @@ def minimise_seeds(
 def seed_path(path: Path, seed: int) -> Path:
     """State file of one of several seeds."""
     return path.with_name(f"{path.stem}_seed_{seed}{path.suffix}")
-
-
-def stored_best(path: Path) -> tuple[NDArray[np.float64], float]:
-    """Parameters (n,) with the lowest cost in a state file, in their units, and that cost; UserError without any."""
-    stored = load(path)
-    if stored is None or not np.isfinite(stored.best_cost):
-        raise UserError(f"state file {path}: {'not there' if stored is None else 'holds no finite cost yet'}")
-    return stored.best, stored.best_cost
 
 
 def _with_share(told: Progress, share: float) -> Progress:

@@ -134,7 +134,7 @@ class Run:
         raise UserError(
             f"state file {self._path}: the run cannot be continued: generation {generation + 1} of "
             f"{self._restored} comes out differently here (made with {'; '.join(differences) or 'another machine'}). "
-            "Start anew with another state file; `stored_best` of this one is a good initial point"
+            "Start anew with another state file"
         )
 
 

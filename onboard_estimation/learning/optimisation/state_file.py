@@ -133,17 +133,7 @@ def load(path: Path) -> StoredRun | None:
         return None
     except OSError as error:
         raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
-    # What zipfile, NumPy and json raise on damaged files.
-    except (
-        zipfile.BadZipFile,
-        ValueError,
-        TypeError,
-        KeyError,
-        EOFError,
-        RuntimeError,
-        SyntaxError,
-        MemoryError,
-    ) as error:
+    except _DAMAGE as error:
         raise UserError(f"{where}: not the state of an optimisation, or damaged ({error}); {way_out}") from error
 
 

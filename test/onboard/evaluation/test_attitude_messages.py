@@ -15,12 +15,12 @@ from onboard_estimation.evaluation import bulk
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.message_factory import new
-from onboard_estimation.measurement import neutral_value, value_size
+from onboard_estimation.measurement import Channel, neutral_value, value_size
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.sensor_messages import to_message
-from onboard_estimation.simulation import attitude_channel, imu_channel, set_pose_channel
+from onboard_estimation.simulation import imu_channel, set_pose_channel
 
-CHANNEL = attitude_channel()
+CHANNEL = Channel("imu/attitude/data", "sensor_msgs/msg/Imu", "imu/attitude", "orientation", required=False)
 TOPIC = "/imu/attitude/data"
 WRITERS: dict[str, Callable[[Path, list[Sample]], Path]] = {
     "mcap": lambda folder, samples: write_rosbag2(folder / "bag", samples),

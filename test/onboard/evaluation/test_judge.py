@@ -21,7 +21,8 @@ from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Estimator
-from onboard_estimation.robots import Robot, Series, TruthSpecification
+from onboard_estimation.robots import Robot, TruthSpecification
+from onboard_estimation.series import Series
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]

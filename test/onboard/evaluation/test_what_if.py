@@ -12,7 +12,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.what_if import WhatIf, parse_duration
 from onboard_estimation.measurement import Channel
-from onboard_estimation.robots import Series
+from onboard_estimation.series import Series
 
 RECORDING = salp_recording(5.0)
 LOADED = from_simulator(RECORDING, ("link_1", "link_2", "link_3"))

@@ -27,7 +27,6 @@ from onboard_estimation.learning.optimisation.minimise import (
     minimise,
     minimise_seeds,
     seed_path,
-    stored_best,
 )
 from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity
@@ -415,9 +414,6 @@ def test_interrupted_run_is_continued_to_the_same_bits(method: str, interrupted_
         assert here.tobytes() == there.tobytes()
     assert [one.generation for one in told] == list(range(interrupted_at, SHORT.generations + 1))
     assert [file.name for file in path.parent.iterdir()] == ["state.npz"]
-    best, cost = stored_best(path)
-    assert cost == expected.cost
-    assert best.tobytes() == expected.best.tobytes()
 
 
 @EVERY_METHOD
@@ -475,7 +471,7 @@ def test_state_whose_course_differs_here_is_refused(tmp_path: Path) -> None:
         arrays = dict(content)
     arrays["digests"][4, 0] ^= 1
     np.savez(path, **arrays)
-    with pytest.raises(UserError, match=r"generation 5 of 8 comes out differently here.*stored_best"):
+    with pytest.raises(UserError, match=r"generation 5 of 8 comes out differently here.*another state file"):
         minimise("genetic", box(3, -2.0, 2.0), rosenbrock, SHORT, state_file=path)
 
 

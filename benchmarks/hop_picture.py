@@ -1,6 +1,6 @@
 """Picture of one hop, apex to apex, and its stance enlarged: height, velocity, both accelerometers, phases and events.
 
-`python -m hopper_estimation.hop_picture FILE` writes the one of the documentation.
+`python -m benchmarks.hop_picture FILE` writes the one of the documentation.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ def _name_events(axes: Axes, hop: Hop) -> None:
 def main(arguments: Sequence[str]) -> int:
     """Write the picture of the documentation: a hop of 2 m on the scenario's hardware."""
     if len(arguments) != 1:
-        print("usage: python -m hopper_estimation.hop_picture FILE.png", file=sys.stderr)
+        print("usage: python -m benchmarks.hop_picture FILE.png", file=sys.stderr)
         return 2
     try:
         write_hop_picture(simulated_hop(HopperConfiguration()), Path(arguments[0]))

@@ -9,14 +9,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hopper_estimation import agility, paper_tables
-from hopper_estimation.hop_metrics import METRIC_UNITS, METRIC_WORDS, METRICS, HopErrors, mean_of
+from benchmarks import paper_tables
+from hopper_estimation import agility
+from hopper_estimation.hop_metrics import METRICS, HopErrors, mean_of
 from hopper_estimation.hops import HopCycles
+from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
-from onboard_estimation.robots import TrainingTable
 
 Array = NDArray[np.float64]
 
+METRIC_WORDS = {
+    "m1": "(M1) mean nMAE of height",
+    "m2": "(M2) mean nMAE of velocity",
+    "m3": "(M3) MAPE of apex height",
+    "m4": "(M4) MAE of apex time",
+    "m5": "(M5) MAE of apex height to command",
+}
+METRIC_UNITS = {"m1": "%", "m2": "%", "m3": "%", "m4": "s", "m5": "m"}
 _SAME_HEIGHT_M = 1e-3
 
 
@@ -112,7 +121,7 @@ class ErrorTable:
             ],
         }
 
-    def report_table(self, with_paper: bool = True) -> TrainingTable:
+    def report_table(self, with_paper: bool = True) -> ReportTable:
         """To show; with the paper's rows below each metric, marked as another robot's."""
         heights = tuple(f"{height:g} m" for height in self.set_heights_m)
         pooled = f"{min(self.set_heights_m):g}-{max(self.set_heights_m):g} m" if heights else "all"
@@ -130,7 +139,7 @@ class ErrorTable:
         title = "errors by hop, touchdown to touchdown (-: hops without this figure, +: hops told that were not there)"
         if with_paper:
             title += f"; rows of {paper_tables.ROBOT}, are another robot's and no result of this run"
-        return TrainingTable(title, headings, tuple(rows), (*heights, pooled, "hops"))
+        return ReportTable(title, headings, tuple(rows), (*heights, pooled, "hops"))
 
     def _paper_row(self, one: paper_tables.PublishedErrors) -> tuple[str, ...]:
         unit = METRIC_UNITS[one.metric]
@@ -210,7 +219,7 @@ def error_table(
 
 def hop_agility_table(
     runs: Sequence[tuple[str, HopCycles, ArrayLike]], set_heights_m: Sequence[float] = paper_tables.SET_HEIGHTS_M
-) -> TrainingTable:
+) -> ReportTable:
     """Table S1 from hops: means and standard deviations by set height and control.
 
     Parameters
@@ -236,10 +245,10 @@ def hop_agility_table(
             if len(chosen):
                 spread = [_mean_and_deviation(one, 3) for one in chosen.T]
                 rows.append((f"{height:g}", control, str(len(chosen)), *spread))
-    return TrainingTable("hops by set height, mean ± standard deviation", headings, tuple(rows), headings[2:])
+    return ReportTable("hops by set height, mean ± standard deviation", headings, tuple(rows), headings[2:])
 
 
-def published_agility_table(ours: Sequence[tuple[str, float, float, float]] = ()) -> TrainingTable:
+def published_agility_table(ours: Sequence[tuple[str, float, float, float]] = ()) -> ReportTable:
     """Table IV with the agilities computed from its heights and times by eq. (14) beside the printed ones.
 
     Parameters
@@ -261,7 +270,7 @@ def published_agility_table(ours: Sequence[tuple[str, float, float, float]] = ()
         jumping, hopping = _constant(height, rising_s, cycle_s)
         times = (f"{height:.2f}", f"{rising_s:.2f}", f"{cycle_s:.2f}")
         rows.append((name, *times, f"{jumping:.2f}", "", f"{hopping:.2f}", ""))
-    return TrainingTable("agility, platforms as published", headings, tuple(rows), headings[1:])
+    return ReportTable("agility, platforms as published", headings, tuple(rows), headings[1:])
 
 
 def _constant(height_m: float, rising_s: float, cycle_s: float) -> tuple[float, float]:

@@ -1,0 +1,69 @@
+"""Robots of more than one body, which are drawn with all of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.description import Shapes
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.robots import Capability, Configuration, Robot
+
+Rows = NDArray[np.float64]
+
+
+class Drawn(Capability[Configuration]):
+    """A robot with bodies of its own: tf frames, markers, a URDF. One without is drawn as a point."""
+
+    ability = "URDF or bodies to draw"
+
+    @abstractmethod
+    def body_poses(self, configuration: Configuration, space: StateSpace, means: Rows) -> dict[str, Rows]:
+        """Poses (K, 7) of its bodies, in the order of their tf frames, at the states (K, a): position, quaternion."""
+
+    @abstractmethod
+    def body_shapes(self, configuration: Configuration) -> Shapes:
+        """Solids of its bodies, for markers and URDF."""
+
+    @abstractmethod
+    def urdf(self, configuration: Configuration) -> str:
+        """URDF for `robot_state_publisher`."""
+
+    def outline(self, configuration: Configuration, space: StateSpace, means: Rows) -> Rows | None:
+        """Polyline (K, P, 2) in metres from above at the states (K, a); None where the state has no position.
+
+        By default a point.
+        """
+        return _point(space, means)
+
+
+def poses_of_bodies(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> dict[str, Rows]:
+    """Poses of a robot's bodies, see `Drawn`; none where it is a single body."""
+    return robot.body_poses(configuration, space, means) if isinstance(robot, Drawn) else {}
+
+
+def shapes_of_bodies(robot: Robot[Any], configuration: Any) -> Shapes:
+    """Solids of a robot's bodies, see `Drawn`; none where it is a single body."""
+    return robot.body_shapes(configuration) if isinstance(robot, Drawn) else {}
+
+
+def outline_of(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
+    """A robot from above, see `Drawn`; a point where it is a single body."""
+    return robot.outline(configuration, space, means) if isinstance(robot, Drawn) else _point(space, means)
+
+
+def planar_position(space: StateSpace) -> slice | None:
+    """Where x and y stand in a state's coordinates: in a block `pose` or `position`; None where there is neither."""
+    for block in space.blocks:
+        if block.name in ("pose", "position") and block.units[:2] == ("m", "m"):
+            start = space.coordinates(block.name).start
+            return slice(start, start + 2)
+    return None
+
+
+def _point(space: StateSpace, means: Rows) -> Rows | None:
+    position = planar_position(space)
+    return None if position is None else means[:, None, position]

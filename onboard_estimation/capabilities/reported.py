@@ -1,0 +1,126 @@
+"""Robots with figures, notes and diagrams of their own in the report of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Vector
+from onboard_estimation.robots import Capability, Configuration
+from onboard_estimation.series import Series
+
+if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
+    from onboard_estimation.evaluation.result import EvaluationResult
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One diagram over time.
+
+    Attributes
+    ----------
+    label, unit
+        Of the vertical axis; the unit as computed (`rad`, `m/s`): it is shown in degrees, centimetres and so on.
+    lines
+        (K,) float64 in `unit` by name, NaN where unknown.
+    band
+        (K,) half-width of a band about zero, such as three standard deviations; None: no band.
+    """
+
+    label: str
+    unit: str
+    lines: Mapping[str, Vector]
+    band: Vector | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PanelGroup:
+    """Diagrams that belong together, one below the other."""
+
+    title: str
+    panels: tuple[Panel, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ReportSection:
+    """What a robot adds to the report of a run.
+
+    Attributes
+    ----------
+    sentences
+        What was found and what the diagrams mean, in order.
+    time_s
+        (K,) seconds since the first estimate, for all panels.
+    """
+
+    title: str
+    sentences: tuple[str, ...]
+    time_s: Vector
+    groups: tuple[PanelGroup, ...]
+
+
+@dataclass(frozen=True)
+class Note:
+    """What the reader of a judged run must know.
+
+    Attributes
+    ----------
+    sentence
+        With its full stop.
+    verdict
+        A few words for the verdict; empty: it does not touch the verdict.
+    """
+
+    sentence: str
+    verdict: str = ""
+
+
+class Reported(Capability[Configuration]):
+    """A robot that adds to the report of a run; each part may be left out.
+
+    In all of them `series` is what was measured and commanded, one of each sensor, as it was replayed, and `result` the
+    judged run: estimates, errors and truth by part.
+    """
+
+    ability = "report of its own"
+
+    def metrics(
+        self, configuration: Configuration, series: Sequence[Series], result: EvaluationResult
+    ) -> dict[str, Any]:
+        """Figures of this kind of robot alone, for `metrics.json` under the robot's name.
+
+        Numbers, or mappings of them, by names with their units. The notes and sections come after, and find these
+        figures in `result.metrics`.
+        """
+        return {}
+
+    def notes(
+        self, configuration: Configuration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[Note, ...]:
+        """What the reader of an evaluation must know of this kind of robot alone."""
+        return ()
+
+    def stretches(self, configuration: Configuration, result: EvaluationResult) -> dict[str, NDArray[np.bool_]]:
+        """Stretches of a run whose consistency is judged each on its own, such as phases.
+
+        Returns
+        -------
+        (K,) where each is, by words that stand behind a quantity's name in a sentence: `while dropping`.
+        """
+        return {}
+
+    def presented(
+        self, configuration: Configuration, series: Sequence[Series], result: EvaluationResult
+    ) -> EvaluationResult:
+        """The result with what the report of this kind of robot begins with: key figures, drawing, phases."""
+        return result
+
+    def report_sections(
+        self, configuration: Configuration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """What the report of an evaluation shows of this kind of robot alone."""
+        return ()

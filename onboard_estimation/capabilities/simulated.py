@@ -1,0 +1,94 @@
+"""Robots that can be simulated."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.robots import Capability, Configuration
+from onboard_estimation.series import Recording
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A simulated situation.
+
+    Attributes
+    ----------
+    summary
+        One line for the help.
+    variants
+        Values of `--gait` or whatever the robot calls them; the first is the default.
+    """
+
+    summary: str
+    variants: tuple[str, ...] = ()
+
+
+class Simulation(Protocol):
+    """A simulated robot that goes on and on."""
+
+    def advance(self, stop_ns: int) -> Recording:
+        """What it would record from where it stands up to a stamp, which is left out; starts at stamp zero."""
+
+
+class Simulated(Capability[Configuration]):
+    """A robot with a simulator.
+
+    Attributes
+    ----------
+    scenarios
+        What it can simulate, by name; the first is the default.
+    """
+
+    ability = "simulator"
+    scenarios: Mapping[str, Scenario]
+
+    @abstractmethod
+    def simulate(
+        self, configuration: Configuration, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """A simulated recording of that scenario, starting at time zero; the variant is empty where it has none."""
+
+
+class SimulatedLive(Simulated[Configuration]):
+    """A robot whose simulator can go on without an end."""
+
+    ability = "live simulator"
+
+    def simulate(
+        self, configuration: Configuration, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """The first piece of `simulation`."""
+        simulation = self.simulation(configuration, scenario, variant, rng)
+        return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
+
+    @abstractmethod
+    def simulation(
+        self,
+        configuration: Configuration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> Simulation:
+        """The same piece by piece, for a live robot; another rate of the IMUs where one is given."""
+
+
+def chosen_scenario(robot: Simulated[Any], scenario: str | None, variant: str | None) -> tuple[str, str]:
+    """The scenario and the variant asked for, the first where none is; UserError where the robot has none such."""
+    scenario = scenario or next(iter(robot.scenarios))
+    if scenario not in robot.scenarios:
+        raise UserError(f"{robot.name} has no scenario {scenario!r}; it has {', '.join(robot.scenarios)}")
+    variants = robot.scenarios[scenario].variants or ("",)
+    variant = variants[0] if variant is None else variant
+    if variant not in variants:
+        there = ", ".join(variants) or "none"
+        raise UserError(f"{robot.name}, scenario {scenario}: no variant {variant!r}; there are {there}")
+    return scenario, variant

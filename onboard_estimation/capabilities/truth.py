@@ -1,0 +1,55 @@
+"""Robots that take more from the ground truth than poses to compare with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Estimate, Matrix, Vector
+from onboard_estimation.robots import Capability, Configuration
+
+if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
+    from onboard_estimation.evaluation.truth import BodyTrack
+
+
+class StartedFromTruth(Capability[Configuration]):
+    """A robot that is told where it starts; others find their initial state by themselves."""
+
+    ability = "initial state that the truth could give"
+
+    @abstractmethod
+    def initial_covariance(self, configuration: Configuration) -> Matrix:
+        """(n, n) covariance of an initial state taken from the truth."""
+
+
+class WithTrueRates(Capability[Configuration]):
+    """A robot whose state has derivatives of the truth."""
+
+    ability = "derivatives of the truth in its state"
+
+    @abstractmethod
+    def true_rates(
+        self, configuration: Configuration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Parts of the state that are derivatives of the truth, by name: (K, a), NaN where unknown.
+
+        Parameters
+        ----------
+        tracks
+            By body, whole: stamps and poses or positions.
+        stamps_ns
+            (K,) instants at which all bodies were seen.
+        """
+
+
+def initial_state(space: StateSpace, parts: Mapping[str, Vector], covariance: Matrix, stamp_ns: int) -> Estimate:
+    """Estimate whose named blocks are `parts` and all others zero."""
+    mean = space.origin()
+    for name, value in parts.items():
+        mean[space.coordinates(name)] = value
+    return Estimate(stamp_ns, mean, covariance)

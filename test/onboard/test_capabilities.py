@@ -1,0 +1,88 @@
+"""What robots can do: asked by type, refused in one sentence that says who can."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+from importlib import import_module
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+
+from onboard_estimation import capabilities
+from onboard_estimation.capabilities.drawn import Drawn, outline_of, poses_of_bodies, shapes_of_bodies
+from onboard_estimation.capabilities.gaits import WithGaits
+from onboard_estimation.capabilities.simulated import Simulated, SimulatedLive, chosen_scenario
+from onboard_estimation.capabilities.trained import Trained
+from onboard_estimation.cli import main
+from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.state_space import StateSpace, se2, vector
+from onboard_estimation.robots import Capability, Robot, all_robots, find_robot
+
+MODULES = [import_module(f"{capabilities.__name__}.{one.name}") for one in pkgutil.iter_modules(capabilities.__path__)]
+CAPABILITIES = {
+    one
+    for module in MODULES
+    for one in vars(module).values()
+    if isinstance(one, type) and issubclass(one, Capability) and one is not Capability
+}
+
+
+def test_every_capability_is_asked_by_type_and_refused_by_name() -> None:
+    assert {Simulated, SimulatedLive, Drawn, Trained, WithGaits} < CAPABILITIES
+    for capability in CAPABILITIES:
+        able = [robot.name for robot in all_robots() if isinstance(robot, capability)]
+        for robot in all_robots():
+            if robot.name in able:
+                assert capability.of(robot) is robot
+                continue
+            with pytest.raises(UserError) as refused:
+                capability.of(robot)
+            others = f"these robots have: {', '.join(able)}" if able else "no robot that is installed has"
+            assert str(refused.value) == f"robot '{robot.name}' has no {capability.ability}; {others}"
+
+
+def test_the_signatures_of_robots_say_what_they_take() -> None:
+    """The configuration by its own type, and nothing that could be anything but the figures of reports."""
+    for robot in all_robots():
+        for name, method in inspect.getmembers(type(robot), inspect.isfunction):
+            if not method.__module__.startswith(type(robot).__module__.partition(".")[0]):
+                continue
+            written = inspect.get_annotations(method)
+            assert "Any" not in [one for parameter, one in written.items() if parameter != "return"], name
+            if "configuration" in written:
+                assert written["configuration"] == robot.configuration_type.__name__, name
+    assert get_type_hints(Robot)["configuration_type"].__args__ == Robot.__parameters__
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("urdf", "strapdown"), "robot 'strapdown' has no URDF or bodies to draw; these robots have: hopper, salp"),
+        (("gait", "hopper", "forward"), "robot 'hopper' has no gaits; these robots have: salp"),
+        (("simulate", "salp", "-o", "bag", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal, hardware"),
+    ],
+)
+def test_commands_say_it_in_one_sentence(words: tuple[str, ...], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert said in " ".join(capfd.readouterr().err.split())
+
+
+def test_a_robot_of_one_body_is_drawn_as_a_point() -> None:
+    robot: Robot[Any] = find_robot("strapdown")
+    configuration, space = robot.configuration_type(), StateSpace(se2("pose"))
+    means = np.array([[1.0, 2.0, 0.5], [3.0, 4.0, 0.1]])
+    np.testing.assert_array_equal(outline_of(robot, configuration, space, means), means[:, None, :2])
+    assert outline_of(robot, configuration, StateSpace(vector("height", ("z",), "m")), means[:, :1]) is None
+    assert poses_of_bodies(robot, configuration, space, means) == shapes_of_bodies(robot, configuration) == {}
+
+
+def test_the_first_scenario_and_variant_are_the_default() -> None:
+    salp = Simulated[Any].of(find_robot("salp"))
+    assert chosen_scenario(salp, None, None) == ("ideal", "forward")
+    assert chosen_scenario(salp, "hardware", "left") == ("hardware", "left")
+    with pytest.raises(UserError, match="salp, scenario ideal: no variant ''; there are forward"):
+        chosen_scenario(salp, None, "")
