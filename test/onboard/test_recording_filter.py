@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries, in_filter_order, in_order
+from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries, in_filter_order
 from onboard_estimation.capabilities.reported import Reported
+from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.judge import JudgeSettings, judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import Replayed, at_once, replay
@@ -22,7 +23,6 @@ from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.evaluation.written_estimates import MOST_ESTIMATES, thinned
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent
-from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Series
 from onboard_estimation.use_counters import UseCounters
@@ -33,62 +33,54 @@ SECOND = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND
 SPACE = StateSpace(vector("height", ("z",), "m"))
 SENSORS = ("command", "high", "low")
-CHANNELS = tuple(Channel(name, "geometry_msgs/msg/PointStamped", name) for name in SENSORS)
+CHANNELS = tuple(Channel(name, "geometry_msgs/msg/PointStamped", name, command=name == "command") for name in SENSORS)
 SHARE = {"command": 0.0, "high": 0.25, "low": 0.75}
 
 
-class Mixture(Estimator):
+class Mixed(NamedTuple):
+    mean: float = -1.0
+    command: float = 0.0
+
+
+class Mixture(Estimator[Mixed]):
     """A state that depends on the order of all measurements; an event where it becomes positive."""
 
     space = SPACE
+    phases = ("below", "above")
 
     def __init__(self, broken: bool = False) -> None:
-        super().__init__()
         self._broken = broken
-        self.reset()
 
-    def reset(self) -> None:
-        self._state, self._command = -1.0, 0.0
-        self._events: list[PhaseEvent] = []
+    def start(self, initial: Estimate | None) -> Mixed:
+        return Mixed() if initial is None else Mixed(float(initial.mean[0]))
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
+    def step(self, state: Mixed, measurement: Measurement) -> Step:
         if measurement.sensor == "command":
-            self._command = measurement.value[0]
-            return None
-        before, share = self._state, SHARE[measurement.sensor]
-        self._state = (1.0 - share) * before + share * (measurement.value[0] + self._command)
-        if before <= 0.0 < self._state:
-            stamp = measurement.stamp_ns
-            self._events.append(PhaseEvent("rise", stamp - 1000, stamp, 0.001, 1))
-        return Estimate(measurement.stamp_ns, np.array([self._state]), np.array([[1.0 + self._state**2]]))
-
-    def take_events(self) -> list[PhaseEvent]:
-        events, self._events = self._events, []
-        return events
-
-    def snapshot(self) -> Any:
-        return self._state, self._command
-
-    def restore(self, snapshot: Any) -> None:
-        self._state, self._command = snapshot
+            return Step(Mixed(state.mean, measurement.value[0]))
+        before, share = state.mean, SHARE[measurement.sensor]
+        mean = (1.0 - share) * before + share * (measurement.value[0] + state.command)
+        stamp = measurement.stamp_ns
+        events = (PhaseEvent("rise", stamp - 1000, stamp, 0.001, 1),) if before <= 0.0 < mean else ()
+        estimate = Estimate(stamp, np.array([mean]), np.array([[1.0 + mean**2]]))
+        return Step(Mixed(mean, state.command), estimate, None, events)
 
     def filter_recording(
-        self, series: Sequence[MeasurementSeries], arrival: Integers, lag_s: float
+        self, state: Mixed, series: Sequence[MeasurementSeries], arrival: Integers, lag_s: float
     ) -> BulkRecord | None:
-        assert in_order(series, arrival)
+        assert is_in_order(series, arrival)
         rows = [iter(zip(one.stamps_ns.tolist(), one.values[:, 0].tolist(), strict=True)) for one in series]
         stamps, states, events = [], [], []
-        state, command = -1.0, 0.0
+        mean, command = state
         for number in arrival.tolist():
             stamp, value = next(rows[number])
             name = series[number].channel.sensor
             if name == "command":
                 command = value
                 continue
-            before, state = state, (1.0 - SHARE[name]) * state + SHARE[name] * (value + command)
+            before, mean = mean, (1.0 - SHARE[name]) * mean + SHARE[name] * (value + command)
             stamps.append(stamp)
-            states.append(state)
-            if before <= 0.0 < state:
+            states.append(mean)
+            if before <= 0.0 < mean:
                 events.append(PhaseEvent("rise", stamp - 1000, stamp, 0.001, 1))
         means = np.array(states).reshape(-1, 1)
         if self._broken:
@@ -114,7 +106,7 @@ class MixtureRobot(Reported[Nothing]):
     def channels(self, configuration: Nothing) -> tuple[Channel, ...]:
         return CHANNELS
 
-    def estimator(self, configuration: Nothing, name: str, initial: Estimate | None) -> Mixture:
+    def estimator(self, configuration: Nothing, name: str) -> Mixture:
         return Mixture(self.broken)
 
     def truth_specification(self, configuration: Nothing) -> TruthSpecification:
@@ -142,10 +134,12 @@ def recording_of(messages: Sequence[tuple[int, int, float]]) -> LoadedRecording:
     return LoadedRecording(tuple(series), arrival, {"body": BodyTrack("body", times, poses)}, simulated=False)
 
 
-def both(recording: LoadedRecording, lag_s: float = 0.2) -> tuple[Replayed | None, Replayed]:
+def both(
+    recording: LoadedRecording, lag_s: float = 0.2, initial: Estimate | None = None
+) -> tuple[Replayed | None, Replayed]:
     """At once, and message by message."""
-    slow = replay(MixtureRobot(), Nothing(), "default", recording, None, lag_s, bulk=False)
-    return at_once(Mixture(), recording, lag_s), slow
+    slow = replay(MixtureRobot(), Nothing(), "default", recording, initial, lag_s, bulk=False)
+    return at_once(Mixture(), recording, lag_s, CHANNELS, initial), slow
 
 
 def assert_same(fast: Replayed | None, slow: Replayed) -> None:
@@ -225,28 +219,37 @@ def test_a_gap_that_the_pipeline_bridges_and_no_message() -> None:
 
 def test_a_kernel_that_gives_no_number_is_not_believed() -> None:
     recording = recording_of(in_turn())
-    assert at_once(Mixture(broken=True), recording, 0.2) is None
+    assert at_once(Mixture(broken=True), recording, 0.2, CHANNELS) is None
     found = replay(MixtureRobot(broken=True), Nothing(), "default", recording, None, 0.2)
     assert_same(found, both(recording)[1])
 
 
-def test_what_counts_as_in_order() -> None:
-    recording = recording_of(in_turn(20))
-    series, arrival = recording.series, recording.arrival
-    assert in_order(series, arrival)
+@given(st.lists(moments, min_size=1, max_size=40, unique_by=lambda one: one[:2]), st.integers(-10, 410), st.randoms())
+@settings(max_examples=200, deadline=None)
+def test_it_equals_the_pipeline_from_a_start_on(
+    messages: list[tuple[int, int, float]], start_ms: int, random: Any
+) -> None:
+    """What comes before is left out; the newest command of then acts from the start on, and only once."""
+    messages.sort(key=lambda one: one[0] + random.uniform(0.0, 190.0))
+    initial = Estimate(START_NS + 1_000_000 * start_ms, np.array([0.3]), np.eye(1))
+    fast, slow = both(recording_of(messages), 0.2, initial)
+    if fast is not None and len(slow.record.stamps_ns):
+        for sensor, row in slow.sensors.items():
+            waiting = row["received"] - sum(row[one] for one in ("used", "left_out", "invalid", "too_late"))
+            fast.sensors[sensor]["used"] -= waiting  # a command that still waits when all is over
+        assert_same(fast, slow)
+        assert slow.record.stamps_ns[0] >= initial.stamp_ns
 
-    def changed(number: int, **what: Any) -> tuple[Series, ...]:
-        return tuple(replace(one, **what) if place == number else one for place, one in enumerate(series))
 
-    stamps = series[2].stamps_ns
-    falling = np.where(np.arange(20) == 7, stamps - 20_000_000, stamps)
-    repeated = np.where(np.arange(20) == 7, stamps[6], stamps)
-    jumping = np.where(np.arange(20) == 19, stamps + 11 * SECOND, stamps)
-    for wrong in (falling, repeated, jumping):
-        assert not in_order(changed(2, stamps_ns=wrong), arrival)
-    values = series[1].values.copy()
-    values[3, 1] = np.inf
-    assert not in_order(changed(1, values=values), arrival)
+def is_in_order(series: Sequence[MeasurementSeries], arrival: Integers) -> bool:
+    """Stamps never fall in the order of filtering, no sensor has one twice, all values are finite."""
+    stamps = np.concatenate([one.stamps_ns for one in series])
+    placed = np.empty(len(arrival), dtype=np.int64)
+    for number, one in enumerate(series):
+        placed[arrival == number] = one.stamps_ns
+    distinct = all((np.diff(one.stamps_ns) > 0).all() for one in series)
+    finite = all(np.isfinite(one.values).all() for one in series)
+    return len(stamps) == len(arrival) and bool((np.diff(placed) >= 0).all()) and distinct and finite
 
 
 def test_stamps_too_far_apart_for_one_number_are_left_to_the_pipeline() -> None:
@@ -258,7 +261,7 @@ def test_stamps_too_far_apart_for_one_number_are_left_to_the_pipeline() -> None:
     def renewed(one: Series, rows: Any) -> Series:
         return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
 
-    assert in_filter_order(series, np.arange(3), lambda sensor: 0, 0.2, renewed) is None
+    assert in_filter_order(series, np.arange(3), 0.2, renewed) is None
 
 
 def test_judged_alike_with_the_robots_own_figures_and_its_events() -> None:
