@@ -182,7 +182,7 @@ class Absurd(Tracker):
 )
 def test_an_absurd_innovation_and_any_refusal_are_breakdowns(nis: float, words: str) -> None:
     clean = [reading(0.05 * k, value=0.1) for k in range(20)]
-    pipeline = pipeline_of(Absurd())
+    pipeline = Pipeline(Absurd())
     record = pipeline.run([*clean[:10], reading(0.47, "sonar", nis), *clean[10:]])
     assert as_bytes(record) == as_bytes(pipeline_of(Tracker()).run(clean))
     assert pipeline.statistics()["sonar"]["breakdowns"] == 1

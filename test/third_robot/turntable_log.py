@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from turntable import IMU
+from turntable import TABLE
 
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
@@ -25,4 +25,4 @@ def read_log(file: Path, as_recorded: bool = False) -> Converted:
     values[:, :2], values[:, 2] = 0.0, np.deg2rad(rate_deg_s if as_recorded else -rate_deg_s)
     notes = () if as_recorded else ("Sign of the rate changed: the controller counts clockwise.",)
     stamps_ns = np.round(1e9 * time_s).astype(np.int64)
-    return Converted(recording=Recording((Series(IMU, stamps_ns, values),), ()), notes=notes)
+    return Converted(recording=Recording((Series(TABLE, stamps_ns, values),), ()), notes=notes)
