@@ -134,9 +134,8 @@ def _real_time(
     robot = find_robot("salp")
 
     def filtered() -> None:
-        pipeline = Pipeline(
-            robot.estimator(configuration, "ukf"), robot.channels(configuration), lag_s=configuration.lag_s
-        )
+        estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
+        pipeline = Pipeline(estimator, channels, lag_s=configuration.lag_s)
         for measurement in measurements:
             pipeline.process(measurement)
 

@@ -196,9 +196,8 @@ def replayed(
         if block.name not in parts:  # a gyro's bias starts at zero
             error[space.tangent(block.name)] = 0.0
     start = replace(start, mean=space.plus(start.mean, error))
-    pipeline = Pipeline(
-        robot.estimator(configuration, "ukf"), robot.channels(configuration), start, configuration.lag_s
-    )
+    estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
+    pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
     record = Record.of(pipeline.run(recording.measurements()))
     return record, _truth(robot, configuration, recording, record.stamps_ns)
 

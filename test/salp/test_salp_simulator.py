@@ -270,7 +270,7 @@ def test_measurements_before_the_initial_state_are_left_out_but_commands_remembe
     statistics = pipeline.statistics()
     assert statistics["imu/link_1"]["left_out"] == 40
     assert statistics["imu/link_1"]["used"] + statistics["imu/link_1"]["gated"] == 81
-    assert statistics[COMMAND]["used"] == 81  # of those at the start's stamp or later; the last before it gave way
+    assert statistics[COMMAND]["used"] == 82  # those from the start on, and the newest of before
     assert statistics[COMMAND]["left_out"] == 39
 
     # Between two commands: the one before the start acts at the start.
