@@ -28,20 +28,7 @@ from hopper_estimation.phases import (
     STARTUP,
     TOUCHDOWN,
 )
-from hopper_estimation.vertical_kernels import (
-    E_HEIGHT,
-    E_KIND,
-    E_SAMPLE,
-    E_TIME,
-    E_VARIANCE,
-    E_VELOCITY,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    NO_EVENT,
-    Body,
-    Signals,
-    choose,
-)
+from hopper_estimation.vertical_kernels import LOST_HEIGHT_M, LOST_SPEED_M_S, NO_EVENT, Body, Signals, add_event, choose
 
 Array = NDArray[np.float64]
 
@@ -195,10 +182,7 @@ def filter_encoder_samples(
             if phase == STANCE_DOWN and since > _SHORTEST_STANCE_S and (v > 0.0 or s <= pressed):
                 event = MAX_SQUAT
         if event >= 0:
-            if found < events.shape[0]:
-                events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, z
-                events[found, E_VELOCITY], events[found, E_VARIANCE], events[found, E_SAMPLE] = v, pzz, n
-                found += 1
+            found = add_event(events, found, event, time, z, v, pzz, n)
             phase = DROP if event == APEX else event + 1
             since = 0.0
             if event == TOUCHDOWN:

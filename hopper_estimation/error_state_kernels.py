@@ -29,44 +29,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
-from hopper_estimation.vertical_kernels import (
-    ALONE_RISE_M_S2,
-    DELAY_LO,
-    DELAY_MS,
-    DELAY_TD,
-    E_HEIGHT,
-    E_KIND,
-    E_SAMPLE,
-    E_TIME,
-    E_VARIANCE,
-    E_VELOCITY,
-    F_PHASE,
-    F_STATE,
-    FORGOTTEN,
-    GAP_STEPS,
-    JERK,
-    JERK_STEPS,
-    LOST,
-    LOST_HEIGHT_M,
-    LOST_SPEED_M_S,
-    NO_EVENT,
-    SIGMA_A,
-    SIGMA_B,
-    SIGMA_P,
-    SIGMA_V,
-    STILL_M_S2,
-    STILL_S,
-    SWITCH,
-    THRUST0,
-    THRUST1,
-    Body,
-    Signals,
-    acceleration_over_gap,
-    awaits_high,
-    choose,
-    phase_event,
-)
+from hopper_estimation.vertical_kernels import Body, Signals
 
 Array = NDArray[np.float64]
 
@@ -221,12 +186,12 @@ def filter_error_samples(
     """
     length, gravity, nominal_dt = body
     dt, acceleration, usable, _, thrust, _ = signals
-    f1, f2 = 2.0 * np.pi * parameters[F_STATE], 2.0 * np.pi * parameters[F_PHASE]
+    f1, f2 = 2.0 * np.pi * parameters[kernels.F_STATE], 2.0 * np.pi * parameters[kernels.F_PHASE]
     gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)
-    switch = parameters[SWITCH] * gravity
-    q = parameters[SIGMA_A] ** 2
-    r_p, r_v, r_b = parameters[SIGMA_P] ** 2, parameters[SIGMA_V] ** 2, parameters[SIGMA_B] ** 2
-    threshold = parameters[JERK] * JERK_STEPS
+    switch = parameters[kernels.SWITCH] * gravity
+    q = parameters[kernels.SIGMA_A] ** 2
+    r_p, r_v, r_b = parameters[kernels.SIGMA_P] ** 2, parameters[kernels.SIGMA_V] ** 2, parameters[kernels.SIGMA_B] ** 2
+    threshold = parameters[kernels.JERK] * kernels.JERK_STEPS
     record = out.shape[0] > 0
     column = np.empty(ERROR_COUNT)
     x = state[:X_COVARIANCE]
@@ -241,11 +206,11 @@ def filter_error_samples(
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, distrust = choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
-        is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
-        gap = step if is_gap else FORGOTTEN * gap
+        a, distrust = kernels.choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
+        is_gap, over_gap = step > kernels.GAP_STEPS * nominal_dt, y1
+        gap = step if is_gap else kernels.FORGOTTEN * gap
         if is_gap:
-            over_gap, unknown = acceleration_over_gap(step, y1, a)
+            over_gap, unknown = kernels.acceleration_over_gap(step, y1, a)
             distrust += unknown
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
@@ -264,31 +229,27 @@ def filter_error_samples(
         # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
         # together; what they are of did not.
         usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
-        over = gap / JERK_STEPS + (0.0 if is_gap else usual)
+        over = gap / kernels.JERK_STEPS + (0.0 if is_gap else usual)
         limit = threshold * over
         if usable[n] & 7 == 2:
-            limit += g2 * ALONE_RISE_M_S2
-        event = phase_event(phase, since, x[X_V], y2, rise, limit)
-        if usable[n] & 8 and awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
-            event = NO_EVENT
-        if event == LOST:
-            p[X_Z, X_Z] += LOST_HEIGHT_M**2
-            p[X_V, X_V] += LOST_SPEED_M_S**2
+            limit += g2 * kernels.ALONE_RISE_M_S2
+        event = kernels.phase_event(phase, since, x[X_V], y2, rise, limit)
+        if usable[n] & 8 and kernels.awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
+            event = kernels.NO_EVENT
+        if event == kernels.LOST:
+            p[X_Z, X_Z] += kernels.LOST_HEIGHT_M**2
+            p[X_V, X_V] += kernels.LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
-        still = still + step if abs(a) < STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < STILL_M_S2 else 0.0
+        still = still + step if abs(a) < kernels.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < kernels.STILL_M_S2 else 0.0
         if event >= 0:
-            if found < events.shape[0]:
-                events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, x[X_Z]
-                events[found, E_VELOCITY], events[found, E_VARIANCE] = x[X_V], p[X_Z, X_Z]
-                events[found, E_SAMPLE] = n
-                found += 1
+            found = kernels.add_event(events, found, event, time, x[X_Z], x[X_V], p[X_Z, X_Z], n)
             if event in (TOUCHDOWN, LIFTOFF):
-                delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
+                delay = parameters[kernels.DELAY_TD] if event == TOUCHDOWN else parameters[kernels.DELAY_LO]
                 variance = r_p + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
                 inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), variance)  # z - v d = L
             elif event == MAX_SQUAT:
-                inject(x, p, column, X_V, X_V, 0.0, parameters[DELAY_MS] * y1 - x[X_V], r_v)
+                inject(x, p, column, X_V, X_V, 0.0, parameters[kernels.DELAY_MS] * y1 - x[X_V], r_v)
             if event == APEX:
                 apex = x[X_Z]
                 phase = DROP
@@ -297,10 +258,10 @@ def filter_error_samples(
             since = 0.0
         elif kind == ESKF2 and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
-            pushed = parameters[THRUST1] * thrust[n] + parameters[THRUST0] * 0.1 - gravity
+            pushed = parameters[kernels.THRUST1] * thrust[n] + parameters[kernels.THRUST0] * 0.1 - gravity
             excess = corrected_acceleration(x, acceleration[n, 2], acceleration[n, 3], a + gravity, gravity) - pushed
             inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, r_b)
-        if still > STILL_S and event < 0:
+        if still > kernels.STILL_S and event < 0:
             phase, since = STARTUP, 0.0
             x[X_V] = 0.0
             x[X_Z] += (length - x[X_Z]) * min(10.0 * step, 1.0)

@@ -266,6 +266,18 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
     return event
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def add_event(
+    events: Array, found: int, kind: int, time: float, height: float, velocity: float, variance: float, sample: int
+) -> int:
+    """Write an event where there is room left; how many there are now."""
+    if found >= events.shape[0]:
+        return found
+    events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = kind, time, height
+    events[found, E_VELOCITY], events[found, E_VARIANCE], events[found, E_SAMPLE] = velocity, variance, sample
+    return found + 1
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def filter_samples(
     kind: int,
@@ -368,10 +380,7 @@ def filter_samples(
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
         still = still + step if max(abs(a), abs(y1)) < STILL_M_S2 else 0.0
         if event >= 0:
-            if found < events.shape[0]:
-                events[found, E_KIND], events[found, E_TIME], events[found, E_HEIGHT] = event, time, z
-                events[found, E_VELOCITY], events[found, E_VARIANCE], events[found, E_SAMPLE] = v, pzz, n
-                found += 1
+            found = add_event(events, found, event, time, z, v, pzz, n)
             if event == TOUCHDOWN or (event == LIFTOFF and all_updates):
                 delay = parameters[DELAY_TD] if event == TOUCHDOWN else parameters[DELAY_LO]
                 # z - v d = L
