@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries, in_filter_order, in_order
 from onboard_estimation.capabilities.reported import Reported
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import Replayed, at_once, replay
 from onboard_estimation.evaluation.result import EvaluationResult

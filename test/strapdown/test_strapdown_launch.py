@@ -12,7 +12,8 @@ from live_graph import LONGEST_WAIT_S
 
 import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
+from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
 
 pytestmark = [
     pytest.mark.timeout(400),
