@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json as json_reader
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
     "observability salp BAG",
@@ -35,6 +36,7 @@ class _Run:
 
 
 @app.command(epilog=EXAMPLES)
+@taking()
 def observability(
     robot: Annotated[
         str,
@@ -52,8 +54,7 @@ def observability(
     picture: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="PNG", help="Draw the time series into this file.")
     ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Show how well the gyros see each joint angle, over time and gait by gait.
@@ -73,7 +74,7 @@ def observability(
     runs = []
     with output.bar("observability", len(places), quiet=json) as advance:
         for place in places:
-            runs.append(_observed(place, joint, window, config, output.parse_overrides(set_)))
+            runs.append(_observed(place, joint, window, options))
             advance()
     columns = _columns(runs)
     if picture is not None and len(columns) > _MOST_COLUMNS:
@@ -93,20 +94,20 @@ def observability(
         output.say(f"picture: {picture}")
 
 
-def _observed(place: Path, joint: int | None, window_s: float, config: Path | None, overrides: dict[str, Any]) -> _Run:
+def _observed(place: Path, joint: int | None, window_s: float, options: EvaluateOptions) -> _Run:
     """The bag replayed, or the run's estimates read, seen through heuristic and Gramian."""
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.bags import open_bag
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, choose_robot
+    from onboard_estimation.evaluation.evaluate import choose_robot
     from onboard_estimation.evaluation.judge import judge
     from onboard_estimation.evaluation.recording import load_recording
     from salp_estimation.observability import JointRecord, observe
 
     run = place / "run.json"
     folder = place if run.is_file() else None
-    bag_path, options = place, EvaluateOptions(robot="salp", config=config, overrides=overrides)
+    bag_path, options = place, replace(options, robot="salp")
     if folder is not None:
-        if config is not None or overrides:
+        if options.config is not None or options.overrides:
             raise UserError(f"{place} is a run and has its configuration; --config and --set are for bags")
         bag_path, options = _made_from(folder)
     with open_bag(bag_path) as bag:
@@ -137,23 +138,11 @@ def _observed(place: Path, joint: int | None, window_s: float, config: Path | No
 def _made_from(folder: Path) -> tuple[Path, Any]:
     """Bag and options of a run folder; UserError where the bag is not found any more."""
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions
-    from onboard_estimation.evaluation.judge import JudgeSettings
-    from onboard_estimation.evaluation.what_if import WhatIf
 
     try:
         run = json_reader.loads((folder / "run.json").read_text(encoding="utf-8"))
-        settings, bag_path = run["settings"], Path(shlex.split(run["command"])[2])
-        drop, delay, bias, noise = (tuple(settings[name]) for name in ("drop", "delay", "bias", "noise"))
-        options = EvaluateOptions(
-            robot=run["robot"],
-            config=folder / "config.yaml",
-            topics=settings["topics"],
-            namespace=settings["namespace"],
-            mirror_truth=settings["mirror_truth"],
-            what_if=WhatIf(drop, delay, bias, noise, settings["seed"]),
-            settings=JudgeSettings(longest_truth_gap_s=settings["longest_truth_gap_s"]),
-        )
+        bag_path, asked = Path(shlex.split(run["command"])[2]), recalled(run["settings"])
+        options = replace(asked, robot=run["robot"], config=folder / "config.yaml", overrides={})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{folder / 'run.json'} is not as `evaluate` writes it: {error!r}") from error
     if run["robot"] != "salp":

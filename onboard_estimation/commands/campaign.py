@@ -7,17 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import (
-    BeaconOption,
-    BiasOption,
-    ConfigOption,
-    DelayOption,
-    DropOption,
-    EstimatorOption,
-    ModelOption,
-    NoiseOption,
-    SetOption,
-)
+from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument, ScenarioOption, choose
 
 EXAMPLES = output.examples(
@@ -26,6 +17,7 @@ EXAMPLES = output.examples(
 )
 
 
+@taking("config", "overrides", "model", "drop", "delay", "bias", "noise", "beacon_s")
 def campaign(
     robot: RobotArgument,
     scenario: ScenarioOption = None,
@@ -39,33 +31,19 @@ def campaign(
     first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.")] = 0,
     duration: Annotated[float, typer.Option(metavar="S", help="Length of each run, s.")] = 60.0,
     estimator: EstimatorOption = None,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006
-    model: ModelOption = None,
-    drop: DropOption = [],  # noqa: B006
-    delay: DelayOption = [],  # noqa: B006
-    bias: BiasOption = [],  # noqa: B006
-    noise: NoiseOption = [],  # noqa: B006
-    beacon: BeaconOption = None,
+    options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES."""
     from onboard_estimation.evaluation.campaign import judge_campaign, simulated_runs
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
-    from onboard_estimation.evaluation.judge import JudgeSettings
-    from onboard_estimation.evaluation.what_if import WhatIf
     from onboard_estimation.robots import estimator_name
 
     first = variant[0] if variant else None
-    found, configuration, scenario, chosen = choose(robot, scenario, first, duration, config, set_)
+    found, configuration, scenario, chosen = choose(robot, scenario, first, duration, options)
     variants = list(variant) or list(found.scenarios[scenario].variants) or [chosen]
     for name in variants:
-        choose(robot, scenario, name, duration, config, set_)
+        choose(robot, scenario, name, duration, options)
     chosen_estimator = estimator_name(found, estimator)
-    if model is not None:
-        overrides = output.parse_overrides(set_)
-        configuration = load_configuration(found, EvaluateOptions(config=config, overrides=overrides, model=model))
-    what_if = WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise))
     numbers = range(first_seed, first_seed + seeds)
     judged: dict[str, Any] = {}
     with output.bar(f"{robot}, {scenario}", seeds * len(variants), quiet=json) as advance:
@@ -78,8 +56,8 @@ def campaign(
                 duration,
                 numbers,
                 chosen_estimator,
-                settings=JudgeSettings(beacon_s=beacon),
-                what_if=what_if,
+                settings=options.settings,
+                what_if=options.what_if,
                 progress=advance,
             )
             judged[name or scenario] = judge_campaign(runs)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
 
 EXAMPLES = output.examples(
@@ -16,10 +16,10 @@ EXAMPLES = output.examples(
 )
 
 
+@taking()
 def configuration(
     robot: RobotArgument,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    options: Any = None,
     file: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead of to the screen.")
     ] = None,
@@ -29,10 +29,9 @@ def configuration(
     With `--config` and `--set` it checks a file and shows the result; all faults are listed together.
     """
     from onboard_estimation.configuration import to_parameter_file
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.robots import find_robot
 
-    options = EvaluateOptions(config=config, overrides=output.parse_overrides(set_))
     text = to_parameter_file(load_configuration(find_robot(robot), options))
     if output.put(text, file):
         output.say(f"{file}: {text.count(chr(10))} lines; next: {output.program()} evaluate BAG --config {file}")

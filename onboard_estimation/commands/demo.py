@@ -106,7 +106,8 @@ class _Shown:
 def _show(robot: Simulated[Any], folder: Path, seed: int) -> _Shown:
     """The robot's first scenario, with its first estimator as it is configured."""
     from onboard_estimation.capabilities.simulated import chosen_scenario
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.options import EvaluateOptions
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 
     scenario, variant = chosen_scenario(robot, None, None)
@@ -124,7 +125,8 @@ def _show(robot: Simulated[Any], folder: Path, seed: int) -> _Shown:
 def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> list[_Shown]:
     """Train with simulated runs, and judge one more run without and with what was learned."""
     from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.options import EvaluateOptions
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
     from onboard_estimation.evaluation.training import train_from_simulations
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
+from onboard_estimation.commands.evaluate_options import taking_all
 
 EXAMPLES = output.examples(
     "evaluate BAG",
@@ -19,89 +20,13 @@ EXAMPLES = output.examples(
     "evaluate BAG --estimator kf1 --estimator kf3 --estimator ba1",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
-_WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
-_JUDGED = "How it is judged"
-_WRITTEN = "What is written"
-
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", metavar="FILE", help="ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it."
-    ),
-]
-SetOption = Annotated[
-    list[str],
-    typer.Option("--set", metavar="NAME=VALUE", help="Set one parameter; may be repeated. E.g. `gyro.axis=-z`."),
-]
-DropOption = Annotated[
-    list[str],
-    typer.Option(
-        "--drop",
-        metavar="SENSOR",
-        rich_help_panel=_WHAT_IF,
-        help="Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.",
-    ),
-]
-DelayOption = Annotated[
-    list[str],
-    typer.Option(
-        "--delay",
-        metavar="SENSOR=TIME",
-        rich_help_panel=_WHAT_IF,
-        help="Stamps that much too late, e.g. `imu=20ms`; s, ms or us.",
-    ),
-]
-BiasOption = Annotated[
-    list[str],
-    typer.Option(
-        "--bias",
-        metavar="SENSOR.COMPONENT=VALUE",
-        rich_help_panel=_WHAT_IF,
-        help="A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).",
-    ),
-]
-NoiseOption = Annotated[
-    list[str],
-    typer.Option(
-        "--noise",
-        metavar="SENSOR.COMPONENT=STDDEV",
-        rich_help_panel=_WHAT_IF,
-        help="White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).",
-    ),
-]
-
-
-# Of commands that read several bags at once.
-BagTopicOption = Annotated[
-    list[str],
-    typer.Option(metavar="NAME=TOPIC", help="Where the bags call a topic otherwise; may be repeated."),
-]
-BagNamespaceOption = Annotated[str | None, typer.Option(metavar="NAME", help="Namespace of the robot's topics.")]
-BagMirrorOption = Annotated[
-    str | None,
-    typer.Option(metavar="AXES", help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down."),
-]
 EstimatorOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
 ]
 
 
-ModelOption = Annotated[
-    Path | None,
-    typer.Option("--model", metavar="FILE", help="Trained model, as `onboard-estimation train` writes it."),
-]
-BeaconOption = Annotated[
-    float | None,
-    typer.Option(
-        "--beacon",
-        metavar="S",
-        rich_help_panel=_JUDGED,
-        help="Give the filter the pose of the motion capture every so many seconds, as a beacon would.",
-    ),
-]
-
-
+@taking_all
 def evaluate(
     bag: Annotated[
         Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
@@ -122,20 +47,6 @@ def evaluate(
             "judged on the bag, and they are compared.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006
-    model: ModelOption = None,
-    topic: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=TOPIC",
-            help="Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.",
-        ),
-    ] = [],  # noqa: B006
-    namespace: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Namespace of the robot's topics, where several robots are in the bag."),
-    ] = None,
     run: Annotated[
         Path | None,
         typer.Option(
@@ -145,77 +56,7 @@ def evaluate(
             help="Run folder to write; `runs/<bag>-<robot>` otherwise. Of several estimators, one folder each in it.",
         ),
     ] = None,
-    drop: DropOption = [],  # noqa: B006
-    delay: DelayOption = [],  # noqa: B006
-    bias: BiasOption = [],  # noqa: B006
-    noise: NoiseOption = [],  # noqa: B006
-    mirror_truth: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AXES",
-            rich_help_panel=_JUDGED,
-            help="Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
-        ),
-    ] = None,
-    truth_gap: Annotated[
-        float, typer.Option(metavar="S", rich_help_panel=_JUDGED, help="Interpolate the truth over gaps up to this, s.")
-    ] = 0.1,
-    initial: Annotated[
-        str,
-        typer.Option(
-            metavar="drawn|exact",
-            rich_help_panel=_JUDGED,
-            help="Where the initial state comes from the truth: `drawn` adds an error as large as the filter "
-            "believes, `exact` does not.",
-        ),
-    ] = "drawn",
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, rich_help_panel=_JUDGED, help="Of that error, and of `--noise`.")
-    ] = 0,
-    settle: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            rich_help_panel=_JUDGED,
-            help="Leave this much at the start out of the figures, s; the robot's own otherwise.",
-        ),
-    ] = None,
-    lag: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S",
-            rich_help_panel=_JUDGED,
-            help="How late a message may come and still be used, s, below 10; the configuration's otherwise.",
-        ),
-    ] = None,
-    beacon: BeaconOption = None,
-    smooth: Annotated[
-        bool,
-        typer.Option(
-            "--smooth",
-            rich_help_panel=_JUDGED,
-            help="Judge the robot's smoother, which knows the whole recording at every instant; not every robot has "
-            "one.",
-        ),
-    ] = False,
-    message_by_message: Annotated[
-        bool,
-        typer.Option(
-            "--message-by-message",
-            rich_help_panel=_JUDGED,
-            help="Filter measurement by measurement, as live, where the robot could filter the recording at once. The "
-            "figures are the same.",
-        ),
-    ] = False,
-    estimates_rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HZ|all",
-            rich_help_panel=_WRITTEN,
-            help="Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures "
-            "are always made of all.",
-        ),
-    ] = None,
+    options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Replay a bag through a robot's estimator and judge the estimates against the ground truth.
@@ -224,43 +65,11 @@ def evaluate(
     Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, evaluate_estimators
-    from onboard_estimation.evaluation.judge import JudgeSettings
-    from onboard_estimation.evaluation.what_if import WhatIf
+    from onboard_estimation.evaluation.evaluate import evaluate_bag, evaluate_estimators
 
-    if initial not in ("drawn", "exact"):
-        raise UserError(f"--initial {initial}: must be drawn or exact")
-    if mirror_truth is not None and not (
-        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
-    ):
-        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
-    for name, value in (("--truth-gap", truth_gap), ("--settle", settle), ("--lag", lag)):
-        if value is not None and not 0.0 <= value < float("inf"):
-            raise UserError(f"{name} {value}: must be a time of 0 s or more")
     if twice := [name for name in dict.fromkeys(estimator) if estimator.count(name) > 1]:
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
-    options = EvaluateOptions(
-        robot=robot,
-        estimator=estimator[0] if estimator else None,
-        config=config,
-        overrides=output.parse_overrides(set_),
-        topics=output.parse_pairs(topic, "--topic", "NAME=TOPIC"),
-        namespace=namespace,
-        mirror_truth=mirror_truth,
-        model=model,
-        what_if=WhatIf(tuple(drop), tuple(delay), tuple(bias), tuple(noise), seed),
-        settings=JudgeSettings(
-            cast(Literal["drawn", "exact"], initial),
-            seed,
-            truth_gap,
-            settle,
-            lag,
-            beacon,
-            smooth,
-            bulk=not message_by_message,
-        ),
-        estimates_rate_hz=parse_rate(estimates_rate),
-    )
+    options = replace(options, robot=robot, estimator=estimator[0] if estimator else None)
     if len(estimator) < 2:
         with output.steps(f"evaluating {bag}", quiet=json) as progress:
             evaluation = evaluate_bag(bag, options, run, progress=progress)
@@ -279,21 +88,6 @@ def evaluate(
         output.print_json([one for _, one in judged])
     else:
         show_several([one for _, one in judged], [folder for folder, _ in judged if folder is not None])
-
-
-def parse_rate(text: str | None) -> float | None:
-    """Rate in Hz, infinity for `all`; UserError where it is neither a rate nor `all`."""
-    from onboard_estimation.errors import UserError
-
-    if text is None or text == "all":
-        return None if text is None else math.inf
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0.0 < rate < math.inf:
-        raise UserError(f"--estimates-rate {text}: must be a rate in Hz above 0, or all")
-    return rate
 
 
 def summary(evaluation: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ EXAMPLES = output.examples(
 )
 
 
+@taking()
 def gait(
     robot: RobotArgument,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Gait, as for `simulate --gait`.")],
@@ -31,8 +32,7 @@ def gait(
         float | None, typer.Option(metavar="DEG", help="Turn of a cycle, deg, left is positive: designs a gait for it.")
     ] = None,
     period: Annotated[float | None, typer.Option(metavar="S", help="Length of a cycle, s; 6 otherwise.")] = None,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    options: Any = None,
     file: Annotated[
         Path | None,
         typer.Option(
@@ -53,7 +53,7 @@ def gait(
 
     from onboard_estimation.capabilities.gaits import WithGaits
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.robots import find_robot
 
     if file is not None:
@@ -62,7 +62,6 @@ def gait(
         if file.exists():
             raise UserError(f"{file} exists already; name another file")
     found = WithGaits[Any].of(find_robot(robot))
-    options = EvaluateOptions(config=config, overrides=output.parse_overrides(set_))
     configuration = load_configuration(found, options)
     with output.steps(f"gait {name}", quiet=json):
         turn_rad = None if turn is None else float(np.deg2rad(turn))

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import (
-    BagMirrorOption,
-    BagNamespaceOption,
-    BagTopicOption,
-    ConfigOption,
-    SetOption,
-)
+from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
 
 if TYPE_CHECKING:
@@ -31,6 +25,7 @@ EXAMPLES = output.examples(
 )
 
 
+@taking("config", "overrides", "topics", "namespace", "mirror_truth")
 def identify(
     robot: RobotArgument,
     bags: Annotated[
@@ -43,11 +38,7 @@ def identify(
         float | None,
         typer.Option(metavar="HZ", help="Low-pass of motion and commands, Hz; the robot's own otherwise (salp: 2)."),
     ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
-    topic: BagTopicOption = [],  # noqa: B006
-    namespace: BagNamespaceOption = None,
-    mirror_truth: BagMirrorOption = None,
+    options: Any = None,
     folder: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FOLDER", help="Folder to write; `runs/identify-<robot>` otherwise."),
@@ -62,19 +53,14 @@ def identify(
     from onboard_estimation.capabilities.identified import Identified
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.claim import claimed, claimed_free
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.evaluation.run_folder import check_free
     from onboard_estimation.robots import find_robot
 
-    if mirror_truth is not None and not (
-        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
-    ):
-        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
     found = Identified[Any].of(find_robot(robot))
-    configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
+    configuration = load_configuration(found, options)
     if folder is not None:
         check_free(folder)
-    renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
     recordings: dict[str, LoadedRecording] = {}
     claim = claimed(folder) if folder is not None else nullcontext()
     with claim, output.steps(f"identifying {robot}", quiet=json) as progress:
@@ -83,9 +69,7 @@ def identify(
             if bag.resolve() in {other.resolve() for other in bags[: len(recordings)]}:
                 raise UserError(f"{bag} is given twice")
             name = bag.resolve().name
-            recordings[name if name not in recordings else str(bag)] = _read(
-                bag, found, configuration, renamed, namespace, mirror_truth
-            )
+            recordings[name if name not in recordings else str(bag)] = _read(bag, found, configuration, options)
         progress("fitting")
         result = found.identify(configuration, recordings, full, cutoff)
         progress("writing")
@@ -102,29 +86,28 @@ def _read(
     path: Path,
     robot: Identified[Any],
     configuration: Any,
-    renamed: dict[str, str],
-    namespace: str | None,
-    mirror_truth: str | None,
+    options: Any,
 ) -> LoadedRecording:
     """A bag's recording: whatever there is of the robot's topics, and those that only the identification uses."""
     from dataclasses import replace
 
     from onboard_estimation.evaluation.bags import open_bag
+    from onboard_estimation.evaluation.options import WhatIf
     from onboard_estimation.evaluation.recording import load_recording
     from onboard_estimation.evaluation.topics import match_topics
-    from onboard_estimation.evaluation.what_if import WhatIf
 
+    renamed = options.topics
     extra = {one.topic: one for one in robot.identification_channels(configuration)}
     with open_bag(path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         others = {name: topic for name, topic in renamed.items() if name not in extra}
-        match = match_topics(robot, configuration, kinds, others, namespace)
+        match = match_topics(robot, configuration, kinds, others, options.namespace)
         places = {renamed.get(name, f"{match.namespace}/{name}"): one for name, one in extra.items()}
         present = {place: one for place, one in places.items() if kinds.get(place) == one.message_type}
         match = replace(match, channels={**match.channels, **present})
         # What an estimator needs, an identification may do without; it says itself what it lacks.
         absent = tuple(one.sensor for one in match.missing if one.required) if match.channels else ()
-        return load_recording(bag, robot, match, WhatIf(drop=absent), mirror_truth)
+        return load_recording(bag, robot, match, WhatIf(drop=absent), options.mirror_truth)
 
 
 def _show(result: IdentificationReport, paths: list[Path]) -> None:

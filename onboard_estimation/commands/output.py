@@ -188,36 +188,6 @@ def metrics_table(metrics: Mapping[str, Any], title: str) -> Any:
     return out
 
 
-def parse_pairs(texts: list[str], option: str, form: str = "NAME=VALUE") -> dict[str, str]:
-    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
-    from onboard_estimation.errors import UserError
-
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise UserError(f"{option} {text}: write {option} {form}")
-        if name in pairs:
-            raise UserError(f"{option} {name} is given twice: {pairs[name]} and {value}")
-        pairs[name] = value
-    return pairs
-
-
-def parse_overrides(texts: list[str]) -> dict[str, Any]:
-    """`NAME=VALUE` with the value in YAML, as in a parameter file."""
-    import yaml
-
-    from onboard_estimation.errors import UserError
-
-    out: dict[str, Any] = {}
-    for name, value in parse_pairs(texts, "--set").items():
-        try:
-            out[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"--set {name}={value}: the value is no YAML") from None
-    return out
-
-
 def put(text: str, file: Path | None) -> bool:
     """Print the text, or write it into a new file; whether it was written. UserError where it cannot be."""
     if file is None:

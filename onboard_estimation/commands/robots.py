@@ -54,7 +54,8 @@ def robots(
 
 def _described(robot: Robot[Any]) -> dict[str, Any]:
     from onboard_estimation.capabilities.simulated import Simulated
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
+    from onboard_estimation.evaluation.options import EvaluateOptions
 
     configuration = load_configuration(robot, EvaluateOptions())
     return {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate_options import taking
 
 if TYPE_CHECKING:
     from onboard_estimation.capabilities.simulated import Simulated
@@ -38,6 +38,7 @@ VariantOption = Annotated[
 StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format of the bag.")]
 
 
+@taking()
 def simulate(
     robot: RobotArgument,
     bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
@@ -48,8 +49,7 @@ def simulate(
         int, typer.Option(metavar="N", min=0, help="Of all noise and disturbances; the same seed gives the same bag.")
     ] = 0,
     storage: StorageOption = "mcap",
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Simulate a robot with its sensors and the motion capture, and write all of it as a ROS 2 bag."""
@@ -58,7 +58,7 @@ def simulate(
 
     if storage not in ("mcap", "sqlite3"):
         raise UserError(f"--storage {storage}: must be mcap or sqlite3")
-    found, configuration, scenario, variant = choose(robot, scenario, variant, duration, config, set_)
+    found, configuration, scenario, variant = choose(robot, scenario, variant, duration, options)
     with output.steps(f"simulating {robot}", quiet=json) as progress:
         written = simulate_to_bag(found, configuration, scenario, variant, duration, seed, bag, storage, progress)
     if json:
@@ -71,17 +71,16 @@ def simulate(
 
 
 def choose(
-    name: str, scenario: str | None, variant: str | None, duration_s: float, config: Path | None, settings: list[str]
+    name: str, scenario: str | None, variant: str | None, duration_s: float, options: Any
 ) -> tuple[Simulated[Any], Any, str, str]:
     """Robot, configuration, scenario and variant, all checked."""
     from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.robots import find_robot
 
     robot = Simulated[Any].of(find_robot(name))
     scenario, variant = chosen_scenario(robot, scenario, variant)
     if not 0.0 < duration_s <= 36_000.0:
         raise UserError(f"--duration {duration_s:g}: must be above 0 s and at most 36000 s")
-    options = EvaluateOptions(config=config, overrides=output.parse_overrides(settings))
     return robot, load_configuration(robot, options), scenario, variant

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import (
-    BagMirrorOption,
-    BagNamespaceOption,
-    BagTopicOption,
-    ConfigOption,
-    SetOption,
-)
+from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
 
 if TYPE_CHECKING:
@@ -28,6 +22,7 @@ EXAMPLES = output.examples(
 )
 
 
+@taking("config", "overrides", "topics", "namespace", "mirror_truth")
 def train(
     robot: RobotArgument,
     bags: Annotated[
@@ -48,11 +43,7 @@ def train(
     exact: Annotated[
         bool, typer.Option("--exact", help="Exact Gaussian processes: slower to train and to run.")
     ] = False,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
-    topic: BagTopicOption = [],  # noqa: B006
-    namespace: BagNamespaceOption = None,
-    mirror_truth: BagMirrorOption = None,
+    options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
     """Train a model of what a robot's equations leave out, from bags with motion capture.
@@ -61,22 +52,16 @@ def train(
     named, and nothing is trained.
     """
     from onboard_estimation.capabilities.trained import Trained
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
+    from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.evaluation.training import TrainingOptions, check_form, train_from_bags
     from onboard_estimation.robots import find_robot
 
-    if mirror_truth is not None and not (
-        0 < len(set(mirror_truth)) == len(mirror_truth) and set(mirror_truth) <= set("xyz")
-    ):
-        raise UserError(f"--mirror-truth {mirror_truth}: must be one or more of x, y, z, e.g. y")
     found = Trained[Any].of(find_robot(robot))
     check_form(found, form)
-    configuration = load_configuration(found, EvaluateOptions(config=config, overrides=output.parse_overrides(set_)))
-    renamed = output.parse_pairs(topic, "--topic", "NAME=TOPIC")
-    options = TrainingOptions(form, exact, renamed, namespace, mirror_truth)
+    configuration = load_configuration(found, options)
+    chosen = TrainingOptions(form, exact, options.topics, options.namespace, options.mirror_truth)
     with output.share(f"training {robot}", quiet=json) as progress:
-        report = train_from_bags(found, configuration, bags, model, options, progress)
+        report = train_from_bags(found, configuration, bags, model, chosen, progress)
     if json:
         output.print_json({**report.summary(), "model": str(model)})
         return

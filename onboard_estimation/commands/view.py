@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import ConfigOption, SetOption
+from onboard_estimation.commands.evaluate_options import taking
 
 EXAMPLES = output.examples("view", "view --namespace salp", "view runs/walk-salp", "view walk --no-browser --port 9000")
 
 
+@taking("config", "overrides", "namespace")
 def view(
     record: Annotated[
         Path | None, typer.Argument(metavar="[RUN|BAG]", help="Run folder or bag; the live graph otherwise.")
-    ] = None,
-    namespace: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Show the robot of this namespace only; all otherwise.")
     ] = None,
     robot: Annotated[
         str | None,
@@ -28,8 +27,7 @@ def view(
             autocompletion=completion.robots,
         ),
     ] = None,
-    config: ConfigOption = None,
-    set_: SetOption = [],  # noqa: B006 (typer copies it)
+    options: Any = None,
     bag: Annotated[
         Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")
     ] = None,
@@ -54,11 +52,10 @@ def view(
     Without an argument of the live graph, as it comes; of a run folder or a bag under a time slider. A bag without
     estimates is replayed first. Needs no ROS 2 and no network. Ctrl-C ends it.
     """
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.live.view_server import Page, open_server
 
-    options = EvaluateOptions(robot=robot, config=config, overrides=output.parse_overrides(set_), namespace=namespace)
+    options = replace(options, robot=robot)
     page = Page(host, port, not no_browser, tuple(allow_host))
     with stop_on_signal() as stop:
         if record is not None:

@@ -10,10 +10,10 @@ import numpy as np
 
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.consistency import Consistency, judge_consistency
 
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import json
-import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.smoothed import Smoothed
@@ -24,7 +20,8 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
@@ -38,47 +35,9 @@ from onboard_estimation.evaluation.topics import (
     relative_names,
     suggested_options,
 )
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.measurement import Channel
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import Robot, all_robots, estimator_name, find_robot
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """What a user may say of an evaluation; all of it has a default or is guessed.
-
-    Attributes
-    ----------
-    robot, estimator
-        None: guessed from the topics; the robot's first estimator.
-    config
-        Parameter file; None: the robot's default.
-    overrides
-        Parameters by dotted name.
-    topics
-        Relative topic name to topic of the bag, where names differ.
-    model
-        File of a trained model; None: the one that the configuration names, if any.
-    namespace
-        Of the robot's topics; None: the one that holds most of them.
-    mirror_truth
-        Axes of the ground truth to turn round: one or more of x, y, z.
-    estimates_rate_hz
-        Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
-    """
-
-    robot: str | None = None
-    estimator: str | None = None
-    config: Path | None = None
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    topics: Mapping[str, str] = field(default_factory=dict)
-    namespace: str | None = None
-    mirror_truth: str | None = None
-    model: Path | None = None
-    what_if: WhatIf = field(default_factory=WhatIf)
-    settings: JudgeSettings = field(default_factory=JudgeSettings)
-    estimates_rate_hz: float | None = None
 
 
 @dataclass(frozen=True)
@@ -210,7 +169,7 @@ def _evaluated(
 ) -> Evaluation:
     """Judge one estimator, and write its run folder where one is given."""
     robot, configuration, options = read.robot, read.configuration, read.options
-    command = command_line(read.bag_path, robot.name, estimator, read.match, options)
+    command = command_line(read.bag_path, robot.name, estimator, options)
     progress("filtering")
     name = read.bag_path.resolve().name
     result = judge(robot, configuration, estimator, read.recording, options.settings, bag=name, command=command)
@@ -223,8 +182,9 @@ def _evaluated(
     known = dict(hashes.result())
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
-    settings = _settings(options)
-    result = write_run(result, space, configuration, known, folder, settings, options.estimates_rate_hz, progress)
+    result = write_run(
+        result, space, configuration, known, folder, recorded(options), options.estimates_rate_hz, progress
+    )
     return Evaluation(result, folder)
 
 
@@ -360,74 +320,7 @@ def model_file(robot: Robot, configuration: Any) -> Path | None:
     return Path(name) if name else None
 
 
-def command_line(bag_path: Path, robot: str, estimator: str, match: TopicMatch, options: EvaluateOptions) -> str:
+def command_line(bag_path: Path, robot: str, estimator: str, options: EvaluateOptions) -> str:
     """The line that repeats the run, with what was guessed."""
-    words = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
-    if options.config is not None:
-        words += ["--config", str(options.config)]
-    if options.model is not None:
-        words += ["--model", str(options.model)]
-    for name, value in options.overrides.items():
-        words += ["--set", f"{name}={_as_yaml(value)}"]
-    for relative, topic in options.topics.items():
-        words += ["--topic", f"{relative}={topic}"]
-    if options.namespace is not None:
-        words += ["--namespace", options.namespace]
-    if options.mirror_truth:
-        words += ["--mirror-truth", options.mirror_truth]
-    what_if, settings, default = options.what_if, options.settings, JudgeSettings()
-    for option in ("drop", "delay", "bias", "noise"):
-        for change in getattr(what_if, option):
-            words += [f"--{option}", change]
-    if settings.initial != default.initial:
-        words += ["--initial", settings.initial]
-    if settings.seed != default.seed:
-        words += ["--seed", str(settings.seed)]
-    if settings.longest_truth_gap_s != default.longest_truth_gap_s:
-        words += ["--truth-gap", str(settings.longest_truth_gap_s)]
-    if settings.settle_s is not None:
-        words += ["--settle", str(settings.settle_s)]
-    if settings.lag_s is not None:
-        words += ["--lag", str(settings.lag_s)]
-    if settings.beacon_s is not None:
-        words += ["--beacon", str(settings.beacon_s)]
-    if settings.smooth:
-        words += ["--smooth"]
-    if not settings.bulk:
-        words += ["--message-by-message"]
-    if options.estimates_rate_hz is not None:
-        words += ["--estimates-rate", _rate_text(options.estimates_rate_hz)]
-    return shlex.join(words)
-
-
-def _rate_text(rate_hz: float) -> str:
-    return f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"
-
-
-def _as_yaml(value: Any) -> str:
-    """The value as `--set` reads it: plain where that reads back as it is."""
-    plain = str(value)
-    return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
-
-
-def _settings(options: EvaluateOptions) -> dict[str, Any]:
-    settings, what_if = options.settings, options.what_if
-    return {
-        "initial": settings.initial,
-        "seed": settings.seed,
-        "longest_truth_gap_s": settings.longest_truth_gap_s,
-        "settle_s": settings.settle_s,
-        "lag_s": settings.lag_s,
-        "mirror_truth": options.mirror_truth,
-        "namespace": options.namespace,
-        "overrides": dict(options.overrides),
-        "topics": dict(options.topics),
-        "drop": list(what_if.drop),
-        "delay": list(what_if.delay),
-        "bias": list(what_if.bias),
-        "noise": list(what_if.noise),
-        **({"beacon_s": settings.beacon_s} if settings.beacon_s is not None else {}),
-        **({"smooth": True} if settings.smooth else {}),
-        **({"message_by_message": True} if not settings.bulk else {}),
-        **({"estimates_rate": _rate_text(options.estimates_rate_hz)} if options.estimates_rate_hz is not None else {}),
-    }
+    start = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
+    return shlex.join([*start, *words(options)])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.consistency_checks import scaled_nees
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
+from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import Record, Replayed, replay
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
@@ -27,7 +28,7 @@ from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.robots import Robot, TruthSpecification
 
-__all__ = ["JudgeSettings", "Record", "judge"]
+__all__ = ["Record", "judge"]
 
 Rows = NDArray[np.float64]
 
@@ -37,41 +38,6 @@ _SMOOTHED = (
     "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
     "counts and NIS of the sensors are the filter's."
 )
-
-
-@dataclass(frozen=True)
-class JudgeSettings:
-    """How a run is judged.
-
-    Attributes
-    ----------
-    initial
-        Where the robot's initial state is taken from the truth: `drawn` adds an error drawn from the initial
-        covariance, so that the filter starts as unsure as it says; `exact` does not.
-    seed
-        Of that error.
-    longest_truth_gap_s
-        Truth is interpolated between messages at most this far apart.
-    settle_s
-        Start left out of the metrics; None: the robot's own.
-    lag_s
-        How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
-    beacon_s
-        The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
-    smooth
-        Judge the robot's smoother, each of whose estimates knows the whole recording, in the place of its filter.
-    bulk
-        Let a robot that can filter the whole recording at once do so; false: measurement by measurement, as live.
-    """
-
-    initial: Literal["drawn", "exact"] = "drawn"
-    seed: int = 0
-    longest_truth_gap_s: float = 0.1
-    settle_s: float | None = None
-    lag_s: float | None = None
-    beacon_s: float | None = None
-    smooth: bool = False
-    bulk: bool = True
 
 
 def judge(

@@ -13,6 +13,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.clock_parts import clock_parts
+from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.topics import (
     TRUTH,
     TopicMatch,
@@ -22,7 +23,7 @@ from onboard_estimation.evaluation.topics import (
     wrong_types,
 )
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
-from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.evaluation.what_if import changed_series
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.printable import printable
 from onboard_estimation.robots import Robot
@@ -70,7 +71,7 @@ class LoadedRecording:
         if what_if == WhatIf(seed=what_if.seed):
             return self
         kept = [number for number, one in enumerate(self.series) if not what_if.drops(one.channel.sensor)]
-        series = tuple(what_if.apply(self.series))
+        series = tuple(changed_series(self.series, what_if))
         if not series:
             raise UserError("--drop leaves no sensor")
         place = np.full(len(self.series), -1)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.options import WhatIf, is_part
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.series import Series
 
@@ -26,76 +27,35 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _LONGEST_DELAY_S = 3600.0
 
 
-@dataclass(frozen=True)
-class WhatIf:
-    """Changes to the recorded measurements.
+def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
+    """Changed copies; those that are dropped are left out.
 
-    Attributes
-    ----------
-    drop
-        Sensors left out.
-    delay
-        `SENSOR=TIME`: stamps moved later by that time, as a latency that nobody knows of would.
-    bias
-        `SENSOR.COMPONENT=VALUE`, in the measurement's unit.
-    noise
-        `SENSOR.COMPONENT=STDDEV`: white noise.
-    seed
-        Of the noise.
-
-    A sensor may be a prefix: `imu` is all IMUs; a component too: `gyro` is all three axes.
+    Raises
+    ------
+    UserError
+        A change that names no sensor or component of these series, or has no number.
     """
-
-    drop: tuple[str, ...] = ()
-    delay: tuple[str, ...] = ()
-    bias: tuple[str, ...] = ()
-    noise: tuple[str, ...] = ()
-    seed: int = 0
-
-    def apply(self, series: Sequence[Series]) -> list[Series]:
-        """Changed copies; those that are dropped are left out.
-
-        Raises
-        ------
-        UserError
-            A change that names no sensor or component of these series, or has no number.
-        """
-        out = list(series)
-        for name in self.drop:
-            dropped = _matching(out, name, "--drop")
-            out = [one for one in out if one not in dropped]
-        for text in self.delay:
-            sensor, value = _split(text, "--delay")
-            shift = _delay_ns(text, value)
-            for one in _matching(out, sensor, "--delay"):
-                out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
-        for text in self.bias:
-            for place, columns, offset in _components(out, text, "--bias"):
-                values = out[place].values.copy()
-                values[:, columns] += offset
-                out[place] = replace(out[place], values=values)
-        rng = np.random.default_rng(self.seed)
-        for text in self.noise:
-            for place, columns, stddev in _components(out, text, "--noise", least=0.0):
-                values = out[place].values.copy()
-                values[:, columns] += rng.normal(0.0, stddev, (len(values), len(columns)))
-                out[place] = replace(out[place], values=values)
-        return out
-
-    def drops(self, sensor: str) -> bool:
-        """Whether that sensor is left out."""
-        return any(_is_part(sensor, name) for name in self.drop)
-
-    def check_drops(self, sensors: Sequence[str]) -> None:
-        """Raise UserError where a name to be left out is none of these sensors."""
-        for name in self.drop:
-            if not any(_is_part(sensor, name) for sensor in sensors):
-                raise UserError(f"--drop {name}: no such sensor; there are {', '.join(sensors)}")
-
-    def sentences(self) -> list[str]:
-        """One sentence a change, for the report."""
-        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
-        return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
+    out = list(series)
+    for name in what_if.drop:
+        dropped = _matching(out, name, "--drop")
+        out = [one for one in out if one not in dropped]
+    for text in what_if.delay:
+        sensor, value = _split(text, "--delay")
+        shift = _delay_ns(text, value)
+        for one in _matching(out, sensor, "--delay"):
+            out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
+    for text in what_if.bias:
+        for place, columns, offset in _components(out, text, "--bias"):
+            values = out[place].values.copy()
+            values[:, columns] += offset
+            out[place] = replace(out[place], values=values)
+    rng = np.random.default_rng(what_if.seed)
+    for text in what_if.noise:
+        for place, columns, stddev in _components(out, text, "--noise", least=0.0):
+            values = out[place].values.copy()
+            values[:, columns] += rng.normal(0.0, stddev, (len(values), len(columns)))
+            out[place] = replace(out[place], values=values)
+    return out
 
 
 def parse_duration(text: str) -> float:
@@ -126,13 +86,9 @@ def component_names(channel: Channel) -> tuple[str, ...]:
     return _COMPONENTS.get(channel.message_type, channel.names)
 
 
-def _is_part(name: str, prefix: str) -> bool:
-    return name == prefix or name.startswith((prefix + "/", prefix + "_"))
-
-
 def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:
     series = list(series)
-    found = [one for one in series if _is_part(one.channel.sensor, name)]
+    found = [one for one in series if is_part(one.channel.sensor, name)]
     if not found:
         raise UserError(f"{option} {name}: no such sensor; there are {', '.join(one.channel.sensor for one in series)}")
     return found
@@ -161,7 +117,7 @@ def _components(
     out = []
     for one in _matching(series, sensor, option):
         names = component_names(one.channel)
-        columns = [i for i, known in enumerate(names) if component and _is_part(known, component)]
+        columns = [i for i, known in enumerate(names) if component and is_part(known, component)]
         if not columns:
             raise UserError(
                 f"{option} {text}: say which component of {one.channel.sensor}: {', '.join(names)} or a prefix"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation.capabilities.drawn import planar_position
-from onboard_estimation.evaluation.evaluate import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.live.view_record import Record, Rows, Subject

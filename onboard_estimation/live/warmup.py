@@ -85,7 +85,8 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
     """Simulate the robot and evaluate it with each of its estimators."""
     import numpy as np
 
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
+    from onboard_estimation.evaluation.options import EvaluateOptions
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 
     if not isinstance(robot, Simulated):

@@ -38,7 +38,8 @@ from hopper_samples_for_tests import (
 
 from hopper_estimation.phases import EVENTS
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.series import Recording, Series

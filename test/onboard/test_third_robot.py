@@ -191,3 +191,15 @@ def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
     assert code == 0, said
     assert "turntable, estimator" in said
     assert "0 messages" in said
+
+
+@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+def test_its_launch_files_are_few_lines(place: Path, ros_domain: int) -> None:
+    """A bag through its node, started by a launch file of its own package."""
+    assert "['hardware', 'bag']" in run(place, "launch", "package/launch/turntable.launch.py", "--show-args").stdout
+    assert run(place, "simulate", "turntable", "--duration", "3", "--output", "played").returncode == 0
+    words = ["bag:=played", "rate:=0", "record:=replayed", "markers:=false"]
+    done = run(place, "launch", "package/launch/turntable_replay.launch.py", *words)
+    assert done.returncode == 0, done.stderr
+    with open_bag(place / "replayed") as bag:
+        assert bag.topics["/turntable/state"].count == 301, done.stderr

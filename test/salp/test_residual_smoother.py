@@ -21,8 +21,8 @@ from test_residual_filter import Case, a_case, dense_prediction, predicted
 from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.evaluate import EvaluateOptions
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series

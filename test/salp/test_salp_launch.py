@@ -16,9 +16,9 @@ from live_graph import LONGEST_WAIT_S, wait_until
 
 import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, choose_robot
+from onboard_estimation.evaluation.evaluate import choose_robot
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource

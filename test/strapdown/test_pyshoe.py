@@ -11,7 +11,8 @@ from scipy.io import loadmat, savemat
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.conversion import convert
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, evaluate_bag
+from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
 from strapdown_estimation.pyshoe import read_pyshoe
 
 NAME = "2017-11-22-11-48-35"

@@ -16,7 +16,8 @@ from hopper_estimation.filter_model import TRAINED, FilterModel, untrained_entry
 from hopper_estimation.filter_training import neutral_parameters
 from hopper_estimation.topics import HIGH_G, LOW_G
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series

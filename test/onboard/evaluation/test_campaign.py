@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.campaign import PartCampaign, judge_campaign, simulated_runs
+from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.topics import match_topics
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.robots import find_robot
 

@@ -17,10 +17,9 @@ from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, w
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation import run_folder
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, command_line, evaluate_bag
+from onboard_estimation.evaluation.evaluate import command_line, evaluate_bag
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.topics import TopicMatch
-from onboard_estimation.evaluation.what_if import WhatIf
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from salp_estimation.configuration import SalpConfiguration
 
 SIMULATE = ["simulate", "salp", "--scenario", "ideal", "--gait", "forward", "--duration", "6", "--seed", "3"]
@@ -184,6 +183,10 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "delay": ["imu=1ms"],
         "bias": ["imu/link_1.gyro_z=0.001"],
         "noise": ["imu.gyro=0.001"],
+        "beacon_s": None,
+        "smooth": False,
+        "bulk": True,
+        "estimates_rate_hz": None,
     }
     assert run["inputs_sha256"]["config"] == hashlib.sha256(file.read_bytes()).hexdigest()
     resolved = load(SalpConfiguration, tmp_path / "run" / "config.yaml", {})
@@ -203,8 +206,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_overrides_in_the_line_read_back_as_they_were(value: Any) -> None:
     import shlex
 
-    match = TopicMatch("", {}, {}, (), ())
-    line = command_line(Path("b"), "salp", "ukf", match, EvaluateOptions(overrides={"a.b": value}))
+    line = command_line(Path("b"), "salp", "ukf", EvaluateOptions(overrides={"a.b": value}))
     name, _, text = shlex.split(line)[-1].partition("=")
     assert name == "a.b"
     assert yaml.safe_load(text) == value

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import JudgeSettings, Record, judge
+from onboard_estimation.evaluation.judge import Record, judge
+from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Estimator

@@ -18,8 +18,9 @@ import embedded_ros
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.beacon import with_beacon
-from onboard_estimation.evaluation.evaluate import EvaluateOptions, load_configuration
-from onboard_estimation.evaluation.judge import JudgeSettings, judge
+from onboard_estimation.evaluation.evaluate import load_configuration
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.evaluation.verdict import verdict
-from onboard_estimation.evaluation.what_if import WhatIf
 from onboard_estimation.filtering.consistency import nees
 from salp_estimation.robot import ROBOT as SALP
 

@@ -9,8 +9,9 @@ import pytest
 from evaluation_samples import salp_recording
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.what_if import WhatIf, parse_duration
+from onboard_estimation.evaluation.what_if import changed_series, parse_duration
 from onboard_estimation.measurement import Channel
 from onboard_estimation.series import Series
 
@@ -21,7 +22,7 @@ NAMES = [one.channel.sensor for one in SERIES]
 
 
 def changed(**options: tuple[str, ...]) -> dict[str, Series]:
-    return {one.channel.sensor: one for one in WhatIf(**options, seed=7).apply(SERIES)}  # type: ignore[arg-type]
+    return {one.channel.sensor: one for one in changed_series(SERIES, WhatIf(**options, seed=7))}  # type: ignore[arg-type]
 
 
 def original(name: str) -> Series:
@@ -30,7 +31,7 @@ def original(name: str) -> Series:
 
 def test_nothing_asked_nothing_changed() -> None:
     assert LOADED.changed(WhatIf(seed=3)) is LOADED
-    assert WhatIf().apply(SERIES) == list(SERIES)
+    assert changed_series(SERIES, WhatIf()) == list(SERIES)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,7 @@ def test_drop_leaves_out_a_sensor_or_all_with_a_prefix(drop: str, left: list[str
 
 def test_a_prefix_ends_at_a_boundary_of_the_name() -> None:
     ten = Series(Channel("imu/link_10/data_raw", "sensor_msgs/msg/Imu", "imu/link_10"), *_rows(original("imu/link_1")))
-    out = WhatIf(drop=("imu/link_1",)).apply([original("imu/link_1"), ten])
+    out = changed_series([original("imu/link_1"), ten], WhatIf(drop=("imu/link_1",)))
     assert [one.channel.sensor for one in out] == ["imu/link_10"]
 
 
@@ -130,7 +131,7 @@ def test_prefixes_of_sensors_and_components() -> None:
 def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     long = [replace(one, stamps_ns=np.arange(2000), values=np.tile(one.values[:1], (2000, 1))) for one in SERIES]
     what_if = WhatIf(noise=("imu.gyro=0.02", "imu/link_1.accelerometer=1.0"), seed=3)
-    out, again = what_if.apply(long), what_if.apply(long)
+    out, again = changed_series(long, what_if), changed_series(long, what_if)
     noise = out[1].values - long[1].values
     assert np.std(noise[:, :3]) == pytest.approx(0.02, rel=0.05)
     assert np.std(noise[:, 3:]) == pytest.approx(1.0, rel=0.05)
@@ -139,7 +140,7 @@ def test_noise_is_white_of_the_size_asked_for_and_repeatable() -> None:
     assert abs(np.corrcoef(noise[:, 0], (out[2].values - long[2].values)[:, 0])[0, 1]) < 0.1
     for one, same in zip(out, again, strict=True):
         np.testing.assert_array_equal(one.values, same.values)
-    other = replace(what_if, seed=4).apply(long)
+    other = changed_series(long, replace(what_if, seed=4))
     assert not np.array_equal(out[1].values, other[1].values)
 
 
@@ -200,5 +201,5 @@ def test_components_of_every_kind_of_message() -> None:
     }
     for kind, (width, component, column) in kinds.items():
         series = Series(Channel("a/b", kind, "a/b"), stamps, np.zeros((3, width)))
-        (out,) = WhatIf(bias=(f"a/b.{component}=2",)).apply([series])
+        (out,) = changed_series([series], WhatIf(bias=(f"a/b.{component}=2",)))
         assert np.flatnonzero(out.values[0]).tolist() == [column]

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 import embedded_ros
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.evaluate import EvaluateOptions
 from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.view_live import health_table
 from onboard_estimation.live.view_plots import MOST_PLOTS, curves

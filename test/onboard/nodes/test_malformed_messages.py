@@ -58,7 +58,7 @@ def serve(bag: Path) -> None:
     from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
     from rclpy.node import Node
 
-    from onboard_estimation.evaluation.evaluate import EvaluateOptions
+    from onboard_estimation.evaluation.options import EvaluateOptions
     from onboard_estimation.live.growing_bag import GrowingBag
     from onboard_estimation.live.player_services import offer_services
     from onboard_estimation.live.recorder import Recorder, Selection

@@ -1,0 +1,447 @@
+"""What a user may say of an evaluation, each option declared once.
+
+A field made by `option` becomes an option of the command line (`commands/evaluate_options.py`), words of the line that
+repeats a run (`words`) and an entry of its `run.json` (`recorded`, taken up again by `recalled`). Help is made of this:
+it imports no NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from onboard_estimation.errors import UserError
+
+_WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
+_JUDGED = "How it is judged"
+_WRITTEN = "What is written"
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _one_text(value: Any) -> Sequence[str]:
+    return [str(value)]
+
+
+@dataclass(frozen=True)
+class Option:
+    """How a field is typed, said again and recorded.
+
+    Attributes
+    ----------
+    flag, help, metavar, panel
+        As the command's help shows it.
+    typed
+        What the command line gives: `list[str]` may be repeated, `bool` is a flag that turns the default round.
+    minimum
+        Least number that may be typed.
+    read
+        The value from what was typed; UserError where it is none.
+    texts
+        What is to be typed for a value, one text a repetition.
+    is_recorded
+        It stands in `run.json`; false: the run folder holds it otherwise.
+    """
+
+    flag: str
+    help: str
+    typed: Any = str | None
+    metavar: str | None = None
+    panel: str | None = None
+    minimum: int | None = None
+    read: Callable[[Any], Any] = _as_it_is
+    texts: Callable[[Any], Sequence[str]] = _one_text
+    is_recorded: bool = True
+
+
+def option(default: Any, flag: str, help: str, **more: Any) -> Any:
+    """A field of a dataclass that users set; `more` as for `Option`. A default that is a type makes one of it."""
+    metadata = {"option": Option(flag, help, **more)}
+    if isinstance(default, type):
+        return field(default_factory=default, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+_several = partial(option, (), typed=list[str], panel=_WHAT_IF, read=tuple, texts=list)
+_number = partial(option, typed=float | None, metavar="S", panel=_JUDGED)
+
+
+def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise UserError(f"{flag} {text}: write {flag} {form}")
+        if name in pairs:
+            raise UserError(f"{flag} {name} is given twice: {pairs[name]} and {value}")
+        pairs[name] = value
+    return pairs
+
+
+def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
+    """`NAME=VALUE` with the value in YAML, as in a parameter file."""
+    import yaml
+
+    out: dict[str, Any] = {}
+    for name, value in parse_pairs(texts, "--set").items():
+        try:
+            out[name] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise UserError(f"--set {name}={value}: the value is no YAML") from None
+    return out
+
+
+def _override_texts(overrides: Mapping[str, Any]) -> list[str]:
+    """Each as `--set` reads it: plain where that reads back as it is."""
+    import yaml
+
+    def text(value: Any) -> str:
+        plain = str(value)
+        return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
+
+    return [f"{name}={text(value)}" for name, value in overrides.items()]
+
+
+def _topics(texts: Sequence[str]) -> dict[str, str]:
+    return parse_pairs(texts, "--topic", "NAME=TOPIC")
+
+
+def _topic_texts(topics: Mapping[str, str]) -> list[str]:
+    return [f"{relative}={topic}" for relative, topic in topics.items()]
+
+
+def _axes(text: str | None) -> str | None:
+    if text is not None and not (0 < len(set(text)) == len(text) and set(text) <= set("xyz")):
+        raise UserError(f"--mirror-truth {text}: must be one or more of x, y, z, e.g. y")
+    return text
+
+
+def _initial(text: str) -> str:
+    if text not in ("drawn", "exact"):
+        raise UserError(f"--initial {text}: must be drawn or exact")
+    return text
+
+
+def _time(flag: str) -> Callable[[float | None], float | None]:
+    def read(value: float | None) -> float | None:
+        if value is not None and not 0.0 <= value < math.inf:
+            raise UserError(f"{flag} {value}: must be a time of 0 s or more")
+        return value
+
+    return read
+
+
+def _rate(text: str | None) -> float | None:
+    if text is None or text == "all":
+        return None if text is None else math.inf
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0.0 < rate < math.inf:
+        raise UserError(f"--estimates-rate {text}: must be a rate in Hz above 0, or all")
+    return rate
+
+
+def _rate_texts(rate_hz: float) -> list[str]:
+    return [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"]
+
+
+def _turned(flag: bool) -> bool:
+    return not flag
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Changes to the recorded measurements; a sensor may be a prefix (`imu`), a component too (`gyro`).
+
+    Attributes
+    ----------
+    drop
+        Sensors left out.
+    delay
+        `SENSOR=TIME`: stamps moved later by that time, as a latency that nobody knows of would.
+    bias
+        `SENSOR.COMPONENT=VALUE`, in the measurement's unit.
+    noise
+        `SENSOR.COMPONENT=STDDEV`: white noise.
+    seed
+        Of the noise.
+    """
+
+    drop: tuple[str, ...] = _several(
+        "--drop", "Leave a sensor out, e.g. `imu/link_2`; `imu`: all IMUs.", metavar="SENSOR"
+    )
+    delay: tuple[str, ...] = _several(
+        "--delay", "Stamps that much too late, e.g. `imu=20ms`; s, ms or us.", metavar="SENSOR=TIME"
+    )
+    bias: tuple[str, ...] = _several(
+        "--bias",
+        "A constant added, SI units, e.g. `imu/link_1.gyro_z=0.01` (rad/s).",
+        metavar="SENSOR.COMPONENT=VALUE",
+    )
+    noise: tuple[str, ...] = _several(
+        "--noise",
+        "White noise added, SI units, e.g. `imu.gyro=0.01` (rad/s a sample, all axes).",
+        metavar="SENSOR.COMPONENT=STDDEV",
+    )
+    seed: int = 0
+
+    def drops(self, sensor: str) -> bool:
+        """Whether that sensor is left out."""
+        return any(is_part(sensor, name) for name in self.drop)
+
+    def check_drops(self, sensors: Sequence[str]) -> None:
+        """Raise UserError where a name to be left out is none of these sensors."""
+        for name in self.drop:
+            if not any(is_part(sensor, name) for sensor in sensors):
+                raise UserError(f"--drop {name}: no such sensor; there are {', '.join(sensors)}")
+
+    def sentences(self) -> list[str]:
+        """One sentence a change, for the report."""
+        changes = [("left out", self.drop), ("delayed", self.delay), ("biased", self.bias), ("noise added", self.noise)]
+        return [f"What if: {words} {', '.join(what)}." for words, what in changes if what]
+
+
+def is_part(name: str, prefix: str) -> bool:
+    """Whether a sensor or component is the one of that name, or one of those that begin with it."""
+    return name == prefix or name.startswith((prefix + "/", prefix + "_"))
+
+
+@dataclass(frozen=True)
+class JudgeSettings:
+    """How a run is judged.
+
+    Attributes
+    ----------
+    initial
+        Where the robot's initial state is taken from the truth: `drawn` adds an error drawn from the initial
+        covariance, so that the filter starts as unsure as it says; `exact` does not.
+    seed
+        Of that error.
+    longest_truth_gap_s
+        Truth is interpolated between messages at most this far apart.
+    settle_s
+        Start left out of the metrics; None: the robot's own.
+    lag_s
+        How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
+    beacon_s
+        The truth's pose is given to the filter every so many seconds, see `beacon`; None: never.
+    smooth
+        Judge the robot's smoother, each of whose estimates knows the whole recording, in the place of its filter.
+    bulk
+        Let a robot that can filter the whole recording at once do so; false: measurement by measurement, as live.
+    """
+
+    initial: Literal["drawn", "exact"] = option(
+        "drawn",
+        "--initial",
+        "Where the initial state comes from the truth: `drawn` adds an error as large as the filter believes, `exact` "
+        "does not.",
+        typed=str,
+        metavar="drawn|exact",
+        panel=_JUDGED,
+        read=_initial,
+    )
+    seed: int = option(
+        0, "--seed", "Of that error, and of `--noise`.", typed=int, metavar="N", minimum=0, panel=_JUDGED
+    )
+    longest_truth_gap_s: float = _number(
+        0.1, "--truth-gap", "Interpolate the truth over gaps up to this, s.", typed=float, read=_time("--truth-gap")
+    )
+    settle_s: float | None = _number(
+        None,
+        "--settle",
+        "Leave this much at the start out of the figures, s; the robot's own otherwise.",
+        read=_time("--settle"),
+    )
+    lag_s: float | None = _number(
+        None,
+        "--lag",
+        "How late a message may come and still be used, s, below 10; the configuration's otherwise.",
+        read=_time("--lag"),
+    )
+    beacon_s: float | None = _number(
+        None, "--beacon", "Give the filter the pose of the motion capture every so many seconds, as a beacon would."
+    )
+    smooth: bool = option(
+        False,
+        "--smooth",
+        "Judge the robot's smoother, which knows the whole recording at every instant; not every robot has one.",
+        typed=bool,
+        panel=_JUDGED,
+    )
+    bulk: bool = option(
+        True,
+        "--message-by-message",
+        "Filter measurement by measurement, as live, where the robot could filter the recording at once. The figures "
+        "are the same.",
+        typed=bool,
+        panel=_JUDGED,
+        read=_turned,
+    )
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """What a user may say of an evaluation; all of it has a default or is guessed.
+
+    Attributes
+    ----------
+    robot, estimator
+        None: guessed from the topics; the robot's first estimator.
+    config
+        Parameter file; None: the robot's default.
+    overrides
+        Parameters by dotted name.
+    model
+        File of a trained model; None: the one that the configuration names, if any.
+    topics
+        Relative topic name to topic of the bag, where names differ.
+    namespace
+        Of the robot's topics; None: the one that holds most of them.
+    mirror_truth
+        Axes of the ground truth to turn round: one or more of x, y, z.
+    estimates_rate_hz
+        Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
+    """
+
+    robot: str | None = None
+    estimator: str | None = None
+    config: Path | None = option(
+        None,
+        "--config",
+        "ROS 2 parameter file, as `onboard-estimation config ROBOT` prints it.",
+        typed=Path | None,
+        metavar="FILE",
+        is_recorded=False,
+    )
+    model: Path | None = option(
+        None,
+        "--model",
+        "Trained model, as `onboard-estimation train` writes it.",
+        typed=Path | None,
+        metavar="FILE",
+        is_recorded=False,
+    )
+    overrides: Mapping[str, Any] = option(
+        dict,
+        "--set",
+        "Set one parameter; may be repeated. E.g. `gyro.axis=-z`.",
+        typed=list[str],
+        metavar="NAME=VALUE",
+        read=parse_overrides,
+        texts=_override_texts,
+    )
+    topics: Mapping[str, str] = option(
+        dict,
+        "--topic",
+        "Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.",
+        typed=list[str],
+        metavar="NAME=TOPIC",
+        read=_topics,
+        texts=_topic_texts,
+    )
+    namespace: str | None = option(
+        None,
+        "--namespace",
+        "Namespace of the robot's topics, where several robots are there.",
+        metavar="NAME",
+    )
+    mirror_truth: str | None = option(
+        None,
+        "--mirror-truth",
+        "Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
+        metavar="AXES",
+        read=_axes,
+    )
+    what_if: WhatIf = field(default_factory=WhatIf)
+    settings: JudgeSettings = field(default_factory=JudgeSettings)
+    estimates_rate_hz: float | None = option(
+        None,
+        "--estimates-rate",
+        "Largest rate of the estimates that are written as a bag; very many are thinned otherwise. Figures are always "
+        "made of all.",
+        metavar="HZ|all",
+        panel=_WRITTEN,
+        read=_rate,
+        texts=_rate_texts,
+    )
+
+
+def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
+    """All options with their values, by the names of their fields; by default with their default values."""
+    options = EvaluateOptions() if options is None else options
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if "option" in one.metadata:
+            yield one.name, one.metadata["option"], value
+        elif is_dataclass(value):
+            yield from declared(value)
+
+
+def from_typed(typed: Mapping[str, Any]) -> EvaluateOptions:
+    """Options from what the command line gave, by the names of their fields.
+
+    Raises
+    ------
+    UserError
+        A text that is no value of its option.
+    """
+    made: EvaluateOptions = _made(
+        EvaluateOptions, {name: it.read(typed[name]) for name, it, _ in declared() if name in typed}
+    )
+    return made
+
+
+def words(options: EvaluateOptions) -> list[str]:
+    """What to type for these options, but for robot and estimator; nothing for what is at its default."""
+    out: list[str] = []
+    for (_, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+        if value != default:
+            out += [it.flag] if it.typed is bool else [word for text in it.texts(value) for word in (it.flag, text)]
+    return out
+
+
+def recorded(options: EvaluateOptions) -> dict[str, Any]:
+    """The options for `run.json`, by the names of their fields; a rate without a limit as it is typed."""
+    return {name: "all" if value == math.inf else value for name, it, value in declared(options) if it.is_recorded}
+
+
+def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
+    """The options that `recorded` gave, from JSON.
+
+    Raises
+    ------
+    KeyError
+        An option that is not there.
+    """
+    values = {name: record[name] for name, it, _ in declared() if it.is_recorded}
+    made: EvaluateOptions = _made(EvaluateOptions, {name: _from_json(value) for name, value in values.items()})
+    return made
+
+
+_PARTS: Sequence[Any] = (WhatIf, JudgeSettings)
+
+
+def _from_json(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else math.inf if value == "all" else value
+
+
+def _made(kind: Any, values: Mapping[str, Any]) -> Any:
+    """One of a dataclass; a value goes to all fields of its name, those of the dataclasses within it too."""
+    given = {}
+    for one in fields(kind):
+        if one.name in values:
+            given[one.name] = values[one.name]
+        elif one.default_factory in _PARTS:
+            given[one.name] = _made(one.default_factory, values)
+    return kind(**given)

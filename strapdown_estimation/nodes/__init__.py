@@ -1,0 +1,1 @@
+"""The strapped-down IMU's rclpy node."""
