@@ -8,8 +8,6 @@ SQLite documentation, sections 1.6 (b-tree pages) and 2.1 (records).
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,24 +17,13 @@ from onboard_estimation.evaluation.bag_blocks import MAX_MESSAGES, MAX_TIME_NS, 
 _LEAF_OF_TABLE = 13
 _LEAF_HEADER_BYTES = 8
 _FILE_HEADER_BYTES = 100
-_MAX_VARINT_BYTES = 9
+_LONGEST_VARINT = 9
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 _COLUMNS = 4  # id (the row number, so NULL), topic_id, timestamp, data
 
 
-class _Damaged(Exception):
+class _Damaged(LookupError):
     """Bytes that are no cell of the table `messages`."""
-
-
-class _Row(NamedTuple):
-    """A row of the table `messages`: its data lies from `start` to `stop`, and goes on in the pieces of `overflow`."""
-
-    number: int
-    topic: int
-    log_time_ns: int
-    start: int
-    stop: int
-    overflow: tuple[tuple[int, int], ...]
 
 
 class SalvagedMessages:
@@ -45,117 +32,93 @@ class SalvagedMessages:
     Attributes
     ----------
     rows
-        (K, 4) int64: place in this table, topic's number, log time (ns), bytes of data.
+        (K, 3) int64: topic's number, log time (ns), bytes of data.
     """
 
     def __init__(self, file: FileBytes) -> None:
         self._file = file
-        columns = [array("q") for _ in range(5)]
-        self._overflow: dict[int, tuple[tuple[int, int], ...]] = {}
-        for row in _rows(file):
-            for column, value in zip(columns, row[:5], strict=True):
-                column.append(value)
-            if row.overflow:
-                self._overflow[row.start] = row.overflow
-            if len(columns[0]) >= MAX_MESSAGES:
-                break
-        table = np.array(columns, dtype=np.int64)
+        header = file.window(0, _FILE_HEADER_BYTES)[:_FILE_HEADER_BYTES]
+        self._size = page_bytes(header)
+        self._usable = self._size - header[20] if len(header) == _FILE_HEADER_BYTES else 0
+        self._chained: set[int] = set()
+        self._overflow: dict[int, list[tuple[int, int]]] = {}
+        found = array("q")
+        if self._size >= 512 and self._usable >= 480 and self._size & (self._size - 1) == 0:
+            self._find_rows(found)
+        table = np.frombuffer(found, dtype=np.int64).reshape(-1, 6)
         # A page that sqlite3 has moved may be there twice.
-        _, first = np.unique(table[0], return_index=True)
-        _, topics, times, self._starts, self._stops = table[:, first]
-        lengths = self._stops - self._starts
-        for place in np.flatnonzero(np.isin(self._starts, list(self._overflow))).tolist():
-            lengths[place] += sum(stop - start for start, stop in self._overflow[int(self._starts[place])])
-        self.rows: NDArray[np.int64] = np.stack([np.arange(len(first)), topics, times, lengths], axis=1)
+        table = table[np.unique(table[:, 0], return_index=True)[1]]
+        self.rows: NDArray[np.int64] = table[:, 1:4]
+        self._places: NDArray[np.int64] = table[:, 4:]
 
-    def data(self, first: int, last: int) -> bytes:
-        """The data of the rows from place `first` to `last`, one after the other."""
+    def data(self, first: int, count: int) -> bytes:
+        """The data of so many rows from place `first` on, one after the other."""
         pieces: list[memoryview | bytes] = []
-        for place in range(first, last + 1):
-            start, stop = int(self._starts[place]), int(self._stops[place])
+        for start, stop in self._places[first : first + count].tolist():
             pieces.append(self._file.window(start, stop - start)[: stop - start])
-            pieces.extend(self._file.read(more, end) for more, end in self._overflow.get(start, ()))
+            pieces.extend(self._file.read(*more) for more in self._overflow.get(start, ()))
         return b"".join(pieces)
 
-
-def _rows(file: FileBytes) -> Iterator[_Row]:
-    """Every whole row in the order of the pages."""
-    pages = _Pages(file)
-    if not pages.valid:
-        return
-    for start in range(pages.size, file.size - pages.size + 1, pages.size):
-        page = bytes(file.window(start, pages.usable)[: pages.usable])
-        if page[0] != _LEAF_OF_TABLE:
-            continue
-        count = int.from_bytes(page[3:5], "big")
-        if _LEAF_HEADER_BYTES + 2 * count > pages.usable:
-            continue
-        for cell in range(count):
-            place = _LEAF_HEADER_BYTES + 2 * cell
-            try:
-                yield pages.row(page, int.from_bytes(page[place : place + 2], "big"), start)
-            except _Damaged:
+    def _find_rows(self, found: array[int]) -> None:
+        """Append every whole row in the order of the pages, six numbers each: see `_row`."""
+        for start in range(self._size, self._file.size - self._size + 1, self._size):
+            page = bytes(self._file.window(start, self._usable)[: self._usable])
+            pointers_end = _LEAF_HEADER_BYTES + 2 * int.from_bytes(page[3:5], "big")
+            if page[0] != _LEAF_OF_TABLE or pointers_end > self._usable:
                 continue
+            for pointer in range(_LEAF_HEADER_BYTES, pointers_end, 2):
+                try:
+                    found.extend(self._row(page, int.from_bytes(page[pointer : pointer + 2], "big"), start))
+                except LookupError:
+                    continue
+                if len(found) >= 6 * MAX_MESSAGES:
+                    return
 
+    def _row(self, page: bytes, position: int, origin: int) -> tuple[int, int, int, int, int, int]:
+        """Number, topic, log time and length of the row whose cell starts here, and where its data lies in this page.
 
-class _Pages:
-    """The file as pages."""
-
-    def __init__(self, file: FileBytes) -> None:
-        self._file = file
-        header = bytes(file.window(0, _FILE_HEADER_BYTES)[:_FILE_HEADER_BYTES])
-        size = int.from_bytes(header[16:18], "big")
-        self.size = 65536 if size == 1 else size
-        self.usable = self.size - header[20] if len(header) == _FILE_HEADER_BYTES else 0
-        self.valid = self.size >= 512 and self.usable >= 480 and self.size & (self.size - 1) == 0
-        self._chained: set[int] = set()
-
-    def row(self, page: bytes, position: int, origin: int) -> _Row:
-        """The row whose cell starts at `position` of a page, whose place in the file is `origin`."""
+        `origin` is the page's place in the file. LookupError where it is no such row.
+        """
         payload, position = _varint(page, position)
         number, position = _varint(page, position)
-        local = self._local_bytes(payload)
-        if position + local > len(page):
-            raise _Damaged
+        stop = position + self._local_bytes(payload)
         head, body = _varint(page, position)
-        body_start = position + head
+        place = position + head
         types: list[int] = []
-        while body < body_start and len(types) <= _COLUMNS:
+        while body < place and len(types) <= _COLUMNS:
             kind, body = _varint(page, body)
             types.append(kind)
-        if len(types) != _COLUMNS or body != body_start:
+        if stop > len(page) or len(types) != _COLUMNS or body != place or types[0] or types[3] < 12 or types[3] % 2:
             raise _Damaged
-        identity, topic_type, time_type, data_type = types
-        blob = data_type >= 12 and data_type % 2 == 0
-        if identity != 0 or topic_type not in _INTEGER_BYTES or time_type not in _INTEGER_BYTES or not blob:
+        numbers = []
+        for kind in types[1:3]:
+            end = place + _INTEGER_BYTES[kind]
+            numbers.append(int.from_bytes(page[place:end], "big", signed=True) if end > place else kind - 8)
+            place = end
+        topic, time = numbers
+        length = (types[3] - 12) // 2
+        if place > stop or place - position + length != payload or not (time >= 0 and number <= MAX_TIME_NS):
             raise _Damaged
-        topic, place = _integer(page, topic_type, body_start)
-        time, place = _integer(page, time_type, place)
-        size = (data_type - 12) // 2
-        if place - position + size != payload or not 0 <= time <= MAX_TIME_NS:
-            raise _Damaged
-        stop = position + local
-        if place > stop or number > MAX_TIME_NS:
-            raise _Damaged
-        overflow = self._overflow(page[stop : stop + 4], payload - local)
-        return _Row(number, topic, time, origin + place, origin + stop, overflow)
+        if pieces := self._chain(page[stop : stop + 4], position + payload - stop):
+            self._overflow[origin + place] = pieces
+        return number, topic, time, length, origin + place, origin + stop
 
     def _local_bytes(self, payload: int) -> int:
         """How much of a payload is in the leaf itself (section 1.6, "payload size")."""
-        most = self.usable - 35
+        most = self._usable - 35
         if payload <= most:
             return payload
-        least = (self.usable - 12) * 32 // 255 - 23
-        wanted = least + (payload - least) % (self.usable - 4)
+        least = (self._usable - 12) * 32 // 255 - 23
+        wanted = least + (payload - least) % (self._usable - 4)
         return wanted if wanted <= most else least
 
-    def _overflow(self, link: bytes, left: int) -> tuple[tuple[int, int], ...]:
+    def _chain(self, link: bytes, left: int) -> list[tuple[int, int]]:
         """Places of the `left` bytes that are in pages chained from the page whose number is `link`."""
         pieces = []
         while left > 0:
             page = int.from_bytes(link, "big")
-            start = (page - 1) * self.size + 4
-            taken = min(left, self.usable - 4)
+            start = (page - 1) * self._size + 4
+            taken = min(left, self._usable - 4)
             # No page belongs to two rows; that there are so many pages at most also bounds the work.
             if page < 2 or start + taken > self._file.size or page in self._chained:
                 raise _Damaged
@@ -165,26 +128,21 @@ class _Pages:
             left -= taken
         if pieces and any(link):
             raise _Damaged
-        return tuple(pieces)
+        return pieces
 
 
-def _integer(page: bytes, kind: int, position: int) -> tuple[int, int]:
-    """An integer column of the serial type, and the place after it."""
-    if kind >= 8:
-        return kind - 8, position
-    stop = position + _INTEGER_BYTES[kind]
-    if stop > len(page):
-        raise _Damaged
-    return int.from_bytes(page[position:stop], "big", signed=True), stop
+def page_bytes(header: memoryview) -> int:
+    """Bytes of a page, by the header of the file."""
+    size = int.from_bytes(header[16:18], "big")
+    return 65536 if size == 1 else size
 
 
 def _varint(page: bytes, position: int) -> tuple[int, int]:
+    """A number of seven bits a byte (the ninth has eight), and the place after it; IndexError where it is cut."""
     value = 0
-    for place in range(position, min(position + _MAX_VARINT_BYTES, len(page))):
+    for place in range(position, position + _LONGEST_VARINT - 1):
         byte = page[place]
-        if place == position + _MAX_VARINT_BYTES - 1:
-            return value << 8 | byte, place + 1
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
             return value, place + 1
-    raise _Damaged
+    return value << 8 | page[position + 8], position + 9

@@ -11,7 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,24 +57,6 @@ class Layout:
     runs: tuple[tuple[int, int], ...]
     columns: tuple[int, ...]
     orientation: int | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether `fixed` alone tells which messages have this layout."""
-        return self.orientation is None
-
-    @cached_property
-    def fixed_bytes(self) -> tuple[NDArray[np.int64], Bytes]:
-        """The same as `fixed`: (F,) place and (F,) content of each byte."""
-        places = [place + i for place, content in self.fixed for i in range(len(content))]
-        contents = b"".join(content for _, content in self.fixed)
-        return np.array(places, dtype=np.int64), np.frombuffer(contents, dtype=np.uint8)
-
-    @cached_property
-    def number_places(self) -> NDArray[np.int64]:
-        """(d,) place of each number of a measurement's value."""
-        places = [place + 8 * i for place, count in self.runs for i in range(count)]
-        return np.array([places[column] for column in self.columns], dtype=np.int64)
 
     def fits(self, messages: Bytes) -> NDArray[np.bool_]:
         """(M,) which of the messages (M, length) have this layout."""
@@ -126,17 +107,6 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
     if orientation is not None and not layout.fits(np.frombuffer(message, dtype=np.uint8)[None])[0]:
         raise NoLayout
     return layout
-
-
-def gather(buffer: Bytes, starts: NDArray[np.int64], length: int) -> Bytes:
-    """(M, length) uint8: the bytes from each of the starts; all must lie within the buffer."""
-    if not len(starts) or not length:
-        return np.empty((len(starts), length), dtype=np.uint8)
-    # One item of `length` bytes at each byte of the buffer: taking items is a plain copy of each message.
-    items: NDArray[np.void] = np.ndarray(
-        shape=(len(buffer) - length + 1,), dtype=np.dtype((np.void, length)), buffer=buffer.data, strides=(1,)
-    )
-    return items[starts].view(np.uint8).reshape(len(starts), length)
 
 
 def stamps_at(messages: Bytes, place: int, byte_order: str = "<") -> NDArray[np.int64]:

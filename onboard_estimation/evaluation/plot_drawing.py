@@ -72,7 +72,7 @@ def _shade(axes: Axes, phases: Phases) -> None:
         corners = np.stack([starts, ends, ends, starts], axis=1)
         # All at once: one patch for each of an hour's phases takes longer to add than the hour takes to read.
         bars = PolyCollection(
-            np.stack([corners, np.broadcast_to([0.0, 0.0, 1.0, 1.0], corners.shape)], axis=2),
+            list(np.stack([corners, np.broadcast_to([0.0, 0.0, 1.0, 1.0], corners.shape)], axis=2)),
             transform=axes.get_xaxis_transform(),
             color=PHASE_COLOURS[number % len(PHASE_COLOURS)],
             alpha=0.25,
