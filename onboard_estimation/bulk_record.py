@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent
-from onboard_estimation.reading_limits import ReadingCheck
+from onboard_estimation.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 from onboard_estimation.use_counters import UseCounters
 
@@ -112,7 +112,7 @@ def in_order(series: Sequence[MeasurementSeries], arrival: Integers) -> bool:
     return bool(
         np.all((steps >= 0) & (steps <= longest_ns))
         and all(np.all(one.stamps_ns[1:] > one.stamps_ns[:-1]) for one in series)
-        and all(np.isfinite(one.values).all() for one in series)
+        and all(finite_readings(one.channel, one.values).all() for one in series)
     )
 
 
@@ -209,13 +209,12 @@ def _checked(
     said: list[tuple[int, str]] = []
     keep: NDArray[np.bool_] | None = None
     for number, one in enumerate(series):
-        refused, first = check.refused(one.channel.sensor, one.values)
+        refused, sentences = check.refused(one.channel.sensor, one.values)
         if len(refused):
             places = np.flatnonzero(arrival == number)
             keep = np.ones(len(arrival), dtype=np.bool_) if keep is None else keep
             keep[places[refused]] = False
-            if first is not None:
-                said.append((int(places[first[0]]), first[1]))
+            said += [(int(places[row]), sentence) for row, sentence in sentences]
             one = renewed(one, np.delete(np.arange(len(one.values)), refused))
         kept.append(one)
     return kept, arrival if keep is None else arrival[keep], tuple(sentence for _, sentence in sorted(said))

@@ -300,9 +300,9 @@ class Pipeline:
     def statistics(self) -> dict[str, dict[str, float]]:
         """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom).
 
-        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range, up to
-        four that are held back while a jump of the clock waits for its confirmation, and late ones that wait for their
-        roll-back.
+        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range +
+        incomplete, up to four that are held back while a jump of the clock waits for its confirmation, and late ones
+        that wait for their roll-back.
         """
         return sensor_table(self._buffer.counters, self._guarded.use, self._check)
 

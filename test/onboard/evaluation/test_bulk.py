@@ -129,6 +129,27 @@ def test_not_finite_numbers_pass(tmp_path: Path) -> None:
             assert np.signbit(values[0, 3])
 
 
+@pytest.mark.parametrize("kind", ["mcap", "ros1"])
+def test_what_a_message_says_it_did_not_measure_is_nan(kind: str, tmp_path: Path) -> None:
+    samples = []
+    for step in range(40):
+        message = imu(START_NS + step, (0.1, 0.2, step), (1.0, 2.0, 9.8))
+        for part, absent in (("angular_velocity", step % 2), ("linear_acceleration", step % 3 == 0)):
+            covariance = getattr(message, f"{part}_covariance").copy()
+            covariance[0] = -1.0 if absent else 0.0
+            setattr(message, f"{part}_covariance", covariance)
+        samples.append(Sample("/imu", IMU, START_NS + step, message))
+    channel = Channel("imu", IMU, "imu")
+    expected = np.array([[0.1, 0.2, step, 1.0, 2.0, 9.8] for step in range(40)])
+    expected[1::2, :3] = np.nan
+    expected[::3, 3:] = np.nan
+    for sample, row in zip(samples, expected, strict=True):
+        np.testing.assert_array_equal(to_measurement(channel, sample.message).value, row)
+    with open_bag(WRITERS[kind](tmp_path, samples)) as bag:
+        for fast in (True, False):
+            np.testing.assert_array_equal(read_channels(bag, {"/imu": channel}, fast)["/imu"].values, expected)
+
+
 def test_stamps_before_the_epoch_and_at_the_ends_of_their_range(tmp_path: Path) -> None:
     stamps = [0, -1, -(2**31) * 10**9, (2**31 - 1) * 10**9 + 999_999_999]
     samples = [Sample("/x", POSE, START_NS + n, pose(stamp, (1, 2, 3))) for n, stamp in enumerate(stamps)]
