@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from salp_recordings import simulate
 from tracking import COMMAND, Tracker, as_bytes, reading
 
 from onboard_estimation.errors import UserError
@@ -19,7 +20,6 @@ from onboard_estimation.timing.buffer import MeasurementBuffer
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import FORWARD
-from salp_estimation.simulator import simulate
 
 LAG_S = 0.2
 
