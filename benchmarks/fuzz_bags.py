@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from benchmarks.fuzz_bags_cases import FORMATS, Case, make_case
-from benchmarks.fuzz_bags_judge import CLASSES, Judgement, Ours, judge, read_ours
+from benchmarks.fuzz_bags_judge import CLASSES, Judgement, Ours, judge, read_in_pieces, read_ours
 from benchmarks.fuzz_bags_references import Message, Reading, read_references
 from benchmarks.fuzz_bags_seeds import scratch_folder, seeds
 from benchmarks.machine import machine, versions
@@ -45,7 +45,7 @@ _SLOW_S = 1.0
 _LARGE_BYTES = 128 * 2**20
 _HANG_S = 60.0
 _GUARDED_AT_ONCE = 50  # cases; the watchdog is a thread, and its start takes longer than a case
-_DEEP_EVERY, _COMPILED_EVERY, _MEASURED_EVERY = 64, 8, 8
+_DEEP_EVERY, _IN_PIECES_EVERY, _MEASURED_EVERY = 64, 8, 8
 _REPORT_EVERY = 200
 _EXAMPLES_KEPT, _EXAMPLES_SHOWN = 1000, 5
 
@@ -85,7 +85,7 @@ class Tally:
 
 @cache
 def originals(bag_format: str) -> dict[str, list[Message]]:
-    """The messages of every valid bag, by its name; all readers have to agree on them. Kernels are compiled by it."""
+    """The messages of every valid bag, by its name; all readers have to agree on them."""
     found = {}
     with scratch_folder() as folder:
         for seed in seeds(bag_format):
@@ -95,14 +95,13 @@ def originals(bag_format: str) -> dict[str, list[Message]]:
                 if not same and not any(name.endswith(("-wal", "-journal")) for name in seed.files):
                     raise ValueError(f"{bag_format} {seed.name} is not valid to {reference.reader}: {reference.error}")
             found[seed.name] = references[0].messages
-        read_ours(Case(bag_format, 0, seed, seed.files).write(_emptied(folder / "files")), compiled=True, deep=False)
     return found
 
 
-def read_case(case: Case, folder: Path, deep: bool = False, compiled: bool = False) -> tuple[Ours, list[Reading]]:
+def read_case(case: Case, folder: Path, deep: bool = False) -> tuple[Ours, list[Reading]]:
     """What we and the references read; `folder` is emptied before and after."""
     files, copies = _emptied(folder / "files"), _emptied(folder / "copies")
-    ours = read_ours(case.write(files), compiled, deep)
+    ours = read_ours(case.write(files), deep)
     references = read_references(case, files, copies)
     return ours, references
 
@@ -111,21 +110,21 @@ def run_case(case: Case, folder: Path) -> tuple[Judgement, float, int]:
     """The judgement, and what our reader needed: seconds of CPU, and bytes of memory more than before."""
     files, copies = _emptied(folder / "files"), _emptied(folder / "copies")
     path = case.write(files)
-    deep, compiled = case.number % _DEEP_EVERY == 0, case.number % _COMPILED_EVERY == 0
+    deep, in_pieces = case.number % _DEEP_EVERY == 0, case.number % _IN_PIECES_EVERY == 0
     measured = case.number % _MEASURED_EVERY == 0
     memory, start = _memory_mark() if measured else 0, time.process_time()
     try:
-        ours = read_ours(path, False, deep)
+        ours = read_ours(path, deep)
         seconds = time.process_time() - start
         memory = _memory_peak() - memory if measured else 0
-        other = read_ours(path, True, False) if compiled else None
+        other = read_in_pieces(path) if in_pieces else None
     except Exception as error:  # whatever our reader let through
         return Judgement("failed", {_place(error): repr(error)[:300]}), time.process_time() - start, 0
     written = originals(case.bag_format)[case.seed.name]
     judgement = judge(case, ours, read_references(case, files, copies), written)
     if other is not None and _differ(ours, other, len(written)):
         readings = (reading.damage or reading.refused or "whole" for reading in (ours, other))
-        judgement.findings["compiled loops read something else"] = " / ".join(readings)
+        judgement.findings["small pieces give something else"] = " / ".join(readings)
     if ours.block_messages is not None and ours.block_messages != ours.messages and not ours.refused:
         judgement.findings["blocks hold something else than messages"] = ""
     if seconds > _SLOW_S:
@@ -135,11 +134,11 @@ def run_case(case: Case, folder: Path) -> tuple[Judgement, float, int]:
     return judgement, seconds, memory
 
 
-def _differ(ours: Ours, compiled: Ours, written: int) -> bool:
-    """Whether compiled loops read other messages, or say nothing of lost ones; what is free in a page is not theirs."""
-    if ours.messages != compiled.messages or bool(ours.refused) != bool(compiled.refused):
+def _differ(ours: Ours, other: Ours, written: int) -> bool:
+    """Whether the other reading has other messages, or says nothing of lost ones."""
+    if ours.messages != other.messages or bool(ours.refused) != bool(other.refused):
         return True
-    return bool(ours.damage) != bool(compiled.damage) and len(ours.messages) < written
+    return bool(ours.damage) != bool(other.damage) and len(ours.messages) < written
 
 
 def _emptied(folder: Path) -> Path:

@@ -4,7 +4,7 @@
 2. Every message was in the valid bag, is delivered by a reference reader, or stands in the file, as often as that.
 3. What a reference reads without an error, ours reads too, or says that the bag is damaged.
 4. Messages that are lost, where a checksum, an index or a count tells, are never lost in silence or as "100.0 %".
-5. Python and compiled loops, one by one and in bulk: the same messages.
+5. One by one, in bulk, and in small pieces: the same messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from benchmarks.fuzz_bags_cases import Case
 from benchmarks.fuzz_bags_references import Message, Reading
 from benchmarks.fuzz_bags_seeds import Files
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_blocks
+from onboard_estimation.evaluation import bag_blocks, bag_mcap, bag_sqlite
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.inspection import inspect_bag, render
 
@@ -62,23 +62,8 @@ class Judgement:
     findings: dict[str, str] = field(default_factory=dict)
 
 
-def read_ours(path: Path, compiled: bool, deep: bool) -> Ours:
-    """Open the bag and read all its messages; `compiled`: with the loops for large files; `deep`: in all ways."""
-    with _compiled_from(0 if compiled else bag_blocks.COMPILED_FROM_BYTES):
-        return _read_ours(path, deep)
-
-
-@contextmanager
-def _compiled_from(size_bytes: int) -> Iterator[None]:
-    before = bag_blocks.COMPILED_FROM_BYTES
-    bag_blocks.COMPILED_FROM_BYTES = size_bytes
-    try:
-        yield
-    finally:
-        bag_blocks.COMPILED_FROM_BYTES = before
-
-
-def _read_ours(path: Path, deep: bool) -> Ours:
+def read_ours(path: Path, deep: bool) -> Ours:
+    """Open the bag and read all its messages; `deep`: in all ways."""
     ours = Ours()
     try:
         with open_bag(path) as bag:
@@ -104,6 +89,23 @@ def _read_ours(path: Path, deep: bool) -> Ours:
         ours.refused = str(error) or "(no reason given)"
         ours.texts.append(str(error))
     return ours
+
+
+def read_in_pieces(path: Path) -> Ours:
+    """The same as `read_ours`, in blocks of a few messages, as of a large file, and windows of a few bytes."""
+    sizes = {
+        (bag_blocks, "_WINDOW_BYTES"): 64,
+        (bag_mcap, "BLOCK_MESSAGES"): 3,
+        (bag_sqlite, "BLOCK_MESSAGES"): 3,
+    }
+    before = {key: getattr(*key) for key in sizes}
+    try:
+        for (module, name), size in sizes.items():
+            setattr(module, name, size)
+        return read_ours(path, False)
+    finally:
+        for (module, name), size in before.items():
+            setattr(module, name, size)
 
 
 def _shown(inspection: Any) -> list[str]:

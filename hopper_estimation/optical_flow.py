@@ -22,13 +22,6 @@ from onboard_estimation.errors import UserError
 Array = NDArray[np.float64]
 
 
-def distance_m(image_displacement_m: ArrayLike, focal_length_m: float, height_m: ArrayLike) -> Array:
-    """Distance moved along the surface, from that on the image plane and the height above the surface; all in m."""
-    if not focal_length_m > 0.0:
-        raise UserError(f"the focal length is {focal_length_m:g} m; it must be above 0 m")
-    return np.asarray(np.asarray(image_displacement_m, float) / focal_length_m * np.asarray(height_m, float))
-
-
 def distance_ratio(true_height_m: ArrayLike, estimated_height_m: ArrayLike) -> Array:
     """Distance as measured over true distance, while both heights hold: 1 + e; S18."""
     true = np.asarray(true_height_m, float)

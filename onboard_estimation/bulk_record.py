@@ -237,13 +237,12 @@ def _checked(
     said: list[tuple[int, str]] = []
     keep: NDArray[np.bool_] | None = None
     for number, one in enumerate(series):
-        refused, first = check.refused(one.channel.sensor, one.values)
+        refused, sentences = check.refused(one.channel.sensor, one.values)
         if len(refused):
             places = np.flatnonzero(arrival == number)
             keep = np.ones(len(arrival), dtype=np.bool_) if keep is None else keep
             keep[places[refused]] = False
-            if first is not None:
-                said.append((int(places[first[0]]), first[1]))
+            said += [(int(places[row]), sentence) for row, sentence in sentences]
             one = renewed(one, np.delete(np.arange(len(one.values)), refused))
         kept.append(one)
     return kept, arrival if keep is None else arrival[keep], tuple(sentence for _, sentence in sorted(said))

@@ -332,9 +332,9 @@ class Pipeline:
     def statistics(self) -> dict[str, dict[str, float]]:
         """Per sensor what was received, used, late, gated, dropped, its rate and mean NIS (per degree of freedom).
 
-        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range, up to
-        four that are held back while a jump of the clock waits for its confirmation, late ones that wait for their
-        roll-back, and commands that wait for the start.
+        received = used + gated + left_out + breakdowns + too_late + duplicates + stray + invalid + out_of_range +
+        incomplete, up to four that are held back while a jump of the clock waits for its confirmation, late ones that
+        wait for their roll-back, and commands that wait for the start.
         """
         return sensor_table(self._buffer.counters, self._kept.use, self._check)
 

@@ -1,4 +1,5 @@
-"""What is refused before any filter sees it: readings that are not finite, or that their sensor cannot have made.
+"""What is refused before any filter sees it: readings that are not finite, that their sensor cannot have made, or that
+lack what is needed of them.
 
 A sensor that reads 156.9 m/s^2 at most may well read just that: it is saturated, which is the estimator's to know. What
 lies beyond is no reading of it but a wrong unit, a wrong scale, or a damaged message.
@@ -13,11 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Channel, Limit, Matrix, Vector
+from onboard_estimation.reading_parts import IMU_PARTS
 
 RANGE_MARGIN = 0.05
 """Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""
 LARGEST_VALUE = 1e9
 """No quantity that a robot measures is larger, in SI units; holds where a channel states no limit of its own."""
+
+ABSENT = "element 0 of its covariance is -1, or all of it is NaN"
+"""How a message says that it lacks a part."""
 
 
 class ReadingCheck:
@@ -30,46 +35,62 @@ class ReadingCheck:
 
     Attributes
     ----------
-    not_finite, out_of_range
-        Refused readings by sensor.
+    not_finite, out_of_range, incomplete
+        Refused readings by sensor; incomplete ones lack a part that the channel needs.
     """
 
     def __init__(self, channels: Iterable[Channel] = ()) -> None:
         self.not_finite: dict[str, int] = {}
         self.out_of_range: dict[str, int] = {}
+        self.incomplete: dict[str, int] = {}
         self._channels = {channel.sensor: channel for channel in channels}
         self._bounds: dict[tuple[str, int], Vector] = {}
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
-        """Whether a reading (d,) is one; `tell` takes the sentence on the first that is beyond the sensor's range."""
+        """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
         # What is not finite is not below any bound.
         if (np.abs(value) <= self._bound(sensor, len(value))).all():
             return True
-        told = sensor in self.out_of_range
-        self._count(sensor, value[None])
-        if not told and sensor in self.out_of_range:
-            tell(self._sentence(sensor, value))
-        return False
+        rows, said = self.refused(sensor, value[None])
+        for _, sentence in said:
+            tell(sentence)
+        return not len(rows)
 
-    def refused(self, sensor: str, values: Matrix) -> tuple[NDArray[np.intp], tuple[int, str] | None]:
-        """Rows that are refused of all readings (K, d) of a sensor, and the first beyond its range with the sentence.
+    def refused(self, sensor: str, values: Matrix) -> tuple[NDArray[np.intp], list[tuple[int, str]]]:
+        """Rows that are refused of all readings (K, d) of a sensor, and sentences with the rows that they are about.
 
-        The same as `passes` for one row after another.
+        There is one on the first that is beyond the sensor's range, and one on the first that lacks a part. The same as
+        `passes` for one row after another.
         """
         if not len(values):
-            return np.empty(0, dtype=np.intp), None
+            return np.empty(0, dtype=np.intp), []
         bound = self._bound(sensor, values.shape[1])
         # No array of the size of the values is needed for most recordings. NaN passes through both.
         smallest, largest = _extremes(values)
         if (largest <= bound).all() and (smallest >= -bound).all():
-            return np.empty(0, dtype=np.intp), None
-        rows = np.flatnonzero(~(np.abs(values) <= bound).all(axis=1))
-        told = sensor in self.out_of_range
-        self._count(sensor, values[rows])
-        if told or sensor not in self.out_of_range:
-            return rows, None
-        first = int(rows[np.isfinite(values[rows]).all(axis=1)][0])
-        return rows, (first, self._sentence(sensor, values[first]))
+            return np.empty(0, dtype=np.intp), []
+        channel = self._channels.get(sensor)
+        known, lacking = (np.isfinite(values), {}) if channel is None else _known(channel, values)
+        incomplete: NDArray[np.bool_] = np.zeros(len(values), dtype=np.bool_)
+        said = []
+        for part, absent in lacking.items():
+            if absent.any() and sensor not in self.incomplete and not incomplete.any():
+                said.append((int(np.argmax(absent)), _absence(sensor, part)))
+            incomplete |= absent
+        passes = ((np.abs(values) <= bound) | (known & np.isnan(values))).all(axis=1) & ~incomplete
+        rows = np.flatnonzero(~passes)
+        finite = known[rows].all(axis=1) & ~incomplete[rows]
+        if finite.any() and sensor not in self.out_of_range:
+            first = int(rows[np.argmax(finite)])
+            said.append((first, self._sentence(sensor, values[first])))
+        for counts, more in (
+            (self.incomplete, int(np.count_nonzero(incomplete))),
+            (self.out_of_range, int(np.count_nonzero(finite))),
+            (self.not_finite, int(np.count_nonzero(~finite & ~incomplete[rows]))),
+        ):
+            if more:
+                counts[sensor] = counts.get(sensor, 0) + more
+        return rows, said
 
     def _bound(self, sensor: str, size: int) -> Vector:
         """(d,) largest magnitudes that pass."""
@@ -82,14 +103,8 @@ class ReadingCheck:
             self._bounds[sensor, size] = found
         return found
 
-    def _count(self, sensor: str, refused: Matrix) -> None:
-        finite = int(np.count_nonzero(np.isfinite(refused).all(axis=1)))
-        for counts, more in ((self.out_of_range, finite), (self.not_finite, len(refused) - finite)):
-            if more:
-                counts[sensor] = counts.get(sensor, 0) + more
-
     def _sentence(self, sensor: str, value: Vector) -> str:
-        element = int(np.argmax(np.abs(value) / self._bound(sensor, len(value))))
+        element = int(np.nanargmax(np.abs(value) / self._bound(sensor, len(value))))
         limits = (one for one in self._channels[sensor].limits if one.first <= element < one.first + one.count)
         limit = next(limits, Limit("number", 0, len(value), LARGEST_VALUE, ""))
         unit = f" {limit.unit}" if limit.unit else ""
@@ -98,6 +113,38 @@ class ReadingCheck:
             f"{limit.what} of {float(value[element]):.6g}{unit} from {sensor} is beyond its range of "
             f"{limit.largest:g}{unit}; such readings are refused, {way_out}"
         )
+
+
+def finite_readings(channel: Channel, values: Matrix) -> NDArray[np.bool_]:
+    """(K,) which of the readings (K, d) are finite numbers, and have what the channel needs."""
+    known, lacking = _known(channel, values)
+    return np.logical_and.reduce([known.all(axis=1), *(~absent for absent in lacking.values())])
+
+
+def missing_parts(channel: Channel, values: Matrix) -> dict[str, int]:
+    """How many of the readings (K, d) lack each part that the channel needs; only of those that are missing."""
+    return {part: int(absent.sum()) for part, absent in _known(channel, values)[1].items() if absent.any()}
+
+
+def _known(channel: Channel, values: Matrix) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+    """(K, d) which elements are finite, or in a part that is absent; and (K,) which readings lack each part needed."""
+    known: NDArray[np.bool_] = np.isfinite(values)
+    lacking = {}
+    if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
+        for part, elements in IMU_PARTS.items():
+            absent: NDArray[np.bool_] = np.asarray(np.isnan(values[:, elements]).all(axis=1), dtype=np.bool_)
+            known[absent, elements] = True
+            if part in channel.needs:
+                lacking[part] = absent
+    return known, lacking
+
+
+def _absence(sensor: str, part: str) -> str:
+    words = part.replace("_", " ")
+    return (
+        f"{sensor} has no {words} ({ABSENT}), which is needed: such messages are refused; let its driver fill "
+        f"{part} in, or do without the sensor"
+    )
 
 
 def _extremes(values: Matrix) -> tuple[Vector, Vector]:

@@ -75,12 +75,13 @@ def sensor_table(
 ) -> dict[str, dict[str, float]]:
     """`Pipeline.statistics` from what arrived, what the filter did with it, and what was refused before, by sensor."""
     table: dict[str, dict[str, float]] = {}
-    for sensor in sorted({*counters, *check.not_finite, *check.out_of_range}):
+    for sensor in sorted({*counters, *check.not_finite, *check.out_of_range, *check.incomplete}):
         arrival = counters.get(sensor, BufferCounters())
         used = use.get(sensor, UseCounters())
         not_finite, out_of_range = check.not_finite.get(sensor, 0), check.out_of_range.get(sensor, 0)
+        incomplete = check.incomplete.get(sensor, 0)
         table[sensor] = {
-            "received": arrival.received + not_finite + out_of_range,
+            "received": arrival.received + not_finite + out_of_range + incomplete,
             "used": used.used,
             "late": arrival.late,
             "too_late": arrival.too_late,
@@ -92,6 +93,7 @@ def sensor_table(
             "stray": arrival.stray,
             "invalid": not_finite,
             "out_of_range": out_of_range,
+            "incomplete": incomplete,
             "rate_hz": arrival.rate_hz,
             "mean_nis": used.nis_sum / used.nis_degrees if used.nis_degrees else math.nan,
             "mean_innovation_sigma": used.mean_innovation_sigma,

@@ -132,18 +132,6 @@ class SalpSimulation:
         return Recording(tuple(sensors), tuple(truth))
 
 
-def simulate(
-    configuration: ChainConfiguration,
-    gait: Gait,
-    duration_s: float,
-    rng: np.random.Generator,
-    scenario: IdealScenario | None = None,
-) -> Recording:
-    """Recording of a gait, started straight at the origin at time zero; the same generator gives the same recording."""
-    simulation = SalpSimulation(configuration, gait, rng, scenario)
-    return simulation.advance(round(duration_s * NANOSECONDS_PER_SECOND) + 1)
-
-
 def command_channel(configuration: ChainConfiguration) -> Channel:
     """Wheel speeds sent to the actuators, named after the links that they sit on."""
     return Channel(

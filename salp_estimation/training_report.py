@@ -13,7 +13,7 @@ import numpy as np
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.learning.coverage import Excitation, excitation
+from onboard_estimation.learning.excitation import Excitation, excitation
 from onboard_estimation.measurement import Vector
 from salp_estimation import residual_training
 from salp_estimation.configuration import SalpConfiguration

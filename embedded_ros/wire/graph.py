@@ -107,21 +107,9 @@ class Graph:
                 self._described(gid, self._endpoints[gid], (name, namespace)) for gid in gids if gid in self._endpoints
             ]
 
-    def publishers_by_node(self, namespace: str, name: str) -> dict[str, list[str]]:
-        """Topics that a node publishes, with their types."""
-        return _typed(e for e in self.by_node(namespace, name) if e.kind == "topic" and e.is_writer)
-
-    def subscribers_by_node(self, namespace: str, name: str) -> dict[str, list[str]]:
-        """Topics that a node reads, with their types."""
-        return _typed(e for e in self.by_node(namespace, name) if e.kind == "topic" and not e.is_writer)
-
-    def servers_by_node(self, namespace: str, name: str) -> dict[str, list[str]]:
-        """Services that a node offers, with their types."""
-        return _typed(e for e in self.by_node(namespace, name) if e.kind == "request" and not e.is_writer)
-
-    def clients_by_node(self, namespace: str, name: str) -> dict[str, list[str]]:
-        """Services that a node asks, with their types."""
-        return _typed(e for e in self.by_node(namespace, name) if e.kind == "request" and e.is_writer)
+    def names_by_node(self, namespace: str, name: str, kind: str, is_writer: bool) -> dict[str, list[str]]:
+        """Topics or services of a node with their types: of its endpoints of one kind that write, or that read."""
+        return _typed(e for e in self.by_node(namespace, name) if e.kind == kind and e.is_writer == is_writer)
 
     def _types(self, kind: str) -> dict[str, list[str]]:
         with self._lock:

@@ -17,9 +17,11 @@ import io
 import os
 import re
 import stat
-from array import array
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+from zlib import crc32
 
 import lz4.frame  # type: ignore[import-untyped]
 import numpy as np
@@ -37,9 +39,6 @@ MAX_MESSAGES = 40_000_000
 MAX_TIME_NS = 2**63 - 1
 
 BLOCK_MESSAGES = 65_536
-
-COMPILED_FROM_BYTES = 64 * 2**20
-"""A smaller file is indexed before numba is imported."""
 
 _PIECE_BYTES = 2**20
 _WINDOW_BYTES = 2 * 2**20
@@ -94,30 +93,6 @@ class BlockIndex:
     log_times_ns: NDArray[np.int64]
     starts: NDArray[np.int64]
     lengths: NDArray[np.int64]
-
-
-class IndexBuilder:
-    """Collects the messages of a block; arrays of plain numbers, because a walk appends millions."""
-
-    def __init__(self) -> None:
-        self.connections = array("q")
-        self.log_times_ns = array("q")
-        self.starts = array("q")
-        self.lengths = array("q")
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def extend(self, rows: NDArray[np.int64]) -> None:
-        """Append (4, M) int64: connection, log time, start and length of M messages."""
-        columns = (self.connections, self.log_times_ns, self.starts, self.lengths)
-        for column, values in zip(columns, rows, strict=True):
-            column.frombytes(values.tobytes())
-
-    def index(self) -> BlockIndex:
-        """What was collected, without a copy."""
-        columns = (self.connections, self.log_times_ns, self.starts, self.lengths)
-        return BlockIndex(*(np.frombuffer(column, dtype=np.int64) for column in columns))
 
 
 def is_regular(path: Path) -> bool:
@@ -195,12 +170,13 @@ class FileBytes:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a block's data lies in the file, how it is compressed, and how many bytes it holds at most."""
+    """Where a block's data lies in the file, its compression, how many bytes it holds, and their CRC-32 (0: none)."""
 
     start: int
     stop: int
     compression: str = ""
-    limit: int = 0
+    size: int = 0
+    crc: int = 0
 
 
 @dataclass
@@ -211,8 +187,8 @@ class Storage:
     ----------
     connections
         By their number in the file. A message whose number is not here belongs to no known topic.
-    blocks, spans
-        The index of each block, in the order of the file, and where its data lies.
+    blocks, places
+        The index of each block, in the order of the file, and where its data lies, as the subclass has it.
     size_bytes, readable_bytes
         Of the file (a cut sqlite3 file: as its header announces it), and what of it can be read.
     faults
@@ -226,7 +202,7 @@ class Storage:
     file: FileBytes
     connections: dict[int, Connection] = field(default_factory=dict)
     blocks: list[BlockIndex] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
+    places: list[Any] = field(default_factory=list)
     size_bytes: int = 0
     readable_bytes: int = 0
     faults: list[str] = field(default_factory=list)
@@ -242,7 +218,7 @@ class Storage:
         """Of the file, for sentences."""
         return self.file.name
 
-    def load(self, block: int) -> bytes:
+    def load(self, block: int) -> bytes | memoryview:
         """The buffer that the `starts` of the block refer to.
 
         Raises
@@ -250,20 +226,110 @@ class Storage:
         BlockError
             The file has changed since it was opened.
         """
-        span = self.spans[block]
-        data = self.file.read(span.start, span.stop)
-        return decompress(data, span.compression, span.limit) if span.compression else data
+        raise NotImplementedError
 
-    def add_block(self, index: BlockIndex, span: Span) -> None:
-        """Append a block."""
-        self.message_count += len(index.starts)
-        self.blocks.append(index)
-        self.spans.append(span)
+    def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
+        """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
+        if len(columns[0]):
+            self.message_count += len(columns[0])
+            self.blocks.append(BlockIndex(*columns))
+            self.places.append(place)
 
     @property
     def full(self) -> bool:
         """The cap on messages is reached."""
         return self.message_count >= MAX_MESSAGES
+
+    def say_full(self) -> None:
+        """Add the fault that the cap on messages is reached, where it is."""
+        if self.full:
+            self.faults.append(f"{self.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
+
+
+@dataclass
+class ChunkedStorage(Storage):
+    """A file of records, some of which are chunks that hold further records: MCAP, and ROS 1 bags.
+
+    Attributes
+    ----------
+    places
+        The `Span` of each block.
+    damaged_places
+        (start, stop) in the file of what could not be followed.
+    """
+
+    chunk_count: int = 0
+    damaged_chunks: list[str] = field(default_factory=list)
+    damaged_places: list[tuple[int, int]] = field(default_factory=list)
+    damaged_descriptions: int = 0
+    contradictions: int = 0
+
+    def load(self, block: int) -> bytes | memoryview:
+        span: Span = self.places[block]
+        return decompress(self.file.read(span.start, span.stop), span.compression, span.size)
+
+    def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
+        """Append to `found` what `add_block` takes of the messages in a chunk; BlockError at a damaged record."""
+        raise NotImplementedError
+
+    def index_chunk(self, position: int, stop: int, span: Span | None) -> None:
+        """Index the chunk whose record lies from `position` to `stop`; where the file's end cuts it off, what is there.
+
+        `span` is where its data lies; None where its header is damaged.
+        """
+        self.chunk_count += 1
+        cut = stop > self.file.size
+        found: list[NDArray[np.int64]] = []
+        try:
+            if span is None:
+                raise BlockError("its header is damaged")
+            length = span.stop - span.start
+            if max(span.size, length) > MAX_BLOCK_BYTES:
+                says = f"it says it holds {max(span.size, length):,} bytes"
+                raise BlockError(f"{says}, more than the {MAX_BLOCK_BYTES:,} allowed")
+            packed = self.file.window(span.start, length)[:length]
+            data = memoryview(decompress(packed, span.compression, span.size))
+            if not cut and span.crc and crc32(data) != span.crc:
+                raise BlockError("its checksum is wrong")
+            self.walk_chunk(data, cut, found)
+            if not cut and len(data) != span.size:
+                raise BlockError(f"it holds {len(data):,} bytes of {span.size:,}")
+        except BlockError as error:
+            if not cut:
+                self.damaged_chunks.append(str(error))
+                self.readable_bytes -= stop - position
+        if span is not None and found:
+            self.add_block(np.concatenate(found, axis=1), span)
+
+    def skip(self, position: int, following: int) -> None:
+        """Leave out what cannot be followed."""
+        self.damaged_places.append((position, following))
+        self.readable_bytes -= following - position
+
+    def say_damage(self) -> None:
+        """Add the faults that were counted."""
+        if self.damaged_places:
+            count = sum(stop - start for start, stop in self.damaged_places)
+            first = self.damaged_places[0][0]
+            self.faults.append(f"{count:,} bytes of {self.name} are damaged, from byte {first:,} on")
+        if self.damaged_chunks:
+            share = f"{len(self.damaged_chunks):,} of {self.chunk_count:,} chunks"
+            self.faults.append(f"{share} of {self.name} are damaged (the first one: {self.damaged_chunks[0]})")
+        for count, what in ((self.damaged_descriptions, "are damaged"), (self.contradictions, "contradict others")):
+            if count:
+                self.faults.append(f"{count:,} of the descriptions of topics and types in {self.name} {what}")
+        self.say_full()
+
+
+def gather(buffer: NDArray[np.uint8], starts: NDArray[np.int64], length: int) -> NDArray[np.uint8]:
+    """(M, length) uint8: the bytes from each of the starts; all must lie within the buffer."""
+    if not len(starts) or not length:
+        return np.empty((len(starts), length), dtype=np.uint8)
+    # One item of `length` bytes at each byte of the buffer: taking items is a plain copy of each message.
+    items: NDArray[np.void] = np.ndarray(
+        shape=(len(buffer) - length + 1,), dtype=np.dtype((np.void, length)), buffer=buffer.data, strides=(1,)
+    )
+    return items[starts].view(np.uint8).reshape(len(starts), length)
 
 
 def ros2_type_name(name: str) -> str:
@@ -271,47 +337,36 @@ def ros2_type_name(name: str) -> str:
     return re.sub(r"^(\w+)/(\w+)$", r"\1/msg/\2", name)
 
 
-def decompress(data: bytes | memoryview, compression: str, limit: int) -> bytes:
-    """Decompress a chunk, or what there is of a chunk whose end is missing.
+def decompress(data: bytes | memoryview, compression: str, limit: int) -> bytes | memoryview:
+    """Decompress a chunk, or what there is of a chunk whose end is missing; without compression, the data itself.
 
     Raises
     ------
     BlockError
         Unknown compression, damaged data, or more than `limit` bytes.
     """
+    if not compression:
+        return data
+    if compression not in _READERS:
+        raise BlockError(f"its compression {compression[:20]!r} is not supported")
+    pieces, room = [], limit + 1
     try:
-        if compression == "zstd":
-            raw = _decompress_zstd(data, limit + 1)
-        elif compression == "lz4":
-            raw = _decompress_lz4(data, limit + 1)
-        elif compression == "bz2":
-            raw = bz2.BZ2Decompressor().decompress(data, max_length=limit + 1)
-        else:
-            raise BlockError(f"its compression {compression[:20]!r} is not supported")
-    except (zstandard.ZstdError, RuntimeError, OSError, EOFError, ValueError) as error:
+        with _READERS[compression](io.BytesIO(data)) as reader:
+            # In pieces: `limit` comes from the file, and memory for all of it would be taken at once.
+            while room > 0 and (piece := reader.read1(min(room, _PIECE_BYTES))):
+                pieces.append(piece)
+                room -= len(piece)
+    except EOFError:
+        pass  # its end is missing
+    except (zstandard.ZstdError, RuntimeError, OSError, ValueError) as error:
         raise BlockError(f"its {compression} data is damaged") from error
-    if len(raw) > limit:
+    if room <= 0:
         raise BlockError(f"it holds more than the {limit:,} bytes that it should")
-    return raw
-
-
-# In pieces, because both allocate at once what they are asked for, and `limit` comes from the file.
-
-
-def _decompress_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    pieces = []
-    with zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True) as reader:
-        while limit > 0 and (piece := reader.read(min(limit, _PIECE_BYTES))):
-            pieces.append(piece)
-            limit -= len(piece)
     return b"".join(pieces)
 
 
-def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
-    pieces = []
-    reader = lz4.frame.LZ4FrameDecompressor()
-    while limit > 0 and not reader.eof and (piece := reader.decompress(data, max_length=min(limit, _PIECE_BYTES))):
-        pieces.append(piece)
-        limit -= len(piece)
-        data = b""
-    return b"".join(pieces)
+_READERS: Mapping[str, Callable[[io.BytesIO], Any]] = {
+    "zstd": lambda stream: zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True),
+    "lz4": lz4.frame.LZ4FrameFile,
+    "bz2": bz2.BZ2File,
+}

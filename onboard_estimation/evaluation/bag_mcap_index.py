@@ -7,10 +7,10 @@ import struct
 from dataclasses import dataclass
 from zlib import crc32
 
-from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
 from mcap.records import ChunkIndex, Footer
+from mcap.stream_reader import StreamReader
 
 from onboard_estimation.evaluation.bag_blocks import FileBytes
 
@@ -51,17 +51,22 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     end = file.read(footer, file.size)
     if RECORD.unpack_from(end) != (Opcode.FOOTER, FOOTER_BYTES) or not end.endswith(MAGIC):
         return McapIndex()
-    about = Footer.read(ReadDataStream(io.BytesIO(end[RECORD.size :])))
-    if not about.summary_start:
+    (about,) = _records(end)
+    if not isinstance(about, Footer) or not about.summary_start:
         return McapIndex((footer,))
     start = begin + about.summary_start
     if not max(footer - _MAX_INDEX_BYTES, begin + len(MAGIC)) <= start <= footer:
         return McapIndex(damaged=True)
     summary = file.read(start, footer)
-    found = _chunks(memoryview(summary))
-    if found is None:
+    try:
+        records = _records(summary + end)
+    except (McapError, struct.error, ValueError):
         return McapIndex(damaged=True)
-    chunks = {begin + place: length for place, length in found if 0 < place < about.summary_start}
+    chunks = {
+        begin + record.chunk_start_offset: record.chunk_length
+        for record in records
+        if isinstance(record, ChunkIndex) and 0 < record.chunk_start_offset < about.summary_start
+    }
     anchors = tuple(sorted({*chunks, start, footer}))
     crc = crc32(end[: RECORD.size + FOOTER_BYTES - _CRC_BYTES], crc32(summary))
     if about.summary_crc != crc:
@@ -69,32 +74,12 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     return McapIndex(anchors, frozenset(place for place in chunks if _length_at(file, place) == chunks[place]))
 
 
+def _records(content: bytes) -> list[object]:
+    """The records up to the footer at the content's end."""
+    return list(StreamReader(io.BytesIO(content), skip_magic=True).records)
+
+
 def _length_at(file: FileBytes, place: int) -> int:
     """How long the record is that starts there, by what it says; its kind may be damaged."""
     head = file.read(place, place + RECORD.size)
     return RECORD.size + int(RECORD.unpack(head)[1]) if len(head) == RECORD.size else 0
-
-
-def _chunks(summary: memoryview) -> list[tuple[int, int]] | None:
-    """Where chunks start, from the recording's begin, and how long they are; None where the index breaks off."""
-    found, position = [], 0
-    while record := record_at(summary, position):
-        opcode, stop = record
-        if opcode == Opcode.CHUNK_INDEX:
-            try:
-                content = ReadDataStream(io.BytesIO(summary[position + RECORD.size : stop]))
-                chunk = ChunkIndex.read(content)
-                found.append((chunk.chunk_start_offset, chunk.chunk_length))
-            except (McapError, struct.error, ValueError):
-                return None
-        position = stop
-    return found if position == len(summary) else None
-
-
-def record_at(buffer: memoryview, position: int) -> tuple[int, int] | None:
-    """(opcode, end of the record) of a whole record that is no message, else None."""
-    if position + RECORD.size > len(buffer):
-        return None
-    opcode, size = RECORD.unpack_from(buffer, position)
-    stop = position + RECORD.size + size
-    return (opcode, stop) if (opcode or size) and opcode != Opcode.MESSAGE and stop <= len(buffer) else None

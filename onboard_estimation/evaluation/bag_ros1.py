@@ -10,18 +10,18 @@ import struct
 from bisect import bisect_right
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from onboard_estimation.evaluation.bag_blocks import (
-    MAX_BLOCK_BYTES,
-    MAX_MESSAGES,
     BlockError,
+    ChunkedStorage,
     Connection,
     FileBytes,
-    IndexBuilder,
     Span,
-    Storage,
-    decompress,
     ros2_type_name,
 )
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 MAGIC = b"#ROSBAG V"
 
@@ -44,7 +44,7 @@ class _Record:
     stop: int
 
 
-class Ros1Storage(Storage):
+class Ros1Storage(ChunkedStorage):
     """The messages of one .bag file.
 
     Raises
@@ -59,9 +59,7 @@ class Ros1Storage(Storage):
         if version != _VERSION:
             start = version.decode("ascii", "replace").strip()
             raise BlockError(f"it starts with {start!r}, and only version 2.0 of ROS 1 bags is read")
-        self._chunk_count = self._contradictions = 0
-        self._damaged_chunks: list[str] = []
-        self._damaged_bytes = self._damaged_descriptions = self._indexed_messages = 0
+        self._indexed_messages = 0
         self._walk_file()
 
     def _walk_file(self) -> None:
@@ -71,7 +69,8 @@ class Ros1Storage(Storage):
         fields = header.fields if header is not None and header.kind == _BAG else {}
         if fields.get(b"encryptor"):
             raise BlockError("it is encrypted")
-        anchors = self._anchors(_number(fields, b"index_pos"))
+        index = _number(fields, b"index_pos")
+        anchors = self._anchors(index)
         while position < self.file.size and not self.full:
             record = self._record_at(position)
             cut = record is not None and record.stop > self.file.size
@@ -79,23 +78,21 @@ class Ros1Storage(Storage):
             # The header is filled up to where the first chunk starts, and no further.
             too_long = record is not None and record.kind == _BAG and record.stop > min(anchors, default=record.stop)
             if (record is None or cut or too_long) and following < len(anchors):
-                self._damaged_bytes += anchors[following] - position
+                self.skip(position, anchors[following])
                 position = anchors[following]
                 continue
             if record is None:
                 break
             if record.kind == _CHUNK:
-                self._index_chunk(record, cut)
+                self.index_chunk(record.start, record.stop, self._span(record))
             elif record.kind == _INDEX:
                 self._indexed_messages += _number(record.fields, b"count")
-            elif record.kind in (_CONNECTION, _CHUNK_INFO) and not cut:
-                length = record.stop - record.start
-                if length <= _MAX_DESCRIPTION_BYTES:
-                    self._describe(record, bytes(self.file.window(record.start, length)[:length]))
+            elif not cut and (length := record.stop - record.start) <= _MAX_DESCRIPTION_BYTES:
+                self._describe(record, bytes(self.file.window(record.start, length)[:length]))
             if cut:
                 break
             position = record.stop
-        self._sum_up_faults(position, _number(fields, b"index_pos"), _number(fields, b"chunk_count"))
+        self._sum_up(position, index, _number(fields, b"chunk_count"))
 
     def _anchors(self, index: int) -> list[int]:
         """Where chunks start, after the index at the file's end, and where that starts; empty where it is missing."""
@@ -119,89 +116,65 @@ class Ros1Storage(Storage):
             return None
         return _record(self.file.window(position, header_bytes + 2 * _U32.size), 0, position)
 
-    def _sum_up_faults(self, position: int, index: int, chunks: int) -> None:
+    def _sum_up(self, position: int, index: int, chunks: int) -> None:
         name = self.name
-        if self._damaged_bytes:
-            self.readable_bytes -= self._damaged_bytes
-            self.faults.append(f"{self._damaged_bytes:,} bytes of {name} are damaged")
-        if self._contradictions:
-            self.faults.append(f"{self._contradictions:,} of the descriptions of topics in {name} contradict others")
         if position < self.file.size and not self.full:
-            if not self.spans or self.spans[-1].start < position:
+            if not self.places or self.places[-1].start < position:
                 self.readable_bytes -= self.file.size - position
             self.faults.append(f"{name} ends in the middle of a record or is damaged, at byte {position:,}")
         elif not index:
             self.faults.append(f"{name} was not closed, its index is missing")
         elif index >= self.file.size:
             self.faults.append(f"{name} is cut off")
-        if self._damaged_descriptions:
-            self.faults.append(f"{self._damaged_descriptions:,} descriptions of topics or chunks in {name} are damaged")
+        if not self.full and self.chunk_count < chunks:
+            self.faults.append(f"{chunks - self.chunk_count:,} of {chunks:,} chunks of {name} are missing")
         self.expected_messages = max(self.expected_messages or 0, self._indexed_messages) or None
-        if not self.full and self._chunk_count < chunks:
-            self.faults.append(f"{chunks - self._chunk_count:,} of {chunks:,} chunks of {name} are missing")
-        if self._damaged_chunks:
-            share = f"{len(self._damaged_chunks):,} of {self._chunk_count:,} chunks"
-            self.faults.append(f"{share} of {name} are damaged (the first one: {self._damaged_chunks[0]})")
-        if self.full:
-            self.faults.append(f"{name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
+        self.say_damage()
 
-    def _index_chunk(self, record: _Record, cut: bool) -> None:
-        self._chunk_count += 1
-        stop = min(record.stop, self.file.size)
+    def _span(self, record: _Record) -> Span:
         stated = record.fields.get(b"compression", b"").decode("ascii", "replace")
-        compression = "" if stated == "none" else stated or "unknown"
-        (limit,) = _U32.unpack(record.fields.get(b"size", b"").ljust(4, b"\0")[:4])
-        builder = IndexBuilder()
-        try:
-            if max(limit, stop - record.start) > MAX_BLOCK_BYTES:
-                raise BlockError(f"it says it holds {limit:,} bytes, more than the {MAX_BLOCK_BYTES:,} allowed")
-            data = self.file.window(record.start, stop - record.start)[: stop - record.start]
-            if compression:
-                data = memoryview(decompress(data, compression, limit))
-            self._walk_chunk(data, builder, cut)
-            if not cut and len(data) != limit:
-                raise BlockError(f"it holds {len(data):,} bytes of {limit:,}")
-        except BlockError as error:
-            if not cut:
-                self._damaged_chunks.append(str(error))
-                self.readable_bytes -= stop - record.start
-        if len(builder):
-            self.add_block(builder.index(), Span(record.start, stop, compression, limit))
+        (size,) = _U32.unpack(record.fields.get(b"size", b"").ljust(4, b"\0")[:4])
+        stop = min(record.stop, self.file.size)
+        return Span(record.start, stop, "" if stated == "none" else stated or "unknown", size)
 
-    def _walk_chunk(self, buffer: memoryview, builder: IndexBuilder, cut: bool) -> None:
-        position, end = 0, len(buffer)
-        while position < end:
-            record = _record(buffer, position)
-            if record is None or record.stop > end:
-                if cut:
-                    return
-                raise BlockError("a record in it is damaged")
-            if record.kind == _MESSAGE:
-                connection, time = record.fields.get(b"conn", b""), record.fields.get(b"time", b"")
-                if len(connection) != _U32.size or len(time) != _TIME.size:
-                    raise BlockError("a message in it is damaged")
-                seconds, nanoseconds = _TIME.unpack(time)
-                builder.connections.append(_U32.unpack(connection)[0])
-                builder.log_times_ns.append(seconds * 1_000_000_000 + nanoseconds)
-                builder.starts.append(record.start)
-                builder.lengths.append(record.stop - record.start)
-            elif record.kind == _CONNECTION:
-                self._describe(record, bytes(buffer[record.start : record.stop]))
-            position = record.stop
+    def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
+        rows: list[tuple[int, int, int, int]] = []
+        try:
+            position = 0
+            while position < len(buffer):
+                record = _record(buffer, position)
+                if record is None or record.stop > len(buffer):
+                    if cut:
+                        return
+                    raise BlockError("a record in it is damaged")
+                if record.kind == _MESSAGE:
+                    connection, time = record.fields.get(b"conn", b""), record.fields.get(b"time", b"")
+                    if len(connection) != _U32.size or len(time) != _TIME.size:
+                        raise BlockError("a message in it is damaged")
+                    seconds, nanoseconds = _TIME.unpack(time)
+                    log_time_ns = seconds * NANOSECONDS_PER_SECOND + nanoseconds
+                    length = record.stop - record.start
+                    rows.append((*_U32.unpack(connection), log_time_ns, record.start, length))
+                elif record.kind == _CONNECTION:
+                    self._describe(record, bytes(buffer[record.start : record.stop]))
+                position = record.stop
+        finally:
+            found.append(np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 
     def _describe(self, record: _Record, data: bytes) -> None:
-        """Take in a connection, or how many messages a chunk should hold."""
+        """Take in a connection, or how many messages a chunk should hold; other records are left."""
         if record.kind == _CHUNK_INFO:
             if len(data) != 8 * _number(record.fields, b"count"):
-                self._damaged_descriptions += 1
+                self.damaged_descriptions += 1
                 return
             counts = sum(count for _, count in struct.iter_unpack("<II", data))
             self.expected_messages = (self.expected_messages or 0) + counts
+        if record.kind != _CONNECTION:
             return
         number = record.fields.get(b"conn", b"")
         fields = _fields(data)
         if len(number) != _U32.size or fields is None:
-            self._damaged_descriptions += 1
+            self.damaged_descriptions += 1
             return
         topic = record.fields.get(b"topic", fields.get(b"topic", b"")).decode("utf-8", "replace")
         connection = Connection(
@@ -211,7 +184,7 @@ class Ros1Storage(Storage):
             fields.get(b"message_definition", b"").decode("utf-8", "replace"),
             "ros1msg",
         )
-        self._contradictions += self.connections.setdefault(_U32.unpack(number)[0], connection) != connection
+        self.contradictions += self.connections.setdefault(_U32.unpack(number)[0], connection) != connection
 
 
 def _number(fields: dict[bytes, bytes], name: bytes) -> int:

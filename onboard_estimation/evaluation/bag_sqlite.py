@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation import bag_blocks
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
-    MAX_MESSAGES,
     BlockError,
-    BlockIndex,
     Connection,
     FileBytes,
     Span,
@@ -28,17 +25,27 @@ from onboard_estimation.evaluation.bag_blocks import (
     ros2_type_name,
 )
 from onboard_estimation.evaluation.bag_sqlite_log import without_log
-from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages
+from onboard_estimation.evaluation.bag_sqlite_pages import (
+    LENGTH,
+    NUMBER,
+    START,
+    STOP,
+    TIME,
+    TOPIC,
+    Pages,
+    SalvagedMessages,
+    page_bytes,
+)
 from onboard_estimation.printable import printable
 
 MAGIC = b"SQLite format 3\x00"
 
 _BLOCK_BYTES = 16 * 2**20
 _REREAD_AT_MOST = 4
+_MESSAGE_COLUMNS = ["id", "topic_id", "timestamp", "data"]
 _MAX_TOPICS = 100_000
 _MAX_DESCRIPTIONS_BYTES = 64 * 2**20
 _HEADER_BYTES = 100
-_MESSAGE_COLUMNS = ["id", "topic_id", "timestamp", "data"]
 _FIRST_ROW, _LAST_ROW = -(2**63), 2**63 - 1
 _PLAIN_SCHEMA = re.compile(rb"\s*create\s+(table|(unique\s+)?index)\s", re.IGNORECASE)
 
@@ -48,8 +55,8 @@ class SqliteStorage(Storage):
 
     Attributes
     ----------
-    in_pages
-        The messages were found where they lie in the file's pages, without sqlite3.
+    places
+        Of each block: its `Span`; or number of its first row, and how many rows it has.
 
     Raises
     ------
@@ -59,26 +66,25 @@ class SqliteStorage(Storage):
 
     def __init__(self, file: FileBytes, stack: ExitStack) -> None:
         super().__init__(file)
-        self.in_pages = False
-        self._rows: list[tuple[int, int]] = []
         self._salvaged: SalvagedMessages | None = None
         try:
             self.file, self.faults = without_log(file, stack)
             self.size_bytes = self.readable_bytes = self.file.size
             self._database = self._open(stack)
             self._read_descriptions()
-            self._read_messages(self._is_cut())
+            self._read_messages()
         except (sqlite3.Error, UnicodeDecodeError, MemoryError) as error:
             raise BlockError(f"it cannot be read as a bag's database ({str(error) or 'no memory'})") from error
 
     def load(self, block: int) -> bytes:
         """The messages of the block, one after the other, or the part of the file that holds them."""
-        if self.in_pages:
-            return super().load(block)
+        if isinstance(self.places[block], Span):
+            return self.file.read(self.places[block].start, self.places[block].stop)
+        first, count = self.places[block]
         if self._salvaged is not None:
-            return self._salvaged.data(*self._rows[block])
+            return self._salvaged.data(first, count)
         try:
-            pieces = [row[0] for row in self._database.execute(_DATA, self._rows[block]).fetchall()]
+            pieces = [row[0] for row in self._database.execute(_DATA, (first, count)).fetchall()]
         except sqlite3.Error as error:
             raise BlockError(f"it changed while it was read ({error})") from error
         self.file.check()
@@ -89,8 +95,7 @@ class SqliteStorage(Storage):
     def _is_cut(self) -> bool:
         """Whether the file is shorter than its header announces."""
         header = self.file.window(0, _HEADER_BYTES)
-        page_bytes = _page_bytes(header)
-        announced = int.from_bytes(header[28:32], "big") * page_bytes
+        announced = int.from_bytes(header[28:32], "big") * page_bytes(header)
         # The number of pages holds if it was written by the last change.
         if announced <= self.file.size or header[24:28] != header[92:96]:
             return False
@@ -168,19 +173,17 @@ class SqliteStorage(Storage):
             rows.append(row)
         return rows
 
-    def _read_messages(self, cut: bool) -> None:
-        large = self.file.size >= bag_blocks.COMPILED_FROM_BYTES
-        if cut or not (large and self._index_pages()):
+    def _read_messages(self) -> None:
+        if self._is_cut():
+            self._salvage_messages()
+        elif not self._index_pages():
+            self._clear()
             try:
-                if not cut:
-                    self._index_rows()
+                self._index_rows()
             except sqlite3.DatabaseError:
                 self.faults.append(f"{self.name} is damaged")
-                cut = True
-            if cut:
                 self._salvage_messages()
-        if self.full:
-            self.faults.append(f"{self.name} holds more than {MAX_MESSAGES:,} messages, the rest was left out")
+        self.say_full()
 
     def _index_rows(self) -> None:
         """Index the messages with sqlite3.
@@ -191,87 +194,85 @@ class SqliteStorage(Storage):
             The table is damaged.
         """
         first, room = _FIRST_ROW, self.file.size
-        while not self.full and first <= _LAST_ROW:
-            rows = self._database.execute(_INDEX, (first, BLOCK_MESSAGES)).fetchall()
-            if not rows:
-                break
+        while not self.full and first <= _LAST_ROW and (rows := self._rows_from(first)):
             table = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=4 * len(rows)).reshape(-1, 4)
             room -= int(table[:, 3].sum())
-            if room < 0 or np.any(table[1:, 0] <= table[:-1, 0]):
+            if room < 0 or table[0, 0] < first or np.any(table[1:, 0] <= table[:-1, 0]):
                 raise sqlite3.DatabaseError("rows share their pages")
-            self._add_rows(table)
+            self._add_rows(table[:, 1:], first)
             first = rows[-1][0] + 1
-        for block, between in zip(self.blocks, self._rows, strict=True):
-            # Where inner pages are damaged, a number need not lead to the row that has it.
-            if [length for (length,) in self._database.execute(_LENGTHS, between)] != block.lengths.tolist():
-                raise sqlite3.DatabaseError("rows are not where their numbers lead")
-        if not self.full and (count := self._database.execute(_NO_MESSAGES).fetchone()[0]):
+        count = 0 if self.full else self._database.execute(_ROWS).fetchone()[0] - self.message_count
+        if count and count != self._database.execute(_NO_MESSAGES).fetchone()[0]:
+            raise sqlite3.DatabaseError("rows are not where their numbers lead")
+        if count:
             row = "row was" if count == 1 else "rows were"
             self.faults.append(
                 f"{count:,} {row} left out of {self.name}: a time before 1970, or not of the types that a message has"
             )
 
+    def _rows_from(self, first: int) -> list[tuple[int, int, int, int]]:
+        """Number, topic, time and length of the messages of one block, from the row with the number `first` on."""
+        rows, room = [], _BLOCK_BYTES
+        for row in self._database.execute(_INDEX, (first, BLOCK_MESSAGES)):
+            rows.append(row)
+            room -= row[3]
+            if room < 0:
+                break
+        return rows
+
     def _index_pages(self) -> bool:
-        """Index the messages of a large file where they lie in its pages; false where sqlite3 has to read them itself.
+        """Index the messages where they lie in the file; false where a row or page is not as rosbag2 writes them.
 
         That takes a third of the time, and the messages need not be fetched from the database later.
         """
-        from onboard_estimation.evaluation import bag_kernels as kernels
-
         root, sql = self._database.execute(
             "SELECT rootpage, sql FROM sqlite_master WHERE lower(name) = 'messages'"
         ).fetchone()
-        if self._columns("messages") != _MESSAGE_COLUMNS or b"without" in sql.lower():
+        pages = Pages(self.file)
+        ordinary = self._columns("messages") == _MESSAGE_COLUMNS and b"without" not in sql.lower()
+        leaves = pages.leaves(root) if ordinary else None
+        if leaves is None:
             return False
-        header = self.file.window(0, _HEADER_BYTES)
-        page_bytes = _page_bytes(header)
-        pages, usable = self.file.size // page_bytes, page_bytes - header[20]
-        inner = np.empty((kernels.DEEPEST, page_bytes), dtype=np.uint8)
-        state = np.zeros(kernels.TREE_STATE_SIZE, dtype=np.int64)
-        state[kernels.DEPTH], state[kernels.TREE] = 1, root
-        state[kernels.LAST_ROW], state[kernels.NEEDED] = -1, root
-        index = np.empty((4, BLOCK_MESSAGES), dtype=np.int64)
-        window, start, room = np.empty(0, dtype=np.uint8), 0, _REREAD_AT_MOST * self.file.size
-        while state[kernels.DEPTH] and not self.full:
-            if needed := int(state[kernels.NEEDED]):
-                start = (needed - 1) * page_bytes
-                page = memoryview(self.file.read(start, start + page_bytes))
-                # Inner pages lie among the leaves: taken alone, the window stays where the leaves are read.
-                data = self.file.window(start, page_bytes) if page[0] == kernels.LEAF else page
-                room -= len(data)
-                window = np.frombuffer(data[: len(data) // page_bytes * page_bytes], dtype=np.uint8)
-                state[kernels.NEEDED] = 0
-            first = start // page_bytes + 1
-            count = kernels.walk_sqlite_rows(window, first, pages, usable, inner, state, index)
-            if count < 0 or room < 0:
-                self.blocks.clear()
-                self.spans.clear()
-                self.message_count = 0
+        parts = np.split(leaves, np.flatnonzero(np.diff(leaves // pages.piece)) + 1)
+        if len(parts) > _REREAD_AT_MOST * (pages.count // pages.piece + 1):
+            return False
+        last_number = -1
+        for part in parts:
+            first, last = int(part.min()), int(part.max())
+            rows, ordinary = pages.rows(pages.read(first, last)[part - first], (part - 1) * pages.size)
+            numbers = rows[NUMBER]
+            if not ordinary or numbers[0] <= last_number or np.any(numbers[1:] <= numbers[:-1]):
                 return False
-            if count:
-                self.add_block(BlockIndex(*index[:, :count].copy()), Span(start, start + len(window)))
-        self.in_pages = True
+            if np.any(rows[STOP] - rows[START] != rows[LENGTH]):
+                return False
+            last_number = int(numbers[-1])
+            span = Span(pages.place(first), pages.place(last + 1))
+            rows[START] -= span.start
+            self.add_block(rows[[TOPIC, TIME, START, LENGTH]], span)
+            if self.full:
+                break
         return True
+
+    def _clear(self) -> None:
+        self.blocks.clear()
+        self.places.clear()
+        self.message_count = 0
 
     def _salvage_messages(self) -> None:
         """Take the messages from the pages, because the way through the tables is broken."""
-        self.blocks.clear()
-        self._rows.clear()
-        self.message_count = 0
+        self._clear()
         self._salvaged = SalvagedMessages(self.file)
-        if len(self._salvaged.rows):
-            self._add_rows(self._salvaged.rows)
+        rows = self._salvaged.rows
+        blocks = np.cumsum(rows[:, 2]) // _BLOCK_BYTES
+        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(blocks)) + 1):
+            self._add_rows(rows[part], int(part[0]) if len(part) else 0)
         # What a database holds beside its messages is small.
         self.readable_bytes = sum(int(block.lengths.sum()) for block in self.blocks)
 
-    def _add_rows(self, rows: NDArray[np.int64]) -> None:
-        """Blocks from rows (number, topic, time, length), none much larger than `_BLOCK_BYTES`."""
-        ends = np.cumsum(rows[:, 3])
-        for part in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(ends // _BLOCK_BYTES)) + 1):
-            numbers, topics, times, lengths = np.ascontiguousarray(rows[part].T)
-            self._rows.append((int(numbers[0]), int(numbers[-1])))
-            self.message_count += len(part)
-            self.blocks.append(BlockIndex(topics, times, np.cumsum(lengths) - lengths, lengths))
+    def _add_rows(self, rows: NDArray[np.int64], first: int) -> None:
+        """A block from rows (topic, time, length)."""
+        topics, times, lengths = rows.T
+        self.add_block(np.array([topics, times, np.cumsum(lengths) - lengths, lengths]), (first, len(rows)))
 
 
 _MESSAGE = "typeof(data) = 'blob' AND typeof(topic_id) = 'integer' AND typeof(timestamp) = 'integer' AND timestamp >= 0"
@@ -283,14 +284,9 @@ _INDEX = f"""
         CASE WHEN length(data) <= 400 THEN length(data) ELSE length(data) - 1 + length(substr(data, -1)) END
     FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid >= ? ORDER BY rowid LIMIT ?
 """
-_DATA = f"SELECT data FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid BETWEEN ? AND ? ORDER BY rowid"
-_LENGTHS = _DATA.replace("data", "length(data)", 1)
-_NO_MESSAGES = f"SELECT count(*) FROM messages NOT INDEXED WHERE NOT ({_MESSAGE})"
-
-
-def _page_bytes(header: memoryview) -> int:
-    size = int.from_bytes(header[16:18], "big")
-    return 65536 if size == 1 else size
+_DATA = f"SELECT data FROM messages NOT INDEXED WHERE {_MESSAGE} AND rowid >= ? ORDER BY rowid LIMIT ?"
+_ROWS = "SELECT count(*) FROM messages NOT INDEXED"
+_NO_MESSAGES = f"{_ROWS} WHERE NOT ({_MESSAGE})"
 
 
 def _text(value: object) -> str:

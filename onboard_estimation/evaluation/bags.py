@@ -396,7 +396,7 @@ def _decompress_message(data: bytes, limit: int) -> bytes:
         size = zstandard.frame_content_size(data)  # -1: not known
     except (BlockError, zstandard.ZstdError):
         return b""
-    return message if size in {-1, len(message)} else b""
+    return bytes(message) if size in {-1, len(message)} else b""
 
 
 def _stated_messages(files: BagFiles) -> list[int]:

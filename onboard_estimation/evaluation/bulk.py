@@ -5,7 +5,6 @@ Both ways give the same numbers. The first takes less than a microsecond a messa
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_blocks import gather
 from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
-from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, gather, layout_of, stamps_at
+from onboard_estimation.evaluation.message_layouts import Layout, NoLayout, layout_of, stamps_at
 from onboard_estimation.measurement import Channel, Matrix, Vector, value_size
 from onboard_estimation.printable import printable
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
@@ -25,7 +25,6 @@ Integers = NDArray[np.int64]
 _MAX_LAYOUTS = 8
 _MAX_REASONS = 20
 _MAX_FRAME_CHARACTERS = 256
-_COMPILED_FROM = 100_000  # fewer messages of a topic are read before numba is imported
 _HEADER_BYTES = 16  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
 
 
@@ -133,7 +132,6 @@ class _ChannelReader:
         self._stamps, self._times, self._order = (np.empty(self._room, dtype=np.int64) for _ in range(3))
         self._values: Matrix | None = None
         self._faults: Counter[str] = Counter()
-        self._compiled = self._room >= _COMPILED_FROM and sys.byteorder == "little"
 
     def column(self) -> Column:
         stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
@@ -176,8 +174,6 @@ class _ChannelReader:
 
     def _read_alike(self, block: Block, rows: Integers, layout: Layout) -> Integers:
         """Take the messages that have the layout; gives the rows of the others."""
-        if self._compiled and layout.plain:
-            return self._read_compiled(block, rows, layout)
         alike = block.lengths[rows] == layout.length
         candidates = rows[alike]
         messages = gather(block.buffer, block.starts[candidates], layout.length)
@@ -189,29 +185,6 @@ class _ChannelReader:
             self._append(block, taken, layout.stamps_ns(messages), layout.values(messages))
         alike[alike] = fits
         return rows[~alike]
-
-    def _read_compiled(self, block: Block, rows: Integers, layout: Layout) -> Integers:
-        """The same for a topic with very many messages."""
-        from onboard_estimation.evaluation.bag_kernels import read_alike
-
-        first, last = self._taken, self._taken + len(rows)
-        fits = np.empty(len(rows), dtype=np.bool_)
-        values = self._values_of(len(layout.columns))
-        count = read_alike(
-            block.buffer,
-            block.starts[rows],
-            block.lengths[rows],
-            layout.length,
-            *layout.fixed_bytes,
-            layout.stamp,
-            layout.number_places,
-            fits,
-            self._stamps[first:last],
-            values[first:last].view(np.uint8),
-        )
-        taken = rows if count == len(rows) else rows[fits]
-        self._note(block, taken)
-        return rows[:0] if count == len(rows) else rows[~fits]
 
     def _read_singly(self, block: Block, rows: Integers) -> None:
         taken, stamps, values = [], [], []
@@ -242,18 +215,10 @@ class _ChannelReader:
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
         place = slice(self._taken, self._taken + len(rows))
-        self._stamps[place] = stamps
-        self._values_of(values.shape[1])[place] = values
-        self._note(block, rows)
-
-    def _values_of(self, dimension: int) -> Matrix:
         if self._values is None:
-            self._values = np.empty((self._room, dimension))
-        return self._values
-
-    def _note(self, block: Block, rows: Integers) -> None:
-        """When the messages were recorded, and where, of those whose stamps and values are there."""
-        place = slice(self._taken, self._taken + len(rows))
+            self._values = np.empty((self._room, values.shape[1]))
+        self._values[place] = values
+        self._stamps[place] = stamps
         self._times[place] = block.log_times_ns[rows]
         self._order[place] = block.order[rows]
         self._taken += len(rows)

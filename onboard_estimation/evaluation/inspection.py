@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.inspection_report import (
 )
 from onboard_estimation.evaluation.inspection_view import render
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.reading_limits import ReadingCheck
+from onboard_estimation.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
 
 __all__ = ["Inspection", "inspect_bag", "render"]
@@ -136,7 +136,7 @@ def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: 
         has_header=headers is not None,
         timing=inspection_timing.timing(times, zero_ns),
         undecodable=_undecodable(columns, headers),
-        not_finite=_not_finite(columns) if columns else None,
+        not_finite=_not_finite(topic, columns) if columns else None,
         delay_median_s=median,
         delay_largest_s=farthest,
         frames=tuple(name for name, _ in headers.frames.most_common()) if headers else (),
@@ -159,9 +159,10 @@ def _undecodable(columns: list[Column], headers: Headers | None) -> int:
     return max(decode)
 
 
-def _not_finite(columns: list[Column]) -> int:
+def _not_finite(topic: TopicInfo, columns: list[Column]) -> int:
     """Messages with a number that is not finite, in any of the topic's arrays."""
-    places = [column.order[~np.isfinite(column.values).all(axis=1)] for column in columns]
+    channel = Channel(topic.name, topic.message_type, topic.name)
+    places = [column.order[~finite_readings(channel, column.values)] for column in columns]
     return len(np.unique(np.concatenate(places)))
 
 
@@ -209,13 +210,11 @@ def _robot_report(
 
 
 def _refused(channel: Channel, topic: str, columns: list[Column]) -> list[str]:
-    """What of a topic is beyond the range of the channel's sensor, in words."""
+    """What of a topic is beyond the range of the channel's sensor, or lacks what is needed of it, in words."""
     place = _FIELDS.index(channel.field) if channel.field in _FIELDS and channel.message_type == JOINTS else 0
-    if not channel.limits or channel.field == "orientation" or place >= len(columns):
+    if not (channel.limits or channel.needs) or channel.field == "orientation" or place >= len(columns):
         return []
     check = ReadingCheck([channel])
-    _, first = check.refused(channel.sensor, columns[place].values)
-    if first is None:
-        return []
-    count, total = check.out_of_range[channel.sensor], len(columns[place].values)
-    return [f"{topic}, {count:,} of {total:,} messages: {first[1]}"]
+    _, said = check.refused(channel.sensor, columns[place].values)
+    count = sum(counts.get(channel.sensor, 0) for counts in (check.out_of_range, check.incomplete))
+    return [f"{topic}, {count:,} of {len(columns[place].values):,} messages: {sentence}" for _, sentence in said]

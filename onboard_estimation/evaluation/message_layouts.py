@@ -11,12 +11,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix
+from onboard_estimation.reading_parts import IMU_PARTS
 from onboard_estimation.ros.measurements import MessageFault, is_no_rotation, is_not_measured, joint_columns
 
 Bytes = NDArray[np.uint8]
@@ -48,6 +49,8 @@ class Layout:
         (place, count) of consecutive float64 numbers; in this order they are the row that `columns` picks from.
     columns
         Which of those numbers are a measurement's value, in its order.
+    covariances
+        Of each part of the value that may be absent: place of element 0 of its covariance, and its elements.
     orientation
         For an attitude: place of the quaternion, which the covariance follows. Messages without one do not fit.
     """
@@ -57,25 +60,8 @@ class Layout:
     stamp: int
     runs: tuple[tuple[int, int], ...]
     columns: tuple[int, ...]
+    covariances: tuple[tuple[int, slice], ...] = ()
     orientation: int | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether `fixed` alone tells which messages have this layout."""
-        return self.orientation is None
-
-    @cached_property
-    def fixed_bytes(self) -> tuple[NDArray[np.int64], Bytes]:
-        """The same as `fixed`: (F,) place and (F,) content of each byte."""
-        places = [place + i for place, content in self.fixed for i in range(len(content))]
-        contents = b"".join(content for _, content in self.fixed)
-        return np.array(places, dtype=np.int64), np.frombuffer(contents, dtype=np.uint8)
-
-    @cached_property
-    def number_places(self) -> NDArray[np.int64]:
-        """(d,) place of each number of a measurement's value."""
-        places = [place + 8 * i for place, count in self.runs for i in range(count)]
-        return np.array([places[column] for column in self.columns], dtype=np.int64)
 
     def fits(self, messages: Bytes) -> NDArray[np.bool_]:
         """(M,) which of the messages (M, length) have this layout."""
@@ -98,9 +84,14 @@ class Layout:
             for place, count in self.runs
         ]
         row = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
-        if self.columns == tuple(range(row.shape[1])):
-            return row.astype(np.float64, copy=False)
-        return row[:, self.columns].astype(np.float64, copy=False)
+        if self.columns != tuple(range(row.shape[1])):
+            row = row[:, self.columns]
+        row = row.astype(np.float64, copy=False)
+        for place, elements in self.covariances:
+            absent = is_not_measured(np.ascontiguousarray(messages[:, place : place + 8]).view("<f8")[:, 0])
+            if absent.any():
+                row[absent, elements] = np.nan
+        return row
 
 
 def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
@@ -116,27 +107,16 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
         walk = _WALKS[channel.message_type]
         cursor = _Cursor(message, encoding)
         stamp = cursor.header()
-        runs, columns = walk(cursor, channel)
+        found = walk(cursor, channel)
     except (KeyError, struct.error, UnicodeDecodeError, MessageFault) as error:
         raise NoLayout from error
     if not cursor.position <= len(message) <= cursor.position + (_MOST_PADDING if cursor.cdr else 0):
         raise NoLayout
-    orientation = runs[0][0] if channel.field == "orientation" else None
-    layout = Layout(len(message), tuple(cursor.fixed), stamp, tuple(runs), tuple(columns), orientation)
+    orientation = found.runs[0][0] if channel.field == "orientation" else None
+    layout = Layout(len(message), tuple(cursor.fixed), stamp, *found, orientation)
     if orientation is not None and not layout.fits(np.frombuffer(message, dtype=np.uint8)[None])[0]:
         raise NoLayout
     return layout
-
-
-def gather(buffer: Bytes, starts: NDArray[np.int64], length: int) -> Bytes:
-    """(M, length) uint8: the bytes from each of the starts; all must lie within the buffer."""
-    if not len(starts) or not length:
-        return np.empty((len(starts), length), dtype=np.uint8)
-    # One item of `length` bytes at each byte of the buffer: taking items is a plain copy of each message.
-    items: NDArray[np.void] = np.ndarray(
-        shape=(len(buffer) - length + 1,), dtype=np.dtype((np.void, length)), buffer=buffer.data, strides=(1,)
-    )
-    return items[starts].view(np.uint8).reshape(len(starts), length)
 
 
 def stamps_at(messages: Bytes, place: int, byte_order: str = "<") -> NDArray[np.int64]:
@@ -209,22 +189,29 @@ class _Cursor:
             self.position += -(self.position - _CDR_HEADER_BYTES) % size
 
 
-Walk = Callable[[_Cursor, Channel], tuple[list[tuple[int, int]], list[int]]]
+class _Numbers(NamedTuple):
+    """What a `Layout` says of a value's numbers."""
+
+    runs: tuple[tuple[int, int], ...]
+    columns: tuple[int, ...]
+    covariances: tuple[tuple[int, slice], ...] = ()
 
 
-def _imu(cursor: _Cursor, channel: Channel) -> tuple[list[tuple[int, int]], list[int]]:
-    orientation = cursor.numbers(4)
-    cursor.numbers(9)
-    rate = cursor.numbers(3)
-    cursor.numbers(9)
-    acceleration = cursor.numbers(3)
-    cursor.numbers(9)
+Walk = Callable[[_Cursor, Channel], _Numbers]
+
+
+def _imu(cursor: _Cursor, channel: Channel) -> _Numbers:
+    orientation, _ = cursor.numbers(4), cursor.numbers(9)
     if channel.field == "orientation":
-        return [orientation], list(range(4))
-    return [rate, acceleration], list(range(6))
+        cursor.numbers(2 * (3 + 9))
+        return _Numbers((orientation,), tuple(range(4)))
+    parts = [(cursor.numbers(3), cursor.numbers(9), elements) for elements in IMU_PARTS.values()]
+    runs, covariances, elements = zip(*parts, strict=True)
+    places = (place for place, _ in covariances)
+    return _Numbers(runs, tuple(range(6)), tuple(zip(places, elements, strict=True)))
 
 
-def _joint_state(cursor: _Cursor, channel: Channel) -> tuple[list[tuple[int, int]], list[int]]:
+def _joint_state(cursor: _Cursor, channel: Channel) -> _Numbers:
     count = cursor.count()
     if count > _MAX_STRINGS:
         raise NoLayout
@@ -233,14 +220,14 @@ def _joint_state(cursor: _Cursor, channel: Channel) -> tuple[list[tuple[int, int
     run = runs[channel.field]
     if run[1] != len(names):
         raise NoLayout
-    return [run], joint_columns(channel.names, names)
+    return _Numbers((run,), tuple(joint_columns(channel.names, names)))
 
 
 def _numbers(taken: int, there: int | None = None) -> Walk:
     """The first `taken` of the numbers that are `there` after the header."""
 
-    def walk(cursor: _Cursor, _: Channel) -> tuple[list[tuple[int, int]], list[int]]:
-        return [cursor.numbers(there or taken)], list(range(taken))
+    def walk(cursor: _Cursor, _: Channel) -> _Numbers:
+        return _Numbers((cursor.numbers(there or taken),), tuple(range(taken)))
 
     return walk
 

@@ -26,6 +26,7 @@ from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.evaluation.what_if import changed_series
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.printable import printable
+from onboard_estimation.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Recording, Series
 
@@ -162,10 +163,13 @@ def _refuse_useless(bag: Bag, match: TopicMatch, columns: Mapping[str, Column]) 
     """Raise UserError where a required topic holds nothing to go on with."""
     for topic, channel in match.channels.items():
         column = columns[topic]
-        usable: NDArray[np.bool_] = np.asarray(np.isfinite(column.values).all(axis=1), dtype=np.bool_)
+        usable = finite_readings(channel, column.values)
         if not usable.any() and channel.required:
             reasons = [f"{count} {reason}" for reason, count in column.faults.items()]
-            reasons += [f"{len(usable)} not finite"] if len(usable) else []
+            missing = missing_parts(channel, column.values)
+            reasons += [f"{count} without {part.replace('_', ' ')} ({ABSENT})" for part, count in missing.items()]
+            others = len(usable) - max(missing.values(), default=0)
+            reasons += [f"{others} not finite"] if others else []
             raise UserError(
                 f"none of the {bag.topics[topic].count} messages on {printable(topic)} can be used"
                 f"{': ' if reasons else ''}{', '.join(reasons)} (--drop {channel.sensor} does without)"

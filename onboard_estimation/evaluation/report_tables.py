@@ -20,10 +20,11 @@ _SENSOR_COLUMNS = {
     "duplicates": "duplicates",
     "invalid": "invalid",
     "out_of_range": "out of range",
+    "incomplete": "incomplete",
     "rate_hz": "rate (Hz)",
     "mean_nis": "mean NIS",
 }
-_LOSSES = ("late", "gated", "duplicates", "invalid", "out_of_range")
+_LOSSES = ("late", "gated", "duplicates", "invalid", "out_of_range", "incomplete")
 
 
 def text(value: str) -> str:

@@ -130,7 +130,8 @@ class EvaluationResult:
     matched_ratio
         Share of the estimates that have a truth within the allowed gap.
     sensors
-        Per sensor: `received`, `used`, `late`, `gated`, `duplicates`, `invalid`, `out_of_range`, `rate_hz`, `mean_nis`.
+        Per sensor: `received`, `used`, `late`, `gated`, `duplicates`, `invalid`, `out_of_range`,
+        `incomplete`, `rate_hz`, `mean_nis`.
     metrics
         What `metrics.json` holds, units in the key names.
     notes

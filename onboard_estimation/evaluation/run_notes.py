@@ -16,6 +16,7 @@ _LONG_GAP_S = 1.0
 _LOSSES = {
     "invalid": "not finite",
     "out_of_range": "beyond the sensor's range",
+    "incomplete": "without a part that is needed",
     "duplicates": "repeated stamps",
     "too_late": "too late",
     "stray": "stray stamps",

@@ -22,7 +22,7 @@ from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.measurement import Vector
 
 FEWEST_ESTIMATES = 20
-_LOST = ("too_late", "stray", "invalid", "out_of_range", "breakdowns")
+_LOST = ("too_late", "stray", "invalid", "out_of_range", "incomplete", "breakdowns")
 _MOST_NAMED = 2
 _COVERAGE_WORDS = {1: ("one standard deviation", "68"), 3: ("three standard deviations", "99.7")}
 

@@ -174,7 +174,6 @@ def fit(
     inputs: ArrayLike,
     targets: ArrayLike,
     iterations: int = 30,
-    input_scales: ArrayLike | None = None,
     progress: Progress | None = None,
 ) -> ExactGaussianProcesses:
     """Gaussian processes with hyper-parameters of the greatest marginal likelihood, each output its own.
@@ -185,8 +184,6 @@ def fit(
         (n, d) and (n, m), in any units.
     iterations
         Of L-BFGS-B on all points, at most, after a search on every so many-th point.
-    input_scales
-        (d,), what is a typical change of each input, in its units; its standard deviation if not given.
     progress
         Called with the share done in [0, 1] and a line of text.
 
@@ -195,7 +192,7 @@ def fit(
     UserError
         Training data of wrong shape, not finite, too few points or more than MOST_POINTS.
     """
-    data = TrainingData.normalised(inputs, targets, input_scales)
+    data = TrainingData.normalised(inputs, targets)
     count, outputs = data.targets.shape
     if count > MOST_POINTS:
         raise UserError(

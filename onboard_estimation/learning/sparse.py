@@ -203,7 +203,6 @@ def fit(
     shared_length_scales: bool = True,
     iterations: int = 60,
     move_inducing_points: bool = False,
-    input_scales: ArrayLike | None = None,
     progress: Progress | None = None,
 ) -> SparseGaussianProcesses:
     """Sparse Gaussian processes with hyper-parameters and inducing points of the greatest bound.
@@ -223,8 +222,6 @@ def fit(
     move_inducing_points
         Whether inducing points then move along the bound's gradient, which takes some five times as long, or stay where
         k-means put them. Where the noise is small it can lower errors by a third; else it hardly does.
-    input_scales
-        (d,), what is a typical change of each input, in its units; its standard deviation if not given.
     progress
         Called with the share done in [0, 1] and a line of text.
 
@@ -233,7 +230,7 @@ def fit(
     UserError
         Training data of wrong shape, not finite, or too few points.
     """
-    data = TrainingData.normalised(inputs, targets, input_scales)
+    data = TrainingData.normalised(inputs, targets)
     report = progress or (lambda fraction, text: None)
     outputs = data.targets.shape[1]
     start = spread_points(data.inputs, inducing_points)

@@ -47,16 +47,11 @@ class TrainingData:
     target_scales: Array
 
     @classmethod
-    def normalised(cls, inputs: ArrayLike, targets: ArrayLike, input_scales: ArrayLike | None = None) -> TrainingData:
+    def normalised(cls, inputs: ArrayLike, targets: ArrayLike) -> TrainingData:
         """Of inputs (n, d) and targets (n, m); see `check` for the errors."""
         x, y = check(inputs, targets)
-        if input_scales is None:
-            scales = x.std(axis=0)
-            scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
-        else:
-            scales = np.array(input_scales, dtype=np.float64)
-            if scales.shape != (x.shape[1],) or not np.all(scales > 0.0) or not np.all(np.isfinite(scales)):
-                raise UserError(f"input_scales: {x.shape[1]} positive numbers, one per input, are needed, not {scales}")
+        scales = x.std(axis=0)
+        scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
         target_scales = np.sqrt(np.mean(y * y, axis=0))
         target_scales[target_scales == 0.0] = 1.0
         means = x.mean(axis=0)

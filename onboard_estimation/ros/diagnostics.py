@@ -20,6 +20,7 @@ three in a thousand."""
 _LOST = {
     "invalid": "not finite",
     "out_of_range": "beyond the sensor's range",
+    "incomplete": "without a part that is needed",
     "too_late": "too late",
     "stray": "stray",
 }

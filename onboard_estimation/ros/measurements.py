@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, VALUE_SIZES, Channel, Measurement, Vector
+from onboard_estimation.reading_parts import IMU_PARTS
 
 _UNIT_TOLERANCE = 0.01
 """Of a quaternion's squared length, as tf2 has it."""
@@ -33,6 +34,8 @@ class MessageFault(UserError):
 
 def to_measurement(channel: Channel, message: Any) -> Measurement:
     """The message as numbers. NaN and infinities pass; the pipeline refuses and counts them.
+
+    A part of an IMU's message that was not measured is NaN, see `Channel.needs`.
 
     Raises
     ------
@@ -114,7 +117,11 @@ def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> ND
 def _imu(channel: Channel, message: Any) -> Vector:
     if channel.field == "orientation":
         return _orientation(message)
-    return np.array([*_xyz(message.angular_velocity), *_xyz(message.linear_acceleration)], dtype=np.float64)
+    value = np.full(VALUE_SIZES[channel.message_type], np.nan)
+    for part, elements in IMU_PARTS.items():
+        if not is_not_measured(float(getattr(message, f"{part}_covariance")[0])):
+            value[elements] = _xyz(getattr(message, part))
+    return value
 
 
 def _orientation(message: Any) -> Vector:

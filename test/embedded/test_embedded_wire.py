@@ -367,7 +367,7 @@ def shown(graph: Any) -> Any:
     names = graph.node_names()
     infos = graph.subscribers("/ask_image")
     try:
-        endpoints, published = graph.by_node(*NODE), graph.publishers_by_node(*NODE)
+        endpoints, published = graph.by_node(*NODE), graph.names_by_node(*NODE, "topic", True)
     except LookupError:
         return None
     described = [(one.node, one.namespace, one.type_name, one.type_hash, one.qos, one.is_writer) for one in infos]
@@ -385,8 +385,8 @@ def test_graph_follows_nodes_endpoints_and_services_of_this_process(participant:
     assert until(lambda: waitset.wait(0.1)) == [graph.change]
     assert graph.change.take()
     until(lambda: graph.services() == {"/enable": ["std_srvs/srv/SetBool"], "/other": ["std_srvs/srv/SetBool"]})
-    until(lambda: graph.servers_by_node(*name) == {"/enable": ["std_srvs/srv/SetBool"]})
-    until(lambda: graph.clients_by_node(*name) == {"/other": ["std_srvs/srv/SetBool"]})
+    until(lambda: graph.names_by_node(*name, "request", False) == {"/enable": ["std_srvs/srv/SetBool"]})
+    until(lambda: graph.names_by_node(*name, "request", True) == {"/other": ["std_srvs/srv/SetBool"]})
     assert graph.topics() == {}
     server.close()
     client.close()

@@ -19,6 +19,7 @@ from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import Channel, Limit, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.reading_limits import LARGEST_VALUE, ReadingCheck
+from onboard_estimation.reading_parts import IMU, IMU_PARTS
 from onboard_estimation.robots import Robot, find_robot
 
 ROBOTS = ("hopper", "salp", "strapdown")
@@ -102,13 +103,74 @@ def test_many_readings_are_checked_as_one_by_one() -> None:
     single, told = ReadingCheck([channel]), []
     passed = [single.passes("imu/a", value, told.append) for value in values]
     many = ReadingCheck([channel])
-    rows, first = many.refused("imu/a", values)
+    rows, said = many.refused("imu/a", values)
     assert rows.tolist() == np.flatnonzero(~np.array(passed)).tolist()
     assert (many.not_finite, many.out_of_range) == (single.not_finite, single.out_of_range)
-    assert first is not None
-    assert told == [first[1]]
-    assert many.refused("imu/a", np.zeros((0, 6)))[1] is None
+    assert told == [sentence for _, sentence in said]
+    assert len(told) == 1
+    assert many.refused("imu/a", np.zeros((0, 6)))[1] == []
     assert len(many.refused("imu/a", values[passed])[0]) == 0
+
+
+# Parts that a message lacks
+
+
+@pytest.mark.parametrize("needs", [(), ("angular_velocity",), ("linear_acceleration",), tuple(IMU_PARTS)])
+def test_a_needed_part_that_is_absent_is_refused_by_name_once_and_counted(needs: tuple[str, ...]) -> None:
+    channel = Channel("a", "sensor_msgs/msg/Imu", "imu/a", limits=(Limit("rate", 0, 3, 2.0, "rad/s"),), needs=needs)
+    values = np.random.default_rng(1).uniform(-1.0, 1.0, (60, 6))
+    values[10:20, IMU.angular_velocity] = np.nan
+    values[15:30, IMU.linear_acceleration] = np.nan
+    values[40, 1] = np.nan  # one number of three is a damaged reading, not an absent part
+    values[50, 0] = 3.0
+    lacking = np.zeros(60, dtype=bool)
+    lacking[10:20] |= "angular_velocity" in needs
+    lacking[15:30] |= "linear_acceleration" in needs
+    expected = np.flatnonzero(lacking | np.isin(np.arange(60), (40, 50)))
+    single, told = ReadingCheck([channel]), []
+    passed = [single.passes("imu/a", value, told.append) for value in values]
+    many = ReadingCheck([channel])
+    rows, said = many.refused("imu/a", values)
+    assert rows.tolist() == expected.tolist() == np.flatnonzero(~np.array(passed)).tolist()
+    assert [sentence for _, sentence in sorted(said)] == told
+    for check in (single, many):
+        assert check.incomplete == ({"imu/a": int(lacking.sum())} if needs else {})
+        assert (check.not_finite, check.out_of_range) == ({"imu/a": 1}, {"imu/a": 1})
+    if not needs:
+        assert len(told) == 1
+        return
+    part = needs[0].replace("_", " ")
+    assert told[0].startswith(f"imu/a has no {part} (element 0 of its covariance is -1, or all of it is NaN)")
+    assert len(told) == 2
+
+
+def test_an_absent_part_that_is_not_needed_changes_nothing() -> None:
+    """The gyro that a high-g accelerometer has not: bulk and message by message give what they gave with one."""
+    robot = find_robot("hopper")
+    configuration, estimator = robot.configuration_type(), robot.estimators[0]
+    unneeded = {
+        channel.sensor: [elements for part, elements in IMU_PARTS.items() if part not in channel.needs]
+        for channel in robot.channels(configuration)
+        if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation"
+    }
+    assert any(unneeded.values())
+    whole = recording(robot, lambda values: values)
+    series = []
+    for one in whole.series:
+        values = one.values.copy()
+        for elements in unneeded.get(one.channel.sensor, []):
+            values[:, elements] = np.nan
+        series.append(replace(one, values=values))
+    absent = replace(whole, series=tuple(series))
+    found = [
+        replay(robot, configuration, estimator, loaded, None, 0.05, bulk=bulk)
+        for loaded in (whole, absent)
+        for bulk in (True, False)
+    ]
+    for one in found:
+        assert one.record.means.tobytes() == found[0].record.means.tobytes()
+        assert repr(one.sensors) == repr(found[0].sensors)
+        assert one.messages == found[0].messages
 
 
 def recording(robot: Robot, spoil: Any) -> LoadedRecording:

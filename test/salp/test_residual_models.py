@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import exact, sparse
-from onboard_estimation.learning.coverage import Excitation, covered, excitation
 from onboard_estimation.learning.exact import ExactGaussianProcesses
+from onboard_estimation.learning.excitation import Excitation, excitation
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 
 Array = NDArray[np.float64]
@@ -134,21 +134,6 @@ def test_sparse_and_exact_leave_out_agree() -> None:
     size = models()[0].targets.std(axis=0)
     assert np.all(np.sqrt(np.mean((found[0] - expected[0]) ** 2, axis=0)) < 0.1 * size)
     assert np.allclose(found[1].mean(axis=0), expected[1].mean(axis=0), rtol=0.3)
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_trained_gaits_are_covered_and_others_are_not(number: int) -> None:
-    x, _, _ = recorded((0, 1, 2, 3, 4), 1)
-    known = covered(models()[number], x)
-    assert known.covered > 0.95
-    assert known.variance_share.max() < 0.1
-    fast = x + 12.0 * x.std(axis=0)
-    foreign = covered(models()[number], fast)
-    assert foreign.covered < 0.05
-    assert np.all(foreign.covered_by_output <= known.covered_by_output)
-    assert np.all(foreign.variance_share > known.variance_share)
-    with pytest.raises(UserError, match="no inputs to judge"):
-        covered(models()[number], np.empty((0, 5)))
 
 
 def test_inputs_that_were_hardly_moved_are_named() -> None:

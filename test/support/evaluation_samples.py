@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from bag_samples import Sample, write_rosbag2
+from salp_recordings import simulate
 
 from onboard_estimation.cli import main
 from onboard_estimation.evaluation.message_factory import new
@@ -19,7 +20,6 @@ from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.series import Recording
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
-from salp_estimation.simulator import simulate
 
 CONFIGURATION = SalpConfiguration()
 LINKS = CONFIGURATION.chain.link_names

@@ -134,8 +134,7 @@ class NodeCore:
         """What an executor waits for: reader, server or client of the wire, and what it belongs to."""
         return {
             **{subscription._reader: subscription for subscription in list(self.subscriptions)},
-            **{client._client: client for client in list(self.clients)},
-            **{service._server: service for service in list(self.services)},
+            **{end._wire: end for end in (*self.clients, *self.services)},
         }
 
     def changed(self) -> None:

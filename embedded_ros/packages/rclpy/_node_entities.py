@@ -112,26 +112,9 @@ class NodeEntities:
     ) -> Client:
         """Client of a service."""
         core = self._embedded_core
-        full = self.resolve_service_name(srv_name)
-        support = _service_support(srv_type)
-        group = callback_group or core.default_group
-        wire = core.participant.create_client(
-            full, support, wire_qos(qos_profile, core.participant, full), node=core.membership
-        )
-        left_out = core.left_out(f"an answer of {full}")
-        client = Client(
-            core.context,
-            wire,
-            support.request,
-            support.response,
-            srv_type,
-            srv_name,
-            full,
-            qos_profile,
-            group,
-            left_out,
-        )
-        core.add(core.clients, client, group)
+        asked = (srv_type, srv_name, qos_profile, callback_group)
+        client = Client(core.context, *_service_end(self, core.participant.create_client, "an answer of", *asked))
+        core.add(core.clients, client, client.callback_group)
         return client
 
     def create_service(
@@ -145,17 +128,9 @@ class NodeEntities:
     ) -> Service:
         """Server of a service; the callback takes request and response and returns the response."""
         core = self._embedded_core
-        full = self.resolve_service_name(srv_name)
-        support = _service_support(srv_type)
-        group = callback_group or core.default_group
-        wire = core.participant.create_server(
-            full, support, wire_qos(qos_profile, core.participant, full), node=core.membership
-        )
-        left_out = core.left_out(f"a request to {full}")
-        service = Service(
-            wire, support.request, support.response, srv_type, srv_name, full, callback, group, qos_profile, left_out
-        )
-        core.add(core.services, service, group)
+        asked = (srv_type, srv_name, qos_profile, callback_group)
+        service = Service(callback, *_service_end(self, core.participant.create_server, "a request to", *asked))
+        core.add(core.services, service, service.callback_group)
         return service
 
     def create_timer(
@@ -289,6 +264,24 @@ def _declare_qos(node: Any, kind: str, topic: str, profile: QoSProfile, options:
         from rclpy.qos_overriding_options import declare_qos_parameters
 
         declare_qos_parameters(node, kind, topic, profile, options)
+
+
+def _service_end(
+    node: NodeEntities,
+    create: Callable[..., Any],
+    taken: str,
+    srv_type: Any,
+    srv_name: str,
+    qos_profile: QoSProfile,
+    callback_group: CallbackGroup | None,
+) -> tuple[Any, ...]:
+    """What `ServiceEnd` is made of: the wire's end of a service from `create`; `taken` says what comes to it."""
+    core = node._embedded_core
+    full = node.resolve_service_name(srv_name)
+    support = _service_support(srv_type)
+    wire = create(full, support, wire_qos(qos_profile, core.participant, full), node=core.membership)
+    group = callback_group or core.default_group
+    return wire, support, srv_type, (srv_name, full), qos_profile, group, core.left_out(f"{taken} {full}")
 
 
 def _message_support(msg_type: Any) -> Any:

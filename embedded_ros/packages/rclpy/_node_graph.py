@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 NamesAndTypes = list[tuple[str, list[str]]]
 
+# Kinds of endpoints, and whether they write: a client writes requests, which a server reads.
+_PUBLISHERS, _SUBSCRIBERS = ("topic", True), ("topic", False)
+_CLIENTS, _SERVERS = ("request", True), ("request", False)
+
 
 class NodeGraph:
     """Part of `rclpy.node.Node`: nodes, topics, services and their endpoints, as discovered so far."""
@@ -53,22 +57,22 @@ class NodeGraph:
     ) -> NamesAndTypes:
         """Topics that a node publishes; NodeNameNonExistentError if there is no such node."""
         _only_ros(no_demangle, "get_publisher_names_and_types_by_node")
-        return _by_node(self, "publishers_by_node", node_name, node_namespace)
+        return _by_node(self, _PUBLISHERS, node_name, node_namespace)
 
     def get_subscriber_names_and_types_by_node(
         self, node_name: str, node_namespace: str, no_demangle: bool = False
     ) -> NamesAndTypes:
         """Topics that a node subscribes to; NodeNameNonExistentError if there is no such node."""
         _only_ros(no_demangle, "get_subscriber_names_and_types_by_node")
-        return _by_node(self, "subscribers_by_node", node_name, node_namespace)
+        return _by_node(self, _SUBSCRIBERS, node_name, node_namespace)
 
     def get_service_names_and_types_by_node(self, node_name: str, node_namespace: str) -> NamesAndTypes:
         """Services of a node; NodeNameNonExistentError if there is no such node."""
-        return _by_node(self, "servers_by_node", node_name, node_namespace)
+        return _by_node(self, _SERVERS, node_name, node_namespace)
 
     def get_client_names_and_types_by_node(self, node_name: str, node_namespace: str) -> NamesAndTypes:
         """Services that a node is a client of; NodeNameNonExistentError if there is no such node."""
-        return _by_node(self, "clients_by_node", node_name, node_namespace)
+        return _by_node(self, _CLIENTS, node_name, node_namespace)
 
     def count_publishers(self, topic_name: str) -> int:
         """How many publishers a topic has."""
@@ -80,11 +84,11 @@ class NodeGraph:
 
     def count_services(self, service_name: str) -> int:
         """How many servers a service has."""
-        return _count(self, "servers_by_node", service_name)
+        return _count(self, _SERVERS, service_name)
 
     def count_clients(self, service_name: str) -> int:
         """How many clients a service has."""
-        return _count(self, "clients_by_node", service_name)
+        return _count(self, _CLIENTS, service_name)
 
     def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
         """Publishers of a topic, with node, type and QoS."""
@@ -103,19 +107,19 @@ class NodeGraph:
         return [_info(endpoint, kind) for endpoint in self._embedded_core.participant.graph.subscribers(full)]
 
 
-def _by_node(node: NodeGraph, query: str, name: str, namespace: str) -> NamesAndTypes:
+def _by_node(node: NodeGraph, what: tuple[str, bool], name: str, namespace: str) -> NamesAndTypes:
     namespace = namespace if namespace.startswith("/") else f"/{namespace}"
     if (name, namespace) not in node.get_node_names_and_namespaces():
         raise NodeNameNonExistentError(f"cannot get names and types: no node {namespace.rstrip('/')}/{name}")
-    return _sorted(getattr(node._embedded_core.participant.graph, query)(namespace, name))
+    return _sorted(node._embedded_core.participant.graph.names_by_node(namespace, name, *what))
 
 
-def _count(node: NodeGraph, query: str, service_name: str) -> int:
+def _count(node: NodeGraph, what: tuple[str, bool], service_name: str) -> int:
     full = _full(node, service_name, is_service=True)
     count = 0
     for name, namespace in set(node.get_node_names_and_namespaces()):
         try:
-            count += full in getattr(node._embedded_core.participant.graph, query)(namespace, name)
+            count += full in node._embedded_core.participant.graph.names_by_node(namespace, name, *what)
         except LookupError:
             continue  # it has just gone
     return count

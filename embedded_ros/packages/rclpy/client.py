@@ -5,42 +5,24 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rclpy._service_end import ServiceEnd
 from rclpy.exceptions import InvalidHandle
-from rclpy.qos import QoSProfile
 from rclpy.task import Future
-
-if TYPE_CHECKING:
-    from embedded_ros.messages import MessageSupport
-    from embedded_ros.wire import ServiceClient
-    from rclpy._node_core import LeftOut
 
 _LOOK_AGAIN_S = 0.02
 
 
-class Client:
+class Client(ServiceEnd):
     """Asks a service; made by `Node.create_client`."""
 
-    def __init__(self, context: Any, client: ServiceClient, request: MessageSupport, response: MessageSupport,
-                 srv_type: Any, srv_name: str, full_name: str, qos_profile: QoSProfile, callback_group: Any,
-                 left_out: LeftOut) -> None:  # fmt: skip
+    def __init__(self, context: Any, *shared: Any) -> None:
+        super().__init__(*shared)
         self.context = context
-        self._client = client
-        self._request = request
-        self._response = response
-        self.srv_type = srv_type
-        self.srv_name = srv_name
-        self._full_name = full_name
-        self.qos_profile = qos_profile
-        self.callback_group = callback_group
-        self._left_out = left_out
         self._node: Any = None  # set by the node
         self._pending_requests: dict[int, Future] = {}
         self._lock = threading.Lock()
-        # What an executor took and did not come to, for the next one.
-        self._left: list[Any] = []
-        self._destroyed = False
 
     def call_async(self, request: Any) -> Future:
         """Ask; the future is done when the answer is there. TypeError if it is no request of this service."""
@@ -51,7 +33,7 @@ class Client:
         future = Future()
         # Under the lock, so that the answer finds its future however quickly it comes.
         with self._lock:
-            self._pending_requests[self._client.call(self._request.serialize(request))] = future
+            self._pending_requests[self._wire.call(self._request.serialize(request))] = future
         future.add_done_callback(self.remove_pending_request)
         return future
 
@@ -77,12 +59,6 @@ class Client:
                     del self._pending_requests[sequence]
                     break
 
-    def _take(self, limit: int) -> list[Any]:
-        if self._left:
-            left, self._left = self._left, []
-            return left
-        return self._client.take(limit)
-
     def _run(self, taken: tuple[int, bytes]) -> None:
         sequence, payload = taken
         with self._lock:
@@ -98,7 +74,7 @@ class Client:
 
     def service_is_ready(self) -> bool:
         """Whether a server is there."""
-        return self._client.is_ready()
+        return bool(self._wire.is_ready())
 
     def wait_for_service(self, timeout_sec: float | None = None) -> bool:
         """Wait for a server; False if there is none after the timeout, or at shutdown."""
@@ -109,22 +85,3 @@ class Client:
                 return False
             time.sleep(min(left_s, _LOOK_AGAIN_S))
         return True
-
-    def configure_introspection(self, *args: Any, **kwargs: Any) -> None:
-        """Not supported."""
-        raise NotImplementedError("rclpy.client.Client.configure_introspection()")
-
-    @property
-    def handle(self) -> Client:
-        """The client itself."""
-        return self
-
-    @property
-    def service_name(self) -> str:
-        """Full name."""
-        return self._full_name
-
-    def destroy(self) -> None:
-        """Ask no more."""
-        self._destroyed = True
-        self._client.close()

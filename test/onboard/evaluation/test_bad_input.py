@@ -409,6 +409,27 @@ def test_a_sensor_without_a_single_number_is_refused(tmp_path: Path) -> None:
     assert judged(bag, "--drop", "imu/link_3")["robot"] == "salp"
 
 
+def test_messages_without_a_part_that_is_needed_are_refused_by_name(tmp_path: Path) -> None:
+    def spoil(number: int, message: Any) -> None:
+        if number % 10 == 3:
+            message.angular_velocity_covariance = np.array([-1.0, *np.zeros(8)])
+
+    found = evaluated(spoilt(messages(), "imu/link_1/data_raw", spoil), tmp_path)
+    assert "imu/link_1: of 81 messages 8 without a part that is needed were left out." in found["notes"]
+    assert found["sensors"]["imu/link_1"]["incomplete"] == 8
+    assert one_note(found, "Imu/link_1 has no angular velocity (element 0 of its covariance is -1,")
+    assert found["metrics"]["joint_angles"]["rmse_deg"] < 5.0
+
+    def spoil_all(number: int, message: Any) -> None:
+        spoil(3, message)
+
+    bag = write(tmp_path / "none", spoilt(messages(), "imu/link_1/data_raw", spoil_all))
+    assert refusal("evaluate", bag) == (
+        "none of the 81 messages on /salp/imu/link_1/data_raw can be used: 81 without angular velocity "
+        "(element 0 of its covariance is -1, or all of it is NaN) (--drop imu/link_1 does without)"
+    )
+
+
 def test_poses_that_are_none_are_left_out_and_counted(tmp_path: Path) -> None:
     def spoil(number: int, message: Any) -> None:
         if number % 100 == 7:

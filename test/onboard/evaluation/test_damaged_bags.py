@@ -356,7 +356,7 @@ def test_a_message_that_claims_more_than_it_has_costs_no_memory(tmp_path: Path) 
 
 def test_the_number_of_messages_is_capped_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (bag_blocks, bag_mcap, bag_sqlite):
-        monkeypatch.setattr(module, "MAX_MESSAGES", 100)
+        monkeypatch.setattr(module, "MAX_MESSAGES", 100, raising=False)
         monkeypatch.setattr(module, "BLOCK_MESSAGES", 40, raising=False)
     for storage in ("mcap", "sqlite3"):
         _, damage = read(write_rosbag2(tmp_path / storage, SAMPLES, storage))

@@ -54,7 +54,7 @@ def test_the_judge_finds_a_message_that_is_lost_changed_or_doubled(folder: Path)
     written = originals("mcap")["lz4"]
     case = Case("mcap", 1, seed, seed.files)
     (folder / "files").mkdir()
-    ours = read_ours(case.write(folder / "files"), False, False)
+    ours = read_ours(case.write(folder / "files"), False)
     whole = ours.messages
     (topic, stamp, data), rest = whole[5], whole[:5] + whole[6:]
     wrong = {

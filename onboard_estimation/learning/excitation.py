@@ -1,10 +1,9 @@
-"""Which inputs the training data covers: where predictions rest on data, and which inputs were hardly moved."""
+"""Which inputs were hardly moved in the training data."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,39 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from onboard_estimation.errors import UserError
 
 Array = NDArray[np.float64]
-
-COVERED_SHARE = 0.5
-"""A point counts as covered by an output's data where the latent variance is below this share of the prior one."""
-
-
-class Predictor(Protocol):
-    """A model with a variance: `ExactGaussianProcesses`, `SparseGaussianProcesses`."""
-
-    @property
-    def signal_variances(self) -> Array:
-        """Prior variances (m,)."""
-
-    def predict(self, inputs: ArrayLike) -> tuple[Array, Array]:
-        """Means and latent variances (k, m)."""
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How far inputs lie within the training data.
-
-    Attributes
-    ----------
-    covered
-        Share of the points, in [0, 1], at which every output rests on data.
-    covered_by_output
-        (m,), the same share of each output by itself.
-    variance_share
-        (m,), latent variance over prior variance, mean over the points: 0 on the data, 1 far from it.
-    """
-
-    covered: float
-    covered_by_output: Array
-    variance_share: Array
 
 
 @dataclass(frozen=True)
@@ -78,22 +44,6 @@ class Excitation:
             f"{self.name} {verdict}: {self.lowest:.3g} to {self.highest:.3g} {self.unit}, "
             f"a range of {self.smallest_range:.3g} is wanted"
         )
-
-
-def covered(model: Predictor, inputs: ArrayLike, share: float = COVERED_SHARE) -> Coverage:
-    """How much of the inputs (k, d), k >= 1, the training data of a model covers.
-
-    Raises
-    ------
-    UserError
-        No inputs, or of another number of columns than the model's.
-    """
-    _, variances = model.predict(inputs)
-    if not len(variances):
-        raise UserError("coverage: there are no inputs to judge")
-    relative = variances / model.signal_variances
-    below = relative < share
-    return Coverage(float(below.all(axis=1).mean()), below.mean(axis=0), relative.mean(axis=0))
 
 
 def excitation(
