@@ -26,10 +26,11 @@ test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=t
 test-all: test ## the same, and the tests that take long and rarely fail
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal -m slow
 
-lint: $(VENV)/.development ## linter, formatter's check, type checker
+lint: $(VENV)/.development ## linter, formatter's check, type checker, layers of imports
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
+	$(VENV)/bin/lint-imports --no-logo
 
 format: $(VENV)/.development ## mend what linter and formatter can mend
 	$(RUN) -m ruff check --fix
@@ -39,7 +40,7 @@ benchmarks: $(VENV)/.development ## measure speed and accuracy
 	$(RUN) -m benchmarks
 
 clean: ## remove .venv, caches and everything built
-	rm -rf $(VENV) build dist install log demo_output runs *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist install log demo_output runs *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment that was moved or copied still names its old place in scripts and in the installation of this package.

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from embedded_ros import finder
-from onboard_estimation.errors import UserError
+from embedded_ros.errors import UserError
 
 ENVIRONMENT_VARIABLE = "ONBOARD_ESTIMATION_RUNTIME"
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import embedded_ros
-from onboard_estimation.errors import UserError
+from embedded_ros.errors import UserError
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from importlib.metadata import distributions
 
-from onboard_estimation.errors import UserError
+from embedded_ros.errors import UserError
 
 PACKAGE = "onboard_estimation"
 _GROUP = "console_scripts"

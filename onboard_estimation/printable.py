@@ -2,7 +2,4 @@
 
 from __future__ import annotations
 
-
-def printable(text: str, replacement: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """Without control characters and ends of lines: terminals obey them, fonts have no glyph for them."""
-    return "".join(character if character.isprintable() else replacement for character in text)
+from embedded_ros.errors import printable as printable

@@ -8,9 +8,9 @@ import re
 import threading
 from dataclasses import dataclass
 
+from embedded_ros.errors import UserError
 from embedded_ros.messages.definitions import distribution
 from embedded_ros.wire import dds, loopback
-from onboard_estimation.errors import UserError
 
 _log = logging.getLogger(__name__)
 RANGES = ("OFF", "LOCALHOST", "SUBNET", "SYSTEM_DEFAULT")

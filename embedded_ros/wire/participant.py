@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from embedded_ros.errors import UserError
 from embedded_ros.messages import MessageSupport, ServiceSupport, message_class, support
 from embedded_ros.messages.definitions import has_type_hashes
 from embedded_ros.wire import dds, names
@@ -23,7 +24,6 @@ from embedded_ros.wire.graph import Graph
 from embedded_ros.wire.qos import SERVICES, Qos, dds_qos, participant_qos
 from embedded_ros.wire.services import ServiceClient, ServiceServer
 from embedded_ros.wire.type_objects import topic_type
-from onboard_estimation.errors import UserError
 
 DISCOVERY_INFO = "ros_discovery_info"
 REQUEST_HEADER = (("ros_request_guid", "uint64"), ("ros_request_sequence", "int64"))

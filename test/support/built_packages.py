@@ -7,7 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOP_LEVEL_PACKAGES = ["onboard_estimation", "salp_estimation", "hopper_estimation", "softrobot_estimation", "drivers"]
+TOP_LEVEL_PACKAGES = [
+    "onboard_estimation",
+    "embedded_ros",
+    "salp_estimation",
+    "hopper_estimation",
+    "strapdown_estimation",
+    "softrobot_estimation",
+    "drivers",
+]
 _NOT_SOURCE = shutil.ignore_patterns(
     ".*", "__pycache__", "*.egg-info", "build", "dist", "install", "log", "demo_output"
 )

@@ -143,7 +143,7 @@ def _parameter(text: str) -> tuple[str, dict[str, Any]]:
     import yaml
 
     # Scalars of ROS 2, not those of PyYAML: `1e-3` is a number and 1:30 a text.
-    from onboard_estimation.parameter_file import ParameterLoader
+    from embedded_ros.parameter_file import ParameterLoader
 
     name, separator, value_text = text.partition(":=")
     found = _NODE_PREFIX.fullmatch(name)
@@ -155,15 +155,15 @@ def _parameter(text: str) -> tuple[str, dict[str, Any]]:
         raise RCLInvalidROSArgsError(f"Couldn't parse the value of the parameter rule '{text}': {error}") from error
     node, name = found.groups()
     if isinstance(value, dict):
-        from onboard_estimation.parameter_file import flatten
+        from embedded_ros.parameter_file import flatten
 
         return f"/{node}" if node else "/**", flatten({name: value})[0]
     return f"/{node}" if node else "/**", {name: "" if value is None else value}
 
 
 def _parameter_file(path: Path) -> list[tuple[str, dict[str, Any]]]:
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.parameter_file import PARAMETERS_KEY, flatten, read_parameter_file
+    from embedded_ros.errors import UserError
+    from embedded_ros.parameter_file import PARAMETERS_KEY, flatten, read_parameter_file
 
     try:
         content, faults = read_parameter_file(path)

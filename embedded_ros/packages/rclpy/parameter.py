@@ -202,8 +202,8 @@ def parameter_dict_from_yaml_file(
     namespace
         Put before each name.
     """
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.parameter_file import flatten, read_parameter_file
+    from embedded_ros.errors import UserError
+    from embedded_ros.parameter_file import flatten, read_parameter_file
 
     try:
         content, _ = read_parameter_file(Path(parameter_file))
