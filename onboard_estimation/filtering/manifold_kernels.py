@@ -26,7 +26,7 @@ def wrap(angle: float) -> float:
         return angle
     wrapped = np.pi - (np.pi - angle) % (2.0 * np.pi)
     # Just above pi the remainder rounds to the whole turn.
-    return wrapped if wrapped > -np.pi else np.pi
+    return np.pi if wrapped <= -np.pi else wrapped  # and what is no number stays none
 
 
 @njit(cache=True)

@@ -282,3 +282,12 @@ def test_dimensions_are_found_by_name() -> None:
         SPACE.block("legs")
     with pytest.raises(ValueError, match="different names"):
         StateSpace(se2("pose"), se2("pose"))
+
+
+def test_what_is_no_number_stays_none() -> None:
+    """An angle that was lost must not come back as one that is known."""
+    space = StateSpace(angles("heading", ("heading",)), se2("pose"))
+    for lost in (np.nan, np.inf, -np.inf):
+        moved = space.plus(np.zeros(4), np.full(4, lost))
+        assert np.isnan(moved[[0, 3]]).all()
+        assert np.isnan(space.minus(moved, np.zeros(4))[[0, 3]]).all()
