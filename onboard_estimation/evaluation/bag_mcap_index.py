@@ -60,7 +60,7 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
     summary = file.read(start, footer)
     try:
         records = _records(summary + end)
-    except (McapError, struct.error, ValueError):
+    except (McapError, struct.error, ValueError, OverflowError):
         return McapIndex(damaged=True)
     chunks = {
         begin + record.chunk_start_offset: record.chunk_length
@@ -75,8 +75,8 @@ def read_index(file: FileBytes, begin: int) -> McapIndex:
 
 
 def _records(content: bytes) -> list[object]:
-    """The records up to the footer at the content's end."""
-    return list(StreamReader(io.BytesIO(content), skip_magic=True).records)
+    """The records up to the footer at the content's end; a chunk among them, which no index has, stays packed."""
+    return list(StreamReader(io.BytesIO(content), skip_magic=True, emit_chunks=True).records)
 
 
 def _length_at(file: FileBytes, place: int) -> int:

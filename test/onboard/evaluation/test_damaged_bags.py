@@ -327,6 +327,26 @@ def test_lengths_that_lie_cost_no_memory(tail: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "index",
+    [
+        chunk(1000, b"zstd", zstandard.compress(bytes(2**28))),
+        chunk(1000, b"lz4", b"no frame"),
+        record(6, struct.pack("<QQQIIQ", 0, 0, 1000, 0, 0, 2**63)),
+        record(8, b"", 2**63),
+    ],
+)
+def test_an_index_that_holds_what_no_index_has_costs_no_memory(index: bytes, tmp_path: Path) -> None:
+    content = write_mcap(tmp_path / "whole.mcap", SAMPLES, "none").read_bytes()
+    end = mcap_message_ends(content)[-1]
+    data = content[:end] + record(15, bytes(4))
+    path = tmp_path / "bag.mcap"
+    path.write_bytes(data + index + record(2, struct.pack("<QQI", len(data), 0, 0)) + bag_mcap.MAGIC)
+    found: list[object] = []
+    assert peak_bytes(lambda: found.extend(read(path)[0])) < 20e6
+    assert [message for message in found if message in WRITTEN] == WRITTEN
+
+
+@pytest.mark.parametrize(
     ("name", "compress"), [("zstd", zstandard.compress), ("lz4", lz4.frame.compress), ("bz2", bz2.compress)]
 )
 def test_no_more_is_decompressed_than_allowed(name: str, compress: Callable[[bytes], bytes]) -> None:
