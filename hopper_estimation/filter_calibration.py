@@ -138,8 +138,8 @@ def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Ar
         kinds = run.events[:, kernels.E_KIND].astype(np.int64)
         seen = trial.time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
         for kind in range(len(EVENTS)):
-            told = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
-            late[kind].append(match_events(trial.hops.events, told, kind).error_s)
+            estimated = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
+            late[kind].append(match_events(trial.hops.events, estimated, kind).error_s)
     delay, stddev = np.zeros(len(EVENTS)), np.full(len(EVENTS), 0.01)
     for kind, parts in enumerate(late):
         differences = np.concatenate(parts)
@@ -167,16 +167,16 @@ def _touchdown_fit(
     features, errors = [], []
     for run, trial in zip(runs, trials, strict=True):
         kinds = run.events[:, kernels.E_KIND].astype(np.int64)
-        told = np.flatnonzero(kinds == TOUCHDOWN)
-        told_s = trial.time_s[run.events[told, kernels.E_SAMPLE].astype(np.int64)]
+        touchdowns = np.flatnonzero(kinds == TOUCHDOWN)
+        touchdowns_s = trial.time_s[run.events[touchdowns, kernels.E_SAMPLE].astype(np.int64)]
         true_s = trial.hops.events.times_s(TOUCHDOWN)
-        for row in range(1, len(told)):
-            between = kinds[told[row - 1] : told[row]]
-            nearest = int(np.argmin(np.abs(true_s - told_s[row])))
-            if APEX not in between or nearest == 0 or abs(true_s[nearest] - told_s[row]) > _SAME_TOUCHDOWN_S:
+        for row in range(1, len(touchdowns)):
+            between = kinds[touchdowns[row - 1] : touchdowns[row]]
+            nearest = int(np.argmin(np.abs(true_s - touchdowns_s[row])))
+            if APEX not in between or nearest == 0 or abs(true_s[nearest] - touchdowns_s[row]) > _SAME_TOUCHDOWN_S:
                 continue
-            apex = run.events[told[row - 1] + int(np.argmax(between == APEX)), kernels.E_HEIGHT]
-            event = run.events[told[row]]
+            apex = run.events[touchdowns[row - 1] + int(np.argmax(between == APEX)), kernels.E_HEIGHT]
+            event = run.events[touchdowns[row]]
             change = trial.hops.ground_m[nearest] - trial.hops.ground_m[nearest - 1]
             features.append((event[kernels.E_VELOCITY], apex))
             errors.append(event[kernels.E_HEIGHT] - standing - change)

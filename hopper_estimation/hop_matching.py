@@ -153,17 +153,17 @@ def match_events(
         ends = (true.happened_s[0], true.happened_s[-1]) if len(true.happened_s) else (np.inf, -np.inf)
         covered_s = (ends[0] - tolerance_s, ends[1] + tolerance_s)
     used = (estimated.kind == kind) & (estimated.happened_s >= covered_s[0]) & (estimated.happened_s <= covered_s[1])
-    told, seen, truth = estimated.happened_s[used], estimated.seen_s[used], true.times_s(kind)
-    judged = np.ones(len(told), bool)
+    happened, seen, truth = estimated.happened_s[used], estimated.seen_s[used], true.times_s(kind)
+    judged = np.ones(len(happened), bool)
     for start, stop in np.asarray(unknown_s, float).reshape(-1, 2):
-        judged &= (told <= start + tolerance_s) | (told >= stop - tolerance_s)
-    if not len(told) or not len(truth):
+        judged &= (happened <= start + tolerance_s) | (happened >= stop - tolerance_s)
+    if not len(happened) or not len(truth):
         return EventTiming(np.empty(0), np.empty(0), np.empty(0), len(truth), int(judged.sum()))
-    to_truth, to_told = _nearest(truth, told), _nearest(told, truth)
-    mutual = to_told[to_truth] == np.arange(len(told))
-    mutual &= np.abs(told - truth[to_truth]) <= tolerance_s
+    to_truth, to_happened = _nearest(truth, happened), _nearest(happened, truth)
+    mutual = to_happened[to_truth] == np.arange(len(happened))
+    mutual &= np.abs(happened - truth[to_truth]) <= tolerance_s
     pairs = to_truth[mutual]
-    error, delay = told[mutual] - truth[pairs], seen[mutual] - truth[pairs]
+    error, delay = happened[mutual] - truth[pairs], seen[mutual] - truth[pairs]
     return EventTiming(error, delay, truth[pairs], len(truth) - len(pairs), int(np.sum(judged & ~mutual)))
 
 

@@ -234,12 +234,12 @@ def mean_of(values: ArrayLike) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
-def _span(true: HopCycles, told: HopCycles, hop: int, partner: int, part: Part) -> tuple[float, float]:
+def _span(true: HopCycles, estimated: HopCycles, hop: int, partner: int, part: Part) -> tuple[float, float]:
     """Times of the points of M1 and M2."""
     if part == "cycle":
         return float(true.touchdown_s[hop]), float(true.next_touchdown_s[hop])
-    if partner >= 0 and np.isfinite(told.liftoff_s[partner]):
-        return float(told.liftoff_s[partner]), float(told.next_touchdown_s[partner])
+    if partner >= 0 and np.isfinite(estimated.liftoff_s[partner]):
+        return float(estimated.liftoff_s[partner]), float(estimated.next_touchdown_s[partner])
     start = true.liftoff_s[hop] if np.isfinite(true.liftoff_s[hop]) else true.touchdown_s[hop]
     return float(start), float(true.next_touchdown_s[hop])
 

@@ -103,8 +103,8 @@ def commands_of(series: Sequence[Series], start_ns: int, at_s: Array) -> Array |
     found = next((one for one in series if one.channel.sensor == COMMANDED_HEIGHT.sensor and len(one.stamps_ns)), None)
     if found is None:
         return None
-    told_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
-    return commands_at(at_s, told_s, found.values[:, 2])
+    touchdowns_s = (found.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
+    return commands_at(at_s, touchdowns_s, found.values[:, 2])
 
 
 def coverage_by_phase(result: EvaluationResult) -> dict[str, dict[str, float]]:
@@ -155,21 +155,23 @@ def hop_figures(
 def _ground(configuration: HopperConfiguration, review: HopReview) -> dict[str, Any]:
     """Drift of the ground's height, over the touchdowns that estimate and truth share."""
     assert review.truth is not None
-    told = np.flatnonzero(review.events.kind == TOUCHDOWN)
-    told_s, true_s = review.events.happened_s[told], review.truth.events.times_s(TOUCHDOWN)
-    if not len(told) or not len(true_s):
+    touchdowns = np.flatnonzero(review.events.kind == TOUCHDOWN)
+    touchdowns_s, true_s = review.events.happened_s[touchdowns], review.truth.events.times_s(TOUCHDOWN)
+    if not len(touchdowns) or not len(true_s):
         return {}
-    nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in told_s])
-    if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - told_s) > _SAME_TOUCHDOWN_S):
+    nearest = np.array([int(np.argmin(np.abs(true_s - at))) for at in touchdowns_s])
+    if not np.all(np.diff(nearest) == 1) or np.any(np.abs(true_s[nearest] - touchdowns_s) > _SAME_TOUCHDOWN_S):
         return {}  # a touchdown that is missing has no place in a sum over hops
     standing = configuration.robot.standing_height_m
     grounds = estimated_grounds(configuration, review.events)
     before = np.concatenate([[0.0], grounds[:-1]])
-    touchdown = review.events.height_m[told] - before
-    apex = np.full(len(told), np.nan)
+    touchdown = review.events.height_m[touchdowns] - before
+    apex = np.full(len(touchdowns), np.nan)
     apexes = review.events.kind == APEX
-    for row, at in enumerate(told_s[1:], start=1):
-        found = np.flatnonzero(apexes & (review.events.happened_s > told_s[row - 1]) & (review.events.happened_s < at))
+    for row, at in enumerate(touchdowns_s[1:], start=1):
+        found = np.flatnonzero(
+            apexes & (review.events.happened_s > touchdowns_s[row - 1]) & (review.events.happened_s < at)
+        )
         if len(found):
             apex[row] = review.events.height_m[found[0]] - before[row]
     return ground_height.summary(apex, touchdown, review.truth.ground_m[nearest], standing)

@@ -126,9 +126,9 @@ def read_serial_log(path: Path, as_recorded: bool = False) -> Converted:
     faults = ", ".join(f"{count} {fault.value}" for fault, count in frames.faults.items())
     settings, rows = content.settings, content.rows
     if settings is None or not len(rows):
-        told = "no frame tells the ranges" if settings is None else "none follows a frame that tells the ranges"
+        reason = "no frame tells the ranges" if settings is None else "none follows a frame that tells the ranges"
         raise UserError(
-            f"{path}: {content.samples} valid samples, {told}; {corrupted} corrupted frames"
+            f"{path}: {content.samples} valid samples, {reason}; {corrupted} corrupted frames"
             + (f" ({faults})" if faults else "")
         )
     counts = {

@@ -157,7 +157,7 @@ def identify(
     notes = [
         note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
     ]
-    notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_doubts(fit, validations)]
+    notes += [scale.reason, *_advice(fit, table, configuration, samples[0].step_s), *_warnings(fit, validations)]
     if full:
         notes.append("The parameter file holds the diagonal fit: the configuration knows no mixed elements.")
     simulated = any(one.simulated for one in recordings.values())
@@ -241,7 +241,7 @@ def _share(half_width: float, reference: float) -> str:
     return f"+-{share:.2g} %" if share < 100.0 else "not determined"
 
 
-def _doubts(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
+def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
     """What makes the model, and with it the intervals, doubtful."""
     out = []
     if abs(fit.delay_s) > _NOTED_DELAY_S:

@@ -188,12 +188,12 @@ class Graph:
         changed = False
         while found := _take_one(dds.ddspy_take_endpoint, reader, _endpoint):
             changed = True
-            gid, told = found
+            gid, announced = found
             with self._lock:
-                if told is None:
+                if announced is None:
                     self._endpoints.pop(gid, None)
                 else:
-                    participant, topic, type_name, qos, data = told
+                    participant, topic, type_name, qos, data = announced
                     kind, name = names.from_dds(topic)
                     type_hash = user_data_value(data, "typehash")
                     self._endpoints[gid] = _Endpoint(

@@ -97,8 +97,8 @@ def read_qos(pointer: int) -> tuple[Qos, bytes]:
 
     reliable = bool(dds.qget_reliability(pointer, ct.byref(kind), ct.byref(time_ns)) and kind.value == 1)
     transient = bool(dds.qget_durability(pointer, ct.byref(kind)) and kind.value >= 1)
-    told = dds.qget_history(pointer, ct.byref(kind), ct.byref(depth))
-    kept = depth.value if told and kind.value == 0 and depth.value > 0 else 0
+    known = dds.qget_history(pointer, ct.byref(kind), ct.byref(depth))
+    kept = depth.value if known and kind.value == 0 and depth.value > 0 else 0
     automatic, lease = True, None
     if dds.qget_liveliness(pointer, ct.byref(kind), ct.byref(time_ns)):
         automatic = kind.value == 0

@@ -152,13 +152,13 @@ def _numbers(topics: Sequence[TopicReport]) -> list[Finding]:
     )
 
 
-def _losses(topics: Sequence[TopicReport], told: set[str]) -> list[Finding]:
+def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
     """Gaps and repeats; not the gaps of ground truths whose holes are told anyway."""
     empty = [topic for topic in topics if not topic.count]
     found = _worst_first(
         "warning",
         "Gaps of more than 5 periods",
-        (topic for topic in topics if topic.timing.regular and topic.name not in told),
+        (topic for topic in topics if topic.timing.regular and topic.name not in named),
         lambda topic: topic.timing.gaps and topic.timing.longest_gap_s,
         lambda topic: (
             f"has {topic.timing.gaps:,}, {'the longest' if topic.timing.gaps > 1 else 'of'} "

@@ -56,14 +56,14 @@ def verdict(
         opinion = f"too short to judge consistency ({judged_count} estimates)"
         return f"{opinion}{_suspect(sensors, '; look at ')}: {accuracy}"
     found = checks(judged, time_s, settle_s, stretches or {})
-    doubts = [check for check in found if check.fails]
+    failing = [check for check in found if check.fails]
     # Of many looks at a consistent filter one shows something that is improbable by itself.
     significance = SIGNIFICANCE / len(found)
-    proven = [check for check in doubts if check.p_value() < significance]
+    proven = [check for check in failing if check.p_value() < significance]
     if proven:
         return f"{_overconfident(proven, time_s, settle_s)}{_suspect(sensors, '; suspect ')}: {accuracy}"
-    if doubts:
-        opinion = f"not shown to be inconsistent by this one run, which leaves doubt in {_doubtful(doubts)}"
+    if failing:
+        opinion = f"not shown to be inconsistent by this one run, which leaves doubt in {_doubtful(failing)}"
         return f"{opinion}{_suspect(sensors, ', look at ')}: {accuracy}"
     whole = [check for check in found if len(check.columns) == len(check.part.names)]
     largest = max(check.factor for check in whole if not check.stretch)
@@ -96,10 +96,10 @@ def _overconfident(proven: Sequence[Check], time_s: Vector, settle_s: float) -> 
     )
 
 
-def _doubtful(doubts: Sequence[Check]) -> str:
+def _doubtful(failing: Sequence[Check]) -> str:
     """What fails, by chance or not. A dimension that fails alone says more than its part."""
-    alone = {(check.part.name, check.stretch) for check in doubts if not check.joint}
-    return _listed([check for check in doubts if not check.joint or (check.part.name, check.stretch) not in alone])
+    alone = {(check.part.name, check.stretch) for check in failing if not check.joint}
+    return _listed([check for check in failing if not check.joint or (check.part.name, check.stretch) not in alone])
 
 
 def _unsure(unsure: Sequence[Check], found: Sequence[Check]) -> str:

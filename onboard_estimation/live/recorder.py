@@ -192,11 +192,13 @@ class Recorder:
         except UserError as error:
             raise _Refusal(str(error)) from error
         offers = list(dict.fromkeys(offer_of(endpoint) for endpoint in endpoints))
-        told = next((text for endpoint in endpoints if (text := type_hash(endpoint))), None)
+        hash_of_type = next((text for endpoint in endpoints if (text := type_hash(endpoint))), None)
         text = definition(message_type)
         if not text:
             self.recorded.notes.append(f"{name}: the bag does not hold the definition of {message_type}")
-        connection = self._bag.add_topic(name, message_type, text, told or standard_type_hash(message_type), offers)
+        connection = self._bag.add_topic(
+            name, message_type, text, hash_of_type or standard_type_hash(message_type), offers
+        )
         if len({(offer.reliable, offer.transient_local) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
         topic = _Topic(self._queue.append, connection, self._stamp if self._simulated_time else None)
@@ -219,8 +221,8 @@ class Recorder:
 
     def _sum_up(self) -> None:
         self.recorded.size_bytes = self._bag.size_bytes
-        told = [topic.lost for topic in self._topics.values() if topic.lost is not None]
-        self.recorded.lost = sum(told) if told else None
+        counted = [topic.lost for topic in self._topics.values() if topic.lost is not None]
+        self.recorded.lost = sum(counted) if counted else None
 
 
 class _Refusal(Exception):

@@ -17,7 +17,7 @@ from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.live.view_record import Record, Rows, Subject
+from onboard_estimation.live.view_record import Rows, ShownRun, Subject
 from onboard_estimation.live.view_recorded import COVARIANCE, STATE, namespaces_with_estimates, subject_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.ros.estimate_reading import EstimateReader
@@ -77,7 +77,7 @@ class LiveGraph:
         """Of all robots found."""
         return list(self._robots)
 
-    def record(self, namespace: str) -> Record | None:
+    def record(self, namespace: str) -> ShownRun | None:
         """The last seconds of a robot; None before its first estimate."""
         return self._robots[namespace].record()
 
@@ -236,7 +236,7 @@ class _LiveRobot:
             return {}
         return subject.robot.true_parts(subject.configuration, bodies)
 
-    def record(self) -> Record | None:
+    def record(self) -> ShownRun | None:
         with self._lock:
             rows = [(row.estimate, row.bodies) for row in self._rows]
         if not rows:
@@ -251,7 +251,7 @@ class _LiveRobot:
             for name, values in self._parts({body: one[known] for body, one in bodies.items()}).items():
                 truth[name] = np.full((len(rows), values.shape[1]), np.nan)
                 truth[name][known] = values
-        return Record(
+        return ShownRun(
             self._subject,
             np.array([estimate.stamp_ns for estimate in estimates], dtype=np.int64),
             np.array([estimate.mean for estimate in estimates]),

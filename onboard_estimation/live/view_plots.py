@@ -11,7 +11,7 @@ import numpy as np
 from onboard_estimation import picture
 from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, VECTOR
 from onboard_estimation.filtering.state_space import Block
-from onboard_estimation.live.view_record import Record, Rows
+from onboard_estimation.live.view_record import Rows, ShownRun
 from onboard_estimation.measurement import Vector
 
 MOST_PLOTS = 6
@@ -37,7 +37,7 @@ class Curve:
     upper: Vector
 
 
-def curves(record: Record, until_now: bool = False) -> list[Curve]:
+def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
     """Joint angles against the truth, errors, then all other dimensions; at most six plots.
 
     Time counts from the first estimate, or, `until_now`, back from the last.
@@ -63,7 +63,7 @@ def curves(record: Record, until_now: bool = False) -> list[Curve]:
 class _Drawn:
     """A record's curves at no more instants than a chart needs."""
 
-    def __init__(self, record: Record, until_now: bool) -> None:
+    def __init__(self, record: ShownRun, until_now: bool) -> None:
         self._record, self._space = record, record.subject.space
         self._chosen = _evenly(len(record.stamps_ns))
         self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)

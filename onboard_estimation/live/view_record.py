@@ -51,7 +51,7 @@ class Moment:
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class ShownRun:
     """K instants of one robot.
 
     Attributes

@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
-from onboard_estimation.live.view_record import Record, Rows, Subject
+from onboard_estimation.live.view_record import Rows, ShownRun, Subject
 from onboard_estimation.measurement import Channel
 from onboard_estimation.robots import Robot, all_robots, estimator_name, find_robot
 from onboard_estimation.ros.estimates import EstimateMessages
@@ -36,7 +36,7 @@ def load_records(
     options: EvaluateOptions,
     bag_path: Path | None = None,
     progress: Callable[[str], None] = lambda step: None,
-) -> list[Record]:
+) -> list[ShownRun]:
     """All robots that a run folder or a bag holds.
 
     Parameters
@@ -95,7 +95,7 @@ def _robot_of(namespace: str, topics: Mapping[str, str], options: EvaluateOption
     return best[1] if best else None
 
 
-def _from_run(folder: Path, bag_path: Path | None) -> Record:
+def _from_run(folder: Path, bag_path: Path | None) -> ShownRun:
     description = _read_json(folder / "run.json")
     robot = find_robot(str(description.get("robot")))
     configuration: Any = load(robot.configuration_type, folder / "config.yaml", {})
@@ -117,7 +117,7 @@ def _from_run(folder: Path, bag_path: Path | None) -> Record:
         with open_bag(found) as bag:
             bodies, truth = _truth(bag, subject, stamps_ns, settings)
     notes += [f"- {note}" for note in description.get("notes", [])]
-    return Record(subject, stamps_ns, means, covariances, bodies, truth, tuple(notes))
+    return ShownRun(subject, stamps_ns, means, covariances, bodies, truth, tuple(notes))
 
 
 def _bag_of(folder: Path, description: Mapping[str, Any]) -> Path | None:
@@ -131,7 +131,7 @@ def _bag_of(folder: Path, description: Mapping[str, Any]) -> Path | None:
     return next((place / named for place in places if (place / named).exists()), None)
 
 
-def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[Record]:
+def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[ShownRun]:
     """Robots whose estimates were recorded along with everything else."""
     topics = {name: one.message_type for name, one in bag.topics.items()}
     records = []
@@ -144,11 +144,11 @@ def _from_live_graph(bag: Bag, options: EvaluateOptions) -> list[Record]:
         stamps_ns, means, covariances = _estimates(bag, namespace, subject)
         bodies, truth = _truth(bag, subject, stamps_ns, {"namespace": namespace})
         note = f"As recorded in {bag.path}: {len(stamps_ns)} estimates."
-        records.append(Record(subject, stamps_ns, means, covariances, bodies, truth, (note,)))
+        records.append(ShownRun(subject, stamps_ns, means, covariances, bodies, truth, (note,)))
     return records
 
 
-def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], None]) -> Record:
+def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], None]) -> ShownRun:
     result = evaluate_bag(path, options, write=False, progress=progress).result
     with open_bag(path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
@@ -159,7 +159,7 @@ def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], No
         bodies, truth = _truth(bag, subject, result.stamps_ns, settings)
     verdict = f"**{result.verdict[:1].upper()}{result.verdict[1:]}.**"
     notes = (verdict, *(f"- {note}" for note in result.notes))
-    return Record(subject, result.stamps_ns, result.mean, result.covariance, bodies, truth, notes)
+    return ShownRun(subject, result.stamps_ns, result.mean, result.covariance, bodies, truth, notes)
 
 
 def _estimates(bag: Bag, namespace: str, subject: Subject) -> tuple[NDArray[np.int64], Rows, Rows]:

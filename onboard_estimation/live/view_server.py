@@ -26,7 +26,7 @@ from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.view_access import Access, allowed_places, guarded_servers
 from onboard_estimation.live.view_live import LiveGraph
 from onboard_estimation.live.view_plots import Plots, curves
-from onboard_estimation.live.view_record import Record
+from onboard_estimation.live.view_record import ShownRun
 from onboard_estimation.live.view_scene import RobotPicture
 
 DEFAULT_PORT = 8080
@@ -100,7 +100,7 @@ def _stop(server: Any) -> None:
         server.stop()
 
 
-def show_records(server: Any, records: Sequence[Record], stop: StopRequest) -> None:
+def show_records(server: Any, records: Sequence[ShownRun], stop: StopRequest) -> None:
     """Show records under one time slider, from their common start, until asked to stop."""
     start_ns = min(int(record.stamps_ns[0]) for record in records)
     end_ns = max(int(record.stamps_ns[-1]) for record in records)
@@ -187,7 +187,7 @@ def open_browser(address: str) -> None:
 class _RobotPanel:
     """Picture, plots and notes of a record."""
 
-    def __init__(self, server: Any, record: Record) -> None:
+    def __init__(self, server: Any, record: ShownRun) -> None:
         self._record = record
         self.picture = RobotPicture(server, record.subject, _extent_m(record))
         self._plots = Plots(server, record.subject.namespace)
@@ -206,7 +206,7 @@ class _RobotPanel:
         return max(int(np.searchsorted(self._record.stamps_ns, stamp_ns, side="right")) - 1, 0)
 
 
-def _extent_m(record: Record) -> float:
+def _extent_m(record: ShownRun) -> float:
     way = np.vstack(record.ways())
     return float(np.ptp(way, axis=0).max()) if len(way) else 0.0
 
@@ -218,7 +218,7 @@ class _Camera:
         self._server, self._follows = server, follows
         self._at: Any = None
 
-    def follow(self, record: Record) -> None:
+    def follow(self, record: ShownRun) -> None:
         columns = planar_position(record.subject.space)
         if columns is None:
             return
@@ -233,7 +233,7 @@ class _Camera:
             client.camera.position = client.camera.position + np.array([*moved, 0.0])
 
 
-def _look_at(server: Any, record: Record, size_m: float) -> None:
+def _look_at(server: Any, record: ShownRun, size_m: float) -> None:
     """A camera above the way, that has all of it in view; beside a robot of which only the height is known."""
     if is_vertical(record.subject.space):
         highest_m = max(float(record.means[:, record.subject.space.coordinates(HEIGHT)].max()), _HIGHEST_HOP_M)

@@ -102,13 +102,13 @@ def _exercise(robot: Robot, place: Path, progress: Callable[[str], None]) -> Non
 
 
 @contextmanager
-def compilations(told: Callable[[str], None]) -> Iterator[None]:
+def compilations(report: Callable[[str], None]) -> Iterator[None]:
     """Tell the name of each kernel that is compiled in the block, when that begins."""
     from numba.core import event
 
     class Listener(event.Listener):
         def on_start(self, event: Any) -> None:
-            told(event.data["dispatcher"].py_func.__qualname__)
+            report(event.data["dispatcher"].py_func.__qualname__)
 
         def on_end(self, event: Any) -> None:
             pass

@@ -100,11 +100,11 @@ def _tell_of_compilation(tell: Callable[[str], object]) -> None:
     from numba.core import event
 
     class Listener(event.Listener):
-        told = False
+        announced = False
 
         def on_start(self, event: Any) -> None:
-            if not self.told:
-                self.told = True
+            if not self.announced:
+                self.announced = True
                 tell("compiling kernels, once, about a minute; `onboard-estimation warmup` does it beforehand")
 
         def on_end(self, event: Any) -> None:

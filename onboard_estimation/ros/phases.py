@@ -38,7 +38,7 @@ _REMEMBERED = 64
 def event_messages(new: New, event: PhaseEvent, frame_id: str = "odom") -> list[Output]:
     """The messages of one event; `apex` only of an apex whose height is known."""
     numbers = [float(event.phase), event.stddev_s]
-    told = {
+    messages = {
         "phase_events": new(
             TYPES["phase_events"],
             header=header(new, event.stamp_ns),
@@ -51,8 +51,8 @@ def event_messages(new: New, event: PhaseEvent, frame_id: str = "odom") -> list[
     }
     if event.name == APEX and math.isfinite(event.height_m):
         point = new("geometry_msgs/msg/Point", x=0.0, y=0.0, z=event.height_m)
-        told[APEX] = new(TYPES[APEX], header=header(new, event.stamp_ns, frame_id), point=point)
-    return [Output(topic, TYPES[topic], message) for topic, message in told.items()]
+        messages[APEX] = new(TYPES[APEX], header=header(new, event.stamp_ns, frame_id), point=point)
+    return [Output(topic, TYPES[topic], message) for topic, message in messages.items()]
 
 
 class NewEvents:
@@ -65,18 +65,18 @@ class NewEvents:
     """
 
     def __init__(self) -> None:
-        self._told: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
+        self._published: deque[tuple[str, int]] = deque(maxlen=_REMEMBERED)
 
     def __call__(self, events: Iterable[PhaseEvent]) -> list[PhaseEvent]:
         """Those that were not told before."""
         fresh = []
         for event in events:
-            if any(event.name == name and abs(event.stamp_ns - at_ns) <= _SAME_NS for name, at_ns in self._told):
+            if any(event.name == name and abs(event.stamp_ns - at_ns) <= _SAME_NS for name, at_ns in self._published):
                 continue
-            self._told.append((event.name, event.stamp_ns))
+            self._published.append((event.name, event.stamp_ns))
             fresh.append(event)
         return fresh
 
     def forget(self) -> None:
         """After a reset, or when a bag starts again: the same events are to be told again."""
-        self._told.clear()
+        self._published.clear()

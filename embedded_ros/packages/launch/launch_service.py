@@ -156,7 +156,7 @@ class LaunchService:
             self._visit_all(entities_of(entity.visit(self.context)))
 
     def _fail(self, error: Exception) -> None:
-        sentence = _told(error)
+        sentence = _sentence_on(error)
         self._to_start.clear()
         self._return_code = 1
         if launch_config.level <= logging.DEBUG:
@@ -237,7 +237,7 @@ class LaunchService:
         return idle and self._shutting_down
 
 
-def _told(error: Exception) -> str:
+def _sentence_on(error: Exception) -> str:
     """The message of an error; with its kind where Python raised it and the message alone says little."""
     kind = type(error).__name__
     if type(error).__module__ != "builtins" or isinstance(error, (RuntimeError, OSError, TypeError, ValueError)):

@@ -139,7 +139,7 @@ def minimise_seeds(
     def report_of(number: int) -> ProgressCallback | None:
         if progress is None:
             return None
-        return lambda told: progress(_with_share(told, (number + told.share) / len(seeds)))
+        return lambda one: progress(_with_share(one, (number + one.share) / len(seeds)))
 
     results = []
     for number, seed in enumerate(seeds):
@@ -154,8 +154,8 @@ def seed_path(path: Path, seed: int) -> Path:
     return path.with_name(f"{path.stem}_seed_{seed}{path.suffix}")
 
 
-def _with_share(told: Progress, share: float) -> Progress:
-    return told._replace(share=share)
+def _with_share(one: Progress, share: float) -> Progress:
+    return one._replace(share=share)
 
 
 def _start(problem: Problem, settings: Settings, initial: ArrayLike | None) -> NDArray[np.float64]:

@@ -32,7 +32,7 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.view_live import health_table
 from onboard_estimation.live.view_plots import MOST_PLOTS, curves
-from onboard_estimation.live.view_record import Record, Subject
+from onboard_estimation.live.view_record import ShownRun, Subject
 from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
 from onboard_estimation.measurement import Estimate, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
@@ -67,7 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def load_one(path: Path, **options: Any) -> Record:
+def load_one(path: Path, **options: Any) -> ShownRun:
     (record,) = load_records(path, EvaluateOptions(), **options)
     return record
 
@@ -167,7 +167,7 @@ def test_namespaces_need_both_topics_of_the_right_type() -> None:
     assert namespaces_with_estimates(topics) == ["", "/a"]
 
 
-def sample_record(count: int = 2000) -> Record:
+def sample_record(count: int = 2000) -> ShownRun:
     rng = np.random.default_rng(1)
     truth = np.cumsum(rng.normal(size=(count, 5)), axis=0) * 1e-3
     error = rng.normal(size=(count, 5)) * [0.01, 0.02, 0.01, 0.03, 0.04]
@@ -177,7 +177,7 @@ def sample_record(count: int = 2000) -> Record:
     covariance = np.diag(np.square([0.01, 0.02, 0.01, 0.03, 0.04]))
     stamps = EPOCH_NS + 50_000_000 * np.arange(count)
     subject = Subject("/salp", SALP, CONFIGURATION, SPACE)
-    return Record(subject, stamps, means, np.tile(covariance, (count, 1, 1)), truth=parts)
+    return ShownRun(subject, stamps, means, np.tile(covariance, (count, 1, 1)), truth=parts)
 
 
 def test_curves_have_bands_of_two_deviations_and_gaps_where_there_is_no_truth() -> None:
@@ -199,7 +199,7 @@ def test_curves_have_bands_of_two_deviations_and_gaps_where_there_is_no_truth() 
     assert curves(record)[0].time_s.size <= 700
 
 
-def error_xy(record: Record) -> Rows:
+def error_xy(record: ShownRun) -> Rows:
     return record.means[:, :2] - record.truth["pose"][:, :2]
 
 
