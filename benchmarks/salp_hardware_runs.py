@@ -22,7 +22,7 @@ from benchmarks.salp_hardware_models import ALL_GAITS, SCENARIO, SCRATCH, Model,
 from onboard_estimation.capabilities.truth import initial_state
 from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.campaign import simulated_recording
-from onboard_estimation.evaluation.judge import Record
+from onboard_estimation.evaluation.judge import EstimateSeries
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root
@@ -178,7 +178,7 @@ def _line(subject: Subject, job: Job, recording: LoadedRecording) -> Line:
 
 def replayed(
     robot: Robot, configuration: SalpConfiguration, recording: LoadedRecording, seed: int
-) -> tuple[Record, dict[str, Array]]:
+) -> tuple[EstimateSeries, dict[str, Array]]:
     """What the filter says of a recording, and the truth at the same stamps.
 
     As `judge` does it, with the initial error that it draws for this seed, but without its search for mirror images: a
@@ -198,7 +198,7 @@ def replayed(
     start = replace(start, mean=space.plus(start.mean, error))
     estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
     pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
-    record = Record.of(pipeline.run(recording.measurements()))
+    record = EstimateSeries.of(pipeline.run(recording.measurements()))
     return record, _truth(robot, configuration, recording, record.stamps_ns)
 
 

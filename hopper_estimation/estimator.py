@@ -18,11 +18,12 @@ from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, ST
 from hopper_estimation.rest_fault import rest_fault
 from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message
 from hopper_estimation.vertical_filter import FilterState, HopperFilter
-from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
+from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
 from onboard_estimation.reading_parts import POSE
+from onboard_estimation.series import Series
 from onboard_estimation.simulation import SET_POSE
 from onboard_estimation.use_counters import UseCounters
 
@@ -130,8 +131,8 @@ class HopperEstimator(Estimator[HopperState]):
         )
 
     def filter_recording(
-        self, state: HopperState, series: Sequence[MeasurementSeries], arrival: NDArray[np.int64], lag_s: float
-    ) -> BulkRecord | None:
+        self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
+    ) -> FilteredRecording | None:
         """The whole recording at once, cut where a pose was set."""
         samples = samples_of(self._configuration, series, arrival)
         poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
@@ -153,7 +154,7 @@ class HopperEstimator(Estimator[HopperState]):
             events += found
         means, covariances = self._published(np.concatenate(outs), np.concatenate(aboves))
         use = {one.channel.sensor: UseCounters(used=len(one.stamps_ns)) for one in series}
-        return BulkRecord(samples.stamps_ns, means, covariances, use, (), tuple(events))
+        return FilteredRecording(samples.stamps_ns, means, covariances, use, (), tuple(events))
 
     def _at_pose(self, state: HopperState, value: Array) -> HopperState:
         """A known height: the drop begins there."""

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from hopper_estimation import topics
 from hopper_estimation.configuration import HopperConfiguration
-from onboard_estimation.bulk_record import MeasurementSeries
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.reading_parts import POINT
+from onboard_estimation.series import Series
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -221,7 +221,7 @@ def with_message(
 
 
 def samples_of(
-    configuration: HopperConfiguration, series: Sequence[MeasurementSeries], arrival: Integers | None = None
+    configuration: HopperConfiguration, series: Sequence[Series], arrival: Integers | None = None
 ) -> Samples:
     """The samples of a whole recording.
 

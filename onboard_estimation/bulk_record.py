@@ -7,39 +7,24 @@ recording needs no more than being put in order, `in_filter_order` does that for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, PhaseEvent, filter_order
 from onboard_estimation.reading_limits import ReadingCheck
+from onboard_estimation.series import Series
 from onboard_estimation.timing.buffer import BufferCounters, MeasurementBuffer
 from onboard_estimation.use_counters import UseCounters
 
 Integers = NDArray[np.int64]
 
 
-class MeasurementSeries(Protocol):
-    """Measurements of one sensor, as `onboard_estimation.robots.Series` holds them."""
-
-    @property
-    def channel(self) -> Channel:
-        """The topic; `channel.sensor` is the sensor's name."""
-
-    @property
-    def stamps_ns(self) -> Integers:
-        """(K,) int64, nanoseconds since the epoch."""
-
-    @property
-    def values(self) -> NDArray[np.float64]:
-        """(K, d) float64, as the channel's type sets them."""
-
-
 @dataclass(frozen=True, eq=False)
-class BulkRecord:
+class FilteredRecording:
     """The settled record of a recording, as the pipeline would give it.
 
     Attributes
@@ -63,7 +48,7 @@ class BulkRecord:
     messages: tuple[str, ...] = ()
     events: tuple[PhaseEvent, ...] = ()
 
-    def one_a_stamp(self) -> BulkRecord:
+    def one_a_stamp(self) -> FilteredRecording:
         """With the last of several estimates that have one stamp."""
         last = np.append(self.stamps_ns[1:] != self.stamps_ns[:-1], True) if len(self.stamps_ns) else np.ones(0, bool)
         if last.all():
@@ -86,21 +71,17 @@ class Ordered(NamedTuple):
         What was said of them.
     """
 
-    series: tuple[MeasurementSeries, ...]
+    series: tuple[Series, ...]
     arrival: Integers
     counters: dict[str, BufferCounters]
     check: ReadingCheck
     messages: tuple[str, ...]
 
 
-Kind = TypeVar("Kind", bound=MeasurementSeries)
-
-
 def in_filter_order(
-    series: Sequence[Kind],
+    series: Sequence[Series],
     arrival: Integers,
     lag_s: float,
-    renewed: Callable[[Kind, Integers | slice], Kind],
     channels: Iterable[Channel] = (),
 ) -> Ordered | None:
     """The recording as a pipeline orders it, with what it counts; None where its rules ask for more than an order.
@@ -117,8 +98,6 @@ def in_filter_order(
         (M,) int64: for each measurement in the order of arrival, the number of its series.
     lag_s
         How late a measurement may come and still be filtered in its place.
-    renewed
-        A series with some of its rows only, in another order.
     channels
         Topics of the robot, in the order of measurements with one stamp, with the limits of their readings.
     """
@@ -127,7 +106,7 @@ def in_filter_order(
     counters = {one.channel.sensor: BufferCounters(received=0) for one in series}
     if len(counters) < len(series):
         return None
-    kept, arrival, messages = _checked(series, arrival, renewed, check)
+    kept, arrival, messages = _checked(series, arrival, check)
     order = sorted(range(len(kept)), key=lambda number: _rank_and_name(kept[number], places))
     place = np.empty(len(kept), dtype=np.int64)
     place[order] = np.arange(len(kept))
@@ -159,7 +138,7 @@ def in_filter_order(
     ordered = []
     for number, one in enumerate(kept):
         if np.any(one.stamps_ns[1:] < one.stamps_ns[:-1]):
-            one = renewed(one, np.argsort(one.stamps_ns, kind="stable"))
+            one = one.rows(np.argsort(one.stamps_ns, kind="stable"))
         ordered.append(one)
         count = len(one.stamps_ns)
         counters[one.channel.sensor] = BufferCounters(
@@ -174,7 +153,7 @@ def in_filter_order(
     return Ordered(tuple(ordered), arrival, heard, check, messages)
 
 
-def _rank_and_name(one: MeasurementSeries, places: Mapping[str, int]) -> tuple[int, str]:
+def _rank_and_name(one: Series, places: Mapping[str, int]) -> tuple[int, str]:
     return places.get(one.channel.sensor, len(places)), one.channel.sensor
 
 
@@ -191,23 +170,15 @@ class FromStart(NamedTuple):
         Commands that waited for the start in vain: one came with its very stamp. They count as used.
     """
 
-    series: tuple[MeasurementSeries, ...]
+    series: tuple[Series, ...]
     arrival: Integers
     left_out: Mapping[str, int]
     superseded: Mapping[str, int]
 
 
-def from_start(
-    ordered: Ordered,
-    start_ns: int,
-    renewed: Callable[[Any, slice], Any],
-    stamped: Callable[[Any, int], Any],
-) -> FromStart:
-    """What a pipeline's filter that starts at a stamp sees of a recording.
-
-    `renewed` gives a series with some of its rows only, `stamped` one with another stamp of its first row.
-    """
-    series: list[MeasurementSeries] = []
+def from_start(ordered: Ordered, start_ns: int) -> FromStart:
+    """What a pipeline's filter that starts at a stamp sees of a recording."""
+    series: list[Series] = []
     keep = np.ones(len(ordered.arrival), dtype=np.bool_)
     left_out: dict[str, int] = {}
     superseded: dict[str, int] = {}
@@ -224,16 +195,20 @@ def from_start(
             left_out[sensor] = early
         keep[np.flatnonzero(ordered.arrival == number)[:first]] = False
         if first:
-            one = renewed(one, slice(first, None))
-        series.append(stamped(one, start_ns) if first < early else one)
+            one = one.rows(slice(first, None))
+        series.append(_with_first_stamp(one, start_ns) if first < early else one)
     return FromStart(tuple(series), ordered.arrival[keep], left_out, superseded)
 
 
+def _with_first_stamp(one: Series, stamp_ns: int) -> Series:
+    return replace(one, stamps_ns=np.concatenate([[stamp_ns], one.stamps_ns[1:]]))
+
+
 def _checked(
-    series: Sequence[Kind], arrival: Integers, renewed: Callable[[Kind, Integers | slice], Kind], check: ReadingCheck
-) -> tuple[list[Kind], Integers, tuple[str, ...]]:
+    series: Sequence[Series], arrival: Integers, check: ReadingCheck
+) -> tuple[list[Series], Integers, tuple[str, ...]]:
     """Without the measurements that are refused, and what is said of them, in the order of arrival."""
-    kept: list[Kind] = []
+    kept: list[Series] = []
     said: list[tuple[int, str]] = []
     keep: NDArray[np.bool_] | None = None
     for number, one in enumerate(series):
@@ -243,12 +218,12 @@ def _checked(
             keep = np.ones(len(arrival), dtype=np.bool_) if keep is None else keep
             keep[places[refused]] = False
             said += [(int(places[row]), sentence) for row, sentence in sentences]
-            one = renewed(one, np.delete(np.arange(len(one.values)), refused))
+            one = one.rows(np.delete(np.arange(len(one.values)), refused))
         kept.append(one)
     return kept, arrival if keep is None else arrival[keep], tuple(sentence for _, sentence in sorted(said))
 
 
-def _by_arrival(series: Sequence[MeasurementSeries], arrival: Integers) -> Integers:
+def _by_arrival(series: Sequence[Series], arrival: Integers) -> Integers:
     """(M,) stamps in the order of arrival, a new array."""
     stamps = np.empty(len(arrival), dtype=np.int64)
     for number, one in enumerate(series):

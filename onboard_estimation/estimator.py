@@ -18,11 +18,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import BulkRecord, MeasurementSeries
+from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
+from onboard_estimation.series import Series
 
 State = TypeVar("State")
 """An estimator's own frozen dataclass or NamedTuple; arrays in it are values: replaced, never written."""
@@ -111,8 +112,8 @@ class BulkFilter(Protocol):
     """An estimator whose step is one compiled kernel, which takes a whole recording as well."""
 
     def filter_recording(
-        self, state: Any, series: Sequence[MeasurementSeries], arrival: NDArray[np.int64], lag_s: float
-    ) -> BulkRecord | None:
+        self, state: Any, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
+    ) -> FilteredRecording | None:
         """The record of a whole recording; equal to that of its steps one by one, to the last bit.
 
         Parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,10 @@ class Series:
     channel: Channel
     stamps_ns: NDArray[np.int64]
     values: NDArray[np.float64]
+
+    def rows(self, rows: NDArray[np.int64] | slice) -> Series:
+        """With some of its messages only, or in another order."""
+        return replace(self, stamps_ns=self.stamps_ns[rows], values=self.values[rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.consistency_checks import scaled_nees
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.evaluation.replay import Record, Replayed, replay
+from onboard_estimation.evaluation.replay import EstimateSeries, Replayed, replay
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
@@ -28,7 +28,7 @@ from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
 from onboard_estimation.robots import Robot, TruthSpecification
 
-__all__ = ["Record", "judge"]
+__all__ = ["EstimateSeries", "judge"]
 
 Rows = NDArray[np.float64]
 
@@ -226,8 +226,8 @@ def _settling(robot: Robot, settings: JudgeSettings, time_s: Rows, known: NDArra
 
 
 def _align(
-    specification: TruthSpecification, space: StateSpace, record: Record, true_parts: Mapping[str, Rows]
-) -> tuple[Record, str]:
+    specification: TruthSpecification, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
+) -> tuple[EstimateSeries, str]:
     """The record in the truth's frame, and a sentence on how it got there."""
     position = next((name for name in ("position", "pose") if name in true_parts), None)
     if specification.alignment == "none" or position is None or not np.isfinite(true_parts[position]).any():
@@ -259,7 +259,7 @@ def _align(
         "and shifted so that it starts on the truth; no scaling. "
         "What the fit takes off the errors is not in the covariance."
     )
-    return Record(record.stamps_ns, means, covariances), note
+    return EstimateSeries(record.stamps_ns, means, covariances), note
 
 
 def _turned(quaternions: Rows, heading_rad: float) -> Rows:
@@ -275,7 +275,7 @@ _CONVENTIONS = {
 }
 
 
-def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows | None) -> PartResult:
+def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, noise: Rows | None) -> PartResult:
     block: Block = space.block(name)
     part_space = space.part(name)
     estimate = record.means[:, space.coordinates(name)]
@@ -303,7 +303,7 @@ def _part(space: StateSpace, name: str, record: Record, true: Rows, noise: Rows 
 
 
 def _drawing(
-    robot: Robot, configuration: Any, space: StateSpace, record: Record, true_parts: Mapping[str, Rows]
+    robot: Robot, configuration: Any, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
 ) -> Drawing | None:
     """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
     true_means = record.means.copy()
@@ -333,7 +333,7 @@ def _drawing(
     return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
 
 
-def _planar_covariance(space: StateSpace, record: Record, where: slice) -> Rows:
+def _planar_covariance(space: StateSpace, record: EstimateSeries, where: slice) -> Rows:
     """(K, 2, 2) covariance of x and y along the world's axes."""
     block = next(block for block in space.blocks if space.coordinates(block.name).start == where.start)
     tangent = space.tangent(block.name).start

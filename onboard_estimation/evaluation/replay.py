@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.bulk_record import BulkRecord, Integers, from_start, in_filter_order
+from onboard_estimation.bulk_record import FilteredRecording, from_start, in_filter_order
 from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import BulkFilter, Estimator
@@ -18,14 +18,13 @@ from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Estimate, PhaseEvent
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot
-from onboard_estimation.series import Series
 from onboard_estimation.use_counters import UseCounters, sensor_table
 
 Rows = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
+class EstimateSeries:
     """Settled estimates, one per stamp: stamps (K,), means (K, a), covariances (K, n, n)."""
 
     stamps_ns: NDArray[np.int64]
@@ -33,7 +32,7 @@ class Record:
     covariances: Rows
 
     @classmethod
-    def of(cls, estimates: list[Estimate]) -> Record:
+    def of(cls, estimates: list[Estimate]) -> EstimateSeries:
         """Of several estimates with one stamp (sensors sampled together) the last, which has seen them all."""
         following = [estimate.stamp_ns for estimate in estimates[1:]] + [None]
         last = [estimate for estimate, after in zip(estimates, following, strict=False) if estimate.stamp_ns != after]
@@ -59,7 +58,7 @@ class Replayed:
     """
 
     space: StateSpace
-    record: Record
+    record: EstimateSeries
     sensors: Mapping[str, Mapping[str, float]]
     messages: tuple[str, ...]
     events: tuple[PhaseEvent, ...]
@@ -108,7 +107,7 @@ def replay(
     if smooth:
         estimates = pipeline.smoothed()
     return Replayed(
-        pipeline.space, Record.of(estimates), pipeline.statistics(), tuple(pipeline.messages), pipeline.events
+        pipeline.space, EstimateSeries.of(estimates), pipeline.statistics(), tuple(pipeline.messages), pipeline.events
     )
 
 
@@ -122,12 +121,12 @@ def at_once(
     """The record from the estimator's kernel over arrays; None where it has none, or not for this recording."""
     if not isinstance(estimator, BulkFilter):
         return None
-    ordered = in_filter_order(recording.series, recording.arrival, lag_s, _with_rows, channels)
+    ordered = in_filter_order(recording.series, recording.arrival, lag_s, channels)
     if ordered is None:
         return None
     series, arrival, use = ordered.series, ordered.arrival, {}
     if initial is not None:
-        begun = from_start(ordered, initial.stamp_ns, _with_rows, _with_first_stamp)
+        begun = from_start(ordered, initial.stamp_ns)
         series, arrival = begun.series, begun.arrival
         use = {
             one.channel.sensor: UseCounters(
@@ -144,21 +143,13 @@ def at_once(
         use[sensor] = filtered._replace(used=filtered.used + before.used, left_out=filtered.left_out + before.left_out)
     return Replayed(
         estimator.space,
-        Record(found.stamps_ns, found.means, found.covariances),
+        EstimateSeries(found.stamps_ns, found.means, found.covariances),
         sensor_table(ordered.counters, {**found.use, **use}, ordered.check),
         ordered.messages + found.messages,
         found.events,
     )
 
 
-def _with_rows(one: Series, rows: Integers | slice) -> Series:
-    return replace(one, stamps_ns=one.stamps_ns[rows], values=one.values[rows])
-
-
-def _with_first_stamp(one: Series, stamp_ns: int) -> Series:
-    return replace(one, stamps_ns=np.concatenate([[stamp_ns], one.stamps_ns[1:]]))
-
-
-def _is_finite(found: BulkRecord) -> bool:
+def _is_finite(found: FilteredRecording) -> bool:
     # A sum is finite where all of its terms are.
     return bool(np.isfinite(found.means.sum()) and np.isfinite(found.covariances.sum()))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from turntable import ROBOT, SPACE, TABLE, Turntable, TurntableEstimator, TurntableRobot, TurntableState
 
-from onboard_estimation.bulk_record import BulkRecord
+from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.draws import Draws
@@ -161,7 +161,7 @@ def test_a_part_that_is_used_and_not_needed_is_found() -> None:
 
 def test_a_kernel_over_arrays_that_differs_from_the_steps_is_found() -> None:
     class AtOnce(TurntableEstimator):
-        def filter_recording(self, state: Any, series: Any, arrival: Any, lag_s: float) -> BulkRecord:
+        def filter_recording(self, state: Any, series: Any, arrival: Any, lag_s: float) -> FilteredRecording:
             (one,) = series
             means, covariances = [], []
             for stamp_ns, value in zip(one.stamps_ns.tolist(), one.values, strict=True):
@@ -170,7 +170,7 @@ def test_a_kernel_over_arrays_that_differs_from_the_steps_is_found() -> None:
                 covariances.append(estimate.covariance)
             means[-1] = means[-1] + 1e-12
             use = {one.channel.sensor: UseCounters(used=len(means))}
-            return BulkRecord(one.stamps_ns, np.array(means), np.array(covariances), use)
+            return FilteredRecording(one.stamps_ns, np.array(means), np.array(covariances), use)
 
     found = broken_promises(Broken(AtOnce))
     assert list(found) == ["at_once_is_as_one_by_one"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import Record, judge
+from onboard_estimation.evaluation.judge import EstimateSeries, judge
 from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
@@ -246,10 +246,12 @@ def test_of_several_estimates_of_an_instant_the_last_counts() -> None:
     def estimate(stamp: int, value: float) -> Estimate:
         return Estimate(stamp, np.array([value]), np.eye(1))
 
-    record = Record.of([estimate(1, 1.0), estimate(1, 2.0), estimate(2, 3.0), estimate(3, 4.0), estimate(3, 5.0)])
+    record = EstimateSeries.of(
+        [estimate(1, 1.0), estimate(1, 2.0), estimate(2, 3.0), estimate(3, 4.0), estimate(3, 5.0)]
+    )
     assert record.stamps_ns.tolist() == [1, 2, 3]
     assert record.means[:, 0].tolist() == [2.0, 3.0, 5.0]
-    assert len(Record.of([]).stamps_ns) == 0
+    assert len(EstimateSeries.of([]).stamps_ns) == 0
 
 
 # A robot that gives back what it is told, so that alignment and drawing are seen alone.
