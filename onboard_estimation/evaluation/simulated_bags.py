@@ -80,8 +80,7 @@ def write_series(writer: BagWriter, series: Sequence[Series], namespace: str, ep
 def _sorted(one: Series) -> Series:
     if np.all(one.stamps_ns[1:] >= one.stamps_ns[:-1]):
         return one
-    order = np.argsort(one.stamps_ns, kind="stable")
-    return Series(one.channel, one.stamps_ns[order], one.values[order])
+    return one.rows(np.argsort(one.stamps_ns, kind="stable"))
 
 
 def _rows(one: Series, rows: slice, epoch_ns: int) -> Iterator[tuple[int, memoryview]]:
