@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive
 from onboard_estimation.configuration import parameter
+from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel, Estimate, Matrix, Measurement, PhaseEvent
-from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import set_pose_channel, stamps_between
@@ -29,48 +29,41 @@ class Bouncer:
     lag_s: float = parameter(0.5, "how late a measurement may be", unit="s", minimum=0.0)
 
 
-class BouncerEstimator(Estimator):
+class Bounce(NamedTuple):
+    """Stamp, height and slope of the last measurement."""
+
+    stamp_ns: int
+    height_m: float
+    slope_m_s: float
+
+
+class BouncerEstimator(Estimator["Bounce | None"]):
     """The last height and the slope since the one before; an apex and a bottom where the slope changes its sign."""
 
     space = SPACE
     phases = PHASES
 
     def __init__(self, configuration: Bouncer) -> None:
-        super().__init__()
         self._configuration = configuration
-        self._events: list[PhaseEvent] = []
-        self.reset()
 
-    def reset(self) -> None:
-        self._last: tuple[int, float, float] | None = None  # stamp, height, slope
+    def start(self, initial: Estimate | None) -> None:
+        return None
 
-    def apply(self, measurement: Measurement) -> Estimate | None:
-        stamp_ns = measurement.stamp_ns
-        if measurement.sensor != HEIGHT.sensor or self._last is None:
-            self._last = stamp_ns, float(measurement.value[2]), 0.0
-        else:
-            before_ns, before_m, slope_before = self._last
-            slope = (measurement.value[2] - before_m) / (1e-9 * (stamp_ns - before_ns))
-            if slope * slope_before < 0.0:
+    def step(self, state: Bounce | None, measurement: Measurement) -> Step:
+        stamp_ns, height_m = measurement.stamp_ns, float(measurement.value[2])
+        slope, events = 0.0, ()
+        if measurement.sensor == HEIGHT.sensor and state is not None:
+            slope = (height_m - state.height_m) / (1e-9 * (stamp_ns - state.stamp_ns))
+            if slope * state.slope_m_s < 0.0:
                 rising = int(slope > 0.0)
                 name = "bottom" if rising else "apex"
-                self._events.append(PhaseEvent(name, before_ns, stamp_ns, 0.01, rising, before_m))
-            self._last = stamp_ns, float(measurement.value[2]), float(slope)
-        return Estimate(stamp_ns, np.array(self._last[1:]), self._configuration.stddev_m**2 * np.eye(2))
+                events = (PhaseEvent(name, state.stamp_ns, stamp_ns, 0.01, rising, state.height_m),)
+        covariance = self._configuration.stddev_m**2 * np.eye(2)
+        estimate = Estimate(stamp_ns, np.array([height_m, slope]), covariance)
+        return Step(Bounce(stamp_ns, height_m, slope), estimate, None, events)
 
-    @property
-    def phase(self) -> str | None:
-        return None if self._last is None else PHASES[int(self._last[2] > 0.0)]
-
-    def take_events(self) -> list[PhaseEvent]:
-        events, self._events = self._events, []
-        return events
-
-    def snapshot(self) -> Any:
-        return self._last
-
-    def restore(self, snapshot: Any) -> None:
-        self._last = snapshot
+    def phase(self, state: Bounce | None) -> str | None:
+        return None if state is None else PHASES[int(state.slope_m_s > 0.0)]
 
 
 class BouncerSimulation:
@@ -108,7 +101,7 @@ class BouncerRobot(SimulatedLive[Bouncer]):
     def channels(self, configuration: Bouncer) -> tuple[Channel, ...]:
         return (HEIGHT, set_pose_channel())
 
-    def estimator(self, configuration: Bouncer, name: str, initial: Estimate | None) -> BouncerEstimator:
+    def estimator(self, configuration: Bouncer, name: str) -> BouncerEstimator:
         return BouncerEstimator(configuration)
 
     def truth_specification(self, configuration: Bouncer) -> TruthSpecification:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.judge import EstimateSeries, judge
 from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
@@ -20,7 +21,6 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
 from onboard_estimation.measurement import Channel, Estimate, Measurement
-from onboard_estimation.pipeline import Estimator
 from onboard_estimation.robots import Robot, TruthSpecification
 from onboard_estimation.series import Series
 from salp_estimation.robot import ROBOT as SALP
@@ -262,23 +262,16 @@ class Nothing:
     """No parameters."""
 
 
-class Echo(Estimator):
+class Echo(Estimator[None]):
     def __init__(self, space: StateSpace, covariance: Rows) -> None:
-        super().__init__()
         self.space = space
         self._covariance = covariance
 
-    def apply(self, measurement: Measurement) -> Estimate:
-        return Estimate(measurement.stamp_ns, measurement.value, self._covariance)
-
-    def snapshot(self) -> None:
+    def start(self, initial: Estimate | None) -> None:
         return None
 
-    def restore(self, snapshot: None) -> None:
-        pass
-
-    def reset(self) -> None:
-        pass
+    def step(self, state: None, measurement: Measurement) -> Step:
+        return Step(None, Estimate(measurement.stamp_ns, measurement.value, self._covariance))
 
 
 class EchoRobot(Robot):
@@ -292,7 +285,7 @@ class EchoRobot(Robot):
     def channels(self, configuration: Nothing) -> tuple[Channel, ...]:
         return (Channel("told", "sensor_msgs/msg/JointState", "told"),)
 
-    def estimator(self, configuration: Nothing, name: str, initial: Estimate | None) -> Echo:
+    def estimator(self, configuration: Nothing, name: str) -> Echo:
         return Echo(self.space, self.covariance)
 
     def truth_specification(self, configuration: Nothing) -> TruthSpecification:

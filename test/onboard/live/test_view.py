@@ -322,7 +322,7 @@ def test_listening_for_others_warns(place: Path) -> None:
 
 def test_rates_have_a_heading_and_optional_topics_may_be_silent() -> None:
     """The table of the live panel, of what a node's diagnostics say when an optional topic has nothing to tell."""
-    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf", None))
+    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf"), SALP.channels(CONFIGURATION))
     required = SALP.channels(CONFIGURATION)
     channels = [required[0], replace(required[1], required=False)]
     for step in range(1, 50):

@@ -82,7 +82,7 @@ def test_a_late_measurement_tells_no_event_twice() -> None:
     order = [0, 1, 3, 4, 5, 6, 7, 8, 2, 9]
     for step in order:
         pipeline.process(measured(step, heights[step]))
-        events = pipeline.estimator.take_events()
+        events = pipeline.take_events()
         seen += len(events)
         told += fresh(events)
     assert [(event.name, (event.stamp_ns - START_NS) // 10_000_000) for event in told] == [("apex", 3), ("bottom", 6)]

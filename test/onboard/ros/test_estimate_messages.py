@@ -193,7 +193,7 @@ def test_a_state_without_a_pose() -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[EvaluationResult, StateSpace, Path]:
     """A judged run and its estimates as a bag."""
     result = judge(SALP, CONFIGURATION, "ukf", from_simulator(salp_recording(10.0), LINKS))
-    space = SALP.estimator(CONFIGURATION, "ukf", None).space
+    space = SALP.estimator(CONFIGURATION, "ukf").space
     path = tmp_path_factory.mktemp("run") / "estimates"
     write_estimates(result, space, path)
     return result, space, path

@@ -178,7 +178,7 @@ def test_the_text_says_error_and_sigma(scene: m.Scene, estimate: Estimate) -> No
 
 def test_a_robot_without_bodies_is_a_point_with_its_ellipse_and_heading() -> None:
     configuration = load(STRAPDOWN.configuration_type, None, {})
-    space = STRAPDOWN.estimator(configuration, STRAPDOWN.estimators[0], None).space
+    space = STRAPDOWN.estimator(configuration, STRAPDOWN.estimators[0]).space
     rng = np.random.default_rng(5)
     mean = space.plus(space.origin(), rng.normal(size=space.dimension) * 0.3)
     estimate = Estimate(STAMP_NS, mean, covariance_of(rng, np.full(space.dimension, 0.01)))

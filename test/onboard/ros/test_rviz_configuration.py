@@ -107,7 +107,7 @@ def curves_there_are() -> set[str]:
     fields = {"name": list(command.names), command.field: np.zeros(len(command.names))}
     messages[f"{NAMESPACE}/{command.topic}"] = new(command.message_type, **fields)
     # The same statuses as a filter that has taken a few measurements gives.
-    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf", None))
+    pipeline = Pipeline(SALP.estimator(CONFIGURATION, "ukf"), SALP.channels(CONFIGURATION))
     channels = SALP.channels(CONFIGURATION)
     for channel in channels:
         if channel.required:
