@@ -140,7 +140,6 @@ class HopperSimulation:
         self._draw_robot(uneven)
         self._tick = 0
         self._emitted_ns = 0
-        self._read_ns = 0
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
         self._state = self._standing()
         self._delayed = np.zeros(64)

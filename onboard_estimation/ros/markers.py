@@ -38,7 +38,7 @@ from onboard_estimation.ros.transforms import ODOM, WORLD, composed, from_roll_p
 
 # Constants of visualization_msgs/msg/Marker.
 CUBE, SPHERE, CYLINDER, LINE_STRIP, LINE_LIST, TEXT, TRIANGLE_LIST = 1, 2, 3, 4, 5, 9, 11
-ADD, DELETE, DELETE_ALL = 0, 2, 3
+ADD, DELETE_ALL = 0, 3
 
 _MARKER = "visualization_msgs/msg/Marker"
 _SHADE = {"body": 1.0, "wheel": 0.55, "joint": 0.35}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from evaluation_samples import command, messages_of, refusal, spoilt, write
+from salp_recordings import simulate
 from scipy.linalg import expm, logm
 from scipy.signal import lfilter
 
@@ -43,7 +44,7 @@ from salp_estimation.identified import identify
 from salp_estimation.long_run_covariance import long_run_covariance
 from salp_estimation.marker_flips import flipped_frames
 from salp_estimation.motion import Motion, motion_from_links, motion_from_tracks
-from salp_estimation.simulator import IdealScenario, pose_values, simulate
+from salp_estimation.simulator import IdealScenario, pose_values
 from salp_estimation.validation import validate
 
 CHAIN = ChainConfiguration()

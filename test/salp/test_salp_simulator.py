@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from salp_recordings import simulate
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 from scipy.stats import kstest
@@ -21,7 +22,7 @@ from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import FORWARD, GAITS
 from salp_estimation.robot import ROBOT
-from salp_estimation.simulator import IdealScenario, simulate
+from salp_estimation.simulator import IdealScenario
 
 QUIET = IdealScenario(
     gyro_noise_stddev_rad_s=0.0,
