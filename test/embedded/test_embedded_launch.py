@@ -526,7 +526,7 @@ def test_a_package_of_another_distribution_brings_nodes_and_files(launches: Laun
         Node(package="crawler_estimation", executable="crawler", name="c", output="screen"),
         ]"""
     )
-    embedded = REPOSITORY / "onboard_estimation" / "embedded_ros" / "packages" / "rclpy" / "__init__.py"
+    embedded = REPOSITORY / "embedded_ros" / "packages" / "rclpy" / "__init__.py"
     assert f"[crawler-1] {embedded} ['run', '--ros-args', '-r', '__node:=c']\n" in out
     assert (code, ", exit code 7, cmd '" in out, f"[launch.user]: {site}\n" in out) == (0, True, True)
     code, out = launches.run("run", "crawler_estimation", "crawler", "-x", "--", "y")

@@ -62,9 +62,12 @@ def test_ros2_finds_the_executables(installed: Peer) -> None:
     assert "onboard_estimation salp_estimator" in listed.stdout.splitlines()
     helped = installed.command("ros2", "run", "onboard_estimation", "onboard-estimation", "--help")
     assert helped.returncode == 0, helped.stderr
-    arguments = installed.command("ros2", "launch", "onboard_estimation", "salp.launch.py", "--show-args")
-    assert arguments.returncode == 0, arguments.stderr
-    assert "'source'" in arguments.stdout
+    for robot in ("salp", "hopper", "strapdown"):
+        for file, argument in ((f"{robot}.launch.py", "source"), (f"{robot}_replay.launch.py", "start_offset")):
+            shown = installed.command("ros2", "launch", "onboard_estimation", file, "--show-args")
+            assert shown.returncode == 0, shown.stderr
+            assert f"'{argument}'" in shown.stdout
+            assert f"/config/{robot}.yaml" in shown.stdout
 
 
 def test_ros2_launch_runs_the_simulated_robot_and_ends_with_ctrl_c(
