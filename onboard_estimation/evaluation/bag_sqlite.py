@@ -230,7 +230,7 @@ class SqliteStorage(Storage):
         ).fetchone()
         pages = Pages(self.file)
         ordinary = self._columns("messages") == _MESSAGE_COLUMNS and b"without" not in sql.lower()
-        leaves = pages.leaves(root) if ordinary else None
+        leaves = pages.leaves(root) if ordinary and isinstance(root, int) else None
         if leaves is None:
             return False
         parts = np.split(leaves, np.flatnonzero(np.diff(leaves // pages.piece)) + 1)

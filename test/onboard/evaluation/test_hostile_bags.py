@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import mcap.writer
@@ -391,6 +392,18 @@ def test_a_ros1_chunk_that_holds_less_than_it_says_is_said(tmp_path: Path) -> No
 
 
 # Tables that lie
+
+
+@pytest.mark.parametrize("root", ["x", b"\1", 0, -5, 2**40, 2.5])
+def test_a_table_that_starts_nowhere_is_damage(root: object, tmp_path: Path) -> None:
+    folder = write_rosbag2(tmp_path / "bag", SAMPLES, "sqlite3")
+    with closing(sqlite3.connect(folder / "bag.db3")) as database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'messages'", (root,))
+        database.commit()
+    found, damage = read(folder)
+    assert found == WRITTEN
+    assert "bag.db3 is damaged" in damage
 
 
 def test_rows_that_are_no_messages_are_counted(tmp_path: Path) -> None:
