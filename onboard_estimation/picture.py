@@ -74,14 +74,14 @@ def size_m(robot: Robot, configuration: Any, space: StateSpace) -> float:
 
 
 def base_uncertainty(space: StateSpace, estimate: Estimate) -> BaseUncertainty | None:
-    """Of a state with a planar `pose`, or a `position` with or without an `attitude`; None without either."""
+    """Of a state with a planar `pose`, or a `position` in x and y with or without an `attitude`; else None."""
     kinds = {block.name: block.kind for block in space.blocks}
     if kinds.get("pose") == SE2:
         x, y, heading = estimate.mean[space.coordinates("pose")].tolist()
         body = estimate.covariance[space.tangent("pose"), space.tangent("pose")]
         turn = np.array([[np.cos(heading), -np.sin(heading)], [np.sin(heading), np.cos(heading)]])
         return BaseUncertainty(np.array([x, y]), turn @ body[:2, :2] @ turn.T, heading, _root(body[2, 2]))
-    if "position" not in kinds:
+    if "position" not in kinds or space.block("position").dimension < 2:
         return None
     position = estimate.mean[space.coordinates("position")][:2]
     rows = space.tangent("position")

@@ -136,7 +136,7 @@ def evidence(space: StateSpace, compared: Compared) -> dict[str, Evidence]:
         block, estimate = space.block(name), means[:, space.coordinates(name)]
         if block.kind in (ANGLES, SE2, SO3):
             turns.append(_Motion(_turn_of(space.part(name), block.kind), estimate, true))
-        if name in ("position", "pose") and set(block.units[:2]) == {"m"}:
+        if name in ("position", "pose") and block.units[:2] == ("m", "m"):
             if (path := _path(estimate[:, :2], true[:, :2])) is not None:
                 found["path"] = path
             if len(block.units) == 3 and block.units[2] == "m":

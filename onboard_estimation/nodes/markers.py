@@ -166,7 +166,7 @@ class MarkerNode(Node):
             return
         self._way_ns = estimate.stamp_ns
         for name in ("pose", "position"):
-            if any(block.name == name for block in self._space.blocks):
+            if any(block.name == name and block.dimension > 1 for block in self._space.blocks):
                 self._ways[0].append(estimate.mean[self._space.coordinates(name)][:2])
                 if parts is not None and name in parts:
                     self._ways[1].append(parts[name][:2])
