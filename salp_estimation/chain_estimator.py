@@ -109,7 +109,8 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
         self.configuration = configuration
         self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
         self._wheel_radii_m = chain.signed_wheel_radii_m
-        self._gyro_axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
+        axis, self._gyro_sign = GYRO_AXES[configuration.gyro.axis]
+        self._gyro_element = IMU.angular_velocity.start + axis
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self._least_period_ns = 0
 
@@ -167,9 +168,11 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
             if since_ns is not None and since_ns < self._least_period_ns:
                 return Step(state, used=False)
             filtered, wheels = self.predicted(filtered, wheels, stamp_ns, elapsed_ns)
-            rate = self._gyro_sign * float(measurement.value[IMU.angular_velocity][self._gyro_axis])
+            rate = self._gyro_sign * float(measurement.value[self._gyro_element])
             reading = Reading(link, rate, np.inf if since_ns is None else since_ns / NANOSECONDS_PER_SECOND)
-            may_recover = not _others_are_well(gyros, link, stamp_ns)
+            # Before that many rejections nothing depends on the others.
+            is_due = gyro.rejected_in_a_row + 1 >= self._gate.recover_after
+            may_recover = not (is_due and _others_are_well(gyros, link, stamp_ns))
             filtered, innovation, rejected = self.corrected(filtered, wheels, stamp_ns, reading, gyro, may_recover)
             trust = gyro.trust + (innovation.accepted - gyro.trust) / TRUST_READINGS
             gyros = (*gyros[:link], Gyro(stamp_ns, rejected, trust), *gyros[link + 1 :])
