@@ -104,9 +104,12 @@ class GyroConfiguration:
     )
     bias_walk_rad_s_sqrt_s: float = parameter(
         5e-5,
-        "random walk of the biases, which a filter with a residual model estimates",
+        "random walk of the biases",
         unit="rad/s/sqrt(s)",
         minimum=0.0,
+    )
+    scale_stddev: float = parameter(
+        0.01, "standard deviation of the scale factor, where no residual model is used", minimum=0.0
     )
     used_rate_hz: float = parameter(
         0.0,
@@ -123,17 +126,17 @@ class ProcessConfiguration:
     wheel_speed_noise_m_s_sqrt_hz: float = parameter(
         1.1e-5, "density of the white noise on each wheel's rim speed", unit="m/s/sqrt(Hz)", minimum=0.0
     )
-    joint_rate_noise_rad_s_sqrt_hz: float = parameter(
-        1e-5, "density of further white noise on each joint rate", unit="rad/s/sqrt(Hz)", minimum=0.0
-    )
-    body_speed_noise_m_s_sqrt_hz: float = parameter(
-        1e-6,
-        "density of further white noise on the base's forward and sideways speed",
-        unit="m/s/sqrt(Hz)",
+    link_rate_error_rad_s: float = parameter(
+        0.1,
+        "standard deviation of the error of a link's turning rate: dry friction, harness, lag",
+        unit="rad/s",
         minimum=0.0,
     )
-    body_rate_noise_rad_s_sqrt_hz: float = parameter(
-        1e-6, "density of further white noise on the base's turning rate", unit="rad/s/sqrt(Hz)", minimum=0.0
+    body_speed_error_m_s: float = parameter(
+        0.014, "standard deviation of the error of the base's forward and sideways speed", unit="m/s", minimum=0.0
+    )
+    error_time_s: float = parameter(
+        0.5, "how long such an error lasts: its autocorrelation's integral", unit="s", exclusive_minimum=0.0
     )
     longest_step_s: float = parameter(
         0.05,
@@ -151,9 +154,7 @@ class InitialConfiguration:
     position_stddev_m: float = parameter(0.01, "of x and y", unit="m", exclusive_minimum=0.0)
     heading_stddev_deg: float = parameter(5.0, "of the heading", unit="deg", exclusive_minimum=0.0)
     joint_angle_stddev_deg: float = parameter(5.0, "of each joint angle", unit="deg", exclusive_minimum=0.0)
-    gyro_bias_stddev_rad_s: float = parameter(
-        0.01, "of each gyro's bias, where a residual model is used", unit="rad/s", exclusive_minimum=0.0
-    )
+    gyro_bias_stddev_rad_s: float = parameter(0.01, "of each gyro's bias", unit="rad/s", exclusive_minimum=0.0)
 
 
 @dataclass(frozen=True)
