@@ -39,6 +39,7 @@ ON_REQUEST = (
     "residual_training",
     "salp_filter_step",
     "salp_hardware",
+    "salp_noise",
 )
 """Only with --only: they take from a few minutes to more than an hour."""
 

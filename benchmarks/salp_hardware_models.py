@@ -13,10 +13,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from benchmarks.scenarios import scenario_hash
+from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS
@@ -43,7 +46,8 @@ TRAINING_CODE = (
 )
 FILTER_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
-    *(f"salp_estimation/{name}.py" for name in ("configuration", "estimator", "residual_estimator")),
+    *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator", "model_error")),
+    "salp_estimation/residual_estimator.py",
     *(f"salp_estimation/{name}.py" for name in ("residual_filter", "residual_filter_kernels", "residual_model")),
     "onboard_estimation/filtering/*.py",
     "onboard_estimation/learning/sparse*.py",
@@ -79,40 +83,20 @@ class Model:
     exact: bool = False
 
 
-@dataclass(frozen=True)
-class RaisedNoise:
-    """Noise of the plain filter set by hand, so that it covers what the quasi-static model leaves out.
-
-    Gyro in rad/s, densities in rad/s/sqrt(Hz) and m/s/sqrt(Hz).
-    """
-
-    joint_rate: float
-    body_speed: float
-    body_rate: float
-    gyro: float
-
-
-RAISED = (
-    RaisedNoise(0.02, 0.006, 0.02, 0.2),
-    RaisedNoise(0.02, 0.006, 0.02, 0.5),
-    RaisedNoise(0.02, 0.006, 0.02, 1.5),
-)
-"""Tried on training seeds; the best of them is what `raised` stands for on test seeds.
-
-What the model leaves out lasts for seconds, at 200 samples a second: only a gyro noise hundreds of times the real one
-keeps the filter from trusting it. With 0.02 to 0.08 rad/s joint angles were 10 to 90 deg off on training seeds, with
-whatever process noise; process noise of 0.05 instead of 0.02 made little difference."""
+IDEAL_NOISE = "config/salp_ideal.yaml"
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One estimator as it is judged: without a model, with noise raised by hand, or with a model."""
+    """One estimator as it is judged: without a model, with parameters of a file or set besides, or with a model."""
 
     name: str
     model: Model | None = None
-    raised: RaisedNoise | None = None
+    file: str | None = None
+    settings: tuple[tuple[str, float], ...] = ()
     used_rate_hz: float = 50.0
     beacon_s: float | None = None
+    scenario: str = SCENARIO
 
     @property
     def is_slow(self) -> bool:
@@ -121,19 +105,10 @@ class Subject:
 
     def configuration(self) -> SalpConfiguration:
         """That of the robot; the model is trained where it is not there yet."""
-        base = SalpConfiguration()
-        base = replace(base, gyro=replace(base.gyro, used_rate_hz=self.used_rate_hz))
+        settings: dict[str, Any] = {**dict(self.settings), "gyro.used_rate_hz": self.used_rate_hz}
         if self.model is not None:
-            return replace(base, residual_model=str(trained(self.model)))
-        if self.raised is not None:
-            process = replace(
-                base.process,
-                joint_rate_noise_rad_s_sqrt_hz=self.raised.joint_rate,
-                body_speed_noise_m_s_sqrt_hz=self.raised.body_speed,
-                body_rate_noise_rad_s_sqrt_hz=self.raised.body_rate,
-            )
-            return replace(base, process=process, gyro=replace(base.gyro, noise_stddev_rad_s=self.raised.gyro))
-        return base
+            settings["residual_model"] = str(trained(self.model))
+        return load(SalpConfiguration, None if self.file is None else resource(self.file), settings)
 
     def key(self) -> str:
         """Hash of the code and settings that its figures come from."""
@@ -141,12 +116,12 @@ class Subject:
 
 
 def subjects(data: TrainingSet) -> dict[str, Subject]:
-    """All that are compared, by their names on the command line; `raised` is chosen among RAISED later."""
+    """All that are compared, by their names on the command line."""
     forward = replace(data, forward_only=True)
     gp = "gaussian_process"
     return {
         "plain": Subject("plain, as shipped"),
-        "raised": Subject("plain, noise raised by hand"),
+        "ideal_noise": Subject("plain, noise of the scenario ideal", file=IDEAL_NOISE),
         "gp_forward": Subject("paper's form, forward only, inducing points", Model(gp, forward)),
         "gp_all": Subject("paper's form, all gaits, inducing points", Model(gp, data)),
         "gp_forward_exact": Subject("paper's form, forward only, exact", Model(gp, forward, exact=True)),

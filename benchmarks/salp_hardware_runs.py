@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.salp_hardware_models import ALL_GAITS, SCENARIO, SCRATCH, Model, Subject, trained
+from benchmarks.salp_hardware_models import ALL_GAITS, SCRATCH, Model, Subject, trained
 from onboard_estimation.capabilities.truth import initial_state
 from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.campaign import simulated_recording
@@ -56,6 +56,7 @@ class Campaign:
 class Job:
     """One simulated recording, and all that is judged on it."""
 
+    scenario: str
     gait: str
     seed: int
     duration_s: float
@@ -86,9 +87,9 @@ def compute(campaigns: Iterable[Campaign], workers: int | None = None) -> dict[s
     missing = [settings for name, settings in wanted.items() if name not in lines]
     if lines:
         print(f"{len(lines)} of {len(wanted)} runs are there from before", flush=True)
-    together: dict[tuple[str, int, float], list[Subject]] = {}
+    together: dict[tuple[str, str, int, float], list[Subject]] = {}
     for gait, seed, duration_s, subject in missing:
-        together.setdefault((gait, seed, duration_s), []).append(subject)
+        together.setdefault((subject.scenario, gait, seed, duration_s), []).append(subject)
     jobs = [Job(*which, tuple(subjects)) for which, subjects in together.items()]
     models = {subject.model for job in jobs for subject in job.subjects if subject.model is not None}
     start = time.monotonic()
@@ -145,7 +146,7 @@ def rms(errors: Array) -> float:
 def judged(job: Job) -> list[Line]:
     """A line for each subject."""
     robot = find_robot("salp")
-    recording = simulated_recording(robot, SalpConfiguration(), SCENARIO, job.gait, job.duration_s, job.seed)
+    recording = simulated_recording(robot, SalpConfiguration(), job.scenario, job.gait, job.duration_s, job.seed)
     return [_line(subject, job, recording) for subject in job.subjects]
 
 

@@ -161,6 +161,8 @@ class Channel:
     needs
         Parts of the message that have to be there, e.g. `angular_velocity`; see `reading_parts`. What else is absent
         is NaN in the value.
+    remedy
+        What to do where its readings contradict the filter for seconds, for the end of a sentence; see `contradiction`.
     """
 
     topic: str
@@ -172,6 +174,7 @@ class Channel:
     limits: tuple[Limit, ...] = ()
     command: bool = False
     needs: tuple[str, ...] = ()
+    remedy: str = ""
 
 
 def filter_order(channels: Iterable[Channel]) -> dict[str, int]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from onboard_estimation.contradiction import Agreement, Contradiction, is_news
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Smoother, Step
 from onboard_estimation.filtering.square_root import covariance_root, is_finite, is_positive_definite
@@ -36,6 +37,7 @@ Listener = Callable[[str], None]
 LARGEST_NIS = 1e12
 """A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
 _UNUSED = UseCounters()
+_UNSEEN = Agreement()
 _Events = tuple[PhaseEvent, ...]
 
 
@@ -52,6 +54,8 @@ class _Kept(NamedTuple):
         Counters by sensor.
     held
         By sensor, the newest command from before the start.
+    agreements
+        By sensor, how its innovations agree with what the filter expects.
     checked, is_checked
         The last state that was looked at, and whether that is the one now: a measurement without an estimate (a
         command) may have spoilt a state unseen.
@@ -65,6 +69,7 @@ class _Kept(NamedTuple):
     start_ns: int | None
     use: Mapping[str, UseCounters]
     held: Mapping[str, Measurement]
+    agreements: Mapping[str, Agreement]
     checked: Any = None
     is_checked: bool = True
     broke_down: bool = False
@@ -92,13 +97,15 @@ class _Guarded:
         self._order = filter_order(channels)
         self._tell = tell
         self._noticed: str | None = None
+        self._remedies = {channel.sensor: channel.remedy for channel in channels}
+        self._contradicted_ns: dict[str, int] = {}
 
     def rank(self, sensor: str) -> int:
         return self._order.get(sensor, len(self._order))
 
     def restarted(self, kept: _Kept) -> _Kept:
         self.looked_back += self.smoothed(kept)
-        return _Kept(None, None, kept.use, {})
+        return _Kept(None, None, kept.use, {}, {})
 
     def smoothed(self, kept: _Kept) -> list[Estimate]:
         """Since the last start, where the estimator is one that looks back."""
@@ -161,18 +168,29 @@ class _Guarded:
             return back.counted(sensor, breakdowns=1), None, ()
         use = kept.use.get(sensor, _UNUSED)
         use = use.counted(step.innovation) if step.used else use._replace(left_out=use.left_out + 1)
-        estimate = step.estimate
+        estimate, agreements = step.estimate, kept.agreements
+        if step.innovation is not None:
+            agreement, found = agreements.get(sensor, _UNSEEN).seen(sensor, measurement.stamp_ns, step.innovation)
+            agreements = {**agreements, sensor: agreement}
+            self._contradicted(found)
         is_checked = estimate is not None
         after = _Kept(
             step.state,
             kept.start_ns,
             {**kept.use, sensor: use},
             kept.held,
+            agreements,
             checked,
             is_checked,
             kept.broke_down and not is_checked,
         )
         return after, estimate, self._told(step) if step.events else ()
+
+    def _contradicted(self, found: Contradiction | None) -> None:
+        """Say once what a roll-back finds once more."""
+        if found is not None and is_news(found, self._contradicted_ns.get(found.sensor)):
+            self._contradicted_ns[found.sensor] = found.stamp_ns
+            self._tell(found.sentence(self._remedies.get(found.sensor, "")))
 
     def _told(self, step: Step) -> _Events:
         """Events of the motion; notices are passed on."""
@@ -232,7 +250,7 @@ class Pipeline:
         self._listener = tell
         channels = tuple(channels)
         self._guarded = _Guarded(estimator, channels, initial, self._tell)
-        kept = _Kept(None, None if initial is None else initial.stamp_ns, {}, {})
+        kept = _Kept(None, None if initial is None else initial.stamp_ns, {}, {}, {})
         self._buffer = MeasurementBuffer(self._guarded, kept, lag_s, clock_jump_s, on_reset=self._tell)
         self._check = ReadingCheck(channels)
         self._sensors = {channel.sensor for channel in channels} - self._guarded.commands

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import NamedTuple
 
-import numpy as np
-
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.reading_limits import ReadingCheck
 from onboard_estimation.timing.buffer import BufferCounters
@@ -48,10 +46,6 @@ class UseCounters(NamedTuple):
         """With one more measurement; those without an innovation (commands) are used as they are."""
         if innovation is None:
             return self._replace(used=self.used + 1)
-        if len(innovation.value) == 1:  # NumPy takes longer to divide one number than the filter to correct
-            normalised = [float(innovation.value[0]) / abs(float(innovation.root[0, 0]))]
-        else:
-            normalised = (innovation.value / np.sqrt(np.sum(innovation.root**2, axis=1))).tolist()
         return UseCounters(
             self.used + innovation.accepted,
             self.gated + (not innovation.accepted),
@@ -61,7 +55,7 @@ class UseCounters(NamedTuple):
             self.nis_sum + innovation.nis,
             self.nis_degrees + len(innovation.value),
             self.updates + 1,
-            tuple(a + b for a, b in zip_longest(self.normalised_sums, normalised, fillvalue=0.0)),
+            tuple(a + b for a, b in zip_longest(self.normalised_sums, innovation.normalised, fillvalue=0.0)),
         )
 
     @property

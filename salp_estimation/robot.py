@@ -80,7 +80,15 @@ class SalpRobot(
         """Commands, one IMU per link, and poses given from outside."""
         chain = configuration.chain
         gyro = imu_limits(gyro=(configuration.gyro.range_rad_s, "gyro.range_rad_s"), accelerometer=None)
-        imus = (imu_channel(name, gyro, needs=("angular_velocity",)) for name in chain.link_names)
+        remedy = "the robot is not like those that its residual model was trained with: train it anew, with this one"
+        if not configuration.residual_model:
+            remedy = (
+                "train a model of this robot (onboard-estimation train salp BAG... --output MODEL), or raise "
+                f"process.link_rate_error_rad_s, now {configuration.process.link_rate_error_rad_s:g}"
+            )
+        imus = (
+            replace(imu_channel(name, gyro, needs=("angular_velocity",)), remedy=remedy) for name in chain.link_names
+        )
         largest, wheels = configuration.largest_wheel_speed_rad_s, len(chain.link_names)
         wheel_speed = Limit("wheel speed", 0, wheels, largest, "rad/s", "largest_wheel_speed_rad_s")
         commands = replace(simulator.command_channel(chain), limits=(wheel_speed,))

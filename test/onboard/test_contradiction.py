@@ -40,8 +40,8 @@ def watched(given: Iterable[Innovation], rate_hz: float, agreement: Agreement | 
 
 @pytest.mark.parametrize(("size", "rate_hz"), [(1, 1.0), (1, 20.0), (3, 20.0), (6, 4.0)])
 def test_a_consistent_filter_is_never_told_of_a_contradiction(size: int, rate_hz: float) -> None:
-    """Over a thousand stretches; the rate that the module states is that of the shortest ones."""
-    normalised = np.random.default_rng(size).normal(size=(round(1000 * max(SPAN_S * rate_hz, LEAST_READINGS)), size))
+    """Over three hundred stretches; the rate that the module states is that of the shortest ones."""
+    normalised = np.random.default_rng(size).normal(size=(round(300 * max(SPAN_S * rate_hz, LEAST_READINGS)), size))
     assert watched(innovations(normalised), rate_hz) == []
     false_alarms = chi2.sf(CONTRADICTED * LEAST_READINGS, LEAST_READINGS)
     assert 1.0 / false_alarms == pytest.approx(3e8, rel=0.2)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from tracking import COMMAND, Tracked, Tracker, as_bytes, pipeline_of, reading
+from tracking import CHANNELS, COMMAND, Tracked, Tracker, as_bytes, pipeline_of, reading
 
 from onboard_estimation.estimator import SensorsRefused, Step
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
+from onboard_estimation.pipeline import Pipeline
 
 
 class Fragile(Tracker):
@@ -317,3 +320,29 @@ def test_notices_are_told_once_and_events_are_those_of_the_settled_record() -> N
     assert {event.seen_ns for event in live.take_events()} == {150_000_000, 200_000_000}
     assert live.take_events() == []
     assert sorted(set(live.messages)) == ["sonar at 150000000", "sonar at 200000000"]
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("late_s", [0.0, 0.12])
+def test_innovations_that_contradict_for_seconds_are_told_once_an_episode(live: bool, late_s: float) -> None:
+    """However often a roll-back filters their readings again; the gate refuses them all the while."""
+    rng = np.random.default_rng(4)
+    arriving: list[tuple[float, Measurement]] = []
+    for k in range(1200):
+        time_s = 0.025 * k
+        wrong = 8.0 if 8.0 <= time_s < 20.0 else 0.0
+        arriving += [(time_s, reading(time_s, "range", 0.1 * rng.normal()))]
+        arriving += [(time_s + late_s * (k % 3), reading(time_s, "sonar", wrong + 0.5 * rng.normal()))]
+    channels = [replace(one, remedy=f"look at {one.sensor}") for one in CHANNELS]
+    pipeline = Pipeline(Tracker(recover_after=0), channels, lag_s=0.3)
+    measurements = [one for _, one in sorted(arriving, key=lambda pair: pair[0])]
+    if live:
+        for measurement in measurements:
+            pipeline.process(measurement)
+    else:
+        pipeline.run(measurements)
+    (sentence,) = pipeline.messages
+    assert sentence.startswith("sonar contradicts the filter: in the 5 s up to 10.")
+    assert "to one side (mean +" in sentence
+    assert sentence.endswith(": look at sonar")
+    assert pipeline.statistics()["range"]["gated"] < 20

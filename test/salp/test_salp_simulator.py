@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from salp_noise import IDEAL_NOISE
 from salp_recordings import simulate
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
@@ -173,7 +174,7 @@ def pipeline_of(configuration: SalpConfiguration, initial: Estimate | None = Non
 
 def test_estimates_are_close_and_consistent() -> None:
     """Eight drawn initial errors of 5 degrees, 20 s each: joint angles to a fraction of a degree, NEES in its band."""
-    configuration = SalpConfiguration()
+    configuration = IDEAL_NOISE
     all_errors, all_covariances = [], []
     for seed in range(8):
         recording = record(seed, 20.0, gait="backward" if seed % 2 else "forward")
@@ -181,7 +182,7 @@ def test_estimates_are_close_and_consistent() -> None:
         space = configuration.chain.build().space()
         rng = np.random.default_rng(100 + seed)
         start = Estimate(0, space.plus(np.zeros(5), rng.multivariate_normal(np.zeros(5), covariance)), covariance)
-        estimates, pipeline = estimate(recording, initial=start)
+        estimates, pipeline = estimate(recording, configuration, start)
         at_end = [each for each in estimates if each.stamp_ns % 50_000_000 == 0][2::3]  # after all three gyros
         truth = states_of(recording)[::6]
         all_errors.append(space.minus([each.mean for each in at_end], truth)[:, 3:])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, command, refusal
 from numpy.typing import NDArray
+from salp_noise import IDEAL_NOISE
 
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.campaign import PartCampaign, judge_campaign, simulated_runs
@@ -18,6 +19,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.robots import find_robot
+from salp_estimation.configuration import SalpConfiguration
 
 SALP = find_robot("salp")
 SEEDS = range(20)
@@ -25,8 +27,14 @@ DURATION_S = 60.0
 SETTLED_S = 6.0
 
 
-def runs(gait: str, seeds: range, duration_s: float, what_if: WhatIf | None = None) -> list[EvaluationResult]:
-    return simulated_runs(SALP, CONFIGURATION, "ideal", gait, duration_s, seeds, "ukf", what_if=what_if)
+def runs(
+    gait: str,
+    seeds: range,
+    duration_s: float,
+    what_if: WhatIf | None = None,
+    configuration: SalpConfiguration = IDEAL_NOISE,
+) -> list[EvaluationResult]:
+    return simulated_runs(SALP, configuration, "ideal", gait, duration_s, seeds, "ukf", what_if=what_if)
 
 
 @pytest.mark.slow
@@ -105,7 +113,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert found["source"] == "simulated"
     assert found["seeds"] == [5, 6]
     for gait in ("forward", "backward"):
-        campaign = judge_campaign(runs(gait, range(5, 7), 10.0))
+        campaign = judge_campaign(runs(gait, range(5, 7), 10.0, configuration=CONFIGURATION))
         joints = found["variants"][gait]["joint_angles"]
         assert joints["rmse_by_seed_deg"] == pytest.approx(campaign["joint_angles"].rmse)
         nees = campaign["joint_angles"].consistency.nees_per_degree_of_freedom

@@ -1,0 +1,198 @@
+"""What the quasi-static model leaves out, in the filter without a residual model: covered, and known by gyros.
+
+Scenario `hardware` breaks the model in many ways at once; its figures over many seeds are in `docs/salp.md`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from salp_noise import IDEAL_NOISE
+
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.filtering.consistency import coverage, nees
+from onboard_estimation.filtering.square_root import covariance_root
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.estimator import SalpEstimator
+from salp_estimation.model_error import COASTING_S, Bias, Wheels, link_errors
+from salp_estimation.robot import ROBOT
+
+Array = NDArray[np.float64]
+
+CONFIGURATION = SalpConfiguration()
+LINKS = CONFIGURATION.chain.link_names
+STANDING = np.zeros(3)
+SETTLE_S = 6.0
+
+
+def imu(stamp_s: float, link: str, rate_rad_s: float) -> Measurement:
+    return Measurement(round(stamp_s * 1e9), f"imu/{link}", np.array([0.0, 0.0, rate_rad_s, 0.0, 0.0, 9.8]))
+
+
+def command(stamp_s: float, wheels_rad_s: Array) -> Measurement:
+    return Measurement(round(stamp_s * 1e9), "actuators/command", wheels_rad_s)
+
+
+class Judged:
+    """Errors and covariances of the filter without a model on a simulated run, every tenth of a second once settled."""
+
+    def __init__(self, configuration: SalpConfiguration, gait: str, seed: int, duration_s: float = 26.0) -> None:
+        recording = ROBOT.simulate(configuration, "hardware", gait, duration_s, np.random.default_rng(seed))
+        bodies = {each.channel.sensor.removeprefix("ground_truth/"): each.values for each in recording.truth}
+        least = min(len(values) for values in bodies.values())
+        (truth_ns, parts) = recording.truth[0].stamps_ns[:least], ROBOT.true_parts(configuration, bodies)
+        space = configuration.chain.build().space()
+        truth = np.hstack([parts["pose"], parts["joint_angles"]])
+        covariance = configuration.initial_covariance()
+        drawn = covariance_root(covariance) @ np.random.default_rng(seed).normal(size=space.dimension)
+        start = Estimate(int(truth_ns[0]), space.plus(truth[0], drawn), covariance)
+        pipeline = Pipeline(SalpEstimator(configuration), ROBOT.channels(configuration), start)
+        record = pipeline.run(from_simulator(recording, LINKS).measurements())
+        at_ns = np.arange(round(SETTLE_S * 1e9), round((duration_s - 0.1) * 1e9), 100_000_000)
+        kept = [record[k] for k in np.searchsorted([one.stamp_ns for one in record], at_ns, side="right") - 1]
+        true = np.column_stack([np.interp([one.stamp_ns for one in kept], truth_ns, column) for column in truth.T])
+        self.errors = np.array([-space.minus(t, one.mean) for t, one in zip(true, kept, strict=True)])
+        self.covariances = np.array([one.covariance for one in kept])
+        self.said = pipeline.messages
+        self.statistics = pipeline.statistics()
+
+    def coverage(self, part: slice) -> float:
+        stddevs = np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
+        return coverage(self.errors[:, part], stddevs[:, part], 3.0)
+
+    @property
+    def joint_rms_deg(self) -> float:
+        return float(np.rad2deg(np.sqrt(np.mean(self.errors[:, 3:] ** 2))))
+
+
+@pytest.mark.parametrize(("gait", "seed"), [("forward", 11), ("left", 12), ("turning", 13)])
+def test_an_untrained_filter_on_a_real_robot_is_neither_lost_nor_sure(gait: str, seed: int) -> None:
+    found = Judged(CONFIGURATION, gait, seed)
+    assert found.coverage(slice(0, 3)) >= 0.95
+    assert found.coverage(slice(3, 5)) >= 0.95
+    assert found.joint_rms_deg < 12.0
+    assert nees(found.errors[:, 3:], found.covariances[:, 3:, 3:]).mean() / 2.0 < 6.0
+    assert found.said == []
+    for link in LINKS:
+        row = found.statistics[f"imu/{link}"]
+        assert row["recoveries"] == 0
+        assert row["gated"] < 0.01 * row["received"]
+
+
+def test_with_the_noise_of_the_ideal_scenario_it_is_both() -> None:
+    """So that the test above can fail: what the robot's defaults were once."""
+    found = Judged(IDEAL_NOISE, "forward", 11)
+    assert found.joint_rms_deg > 20.0
+    assert found.coverage(slice(3, 5)) < 0.5
+    said = [sentence for sentence in found.said if " contradicts the filter: in the 5 s up to " in sentence]
+    assert {sentence.split()[0] for sentence in said} == {f"imu/{link}" for link in LINKS}
+    assert len(said) < 10  # once an episode
+    assert all(sentence.endswith("or raise process.link_rate_error_rad_s, now 1e-05") for sentence in said)
+
+
+def test_a_reading_corrects_as_the_exact_conditional_distribution_does() -> None:
+    """Wheels at rest since just now: the model's rates do not depend on the state, and all is linear.
+
+    A reading is the mean of the model's error over the time since the last one, of density q, and the gyro's own noise.
+    That error has turned its link, so that it has the covariance q along the link's turning with the state.
+    """
+    period_s, link, rate = 0.01, 1, 0.08
+    estimator = SalpEstimator(CONFIGURATION)
+    state = estimator.start(Estimate(0, np.array([0.1, -0.2, 0.3, 0.2, -0.1]), CONFIGURATION.initial_covariance()))
+    state = estimator.step(state, command(0.0, STANDING)).state
+    for k in range(1, 11):
+        state = estimator.step(state, imu(k * period_s, LINKS[link], 0.0)).state
+    before = estimator.step(state, command(11 * period_s, STANDING)).state
+    mean, covariance = estimator.published(before.filtered)
+    after = estimator.step(before, imu(11 * period_s, LINKS[link], rate))
+
+    process, gyro = CONFIGURATION.process, CONFIGURATION.gyro
+    density = 2.0 * process.error_time_s * process.link_rate_error_rad_s**2
+    turned = density * link_errors(3)[:, link]
+    bias = CONFIGURATION.initial.gyro_bias_stddev_rad_s**2 + 10 * period_s * gyro.bias_walk_rad_s_sqrt_s**2
+    own = gyro.noise_stddev_rad_s**2 + (density / period_s) * (gyro.scale_stddev * rate) ** 2 / (
+        process.link_rate_error_rad_s**2
+    )
+    spread = density / period_s + own + bias * 20.0 / period_s
+    expected = mean + turned * rate / spread
+    assert after.estimate is not None
+    np.testing.assert_allclose(after.estimate.mean[3:], expected[3:], atol=1e-12)
+    assert np.abs(expected[3:] - mean[3:]).max() > 1e-4
+    np.testing.assert_allclose(
+        after.estimate.covariance[2:, 2:], (covariance - np.outer(turned, turned) / spread)[2:, 2:], atol=1e-12
+    )
+    assert after.innovation is not None
+    single = gyro.noise_stddev_rad_s**2 + process.link_rate_error_rad_s**2 + bias + (gyro.scale_stddev * rate) ** 2
+    assert after.innovation.nis == pytest.approx(rate**2 / single)
+
+
+def test_gyros_tell_how_far_links_turned_that_no_model_foresaw() -> None:
+    """Pushed on while its wheels are told to stand: the joint between links 1 and 2 opens by what their gyros read."""
+    configuration = replace(CONFIGURATION, initial=replace(CONFIGURATION.initial, gyro_bias_stddev_rad_s=1e-5))
+    estimator = SalpEstimator(configuration)
+    state = estimator.start(None)
+    wheels = np.full(3, 0.05)
+    turned = 0.0
+    for k in range(200):
+        if k % 20 == 0:
+            state = estimator.step(state, command(0.01 * k, wheels * (1 if k % 40 else -1))).state
+        rates = (0.0, 0.1, 0.0)
+        turned += 0.01 * rates[1]
+        for link, rate in zip(LINKS, rates, strict=True):
+            state = estimator.step(state, imu(0.01 * k, link, rate)).state
+    mean, _ = estimator.published(state.filtered)
+    assert turned > 0.1
+    assert mean[3] == pytest.approx(turned, abs=0.15 * turned)
+    assert mean[4] == pytest.approx(-turned, abs=0.15 * turned)
+
+
+def test_a_bias_is_learned_from_a_robot_that_was_told_to_stand_and_does() -> None:
+    rng, bias = np.random.default_rng(1), 0.006
+    estimator = SalpEstimator(CONFIGURATION)
+
+    def stand(state: Any, until_s: float, offset: float = 0.0) -> Any:
+        first = 0 if state.stamp_ns is None else round(state.stamp_ns * 1e-9 * 200.0) + 1
+        for k in range(first, round(200.0 * until_s)):
+            reading = bias + offset + 0.0024 * rng.normal()
+            state = estimator.step(state, imu(k / 200.0, LINKS[0], reading)).state
+        return state
+
+    before = stand(estimator.start(None), 2.0)
+    assert before.filtered.biases[0].mean == 0.0  # before the first command it may be moving
+    told = estimator.step(before, command(2.0, STANDING)).state
+    assert stand(told, 2.0 + 0.9 * COASTING_S).filtered.biases[0].mean == 0.0  # it may roll on
+    known = stand(told, 5.0)
+    assert known.filtered.biases[0].mean == pytest.approx(bias, abs=4e-4)
+    assert known.filtered.biases[0].variance < 4e-4**2
+    moved = stand(known, 6.0, 0.05)  # carried away
+    assert moved.filtered.biases[0].mean == pytest.approx(bias, abs=4e-4)
+    driven = estimator.step(known, command(5.0, np.ones(3))).state
+    assert stand(driven, 6.0, 0.001).filtered.biases[0].mean == known.filtered.biases[0].mean
+
+
+def test_a_robot_that_stands_for_an_hour_knows_its_shape_as_well_as_before() -> None:
+    estimator = SalpEstimator(CONFIGURATION)
+    state = estimator.step(estimator.start(None), command(0.0, STANDING)).state
+    for second in range(1, 3600, 50):
+        step = estimator.step(state, imu(float(second), LINKS[0], 0.0))
+        state = step.state
+        if second == 1:
+            first = step.estimate
+    assert first is not None
+    assert step.estimate is not None
+    np.testing.assert_allclose(np.diag(step.estimate.covariance), np.diag(first.covariance), rtol=1e-2)
+
+
+def test_wheels_and_biases_are_values() -> None:
+    wheels = Wheels(np.zeros(3)).commanded(np.ones(3)).after(1.0)
+    assert (wheels.rest, wheels.standing_s) == (False, 0.0)
+    stopped = wheels.commanded(np.zeros(3))
+    assert not stopped.after(0.9 * COASTING_S).rest
+    assert stopped.after(1.1 * COASTING_S).are_known_to_rest
+    assert Bias(0.0, 1e-4).learned(1.0, 1e-3) == Bias(0.0, 1e-4)

@@ -1,0 +1,10 @@
+"""Configurations of LandSalp's filter for the simulator's scenarios."""
+
+from __future__ import annotations
+
+from onboard_estimation.configuration import load
+from onboard_estimation.resources import resource
+from salp_estimation.configuration import SalpConfiguration
+
+IDEAL_NOISE: SalpConfiguration = load(SalpConfiguration, resource("config/salp_ideal.yaml"))
+"""Where the motion follows the model: what is optimal there is checked with this."""
