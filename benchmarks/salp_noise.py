@@ -43,8 +43,8 @@ ERRORS = {
 class Plan:
     """What is run; `workers` as in `salp_hardware`."""
 
-    training_seeds: tuple[int, ...] = tuple(range(1, 5))
-    test_seeds: tuple[int, ...] = tuple(range(101, 113))
+    training_seeds: tuple[int, ...] = tuple(range(1, 4))
+    test_seeds: tuple[int, ...] = tuple(range(101, 108))
     gaits: tuple[str, ...] = ALL_GAITS
     duration_s: float = 60.0
     workers: int | None = None
