@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 _SOURCE = "source /opt/ros/<distribution>/setup.bash"
 _ELSEWHERE = f"ROS 2 may have it ({_SOURCE})"
 _LOOK_UP = "look the transform up with tf2_ros.Buffer and apply it, for example with SciPy's Rotation"
 _PYTHON = "launch files are written in Python here"
+_FOR_EACH = "give each Node its own parameters and remappings"
 # The nearest name above counts.
 _INSTEAD = {
     "cv_bridge": f"make a NumPy array of the image's data, or use ROS 2 ({_SOURCE})",
     "launch.frontend": _PYTHON,
+    "launch.substitutions": "decide in Python, in a launch.actions.OpaqueFunction",
+    "launch_ros.actions.SetParametersFromFile": _FOR_EACH,
+    "launch_ros.actions.SetRemap": _FOR_EACH,
     "launch_testing": f"start `onboard-estimation launch` from a test, or use ROS 2 ({_SOURCE})",
     "launch_xml": _PYTHON,
     "launch_yaml": _PYTHON,
@@ -68,13 +71,25 @@ def absent(name: str, instead: str = "") -> str:
     return f"the embedded runtime has no {name}{similar}: {instead or _INSTEAD.get(above, _ELSEWHERE)}"
 
 
-def refuse(module: str, names: Iterable[str]) -> Callable[[str], NoReturn]:
-    """A module's `__getattr__`: AbsentName for names that ROS 2 has there and this runtime leaves out."""
-    known = frozenset(names)
+class AbsentAttribute(NotImplementedError, AttributeError):
+    """The same where it is asked for as an attribute of its module, so that `hasattr` says no."""
 
-    def missing(name: str) -> NoReturn:
-        if name in known:
-            raise AbsentName(absent(f"{module}.{name}"))
+
+class AbsentMethod:
+    """A method of ROS 2 that a class leaves out: calling it says so."""
+
+    def __init__(self, instead: str = "") -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"{owner.__module__}.{owner.__qualname__}.{name}()"
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise NotImplementedError(absent(self._name, self._instead))
+
+
+def refuse(module: str, name: str) -> NoReturn:
+    """A module's `__getattr__`: AbsentAttribute, and for private names no more than AttributeError."""
+    if name.startswith("_"):
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-
-    return missing
+    raise AbsentAttribute(absent(f"{module}.{name}"))

@@ -6,11 +6,12 @@ import importlib.abc
 import importlib.machinery
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from embedded_ros.absent import PACKAGES, AbsentModule, absent
+from embedded_ros.absent import PACKAGES, AbsentModule, absent, refuse
 
 CODE_PACKAGES = frozenset({"ament_index_python", "launch", "launch_ros", "rclpy", "tf2_ros"})
 # What message packages are called; only such names make the definitions load.
@@ -34,6 +35,7 @@ class EmbeddedFinder(importlib.abc.MetaPathFinder):
             if spec.submodule_search_locations is None:
                 # As if it were a package: then names that `from module import name` does not find are asked for here.
                 spec.submodule_search_locations = []
+            spec.loader = _CodeLoader(fullname, str(spec.origin))
             return spec
         if top in PACKAGES:
             return self._elsewhere(fullname, path, target)
@@ -74,6 +76,14 @@ def _say_absent(fullname: str, instead: str = "") -> None:
             # Without `name`: of `from module import name` the import system would say nothing but its own otherwise.
             raise AbsentModule(absent(fullname, instead))
         frame = frame.f_back
+
+
+class _CodeLoader(importlib.machinery.SourceFileLoader):
+    """Of a served module, which says of the names that it lacks what is to be said."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        module.__dict__.setdefault("__getattr__", partial(refuse, module.__name__))
 
 
 class _MessageLoader(importlib.abc.Loader):

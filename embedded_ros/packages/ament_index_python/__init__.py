@@ -19,11 +19,3 @@ __all__ = [
     "get_packages_with_prefixes",
     "get_search_paths",
 ]
-
-_ELSEWHERE = ("get_resource", "get_resource_types", "get_resources", "has_resource")
-
-
-def __getattr__(name: str) -> object:
-    if name in _ELSEWHERE:
-        raise NotImplementedError(f"ament_index_python.{name} is not supported without ROS 2")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,8 +26,6 @@ from launch.launch_description_sources import LaunchDescriptionSource
 from launch.launch_service import LaunchService
 from launch.substitution import SomeSubstitutionsType, Substitution
 
-from embedded_ros.absent import refuse
-
 __all__ = [
     "Action",
     "BaseEventHandler",
@@ -49,16 +47,3 @@ __all__ = [
     "logging",
     "substitutions",
 ]
-
-__getattr__ = refuse(
-    __name__,
-    (
-        "InvalidLaunchFileError",
-        "LaunchIntrospector",
-        "SomeActionsType",
-        "SomeEntitiesType",
-        "SomeSubstitutionsType_types_tuple",
-        "descriptions",
-        "frontend",
-    ),
-)

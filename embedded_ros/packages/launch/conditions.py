@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = [
     "IfCondition",
     "InvalidConditionExpressionError",
-    "LaunchConfigurationEquals",
-    "LaunchConfigurationNotEquals",
     "UnlessCondition",
     "evaluate_condition_expression",
 ]
@@ -57,23 +55,3 @@ class UnlessCondition(Condition):
     def __init__(self, predicate_expression: SomeSubstitutionsType) -> None:
         expression = normalize_to_list_of_substitutions(predicate_expression)
         super().__init__(predicate=lambda context: not evaluate_condition_expression(context, expression))
-
-
-class LaunchConfigurationEquals(Condition):
-    """Holds where a launch configuration has that text; with None, where it is not set."""
-
-    def __init__(self, launch_configuration_name: str, expected_value: SomeSubstitutionsType | None) -> None:
-        expected = None if expected_value is None else normalize_to_list_of_substitutions(expected_value)
-
-        def equal(context: LaunchContext) -> bool:
-            wanted = None if expected is None else perform_substitutions(context, expected)
-            return bool(context.launch_configurations.get(launch_configuration_name) == wanted)
-
-        super().__init__(predicate=equal)
-
-
-class LaunchConfigurationNotEquals(LaunchConfigurationEquals):
-    """Holds where LaunchConfigurationEquals does not."""
-
-    def evaluate(self, context: LaunchContext) -> bool:
-        return not super().evaluate(context)

@@ -10,8 +10,6 @@ from launch.event_handler import BaseEventHandler, EventHandler, entities_of
 from launch.events import Shutdown
 from launch.events.process import ProcessEvent, ProcessExited, ProcessStarted
 
-from embedded_ros.absent import refuse
-
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext
     from launch.launch_description_entity import LaunchDescriptionEntity
@@ -70,8 +68,3 @@ def _of_process(kind: type[ProcessEvent], target: Any) -> Callable[[Event], bool
         return callable(target) and not isinstance(target, ExecuteProcess) and bool(target(event.action))
 
     return matches
-
-
-__getattr__ = refuse(
-    __name__, ("OnActionEventBase", "OnExecutionComplete", "OnIncludeLaunchDescription", "OnProcessIO", "event_named")
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections import deque
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +13,6 @@ if TYPE_CHECKING:
     from launch.event import Event
     from launch.event_handler import BaseEventHandler
     from launch.substitution import Substitution
-
-
-class Locals:
-    """Values of the moment as attributes, e.g. `context.locals.event`; read only."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        there = ", ".join(sorted(self.__dict__))
-        raise AttributeError(f"context.locals does not contain attribute '{name}', it contains: [{there}]")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"can't set attribute '{name}', locals are read-only")
 
 
 class LaunchContext:
@@ -40,9 +26,7 @@ class LaunchContext:
         This process's own environment, which children inherit.
     """
 
-    def __init__(self, *, argv: Iterable[str] | None = None, noninteractive: bool = False) -> None:
-        self.argv = list(argv or ())
-        self.noninteractive = noninteractive
+    def __init__(self) -> None:
         self.launch_configurations: dict[str, Any] = {}
         self.is_shutdown = False
         self.events: deque[Event] = deque()
@@ -62,18 +46,8 @@ class LaunchContext:
         """Environment of this process and of the processes to come."""
         return os.environ
 
-    @property
-    def locals(self) -> Locals:
-        """Values of the moment: `event`, `current_launch_file_path`, `current_launch_file_directory`."""
-        return Locals(self.get_locals_as_dict())
-
-    @property
-    def asyncio_loop(self) -> Any:
-        """There is none: a launch without ROS 2 runs on a selector."""
-        raise NotImplementedError("LaunchContext.asyncio_loop is not supported without ROS 2")
-
     def get_locals_as_dict(self) -> dict[str, Any]:
-        """The same as a dictionary."""
+        """Values of the moment: `event`, `current_launch_file_path`, `current_launch_file_directory`."""
         return {**self._globals, **self._locals}
 
     def extend_locals(self, extensions: dict[str, Any]) -> None:
@@ -145,17 +119,9 @@ class LaunchContext:
         self._process_count += 1
         return f"{label}-{self._process_count}"
 
-    def would_handle_event(self, event: Event) -> bool:
-        """Whether any handler matches."""
-        return any(handler.matches(event) for handler in self.event_handlers)
-
     def emit_event_sync(self, event: Event) -> None:
         """Put an event at the end of those to come."""
         self.events.append(event)
-
-    def emit_event(self, event: Event) -> Any:
-        """A coroutine in ROS 2; use `emit_event_sync`."""
-        raise NotImplementedError("LaunchContext.emit_event is not supported without ROS 2; use emit_event_sync")
 
     def perform_substitution(self, substitution: Substitution) -> str:
         """Text of a substitution."""

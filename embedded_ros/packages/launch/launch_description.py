@@ -15,19 +15,8 @@ if TYPE_CHECKING:
 class LaunchDescription(LaunchDescriptionEntity):
     """Entities in order."""
 
-    def __init__(
-        self,
-        initial_entities: Iterable[LaunchDescriptionEntity] | None = None,
-        *,
-        deprecated_reason: str | None = None,
-    ) -> None:
+    def __init__(self, initial_entities: Iterable[LaunchDescriptionEntity] | None = None) -> None:
         self.entities = list(initial_entities or ())
-        self.deprecated_reason = deprecated_reason
-
-    @property
-    def deprecated(self) -> bool:
-        """Whether visiting it warns."""
-        return self.deprecated_reason is not None
 
     def add_entity(self, entity: LaunchDescriptionEntity) -> None:
         """Add one at the end."""
@@ -36,12 +25,6 @@ class LaunchDescription(LaunchDescriptionEntity):
     add_action = add_entity
 
     def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
-        if self.deprecated_reason is not None:
-            from launch.logging import get_logger
-
-            path = context.get_locals_as_dict().get("current_launch_file_path")
-            what = f"launch file [{path}] is deprecated" if path else "deprecated launch description"
-            get_logger("launch").warning(f"{what}: {self.deprecated_reason}")
         return self.entities
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:

@@ -15,8 +15,6 @@ from launch.substitution import (
     perform_substitutions,
 )
 
-from embedded_ros.absent import refuse
-
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext
 
@@ -119,14 +117,3 @@ def _module(path: str) -> Any:
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
-
-
-__getattr__ = refuse(
-    __name__,
-    (
-        "FrontendLaunchDescriptionSource",
-        "InvalidFrontendLaunchFileError",
-        "get_launch_description_from_frontend_launch_file",
-        "load_python_launch_file_as_module",
-    ),
-)

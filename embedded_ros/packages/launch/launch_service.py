@@ -8,7 +8,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.event import Event
 from launch.event_handler import EventHandler, entities_of
@@ -45,7 +45,7 @@ class LaunchService:
 
     def __init__(self, *, argv: Iterable[str] | None = None, noninteractive: bool = False, debug: bool = False) -> None:
         launch_config.level = logging.DEBUG if debug else logging.INFO
-        self.context = LaunchContext(argv=argv, noninteractive=noninteractive)
+        self.context = LaunchContext()
         self.context.service = self
         self.context.register_event_handler(
             EventHandler(matcher=lambda event: isinstance(event, TimerEvent), entities=_OfTimer())
@@ -63,17 +63,9 @@ class LaunchService:
         """Add a description, before `run` or while it runs."""
         self.context.emit_event_sync(_Include(launch_description))
 
-    def emit_event(self, event: Event) -> None:
-        """Put an event at the end of those to come."""
-        self.context.emit_event_sync(event)
-
     def shutdown(self, force_sync: bool = False) -> None:
         """End the launch."""
         self._shut_down("LaunchService.shutdown() called")
-
-    def run_async(self, *, shutdown_when_idle: bool = True) -> Any:
-        """There is no event loop of asyncio here."""
-        raise NotImplementedError("LaunchService.run_async is not supported without ROS 2; use run")
 
     def run(self, *, shutdown_when_idle: bool = True) -> int:
         """Run until all processes have ended, or Ctrl-C; main thread only.
@@ -249,4 +241,4 @@ class _OfTimer(LaunchDescriptionEntity):
     """Stands for the entities of whatever timer has come to its end."""
 
     def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
-        return context.locals.event.timer_action.handle(context)
+        return context.get_locals_as_dict()["event"].timer_action.handle(context)

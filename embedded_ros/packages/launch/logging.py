@@ -1,4 +1,4 @@
-"""Log lines of a launch and of its processes: on the screen, in `launch.log`, in files of a process's own.
+"""Log lines of a launch and of its processes: on the screen and in `launch.log`.
 
 The folder is ROS 2's: below ROS_LOG_DIR, else below ROS_HOME/log, else below ~/.ros/log, one per launch. Where none can
 be made, one warning says so and nothing is written to files.
@@ -11,21 +11,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TextIO
-
-from embedded_ros.absent import refuse
+from typing import TextIO
 
 _LAUNCH_LOG = "launch.log"
-_SCREEN, _LOG, _OWN = "screen", "log", "own_log"
-_SOURCES = ("stdout", "stderr", "both")
-_PRESETS: dict[str, dict[str, tuple[str, ...]]] = {
-    "screen": {"both": (_SCREEN,)},
-    "log": {"both": (_LOG,), "stderr": (_SCREEN,)},
-    "both": {"both": (_LOG, _SCREEN)},
-    "own_log": {"both": (_OWN,), "stdout": (_OWN,), "stderr": (_OWN,)},
-    "full": {"both": (_SCREEN, _LOG, _OWN), "stdout": (_OWN,), "stderr": (_OWN,)},
+# Sources whose lines are shown, and whether the log file holds all lines.
+_OUTPUTS = {
+    "screen": (("stdout", "stderr"), False),
+    "log": (("stderr",), True),
+    "both": (("stdout", "stderr"), True),
 }
 
 
@@ -45,7 +39,7 @@ class LaunchConfig:
         self.screen_lost = False
         self._folder: Path | None = None
         self._asked_for_folder = False
-        self._files: dict[str, TextIO] = {}
+        self._file: TextIO | None = None
 
     @property
     def log_dir(self) -> Path | None:
@@ -70,27 +64,26 @@ class LaunchConfig:
         except (BrokenPipeError, ValueError):
             self.screen_lost = True
 
-    def write(self, file_name: str, line: str) -> None:
-        """Append a line to a file of the folder."""
+    def write(self, line: str) -> None:
+        """Append a line to the log file."""
         try:
-            if file_name not in self._files:
+            if self._file is None:
                 if self.log_dir is None:
                     return
-                self._files[file_name] = (self.log_dir / file_name).open(
-                    "a", encoding="utf-8", errors="backslashreplace"
-                )
-            self._files[file_name].write(line + "\n")
-            self._files[file_name].flush()
+                path = self.log_dir / _LAUNCH_LOG
+                self._file = path.open("a", encoding="utf-8", errors="backslashreplace")
+            self._file.write(line + "\n")
+            self._file.flush()
         except OSError as error:
             self._folder = None
             self.close()
             self.show(f"[WARNING] [launch]: no log files are written any more: {error}")
 
     def close(self) -> None:
-        """Close all files."""
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        """Close the log file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 launch_config = LaunchConfig()
@@ -123,7 +116,7 @@ class Logger:
             return
         line = f"[{logging.getLevelName(level)}] [{self.name}]: {message}"
         launch_config.show(line)
-        launch_config.write(_LAUNCH_LOG, f"{time.time():.7f} {line}")
+        launch_config.write(f"{time.time():.7f} {line}")
 
 
 def get_logger(name: str | None = None) -> Logger:
@@ -139,47 +132,24 @@ class Output:
     process
         E.g. `salp_estimator-1`; every line on the screen and in `launch.log` starts with it.
     where
-        `screen`, `log`, `both`, `own_log`, `full`, or a mapping of `stdout`, `stderr`, `both` to `screen`, `log`,
-        `own_log` or several of them. ValueError for anything else.
+        `screen`, `log` or `both`. NotImplementedError for anything else.
     """
 
-    def __init__(self, process: str, where: str | Mapping[str, Any]) -> None:
+    def __init__(self, process: str, where: str) -> None:
+        if where not in _OUTPUTS:
+            raise NotImplementedError(
+                f"ExecuteProcess(output={where}) is not supported without ROS 2; use 'screen', 'log' or 'both'"
+            )
         self._process = process
-        goals = _goals(where)
-        self._goals = {source: {*goals["both"], *goals[source]} for source in ("stdout", "stderr")}
-        self._own_files = {
-            source: [
-                *([f"{process}-{source}.log"] if _OWN in goals[source] else []),
-                *([f"{process}.log"] if _OWN in goals["both"] else []),
-            ]
-            for source in ("stdout", "stderr")
-        }
+        self._shown, self._logged = _OUTPUTS[where]
 
     def line(self, source: str, text: str) -> None:
         """A line that the process wrote to `stdout` or `stderr`."""
         marked = f"[{self._process}] {text}"
-        if _SCREEN in self._goals[source]:
+        if source in self._shown:
             launch_config.show(marked)
-        if _LOG in self._goals[source]:
-            launch_config.write(_LAUNCH_LOG, f"{time.time():.7f} {marked}")
-        for file_name in self._own_files[source]:
-            launch_config.write(file_name, text)
-
-
-def _goals(where: str | Mapping[str, Any]) -> dict[str, set[str]]:
-    if isinstance(where, str):
-        if where not in _PRESETS:
-            raise ValueError(f"output '{where}' is none of {', '.join(_PRESETS)}")
-        where = _PRESETS[where]
-    out: dict[str, set[str]] = {source: set() for source in _SOURCES}
-    for source, goals in where.items():
-        several = {goals} if isinstance(goals, str) else set(goals)
-        if source not in _SOURCES or not several <= {_SCREEN, _LOG, _OWN}:
-            raise ValueError(
-                f"output of {source!r} to {sorted(several)}: sources are {_SOURCES}, goals screen, log, own_log"
-            )
-        out[source] = several
-    return out
+        if self._logged:
+            launch_config.write(f"{time.time():.7f} {marked}")
 
 
 def _new_folder() -> Path:
@@ -194,6 +164,3 @@ def _new_folder() -> Path:
         latest.unlink(missing_ok=True)
         latest.symlink_to(folder, target_is_directory=True)
     return folder
-
-
-__getattr__ = refuse(__name__, ("get_output_loggers", "handlers", "log_launch_config", "reset"))

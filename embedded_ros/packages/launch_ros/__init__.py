@@ -4,10 +4,4 @@ from __future__ import annotations
 
 from launch_ros import actions, descriptions, parameter_descriptions, substitutions
 
-from embedded_ros.absent import refuse
-
 __all__ = ["actions", "descriptions", "parameter_descriptions", "substitutions"]
-
-__getattr__ = refuse(
-    __name__, ("event_handlers", "events", "get_default_launch_description", "ros_adapters", "utilities")
-)

@@ -16,8 +16,6 @@ from launch.substitution import (
 )
 from launch.utilities.typed_values import coerce
 
-from embedded_ros.absent import refuse
-
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext
 
@@ -151,6 +149,3 @@ def _checked(value: Any, kind: Any) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r} is not an instance of '{kind.__name__}'")
     return value
-
-
-__getattr__ = refuse(__name__, ("Parameter",))

@@ -5,7 +5,6 @@ Other names (`BufferClient`, `convert`, ...) say that they are not here.
 
 from __future__ import annotations
 
-from embedded_ros.absent import refuse
 from tf2_ros.buffer import Buffer
 from tf2_ros.exceptions import (
     ConnectivityException,
@@ -31,17 +30,3 @@ __all__ = [
     "TransformException",
     "TransformListener",
 ]
-
-__getattr__ = refuse(
-    __name__,
-    (
-        "BufferClient",
-        "BufferInterface",
-        "ConvertRegistration",
-        "NotImplementedException",
-        "Stamped",
-        "TransformRegistration",
-        "TypeException",
-        "convert",
-    ),
-)

@@ -85,14 +85,3 @@ class SetLaunchConfiguration(Action):
     def execute(self, context: LaunchContext) -> None:
         name = perform_substitutions(context, self.name)
         context.launch_configurations[name] = perform_substitutions(context, self.value)
-
-
-class UnsetLaunchConfiguration(Action):
-    """Take a launch configuration away; no fault where it is not set."""
-
-    def __init__(self, name: SomeSubstitutionsType, **options: Any) -> None:
-        super().__init__(**options)
-        self.name = normalize_to_list_of_substitutions(name)
-
-    def execute(self, context: LaunchContext) -> None:
-        context.launch_configurations.pop(perform_substitutions(context, self.name), None)

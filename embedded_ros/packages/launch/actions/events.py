@@ -58,17 +58,6 @@ class RegisterEventHandler(Action):
         return [(f"{type(self.event_handler).__name__} happens", entities)] if entities else []
 
 
-class UnregisterEventHandler(Action):
-    """Take an event handler away."""
-
-    def __init__(self, event_handler: BaseEventHandler, **options: Any) -> None:
-        super().__init__(**options)
-        self.event_handler = event_handler
-
-    def execute(self, context: LaunchContext) -> None:
-        context.unregister_event_handler(self.event_handler)
-
-
 class LogInfo(Action):
     """A line in the log."""
 

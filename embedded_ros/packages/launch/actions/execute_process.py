@@ -49,8 +49,7 @@ class ExecuteProcess(Action):
     cwd, env, additional_env
         Folder it starts in; its whole environment instead of this one; variables beside this one's.
     output
-        `screen`, `log` (the default: its errors on the screen, all of it in the log file), `both`, `own_log`, `full`,
-        or a mapping as `launch.logging.Output` takes it.
+        `screen`, `log` (the default: its errors on the screen, all of it in the log file) or `both`.
     emulate_tty
         Its output goes to a pseudo-terminal, so that it writes colours and does not hold lines back.
     on_exit
@@ -280,9 +279,9 @@ def _timeout(given: Any, name: str) -> list[Substitution]:
     return normalize_to_list_of_substitutions(str(value) if isinstance(value, (int, float)) else value)
 
 
-def _output_of(output: Any, context: LaunchContext) -> Any:
+def _output_of(output: Any, context: LaunchContext) -> str:
     if isinstance(output, Mapping):
-        return output
+        return repr(output)
     return perform_substitutions(context, normalize_to_list_of_substitutions(output))
 
 

@@ -54,8 +54,6 @@ class GroupAction(Action):
     ----------
     scoped
         Launch configurations and environment are afterwards what they were before.
-    forwarding
-        Those of outside are seen inside; else only `launch_configurations` are, and the environment of the start.
     launch_configurations
         Set inside.
     """
@@ -65,14 +63,12 @@ class GroupAction(Action):
         actions: Iterable[LaunchDescriptionEntity],
         *,
         scoped: bool = True,
-        forwarding: bool = True,
         launch_configurations: Mapping[Any, SomeSubstitutionsType] | None = None,
         **options: Any,
     ) -> None:
         super().__init__(**options)
         self._actions = list(actions)
         self._scoped = scoped
-        self._forwarding = forwarding
         self._settings = [SetLaunchConfiguration(name, value) for name, value in (launch_configurations or {}).items()]
 
     def get_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
@@ -81,18 +77,8 @@ class GroupAction(Action):
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
         if not self._scoped:
             return [*self._settings, *self._actions]
-        before = () if self._forwarding else (OpaqueFunction(function=self._forget_outside),)
-        settings = self._settings if self._forwarding else ()
         enter, leave = OpaqueFunction(function=_enter), OpaqueFunction(function=_leave)
-        return [enter, *before, *settings, *self._actions, leave]
-
-    def _forget_outside(self, context: LaunchContext) -> None:
-        kept = {
-            perform_substitutions(context, setting.name): perform_substitutions(context, setting.value)
-            for setting in self._settings
-        }
-        context.launch_configurations = kept
-        context.reset_environment()
+        return [enter, *self._settings, *self._actions, leave]
 
 
 def _enter(context: LaunchContext) -> None:

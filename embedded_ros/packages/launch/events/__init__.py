@@ -5,8 +5,6 @@ from __future__ import annotations
 from launch.event import Event
 from launch.events import process
 
-from embedded_ros.absent import refuse
-
 __all__ = ["Shutdown", "process"]
 
 
@@ -27,6 +25,3 @@ class TimerEvent(Event):
 
     def __init__(self, *, timer_action: object) -> None:
         self.timer_action = timer_action
-
-
-__getattr__ = refuse(__name__, ("ExecutionComplete", "IncludeLaunchDescription", "matchers", "matches_action"))

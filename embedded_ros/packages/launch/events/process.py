@@ -6,8 +6,6 @@ from typing import Any
 
 from launch.event import Event
 
-from embedded_ros.absent import refuse
-
 
 class ProcessEvent(Event):
     """Something about one process.
@@ -55,18 +53,3 @@ class ProcessExited(ProcessEvent):
     def __init__(self, *, returncode: int, **process: Any) -> None:
         super().__init__(**process)
         self.returncode = returncode
-
-
-__getattr__ = refuse(
-    __name__,
-    (
-        "ProcessIO",
-        "ProcessStderr",
-        "ProcessStdin",
-        "ProcessStdout",
-        "ProcessTargetedEvent",
-        "RunningProcessEvent",
-        "ShutdownProcess",
-        "SignalProcess",
-    ),
-)

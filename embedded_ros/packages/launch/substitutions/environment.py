@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -77,23 +76,6 @@ class PathJoinSubstitution(Substitution):
         return os.path.join(*(perform_substitutions(context, part) for part in self.substitutions))  # noqa: PTH118
 
 
-class FindExecutable(Substitution):
-    """Path of a program on PATH."""
-
-    def __init__(self, *, name: SomeSubstitutionsType) -> None:
-        self.name = normalize_to_list_of_substitutions(name)
-
-    def describe(self) -> str:
-        return f"FindExec({describe(self.name)})"
-
-    def perform(self, context: LaunchContext) -> str:
-        name = perform_substitutions(context, self.name)
-        found = shutil.which(name, path=context.environment.get("PATH"))
-        if found is None:
-            raise SubstitutionFailure(f"executable '{name}' not found on the PATH")
-        return found
-
-
 class ThisLaunchFile(Substitution):
     """Path of the launch file that holds it."""
 
@@ -113,12 +95,3 @@ def _local(context: LaunchContext, name: str, what: str) -> str:
     if found is None:
         raise SubstitutionFailure(f"{what} used outside of a launch file (in a script)")
     return str(found)
-
-
-class LaunchLogDir(Substitution):
-    """Folder of this launch's log files."""
-
-    def perform(self, context: LaunchContext) -> str:
-        from launch.logging import launch_config
-
-        return str(launch_config.log_dir)

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from launch.substitution import (
     SomeSubstitutionsType,
     Substitution,
-    SubstitutionFailure,
     describe,
     normalize_to_list_of_substitutions,
     perform_substitutions,
 )
-from launch.utilities.typed_values import coerce
 
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext
@@ -28,35 +26,6 @@ class _Pair(Substitution):
 
     def describe(self) -> str:
         return f"{type(self).__name__}({describe(self.left)}, {describe(self.right)})"
-
-
-class AndSubstitution(_Pair):
-    """Whether both are true."""
-
-    def perform(self, context: LaunchContext) -> str:
-        left, right = _truth(context, self.left), _truth(context, self.right)
-        return _text(left and right)
-
-
-class OrSubstitution(_Pair):
-    """Whether one is true or both are."""
-
-    def perform(self, context: LaunchContext) -> str:
-        left, right = _truth(context, self.left), _truth(context, self.right)
-        return _text(left or right)
-
-
-class NotSubstitution(Substitution):
-    """Whether it is false."""
-
-    def __init__(self, value: SomeSubstitutionsType) -> None:
-        self.value = normalize_to_list_of_substitutions(value)
-
-    def describe(self) -> str:
-        return f"NotSubstitution({describe(self.value)})"
-
-    def perform(self, context: LaunchContext) -> str:
-        return _text(not _truth(context, self.value))
 
 
 class EqualsSubstitution(_Pair):
@@ -75,36 +44,6 @@ class NotEqualsSubstitution(EqualsSubstitution):
 
     def perform(self, context: LaunchContext) -> str:
         return _text(super().perform(context) == "false")
-
-
-class IfElseSubstitution(Substitution):
-    """One text or another."""
-
-    def __init__(
-        self,
-        condition: SomeSubstitutionsType,
-        if_value: SomeSubstitutionsType = "",
-        else_value: SomeSubstitutionsType = "",
-    ) -> None:
-        if if_value == "" and else_value == "":
-            raise RuntimeError("IfElseSubstitution needs if_value, else_value or both")
-        self.condition = normalize_to_list_of_substitutions(condition)
-        self.if_value = normalize_to_list_of_substitutions(if_value)
-        self.else_value = normalize_to_list_of_substitutions(else_value)
-
-    def describe(self) -> str:
-        parts = ", ".join(describe(part) for part in (self.condition, self.if_value, self.else_value))
-        return f"IfElseSubstitution({parts})"
-
-    def perform(self, context: LaunchContext) -> str:
-        return perform_substitutions(context, self.if_value if _truth(context, self.condition) else self.else_value)
-
-
-def _truth(context: LaunchContext, value: list[Substitution]) -> bool:
-    try:
-        return bool(coerce(perform_substitutions(context, value), bool))
-    except ValueError as error:
-        raise SubstitutionFailure(str(error)) from error
 
 
 def _text(value: bool) -> str:

@@ -17,7 +17,7 @@ from launch_ros.parameter_descriptions import evaluate
 if TYPE_CHECKING:
     from launch.launch_context import LaunchContext
 
-NAMESPACE, PARAMETERS, REMAPPINGS = "ros_namespace", "global_params", "ros_remaps"
+NAMESPACE, PARAMETERS = "ros_namespace", "global_params"
 """Launch configurations under which they are kept."""
 
 
@@ -50,34 +50,6 @@ class SetParameter(Action):
 
     def execute(self, context: LaunchContext) -> None:
         name = perform_substitutions(context, self.name)
-        _append(context, PARAMETERS, (name, evaluate(context, self.value, name)))
-
-
-class SetParametersFromFile(Action):
-    """A parameter file."""
-
-    def __init__(self, filename: SomeSubstitutionsType, **options: Any) -> None:
-        super().__init__(**options)
-        self.filename = normalize_to_list_of_substitutions(filename)
-
-    def execute(self, context: LaunchContext) -> None:
-        _append(context, PARAMETERS, perform_substitutions(context, self.filename))
-
-
-class SetRemap(Action):
-    """A remapping of a topic or service."""
-
-    def __init__(self, src: SomeSubstitutionsType, dst: SomeSubstitutionsType, **options: Any) -> None:
-        super().__init__(**options)
-        self.src = normalize_to_list_of_substitutions(src)
-        self.dst = normalize_to_list_of_substitutions(dst)
-
-    def execute(self, context: LaunchContext) -> None:
-        _append(
-            context, REMAPPINGS, (perform_substitutions(context, self.src), perform_substitutions(context, self.dst))
-        )
-
-
-def _append(context: LaunchContext, name: str, value: Any) -> None:
-    # A new list each time: a group that ends goes back to the old one.
-    context.launch_configurations[name] = [*context.launch_configurations.get(name, []), value]
+        earlier = context.launch_configurations.get(PARAMETERS, [])
+        # A new list each time: a group that ends goes back to the old one.
+        context.launch_configurations[PARAMETERS] = [*earlier, (name, evaluate(context, self.value, name))]

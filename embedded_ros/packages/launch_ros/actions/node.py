@@ -17,7 +17,7 @@ from launch.substitution import (
     normalize_to_list_of_substitutions,
     perform_substitutions,
 )
-from launch_ros.actions.for_all_nodes import NAMESPACE, PARAMETERS, REMAPPINGS
+from launch_ros.actions.for_all_nodes import NAMESPACE, PARAMETERS
 from launch_ros.names import checked_node_name, joined
 from launch_ros.parameter_descriptions import ParameterFile, evaluate, flattened, yaml_text
 
@@ -120,17 +120,12 @@ class Node(ExecuteProcess):
             out += ["-r", f"__ns:={namespace}"]
         if name is not None and namespace is not None:
             self._full_name = f"{namespace.rstrip('/')}/{name}"
-        for one in context.launch_configurations.get(PARAMETERS, []):
-            is_file = isinstance(one, str)
-            out += (
-                ["--params-file", _existing(Path(one).absolute())]
-                if is_file
-                else ["-p", f"{one[0]}:={yaml_text(one[1])}"]
-            )
+        for name_of_all, value in context.launch_configurations.get(PARAMETERS, []):
+            out += ["-p", f"{name_of_all}:={yaml_text(value)}"]
         for parameters in self._parameters:
             out += ["--params-file", self._parameter_file(context, parameters)]
-        for source, goal in [*context.launch_configurations.get(REMAPPINGS, []), *self._performed_remappings(context)]:
-            out += ["-r", f"{source}:={goal}"]
+        for source, goal in self._remappings:
+            out += ["-r", f"{perform_substitutions(context, source)}:={perform_substitutions(context, goal)}"]
         return out
 
     def _program(self, context: LaunchContext, executable: str) -> list[str]:
@@ -160,12 +155,6 @@ class Node(ExecuteProcess):
             values[name] = evaluate(context, value, name)
         whole = {self._full_name or _WILDCARD: {"ros__parameters": values}}
         return str(context.write_temporary("launch_params_", yaml.safe_dump(whole, sort_keys=False)))
-
-    def _performed_remappings(self, context: LaunchContext) -> list[tuple[str, str]]:
-        return [
-            (perform_substitutions(context, source), perform_substitutions(context, goal))
-            for source, goal in self._remappings
-        ]
 
 
 def _normalized(given: SomeSubstitutionsType | None) -> list[Substitution] | None:
