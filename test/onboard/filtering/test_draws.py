@@ -61,7 +61,7 @@ def test_numbers_of_steps_are_independent_and_standard() -> None:
         generator, draws = draws.generator()
         rows.append(generator.normal(size=10))
     values = np.array(rows)
-    assert draws.count == 20_000
+    assert draws.taken == 20_000
     np.testing.assert_allclose(values.mean(axis=0), 0.0, atol=0.03)
     np.testing.assert_allclose(np.cov(values.T), np.eye(10), atol=0.04)
     assert abs(np.mean(values[1:, 0] * values[:-1, 0])) < 0.03
