@@ -30,7 +30,11 @@ _INSTEAD = {
     "rclpy.lifecycle": f"use rclpy.node.Node, or ROS 2 ({_SOURCE})",
     "rclpy.parameter_client": "call the node's parameter services (rcl_interfaces.srv)",
     "rclpy.parameter_event_handler": "subscribe to /parameter_events",
-    "rclpy.waitable": "use a timer, a subscription or a guard condition",
+    "rclpy.waitable": "use a timer or a subscription",
+    "rclpy.clock": "compare now() with the time before",
+    "rclpy.guard_condition": "use the executor's create_task, from any thread",
+    "rclpy.qos_overriding_options": "make the profile from parameters of the node's own",
+    "rclpy.wait_for_message": "subscribe, and spin until the message is there",
     "rclpy.InitContextManager": "call rclpy.init() and, in `finally`, rclpy.try_shutdown()",
     "rosbag2_py": "bags are read and written with the package rosbags",
     "sensor_msgs_py": f"make a NumPy array of the cloud's data, or use ROS 2 ({_SOURCE})",
@@ -86,6 +90,8 @@ class AbsentMethod:
 
     def __call__(self, *_: object, **__: object) -> NoReturn:
         raise NotImplementedError(absent(self._name, self._instead))
+
+    __iter__ = __call__  # of what rclpy has as a property
 
 
 def refuse(module: str, name: str) -> NoReturn:

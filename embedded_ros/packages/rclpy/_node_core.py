@@ -22,7 +22,6 @@ from rclpy.logging import get_logger
 
 if TYPE_CHECKING:
     from rclpy.client import Client
-    from rclpy.guard_condition import GuardCondition
     from rclpy.impl.rcutils_logger import RcutilsLogger
     from rclpy.node import Node
     from rclpy.publisher import Publisher
@@ -66,7 +65,6 @@ class NodeCore:
         self.clients: list[Client] = []
         self.services: list[Service] = []
         self.timers: list[Timer] = []
-        self.guards: list[GuardCondition] = []
         self.event_handlers: list[Any] = []
         # Tells executors when to look at the lists again.
         self.entities_version = 0
@@ -169,7 +167,7 @@ class NodeCore:
     def remove_all(self) -> None:
         """Destroy all entities."""
         lists: tuple[list[Any], ...] = (
-            self.publishers, self.subscriptions, self.clients, self.services, self.timers, self.guards,
+            self.publishers, self.subscriptions, self.clients, self.services, self.timers,
         )  # fmt: skip
         for entities in lists:
             while entities:

@@ -1,4 +1,4 @@
-"""What a node makes: publishers, subscriptions, timers, clients, services, guard conditions, rates."""
+"""What a node makes: publishers, subscriptions, timers, clients, services, rates."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from embedded_ros import messages
+from embedded_ros.absent import AbsentMethod
 from rclpy._wire_qos import wire_qos
 from rclpy.client import Client
 from rclpy.clock import Clock
 from rclpy.constants import S_TO_NS
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.exceptions import NoTypeSupportImportedException
-from rclpy.guard_condition import GuardCondition
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile, qos_profile_services_default
 from rclpy.service import Service
@@ -22,6 +22,9 @@ from rclpy.timer import Rate, Timer
 if TYPE_CHECKING:
     from rclpy._node_core import NodeCore
     from rclpy.callback_groups import CallbackGroup
+
+_GUARD = "use the executor's create_task, from any thread"
+_WAITABLE = "use a timer or a subscription"
 
 
 class NodeEntities:
@@ -56,7 +59,7 @@ class NodeEntities:
         core = self._embedded_core
         profile = _profile(qos_profile)
         full = self.resolve_topic_name(topic)
-        _declare_qos(self, "publisher", full, profile, qos_overriding_options)
+        _refuse_overrides(qos_overriding_options)
         support = _message_support(msg_type)
         qos = wire_qos(profile, core.participant, full)
         writer = core.participant.create_writer(full, support, qos, node=core.membership)
@@ -83,7 +86,7 @@ class NodeEntities:
         core = self._embedded_core
         profile = _profile(qos_profile)
         full = self.resolve_topic_name(topic)
-        _declare_qos(self, "subscription", full, profile, qos_overriding_options)
+        _refuse_overrides(qos_overriding_options)
         support = _message_support(msg_type)
         group = callback_group or core.default_group
         qos = wire_qos(profile, core.participant, full, reading=True)
@@ -156,16 +159,6 @@ class NodeEntities:
         core.add(core.timers, timer, group)
         return timer
 
-    def create_guard_condition(
-        self, callback: Callable[[], Any], callback_group: CallbackGroup | None = None
-    ) -> GuardCondition:
-        """Guard condition: its callback runs after `trigger()`."""
-        core = self._embedded_core
-        group = callback_group or core.default_group
-        guard = GuardCondition(callback, group, context=core.context, _wake=core.wake_executor)
-        core.add(core.guards, guard, group)
-        return guard
-
     def create_rate(self, frequency: float, clock: Clock | None = None) -> Rate:
         """Rate of a frequency in Hz, for threads that do not spin."""
         if frequency <= 0:
@@ -173,13 +166,12 @@ class NodeEntities:
         core = self._embedded_core
         return Rate(self.create_timer(1.0 / frequency, None, core.rate_group, clock), context=core.context)
 
-    def add_waitable(self, waitable: Any) -> None:
-        """Not supported."""
-        raise NotImplementedError("rclpy.node.Node.add_waitable()")
-
-    def remove_waitable(self, waitable: Any) -> None:
-        """Not supported."""
-        raise NotImplementedError("rclpy.node.Node.remove_waitable()")
+    add_waitable = AbsentMethod(_WAITABLE)
+    create_guard_condition = AbsentMethod(_GUARD)
+    destroy_guard_condition = AbsentMethod(_GUARD)
+    guards = AbsentMethod(_GUARD)
+    remove_waitable = AbsentMethod(_WAITABLE)
+    waitables = AbsentMethod(_WAITABLE)
 
     # Destroying
 
@@ -202,10 +194,6 @@ class NodeEntities:
     def destroy_timer(self, timer: Timer) -> bool:
         """Whether the timer was this node's; then it is no more."""
         return self._embedded_core.remove(self._embedded_core.timers, timer)
-
-    def destroy_guard_condition(self, guard: GuardCondition) -> bool:
-        """Whether the guard condition was this node's; then it is no more."""
-        return self._embedded_core.remove(self._embedded_core.guards, guard)
 
     def destroy_rate(self, rate: Rate) -> bool:
         """Whether the rate was this node's; then it is no more."""
@@ -238,16 +226,6 @@ class NodeEntities:
         """Timers of this node."""
         yield from list(self._embedded_core.timers)
 
-    @property
-    def guards(self) -> Iterator[GuardCondition]:
-        """Guard conditions of this node."""
-        yield from list(self._embedded_core.guards)
-
-    @property
-    def waitables(self) -> Iterator[Any]:
-        """None: own waitables are not supported."""
-        yield from ()
-
 
 def _profile(qos_profile: QoSProfile | int) -> QoSProfile:
     if isinstance(qos_profile, QoSProfile):
@@ -259,11 +237,9 @@ def _profile(qos_profile: QoSProfile | int) -> QoSProfile:
     raise TypeError(f"Expected QoSProfile or int, but received {type(qos_profile)!r}")
 
 
-def _declare_qos(node: Any, kind: str, topic: str, profile: QoSProfile, options: Any) -> None:
+def _refuse_overrides(options: Any) -> None:
     if options is not None:
-        from rclpy.qos_overriding_options import declare_qos_parameters
-
-        declare_qos_parameters(node, kind, topic, profile, options)
+        raise NotImplementedError("qos_overriding_options: make the profile from parameters of the node's own")
 
 
 def _service_end(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from embedded_ros.absent import AbsentMethod
 from rclpy._names import expand_topic_name, validate_full_topic_name
 from rclpy._rclpy_pybind11 import NodeNameNonExistentError
 from rclpy._wire_qos import profile_of
 from rclpy.topic_endpoint_info import TopicEndpointInfo, TopicEndpointTypeEnum
-from rclpy.type_hash import TypeHash
 
 if TYPE_CHECKING:
     from rclpy._node_core import NodeCore
@@ -34,10 +34,6 @@ class NodeGraph:
     def get_node_names_and_namespaces(self) -> list[tuple[str, str]]:
         """(name, namespace) of all nodes."""
         return list(self._embedded_core.participant.graph.node_names())
-
-    def get_node_names_and_namespaces_with_enclaves(self) -> list[tuple[str, str, str]]:
-        """(name, namespace, enclave) of all nodes; without security the enclave is `/`."""
-        return [(name, namespace, "/") for name, namespace in self.get_node_names_and_namespaces()]
 
     def get_fully_qualified_node_names(self) -> list[str]:
         """Namespace and name of all nodes."""
@@ -82,13 +78,10 @@ class NodeGraph:
         """How many subscriptions a topic has."""
         return len(self._embedded_core.participant.graph.subscribers(_full(self, topic_name)))
 
-    def count_services(self, service_name: str) -> int:
-        """How many servers a service has."""
-        return _count(self, _SERVERS, service_name)
-
-    def count_clients(self, service_name: str) -> int:
-        """How many clients a service has."""
-        return _count(self, _CLIENTS, service_name)
+    count_clients = AbsentMethod("look into get_client_names_and_types_by_node")
+    count_services = AbsentMethod("look into get_service_names_and_types")
+    get_node_names_and_namespaces_with_enclaves = AbsentMethod("without security the enclave is /")
+    wait_for_node = AbsentMethod("look into get_fully_qualified_node_names in a timer")
 
     def get_publishers_info_by_topic(self, topic_name: str, no_mangle: bool = False) -> list[TopicEndpointInfo]:
         """Publishers of a topic, with node, type and QoS."""
@@ -114,17 +107,6 @@ def _by_node(node: NodeGraph, what: tuple[str, bool], name: str, namespace: str)
     return _sorted(node._embedded_core.participant.graph.names_by_node(namespace, name, *what))
 
 
-def _count(node: NodeGraph, what: tuple[str, bool], service_name: str) -> int:
-    full = _full(node, service_name, is_service=True)
-    count = 0
-    for name, namespace in set(node.get_node_names_and_namespaces()):
-        try:
-            count += full in node._embedded_core.participant.graph.names_by_node(namespace, name, *what)
-        except LookupError:
-            continue  # it has just gone
-    return count
-
-
 def _full(node: NodeGraph, name: str, *, is_service: bool = False) -> str:
     core = node._embedded_core
     full = expand_topic_name(name, core.name, core.namespace)
@@ -146,7 +128,7 @@ def _info(endpoint: Any, kind: TopicEndpointTypeEnum) -> TopicEndpointInfo:
         node_name=endpoint.node,
         node_namespace=endpoint.namespace,
         topic_type=endpoint.type_name,
-        topic_type_hash=TypeHash._from_text(endpoint.type_hash or ""),
+        topic_type_hash=endpoint.type_hash or "",
         endpoint_type=kind,
         endpoint_gid=list(endpoint.gid),
         qos_profile=profile_of(endpoint.qos),

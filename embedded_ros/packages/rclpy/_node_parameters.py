@@ -12,6 +12,7 @@ from rcl_interfaces.msg import (
     SetParametersResult,
 )
 
+from embedded_ros.absent import AbsentMethod
 from rclpy._parameter_rules import refusal
 from rclpy.exceptions import (
     InvalidParameterTypeException,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rclpy._node_core import NodeCore
 
 _NOT_SET = Parameter.Type.NOT_SET
+_ON_SET = "use add_on_set_parameters_callback"
 
 
 class NodeParameters:
@@ -222,29 +224,18 @@ class NodeParameters:
 
     # Callbacks, the latest first as in rclpy
 
-    def add_pre_set_parameters_callback(self, callback: Callable[[list[Parameter]], list[Parameter]]) -> None:
-        """Call before parameters are checked; what the callback returns is set instead."""
-        self._embedded_core.parameters.before_set.insert(0, callback)
+    add_pre_set_parameters_callback = AbsentMethod(_ON_SET)
+    add_post_set_parameters_callback = AbsentMethod(_ON_SET)
+    remove_pre_set_parameters_callback = AbsentMethod(_ON_SET)
+    remove_post_set_parameters_callback = AbsentMethod(_ON_SET)
 
     def add_on_set_parameters_callback(self, callback: Callable[[list[Parameter]], SetParametersResult]) -> None:
         """Call before parameters are set or declared; the callback may refuse."""
         self._embedded_core.parameters.on_set.insert(0, callback)
 
-    def add_post_set_parameters_callback(self, callback: Callable[[list[Parameter]], None]) -> None:
-        """Call after parameters were set or declared."""
-        self._embedded_core.parameters.after_set.insert(0, callback)
-
-    def remove_pre_set_parameters_callback(self, callback: Callable[[list[Parameter]], list[Parameter]]) -> None:
-        """No longer call; ValueError if it was not added."""
-        self._embedded_core.parameters.before_set.remove(callback)
-
     def remove_on_set_parameters_callback(self, callback: Callable[[list[Parameter]], SetParametersResult]) -> None:
         """No longer call; ValueError if it was not added."""
         self._embedded_core.parameters.on_set.remove(callback)
-
-    def remove_post_set_parameters_callback(self, callback: Callable[[list[Parameter]], None]) -> None:
-        """No longer call; ValueError if it was not added."""
-        self._embedded_core.parameters.after_set.remove(callback)
 
 
 def _check_names(names: list[str]) -> None:

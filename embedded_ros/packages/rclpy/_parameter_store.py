@@ -30,9 +30,7 @@ class ParameterStore:
         self.descriptors: dict[str, ParameterDescriptor] = {}
         self.overrides: dict[str, Parameter] = {}
         self.allow_undeclared = False
-        self.before_set: list[Callable[[list[Parameter]], list[Parameter]]] = []
         self.on_set: list[Callable[[list[Parameter]], SetParametersResult]] = []
-        self.after_set: list[Callable[[list[Parameter]], None]] = []
         self.on_set_internally: Callable[[list[Parameter]], None] = lambda _: None
         self.event_publisher: Any = None
 
@@ -86,14 +84,6 @@ class ParameterStore:
 
     def set_all(self, parameters: list[Parameter]) -> SetParametersResult:
         """Set all or none; ParameterNotDeclaredException if one is not declared and undeclared ones are not allowed."""
-        if self.before_set:
-            changed: list[Parameter] = []
-            for callback in self.before_set:
-                changed.extend(callback(parameters))
-            parameters = changed
-            if not parameters:
-                reason = "parameter list cannot be empty: a pre_set_parameters_callback returned none"
-                return SetParametersResult(successful=False, reason=reason)
         if not all(isinstance(parameter, Parameter) for parameter in parameters):
             raise TypeError(f"parameter must be instance of type '{Parameter!r}'")
         undeclared = [parameter.name for parameter in parameters if parameter.name not in self.values]
@@ -126,8 +116,6 @@ class ParameterStore:
         if self.event_publisher is not None:
             self.event_publisher.publish(event)
         self.on_set_internally(parameters)
-        for after in self.after_set:
-            after(parameters)
         return SetParametersResult(successful=True)
 
     def _store_one(

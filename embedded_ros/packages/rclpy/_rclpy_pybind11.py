@@ -10,7 +10,6 @@ __all__ = [
     "RCLError",
     "RCLInvalidROSArgsError",
     "UnknownROSArgsError",
-    "UnsupportedEventTypeError",
 ]
 
 
@@ -28,7 +27,3 @@ class UnknownROSArgsError(RuntimeError):
 
 class NodeNameNonExistentError(RCLError):
     """A node that is not in the graph."""
-
-
-class UnsupportedEventTypeError(RCLError):
-    """An event that the middleware does not report."""

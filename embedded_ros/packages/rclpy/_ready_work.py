@@ -25,7 +25,6 @@ from rclpy._executor_exceptions import (
     TimeoutException,
 )
 from rclpy.client import Client
-from rclpy.guard_condition import GuardCondition
 from rclpy.service import Service
 from rclpy.subscription import Subscription
 from rclpy.task import Task
@@ -246,9 +245,6 @@ class ReadyWork:
 
     def _queue_events(self) -> None:
         for node in self.get_nodes():
-            for guard in list(node._embedded_core.guards):
-                if guard._triggered and not guard._destroyed:
-                    self.wake()
             for handler in list(node._embedded_core.event_handlers):
                 payload = handler._poll()
                 if payload is not None:
@@ -260,11 +256,6 @@ class ReadyWork:
             self._wake_pending = False
             self._next_due_ns = 0
         nodes = self.get_nodes()
-        for node in nodes:
-            for guard in list(node._embedded_core.guards):
-                if guard._triggered and not guard._destroyed and guard not in waiting:
-                    guard._triggered = False
-                    self._queue.append((guard, None))
         version = (tuple((node, node._embedded_core.entities_version) for node in nodes), waiting)
         if version == self._entities_version:
             return
@@ -298,8 +289,6 @@ class ReadyWork:
                 kept.appendleft(work)
             elif isinstance(entity, (Subscription, Service, Client)):
                 entity._left.insert(0, work[1])
-            elif isinstance(entity, GuardCondition):
-                entity._triggered = True
         self._queue = kept
 
     def _forget(self, entity: Any) -> None:

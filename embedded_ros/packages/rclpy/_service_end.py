@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from embedded_ros.absent import AbsentMethod
 from rclpy.qos import QoSProfile
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ class ServiceEnd:
         taken: list[Any] = self._wire.take(limit)
         return taken
 
-    def configure_introspection(self, *args: Any, **kwargs: Any) -> None:
-        """Not supported."""
-        raise NotImplementedError(f"rclpy {type(self).__name__}.configure_introspection()")
+    configure_introspection = AbsentMethod()
 
     @property
     def handle(self) -> Any:

@@ -17,10 +17,6 @@ class CallbackGroup:
         """Put a subscription, timer, client, service or guard condition into the group."""
         self.entities.add(weakref.ref(entity, self.entities.discard))
 
-    def has_entity(self, entity: Any) -> bool:
-        """Whether something is in the group."""
-        return weakref.ref(entity) in self.entities
-
     def can_execute(self, entity: Any) -> bool:
         """Whether a callback of the entity might begin now."""
         raise NotImplementedError

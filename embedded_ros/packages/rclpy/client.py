@@ -46,11 +46,6 @@ class Client(ServiceEnd):
             self.remove_pending_request(future)
         return future.result()
 
-    def get_pending_request(self, sequence_number: int) -> Future:
-        """Future of a request without an answer; KeyError if there is none."""
-        with self._lock:
-            return self._pending_requests[sequence_number]
-
     def remove_pending_request(self, future: Future) -> None:
         """No longer wait for an answer."""
         with self._lock:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import atexit
 import inspect
-import os
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -164,27 +162,6 @@ class Context:
     def _forget_callback(self, reference: Any) -> None:
         if reference in self._callbacks:
             self._callbacks.remove(reference)
-
-    def get_domain_id(self) -> int:
-        """DDS domain."""
-        if self._arguments is None:
-            raise RuntimeError("Context must be initialized before it can have a domain id")
-        if self._domain_id is not None:
-            return self._domain_id
-        return int(os.environ.get("ROS_DOMAIN_ID") or 0)
-
-    def destroy(self) -> None:
-        """End it."""
-        self.try_shutdown()
-
-    def __enter__(self) -> Context:
-        if self._arguments is None:
-            warnings.warn("init() should be called on a Context before its `with`; it is called now", stacklevel=2)
-            self.init()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.try_shutdown()
 
 
 @atexit.register

@@ -137,20 +137,8 @@ class Executor(ReadyWork):
             if limited and time.monotonic() >= end_s:
                 return
 
-    def spin_once_until_future_complete(self, future: Future, timeout_sec: float | None = None) -> None:
-        """Run one callback unless the future is done before."""
-        future.add_done_callback(lambda _: self.wake())
-        self._spin_once(timeout_sec, future.done)
-
     def _spin_once(self, timeout_s: float | None, condition: Callable[[], bool] | None = None) -> None:
         raise NotImplementedError
-
-    def wait_for_ready_callbacks(self, *args: Any, **kwargs: Any) -> Any:
-        """Not supported."""
-        raise NotImplementedError(
-            "rclpy.executors.Executor.wait_for_ready_callbacks(): the embedded runtime takes no executors of your own; "
-            "use SingleThreadedExecutor or MultiThreadedExecutor"
-        )
 
     # Running
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,6 @@ from rclpy.callback_groups import CallbackGroup
 from rclpy.client import Client
 from rclpy.clock import ROSClock
 from rclpy.exceptions import NotInitializedException
-from rclpy.guard_condition import GuardCondition
 from rclpy.parameter import Parameter
 from rclpy.parameter_service import ParameterService
 from rclpy.publisher import Publisher
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = [
     "HIDDEN_NODE_PREFIX",
     "Client",
-    "GuardCondition",
     "Node",
     "NodeNameNonExistentError",
     "Parameter",
@@ -185,17 +182,6 @@ class Node(NodeEntities, NodeParameters, NodeGraph):
     def get_logger(self) -> RcutilsLogger:
         """The node's logger."""
         return self._embedded_core.logger
-
-    def wait_for_node(self, fully_qualified_node_name: str, timeout: float) -> bool:
-        """Whether the node is in the graph within the timeout, s."""
-        name = fully_qualified_node_name
-        name = name if name.startswith("/") else f"/{name}"
-        end_s = time.monotonic() + timeout
-        while name not in self.get_fully_qualified_node_names():
-            if time.monotonic() >= end_s or not self.context.ok():
-                return False
-            time.sleep(0.05)
-        return True
 
     def destroy_node(self) -> None:
         """Destroy everything that the node made, and leave the graph; nothing happens the second time."""

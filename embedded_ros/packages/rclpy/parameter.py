@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import array
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 from rcl_interfaces.msg import Parameter as ParameterMessage
@@ -186,42 +185,3 @@ def get_parameter_value(string_value: str) -> ParameterValue:
     elif parameter.type_ is _Type.BYTE_ARRAY:
         parameter = Parameter("", _Type.BOOL_ARRAY, [])
     return parameter.get_parameter_value()
-
-
-def parameter_dict_from_yaml_file(
-    parameter_file: str, use_wildcard: bool = False, target_nodes: list[str] | None = None, namespace: str = ""
-) -> dict[str, ParameterMessage]:
-    """Parameters of a file as messages by name; RuntimeError where it does not hold what is asked for.
-
-    Parameters
-    ----------
-    use_wildcard
-        Whether those of `/**` count too.
-    target_nodes
-        Names as in the file; None or empty: all of them.
-    namespace
-        Put before each name.
-    """
-    from embedded_ros.errors import UserError
-    from embedded_ros.parameter_file import flatten, read_parameter_file
-
-    try:
-        content, _ = read_parameter_file(Path(parameter_file))
-    except UserError as error:
-        raise RuntimeError(str(error)) from error
-    names = ["/**"] if use_wildcard and "/**" in content else []
-    missing = [name for name in target_nodes or () if name not in content]
-    if missing:
-        raise RuntimeError(f"Param file does not contain parameters for {missing}, only for nodes: {list(content)}")
-    names += target_nodes or [name for name in content if name != "/**"]
-    if not names:
-        raise RuntimeError("Param file does not contain selected parameters")
-    messages = {}
-    for name in names:
-        section = content[name]
-        if not isinstance(section, dict) or "ros__parameters" not in section:
-            raise RuntimeError(f"YAML file is not a valid ROS parameter file for node {name}")
-        for dotted, value in flatten(section["ros__parameters"])[0].items():
-            full = f"{namespace}{dotted}"
-            messages[full] = Parameter(full, value=value).to_parameter_msg()
-    return messages

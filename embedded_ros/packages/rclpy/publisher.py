@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from embedded_ros.absent import AbsentMethod
 from rclpy.duration import Duration
 from rclpy.exceptions import InvalidHandle
 from rclpy.qos import QoSProfile
@@ -66,9 +67,7 @@ class Publisher:
         """How many subscriptions match."""
         return self._writer.matched()
 
-    def assert_liveliness(self) -> None:
-        """Not supported."""
-        raise NotImplementedError("rclpy.publisher.Publisher.assert_liveliness()")
+    assert_liveliness = AbsentMethod()
 
     def wait_for_all_acked(self, timeout: Duration | None = None) -> bool:
         """Wait until reliable subscriptions have everything; False after the timeout. None or negative: for ever."""

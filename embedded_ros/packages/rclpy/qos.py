@@ -6,7 +6,7 @@ import warnings
 from enum import Enum, IntEnum
 from typing import Any
 
-from rclpy.duration import Duration, Infinite
+from rclpy.duration import Duration
 
 
 class QoSPolicyKind(IntEnum):
@@ -38,21 +38,6 @@ class InvalidQoSProfileException(Exception):
 
 class QoSPolicyEnum(IntEnum):
     """Base of the policies, with short names for command lines."""
-
-    @classmethod
-    def short_keys(cls) -> list[str]:
-        """Names in lower case."""
-        return [name.lower() for name in cls.__members__]
-
-    @classmethod
-    def get_from_short_key(cls, name: str) -> int:
-        """Value of a name in any case."""
-        return cls[name.upper()].value
-
-    @property
-    def short_key(self) -> str:
-        """Name in lower case."""
-        return self.name.lower()
 
 
 class HistoryPolicy(QoSPolicyEnum):
@@ -237,64 +222,3 @@ class QoSPresetProfiles(Enum):
     PARAMETER_EVENTS = qos_profile_parameter_events
     ACTION_STATUS_DEFAULT = qos_profile_action_status_default
     BEST_AVAILABLE = qos_profile_best_available
-
-    @classmethod
-    def short_keys(cls) -> list[str]:
-        """Names in lower case."""
-        return [name.lower() for name in cls.__members__]
-
-    @classmethod
-    def get_from_short_key(cls, name: str) -> QoSProfile:
-        """Profile of a name in any case."""
-        return cls[name.upper()].value
-
-
-class QoSCompatibility(IntEnum):
-    """Whether publisher and subscription understand each other."""
-
-    OK = 0
-    WARNING = 1
-    ERROR = 2
-
-
-def qos_check_compatible(publisher_qos: QoSProfile, subscription_qos: QoSProfile) -> tuple[QoSCompatibility, str]:
-    """Whether messages will pass from the one to the other, and if not why."""
-    errors = []
-    if (
-        publisher_qos.reliability == ReliabilityPolicy.BEST_EFFORT
-        and subscription_qos.reliability == ReliabilityPolicy.RELIABLE
-    ):
-        errors.append("ERROR: Best effort publisher and reliable subscription;")
-    if (
-        publisher_qos.durability == DurabilityPolicy.VOLATILE
-        and subscription_qos.durability == DurabilityPolicy.TRANSIENT_LOCAL
-    ):
-        errors.append("ERROR: Volatile publisher and transient local subscription;")
-    for name, policy in (("deadline", "deadline"), ("liveliness_lease_duration", "liveliness lease duration")):
-        offered, requested = (_limited(getattr(profile, name)) for profile in (publisher_qos, subscription_qos))
-        if requested is not None and (offered is None or offered > requested):
-            errors.append(f"ERROR: Publisher's {policy} is longer than the subscription's, or not given;")
-    if (
-        publisher_qos.liveliness == LivelinessPolicy.AUTOMATIC
-        and subscription_qos.liveliness == LivelinessPolicy.MANUAL_BY_TOPIC
-    ):
-        errors.append("ERROR: Publisher's liveliness is automatic and subscription's is manual by topic;")
-    if errors:
-        return QoSCompatibility.ERROR, "".join(errors)
-    open_policies = [
-        f"WARNING: {name} of publisher or subscription is left to the system;"
-        for name, policy in (
-            ("Reliability", ReliabilityPolicy),
-            ("Durability", DurabilityPolicy),
-            ("Liveliness", LivelinessPolicy),
-        )
-        if any(
-            getattr(profile, name.lower()) in (policy.SYSTEM_DEFAULT, policy.UNKNOWN)
-            for profile in (publisher_qos, subscription_qos)
-        )
-    ]
-    return (QoSCompatibility.WARNING if open_policies else QoSCompatibility.OK), "".join(open_policies)
-
-
-def _limited(duration: Duration) -> Duration | None:
-    return None if duration.nanoseconds == 0 or duration == Infinite else duration

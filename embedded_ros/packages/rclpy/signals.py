@@ -13,7 +13,6 @@ from types import FrameType
 from typing import Any
 
 from rclpy.context import contexts
-from rclpy.guard_condition import GuardCondition
 
 
 class SignalHandlerOptions(IntEnum):
@@ -43,11 +42,6 @@ def install_signal_handlers(options: SignalHandlerOptions = SignalHandlerOptions
     _options = SignalHandlerOptions(_options | options)
 
 
-def get_current_signal_handlers_options() -> SignalHandlerOptions:
-    """Which signals rclpy takes care of now."""
-    return _options
-
-
 def uninstall_signal_handlers() -> None:
     """Leave signals to who had them before."""
     global _options
@@ -65,10 +59,3 @@ def _handle(number: int, frame: FrameType | None) -> None:
     earlier = _earlier.get(number)
     if callable(earlier):
         earlier(number, frame)
-
-
-class SignalHandlerGuardCondition(GuardCondition):
-    """Exists for programs that name it; executors wake on signals without it."""
-
-    def __init__(self, context: Any = None) -> None:
-        super().__init__(callback=None, callback_group=None, context=context)

@@ -154,7 +154,3 @@ class Task(Future):
         self._handler = None
         self._args = ()
         self._kwargs = {}
-
-    def executing(self) -> bool:
-        """Whether it runs at this moment."""
-        return self._executing

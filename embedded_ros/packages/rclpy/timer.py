@@ -7,14 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from rclpy.clock import Clock, ClockChange, JumpThreshold, ROSClock, TimeJump
-from rclpy.clock_type import ClockType
-from rclpy.duration import Duration
+from rclpy.clock import Clock, ROSClock
 from rclpy.exceptions import InvalidHandle, ROSInterruptException
-
-_ANY_JUMP = JumpThreshold(
-    min_forward=Duration(nanoseconds=1), min_backward=Duration(nanoseconds=-1), on_clock_change=True
-)
 
 
 class Timer:
@@ -45,11 +39,8 @@ class Timer:
         self._wake: Callable[[], None] | None = None
         self._last_ns = self._now_ns()
         self._due_ns = self._last_ns + self._period_ns
-        self._jump_handle = (
-            clock.create_jump_callback(_ANY_JUMP, post_callback=self._after_jump)
-            if clock.clock_type is ClockType.ROS_TIME
-            else None
-        )
+        if isinstance(clock, ROSClock):
+            clock._listeners.append(self._after_jump)
 
     def _simulated(self) -> bool:
         return isinstance(self._clock, ROSClock) and self._clock.ros_time_is_active
@@ -57,10 +48,10 @@ class Timer:
     def _now_ns(self) -> int:
         return self._clock._now_ns() if self._simulated() else time.monotonic_ns()
 
-    def _after_jump(self, jump: TimeJump) -> None:
+    def _after_jump(self, source_changed: bool) -> None:
         now_ns = self._now_ns()
         # Another source of time, or time before the last call: the next call is one period from now.
-        if jump.clock_change is not ClockChange.ROS_TIME_NO_CHANGE or now_ns < self._last_ns:
+        if source_changed or now_ns < self._last_ns:
             self._last_ns = now_ns
             self._due_ns = now_ns + self._period_ns
         self._changed()
@@ -146,9 +137,8 @@ class Timer:
     def destroy(self) -> None:
         """Never call again."""
         self._destroyed = True
-        if self._jump_handle is not None:
-            self._jump_handle.unregister()
-            self._jump_handle = None
+        if isinstance(self._clock, ROSClock) and self._after_jump in self._clock._listeners:
+            self._clock._listeners.remove(self._after_jump)
 
 
 class Rate:

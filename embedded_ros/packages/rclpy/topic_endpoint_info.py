@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from rclpy.qos import QoSProfile, qos_profile_unknown
-from rclpy.type_hash import TypeHash
 
 
 class TopicEndpointTypeEnum(IntEnum):
@@ -24,7 +23,7 @@ class TopicEndpointInfo:
     node_name: str = ""
     node_namespace: str = ""
     topic_type: str = ""
-    topic_type_hash: TypeHash = field(default_factory=TypeHash)
+    topic_type_hash: str = ""
     endpoint_type: TopicEndpointTypeEnum = TopicEndpointTypeEnum.INVALID
     endpoint_gid: list[int] = field(default_factory=list)
     qos_profile: QoSProfile = field(default_factory=lambda: qos_profile_unknown)

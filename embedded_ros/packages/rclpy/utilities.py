@@ -7,7 +7,6 @@ import threading
 from collections.abc import Sequence
 
 from rclpy import _arguments
-from rclpy.constants import S_TO_NS
 from rclpy.context import Context
 
 _default_context: Context | None = None
@@ -56,13 +55,3 @@ def try_shutdown(*, context: Context | None = None) -> None:
 def get_rmw_implementation_identifier() -> str:
     """Name of the middleware."""
     return "rmw_cyclonedds_cpp"
-
-
-def get_available_rmw_implementations() -> set[str]:
-    """Names of the middlewares there are."""
-    return {get_rmw_implementation_identifier()}
-
-
-def timeout_sec_to_nsec(timeout_sec: float | None) -> int:
-    """Timeout, ns; -1 (for ever) for None or a negative one."""
-    return -1 if timeout_sec is None or timeout_sec < 0 else int(float(timeout_sec) * S_TO_NS)

@@ -191,21 +191,3 @@ class BufferCore:
             f"{'earliest' if index == 0 else 'latest'} data is at time {edge * 1e-9:.6f}, when looking up frame "
             f"[{name}] with parent [{frame.parents[0 if index == 0 else -1]}]"
         )
-
-    def as_yaml(self) -> str:
-        """Frames with their parents and the times that are known, for people."""
-        with self._lock:
-            lines = []
-            for name, frame in self._frames.items():
-                first, last = frame.stamps[0] * 1e-9, frame.stamps[-1] * 1e-9
-                rate_hz = 10000.0 if frame.static or last == first else (len(frame.stamps) - 1) / (last - first)
-                lines += [
-                    f"{name}:",
-                    f"  parent: '{frame.parents[-1]}'",
-                    "  broadcaster: 'default_authority'",
-                    f"  rate: {rate_hz:.3f}",
-                    f"  most_recent_transform: {0.0 if frame.static else last:.6f}",
-                    f"  oldest_transform: {0.0 if frame.static else first:.6f}",
-                    f"  buffer_length: {last - first:.3f}",
-                ]
-            return "\n".join(lines) + "\n" if lines else "{}"
