@@ -14,7 +14,7 @@ class CallbackGroup:
         self.entities: set[weakref.ReferenceType[Any]] = set()
 
     def add_entity(self, entity: Any) -> None:
-        """Put a subscription, timer, client, service or guard condition into the group."""
+        """Put a subscription, timer, client or service into the group."""
         self.entities.add(weakref.ref(entity, self.entities.discard))
 
     def can_execute(self, entity: Any) -> bool:
