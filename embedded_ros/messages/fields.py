@@ -136,17 +136,6 @@ class Field:
             return f"sequence<{inner}, {self.capacity}>" if self.capacity else f"sequence<{inner}>"
         return inner
 
-    @property
-    def declared_type(self) -> str:
-        """Type as interface files have it, with the full name of a nested one: "float64[9]", "string<=8[<=3]"."""
-        bound = f"<={self.bound}" if self.bound else ""
-        inner = self.nested.replace("/msg/", "/") or f"{self.kind}{bound}"
-        if self.size is not None:
-            return f"{inner}[{self.size}]"
-        if self.capacity is not None:
-            return f"{inner}[<={self.capacity}]" if self.capacity else f"{inner}[]"
-        return inner
-
     @classmethod
     def parse(cls, name: str, text: str, package: str) -> Field:
         """Field of a line in an interface file; `package` is where types without a package are looked for."""

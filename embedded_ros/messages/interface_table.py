@@ -12,7 +12,7 @@ from typing import Protocol
 from embedded_ros.messages.fields import Constant, Field
 
 Definition = tuple[tuple[Constant, ...], tuple[Field, ...]]
-_HEADING = "# Made by embedded_ros.messages.type_store; not to be edited.\n\n"
+HEADING = "# Made by test/support/interface_table_writer.py; not to be edited.\n\n"
 
 
 class Types(Protocol):
@@ -36,7 +36,7 @@ class InterfaceTable:
     """The table of a distribution. Raises FileNotFoundError where it has none."""
 
     def __init__(self, distribution: str) -> None:
-        text = path_of(distribution).read_text("utf-8").removeprefix(_HEADING)
+        text = path_of(distribution).read_text("utf-8").removeprefix(HEADING)
         self._blocks: dict[str, tuple[str, list[str]]] = {}
         for block in text.split("\n\n"):
             first, *lines = block.splitlines()
@@ -69,16 +69,3 @@ class InterfaceTable:
 def path_of(distribution: str) -> Path:
     """Where the table of a distribution is, if it has one."""
     return Path(__file__).with_name(f"{distribution}.interfaces")
-
-
-def written(types: Types) -> str:
-    """Text of a table that holds these types."""
-    blocks = []
-    for name in sorted(types.names()):
-        lines = [f"{name} {types.type_hash(name)}"]
-        if name not in types.services:
-            constants, fields = types.definition(name)
-            lines += [f"{constant.kind} {constant.name}={constant.value}" for constant in constants]
-            lines += [f"{field.declared_type} {field.name}" for field in fields]
-        blocks.append("\n".join(lines))
-    return _HEADING + "\n\n".join(blocks) + "\n"

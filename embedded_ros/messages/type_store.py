@@ -1,18 +1,15 @@
-"""Definitions from rosbags' type stores and from `service_definitions`, for any distribution; and tables made of them.
+"""Definitions from rosbags' type stores and from `service_definitions`, for any distribution.
 
 Loading a store takes a tenth of a second, since it also makes classes of all types of all distributions before it. The
-distribution that most will use therefore has a table (`interface_table`), which is made by
-
-    python -m embedded_ros.messages.type_store jazzy
+distribution that most will use therefore has a table (`interface_table`).
 """
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from embedded_ros.messages.fields import EMPTY_MEMBER, Constant, Field
-from embedded_ros.messages.interface_table import Definition, path_of, written
+from embedded_ros.messages.interface_table import Definition
 from embedded_ros.messages.service_definitions import SERVICES
 
 
@@ -120,8 +117,3 @@ def _store_form(field: Field) -> tuple[str, Any]:
     if field.capacity is not None:
         return field.name, (Nodetype.SEQUENCE, (inner, field.capacity))
     return field.name, inner
-
-
-if __name__ == "__main__":
-    for asked in sys.argv[1:]:
-        path_of(asked).write_text(written(TypeStore(asked, has_type_hashes=True)), "utf-8")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from interface_table_writer import written
 from rosbags.typesys import Stores, get_typestore
 
 from embedded_ros.messages import definitions, message_class, service_class, support
@@ -22,7 +23,7 @@ from embedded_ros.messages.classes import Message, fields_of, type_name
 from embedded_ros.messages.codec import HEADER_SIZE
 from embedded_ros.messages.definitions import DEFAULT_DISTRIBUTION
 from embedded_ros.messages.fields import EMPTY_MEMBER, Field
-from embedded_ros.messages.interface_table import InterfaceTable, path_of, written
+from embedded_ros.messages.interface_table import InterfaceTable, path_of
 from embedded_ros.messages.type_store import TypeStore
 
 # From the interfaces that ROS 2 Jazzy installs (share/<package>/<kind>/<name>.json).
@@ -398,5 +399,5 @@ def test_without_any_runtime_both_ways_out_are_named(tmp_path: Path) -> None:
 def test_the_table_of_the_default_distribution_is_what_the_type_store_says() -> None:
     made = written(TypeStore(DEFAULT_DISTRIBUTION, has_type_hashes=True))
     table = path_of(DEFAULT_DISTRIBUTION).read_text("utf-8")
-    assert table == made, "make it again: python -m embedded_ros.messages.type_store jazzy"
+    assert table == made, "make it again: python test/support/interface_table_writer.py jazzy"
     assert written(InterfaceTable(DEFAULT_DISTRIBUTION)) == made

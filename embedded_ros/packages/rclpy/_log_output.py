@@ -44,11 +44,6 @@ def set_level(name: str, level: LoggingSeverity) -> None:
     _effective.clear()
 
 
-def level(name: str) -> LoggingSeverity:
-    """Level that was set for just this logger, or UNSET."""
-    return _levels.get(name, LoggingSeverity.UNSET) if name else _default_level
-
-
 def effective_level(name: str) -> LoggingSeverity:
     """Level that holds for a logger: its own, that of the nearest one above, or the default."""
     known = _effective.get(name)
@@ -58,14 +53,6 @@ def effective_level(name: str) -> LoggingSeverity:
             above = above.rpartition(".")[0]
         known = _effective[name] = _levels[above] if above else _default_level
     return known
-
-
-def reset() -> None:
-    """Forget all levels."""
-    global _default_level
-    _levels.clear()
-    _effective.clear()
-    _default_level = LoggingSeverity.INFO
 
 
 def write(name: str, severity: LoggingSeverity, message: str, file: str, function: str, line: int) -> None:

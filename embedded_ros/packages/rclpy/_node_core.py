@@ -15,7 +15,7 @@ from rclpy import _arguments
 from rclpy._names import expanded, validate_full_topic_name, validate_namespace, validate_node_name, validate_topic_name
 from rclpy._parameter_store import ParameterStore
 from rclpy._taken_names import shadowed
-from rclpy.callback_groups import CallbackGroup, MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import ROSClock
 from rclpy.constants import S_TO_NS
 from rclpy.logging import get_logger
@@ -140,11 +140,9 @@ class NodeCore:
         self.entities_version += 1
         self.wake_executor()
 
-    def add(self, entities: list[Any], entity: Any, group: CallbackGroup | None = None) -> None:
+    def add(self, entities: list[Any], entity: Any) -> None:
         """An entity came."""
         entity._node = self.node
-        if group is not None:
-            group.add_entity(entity)
         entities.append(entity)
         self.changed()
 

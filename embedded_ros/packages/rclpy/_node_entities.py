@@ -99,7 +99,7 @@ class NodeEntities:
         except Exception:
             reader.close()
             raise
-        core.add(core.subscriptions, subscription, group)
+        core.add(core.subscriptions, subscription)
         events = event_callbacks or SubscriptionEventCallbacks()
         subscription.event_handlers = events._create(group, reader, core.logger.name, topic)
         core.event_handlers.extend(subscription.event_handlers)
@@ -117,7 +117,7 @@ class NodeEntities:
         core = self._embedded_core
         asked = (srv_type, srv_name, qos_profile, callback_group)
         client = Client(core.context, *_service_end(self, core.participant.create_client, "an answer of", *asked))
-        core.add(core.clients, client, client.callback_group)
+        core.add(core.clients, client)
         return client
 
     def create_service(
@@ -133,7 +133,7 @@ class NodeEntities:
         core = self._embedded_core
         asked = (srv_type, srv_name, qos_profile, callback_group)
         service = Service(callback, *_service_end(self, core.participant.create_server, "a request to", *asked))
-        core.add(core.services, service, service.callback_group)
+        core.add(core.services, service)
         return service
 
     def create_timer(
@@ -156,7 +156,7 @@ class NodeEntities:
             autostart=autostart,
         )
         timer._wake = core.wake_executor
-        core.add(core.timers, timer, group)
+        core.add(core.timers, timer)
         return timer
 
     def create_rate(self, frequency: float, clock: Clock | None = None) -> Rate:

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import weakref
 from threading import Lock
 from typing import Any
 
 
 class CallbackGroup:
-    """Base of callback groups; `can_execute`, `beginning_execution` and `ending_execution` are for subclasses."""
-
-    def __init__(self) -> None:
-        self.entities: set[weakref.ReferenceType[Any]] = set()
-
-    def add_entity(self, entity: Any) -> None:
-        """Put a subscription, timer, client or service into the group."""
-        self.entities.add(weakref.ref(entity, self.entities.discard))
-
-    def can_execute(self, entity: Any) -> bool:
-        """Whether a callback of the entity might begin now."""
-        raise NotImplementedError
+    """Base of callback groups; `beginning_execution` and `ending_execution` are for subclasses."""
 
     def beginning_execution(self, entity: Any) -> bool:
         """Ask to begin; after True `ending_execution` has to follow."""
@@ -33,9 +21,6 @@ class CallbackGroup:
 class ReentrantCallbackGroup(CallbackGroup):
     """Callbacks run in parallel without limits."""
 
-    def can_execute(self, entity: Any) -> bool:
-        return True
-
     def beginning_execution(self, entity: Any) -> bool:
         return True
 
@@ -47,12 +32,8 @@ class MutuallyExclusiveCallbackGroup(CallbackGroup):
     """One callback at a time."""
 
     def __init__(self) -> None:
-        super().__init__()
         self._active_entity: Any = None
         self._lock = Lock()
-
-    def can_execute(self, entity: Any) -> bool:
-        return self._active_entity is None
 
     def beginning_execution(self, entity: Any) -> bool:
         with self._lock:

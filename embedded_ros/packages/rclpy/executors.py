@@ -34,17 +34,10 @@ __all__ = [
     "ShutdownException",
     "SingleThreadedExecutor",
     "TimeoutException",
-    "await_or_execute",
 ]
 
 # Longest wait for a thread of the pool, since Ctrl-C is not seen meanwhile.
 _GLANCE_S = 0.1
-
-
-async def await_or_execute(callback: Any, *args: Any) -> Any:
-    """Result of a function or of a coroutine function."""
-    result = callback(*args)
-    return await result if inspect.isawaitable(result) else result
 
 
 class Executor(ReadyWork):

@@ -36,11 +36,7 @@ class InvalidQoSProfileException(Exception):
         super().__init__("Invalid QoSProfile", *args)
 
 
-class QoSPolicyEnum(IntEnum):
-    """Base of the policies, with short names for command lines."""
-
-
-class HistoryPolicy(QoSPolicyEnum):
+class HistoryPolicy(IntEnum):
     """How many messages are kept."""
 
     SYSTEM_DEFAULT = 0
@@ -49,7 +45,7 @@ class HistoryPolicy(QoSPolicyEnum):
     UNKNOWN = 3
 
 
-class ReliabilityPolicy(QoSPolicyEnum):
+class ReliabilityPolicy(IntEnum):
     """Whether lost messages are sent again."""
 
     SYSTEM_DEFAULT = 0
@@ -59,7 +55,7 @@ class ReliabilityPolicy(QoSPolicyEnum):
     BEST_AVAILABLE = 4
 
 
-class DurabilityPolicy(QoSPolicyEnum):
+class DurabilityPolicy(IntEnum):
     """Whether late subscriptions get earlier messages."""
 
     SYSTEM_DEFAULT = 0
@@ -69,7 +65,7 @@ class DurabilityPolicy(QoSPolicyEnum):
     BEST_AVAILABLE = 4
 
 
-class LivelinessPolicy(QoSPolicyEnum):
+class LivelinessPolicy(IntEnum):
     """Who says that a publisher is alive."""
 
     SYSTEM_DEFAULT = 0

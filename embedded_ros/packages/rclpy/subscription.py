@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from rclpy.qos import QoSProfile
@@ -20,12 +19,6 @@ class Subscription:
     The callback takes the message, or the message and a dictionary with `source_timestamp` and `received_timestamp`
     (ns since the epoch). A message that does not hold what its type says is reported and left out.
     """
-
-    class CallbackType(Enum):
-        """What a callback takes."""
-
-        MessageOnly = 0
-        WithMessageInfo = 1
 
     def __init__(self, reader: Reader, deserialize: Callable[[Any], Any], msg_type: type, topic: str, full_topic: str,
                  callback: Callable[..., Any], callback_group: Any, qos_profile: QoSProfile, raw: bool,
@@ -52,16 +45,15 @@ class Subscription:
 
     @callback.setter
     def callback(self, value: Callable[..., Any]) -> None:
-        for count, kind in ((1, self.CallbackType.MessageOnly), (2, self.CallbackType.WithMessageInfo)):
+        for count, with_info in ((1, False), (2, True)):
             try:
                 inspect.signature(value).bind(*(object(),) * count)
             except TypeError:
                 continue
             except ValueError:  # a builtin without a signature
-                kind = self.CallbackType.MessageOnly
+                with_info = False
             self._callback = value
-            self._callback_type = kind
-            self._with_info = kind is self.CallbackType.WithMessageInfo
+            self._with_info = with_info
             return
         raise RuntimeError("a subscription's callback has to take one argument (message) or two (message and info)")
 
