@@ -35,7 +35,8 @@ class EmbeddedFinder(importlib.abc.MetaPathFinder):
             if spec.submodule_search_locations is None:
                 # As if it were a package: then names that `from module import name` does not find are asked for here.
                 spec.submodule_search_locations = []
-            spec.loader = _CodeLoader(fullname, str(spec.origin))
+            if isinstance(spec.loader, importlib.machinery.SourceFileLoader):  # not of bytecode alone
+                spec.loader = _CodeLoader(fullname, spec.loader.path)
             return spec
         if top in PACKAGES:
             return self._elsewhere(fullname, path, target)
