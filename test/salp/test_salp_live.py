@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 import embedded_ros
 from onboard_estimation import kernel_cache
 from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.resources import resource
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT
 
@@ -52,8 +53,9 @@ def stamp_s(message: Any) -> float:
 
 
 def test_simulated_robot_and_estimator_agree(tmp_path: Path) -> None:
+    ideal = ("--params-file", str(resource("config/salp_ideal.yaml")), "-p", "use_sim_time:=true")
     with (
-        running("salp_estimator", tmp_path, "-p", "use_sim_time:=true", "-p", "reliable_sensors:=true") as estimator,
+        running("salp_estimator", tmp_path, *ideal, "-p", "reliable_sensors:=true") as estimator,
         listening_node() as node,
     ):
         estimator.wait_for("estimator ukf")

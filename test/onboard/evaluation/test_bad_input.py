@@ -778,7 +778,7 @@ def test_what_cannot_be_compared_inspected_or_converted(tmp_path: Path) -> None:
     assert "compare needs two or more run folders, got 1" in refusal("compare", tmp_path)
     assert "has no metrics.json" in refusal("compare", tmp_path, tmp_path)
     assert str(tmp_path / "nowhere") in refusal("inspect", tmp_path / "nowhere")
-    assert "no format 'csv'; there are pyshoe" in refusal("convert", "csv", tmp_path, "--output", tmp_path / "bag")
+    assert "no format 'csv'; installed are: pyshoe" in refusal("convert", "csv", tmp_path, "--output", tmp_path / "bag")
     assert "walk.mat" in refusal("convert", "pyshoe", tmp_path / "walk.mat", "--output", tmp_path / "bag")
     assert "no robot 'salq'" in refusal("config", "salq")
     assert "no robot 'salq'" in refusal("robots", "salq")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, LINKS, salp_recording
 from numpy.typing import NDArray
+from salp_noise import IDEAL_NOISE
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
@@ -31,7 +32,7 @@ RECORDING = from_simulator(salp_recording(10.0), LINKS)
 
 
 def judged(recording: LoadedRecording = RECORDING, **settings: Any) -> EvaluationResult:
-    return judge(SALP, CONFIGURATION, "ukf", recording, JudgeSettings(**settings))
+    return judge(SALP, IDEAL_NOISE, "ukf", recording, JudgeSettings(**settings))
 
 
 def with_truth_between(start_s: float, end_s: float) -> LoadedRecording:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, salp_recording
 from numpy.typing import NDArray
+from salp_noise import IDEAL_NOISE
 from scipy.signal import lfilter
 
 from onboard_estimation.evaluation.judge import judge
@@ -300,7 +301,7 @@ def test_quantities_without_length_or_angle() -> None:
 
 def simulated(gait: str, *biases: str) -> str:
     recording = from_simulator(salp_recording(20.0, gait, seed=5), CONFIGURATION.chain.link_names)
-    return judge(SALP, CONFIGURATION, "ukf", recording.changed(WhatIf(bias=biases))).verdict
+    return judge(SALP, IDEAL_NOISE, "ukf", recording.changed(WhatIf(bias=biases))).verdict
 
 
 @pytest.mark.parametrize("gait", ["forward", "backward"])
