@@ -115,6 +115,7 @@ def kernels(place: Path) -> Iterator[Path]:
     return (path for path in (place / "cache").rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_two_cold_processes_with_two_signatures_give_a_third_the_right_sums(place: Path) -> None:
     """Both look before either has written; the first writes last. Machine code of the other type would sum bits."""
     first = started(place, DELAYED + FIRST + USE + "say('first done')", "float64")
@@ -127,6 +128,7 @@ def test_two_cold_processes_with_two_signatures_give_a_third_the_right_sums(plac
 
 
 @pytest.mark.parametrize("at", [1, -1])
+@pytest.mark.slow
 def test_a_process_killed_while_it_writes_leaves_nothing_wrong(place: Path, at: int) -> None:
     """Before its first file is in its place, and after it."""
     assert printed(place, USE, "float64") == "45.0 0"

@@ -64,6 +64,7 @@ def test_it_is_listed_with_the_others(place: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_it_is_simulated_guessed_and_judged(place: Path) -> None:
     words = [
         "simulate",
@@ -116,6 +117,7 @@ def test_its_own_logs_are_converted(place: Path) -> None:
     assert refused.stderr == ("error: no format 'frob'; installed are: pyshoe, quadruped, serial_log, turntable_log\n")
 
 
+@pytest.mark.slow
 def test_it_is_consistent_over_seeds_and_what_if_works(place: Path) -> None:
     """A bias that the filter can learn does it no harm."""
     words = ["campaign", "turntable", "--seeds", "12", "--duration", "10", "--variant", "fast", "--json"]
@@ -124,6 +126,7 @@ def test_it_is_consistent_over_seeds_and_what_if_works(place: Path) -> None:
     assert heading["consistency"]["coverage_3_sigma"] > 0.97
 
 
+@pytest.mark.slow
 def test_its_truth_is_checked_like_that_of_any_robot(place: Path) -> None:
     """It has no position: its turns alone show the mirror image."""
     assert run(place, "simulate", "turntable", "--duration", "12", "--output", "mirrored").returncode == 0
@@ -147,6 +150,7 @@ def test_the_other_robots_go_on_as_before(place: Path) -> None:
     assert done.stderr == "error: salp has no estimator 'none'; it has ukf\n"
 
 
+@pytest.mark.slow
 def test_a_robot_that_does_not_load_hides_no_other(place: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken-1.0.dist-info"
     broken.mkdir()

@@ -60,6 +60,7 @@ def test_arguments_are_shown(name: str) -> None:
     assert "bag to record all topics into" in shown.stdout
 
 
+@pytest.mark.slow
 def test_simulated_robot_is_recorded_until_ctrl_c_and_replayed(tmp_path: Path) -> None:
     bag, replayed = tmp_path / "bag", tmp_path / "replayed"
     launch = Launch("salp.launch.py", f"record:={bag}", "markers:=false", "imu_rate_hz:=50.0", log=tmp_path / "one.log")
@@ -92,6 +93,7 @@ def test_simulated_robot_is_recorded_until_ctrl_c_and_replayed(tmp_path: Path) -
     assert stamps_ns(replayed, "/salp/state") == expected
 
 
+@pytest.mark.slow
 def test_an_estimator_that_is_killed_is_started_again(tmp_path: Path) -> None:
     launch = Launch("salp.launch.py", "markers:=false", log=tmp_path / "launch.log")
     try:

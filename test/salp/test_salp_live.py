@@ -220,6 +220,7 @@ def test_the_estimator_says_what_it_waits_for(tmp_path: Path) -> None:
         estimator.wait_for("waiting for /salp/actuators/command: 0 messages, /salp/imu/link_1/data_raw: 0 messages")
 
 
+@pytest.mark.slow
 def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) -> None:
     with running("salp_estimator", tmp_path) as estimator, listening_node() as node:
         estimator.wait_for("estimator ukf")
@@ -265,6 +266,7 @@ def test_a_pose_from_outside_moves_the_map_and_not_the_odometry(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.slow
 def test_an_estimator_that_starts_again_goes_on(tmp_path: Path, how: int) -> None:
     with listening_node() as node, running("salp_simulator", tmp_path):
         odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
@@ -276,6 +278,7 @@ def test_an_estimator_that_starts_again_goes_on(tmp_path: Path, how: int) -> Non
             spin_until(node, lambda: len(odometry) > seen + 20)
 
 
+@pytest.mark.slow
 def test_start_from_the_ground_truth(tmp_path: Path) -> None:
     with (
         running("salp_estimator", tmp_path, "-p", "initial_from_truth:=true") as estimator,
@@ -290,6 +293,7 @@ def test_start_from_the_ground_truth(tmp_path: Path) -> None:
             spin_until(node, lambda: estimator.output.count("started from the ground truth at") == 2)
 
 
+@pytest.mark.slow
 def test_markers_show_estimate_truth_and_errors(tmp_path: Path) -> None:
     with (
         running("salp_estimator", tmp_path),

@@ -204,6 +204,7 @@ def anchors(page: Path) -> Iterator[str]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("compiled_kernels")
+@pytest.mark.slow
 def test_quick_commands_run_as_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page in a folder beside the shipped configurations, as after `cd` into a clone."""
     ran = 0

@@ -135,6 +135,7 @@ class Running:
 )
 @pytest.mark.usefixtures("ros_domain")
 @pytest.mark.timeout(400)
+@pytest.mark.slow
 def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path, tmp_path: Path) -> None:
     """In one test, because each step needs what the one before made."""
     installed = Installation(repository, tmp_path)

@@ -45,6 +45,7 @@ def test_the_files_are_there(place: Path) -> None:
     assert {"setup.py", "cart.py", "test_cart.py"} <= {path.name for path in place.glob("*.py")}
 
 
+@pytest.mark.slow
 def test_the_commands_run_and_the_bag_is_judged(page: str, place: Path) -> None:
     (lines,) = COMMANDS.findall(page)
     commands = [shlex.split(line) for line in lines.splitlines() if line.startswith("onboard-estimation")]
@@ -60,6 +61,7 @@ def test_the_commands_run_and_the_bag_is_judged(page: str, place: Path) -> None:
     assert (place / "run" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract(place: Path) -> None:
     done = run(place, "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), "test_cart.py")
     assert done.returncode == 0, done.stdout

@@ -440,6 +440,7 @@ def test_version() -> None:
     assert command("--version").out == f"onboard-estimation {version('onboard_estimation')}\n"
 
 
+@pytest.mark.slow
 def test_it_starts_from_the_repository_and_from_anywhere(repository: Path, tmp_path: Path) -> None:
     """From the repository's root, with its folders `launch` and `test`, too."""
     for folder in (repository, tmp_path):

@@ -105,6 +105,7 @@ def start(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_real_command_refuses_in_one_line_and_its_own_advice_works(tmp_path: Path) -> None:
     write(tmp_path / "bag", renamed(messages(), {"/salp/imu/link_2/data_raw": "/mocap/imu number two"}))
     first = start("evaluate", "bag", folder=tmp_path)

@@ -239,6 +239,7 @@ def test_the_rest_of_what_the_issue_shows(shown: Path, tmp_path: Path) -> None:
     json.loads(inspected.out)
 
 
+@pytest.mark.slow
 def test_several_estimators_on_one_bag_are_compared(tmp_path: Path) -> None:
     """Each has a run folder of its own, as it has alone; the bag is read once."""
     bag = tmp_path / "hops"

@@ -553,6 +553,7 @@ def test_names_of_files_cannot_write_to_the_terminal(tmp_path: Path) -> None:
         assert str(error.value).isprintable()
 
 
+@pytest.mark.slow
 def test_names_cannot_write_to_the_terminal_through_the_commands(tmp_path: Path) -> None:
     """Of files and of topics; nor are they taken for markup, which would end in a traceback."""
     folder = tmp_path / "b\x1b[2J\n"
