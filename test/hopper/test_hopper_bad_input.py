@@ -522,6 +522,7 @@ def test_a_truth_without_hops(sound: EvaluationResult) -> None:
     assert "agility_true" not in result.metrics["hopper"]
 
 
+@pytest.mark.slow
 def test_a_slow_truth() -> None:
     def thinned(one: Series) -> Series:
         return replace(one, stamps_ns=one.stamps_ns[::12], values=one.values[::12])

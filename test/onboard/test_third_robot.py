@@ -198,6 +198,7 @@ def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
 
 
 @pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+@pytest.mark.slow
 def test_its_launch_files_are_few_lines(place: Path, ros_domain: int) -> None:
     """A bag through its node, started by a launch file of its own package."""
     assert "['hardware', 'bag']" in run(place, "launch", "package/launch/turntable.launch.py", "--show-args").stdout

@@ -188,6 +188,7 @@ def test_a_node_that_refuses_its_parameters_ends_the_launch(tmp_path: Path) -> N
     nothing_is_left()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
         (("salp.launch.py", "source:=sun"), '"sun"'),

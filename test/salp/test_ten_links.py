@@ -55,6 +55,7 @@ def test_the_configuration_is_that_of_ten_links() -> None:
     assert Path(resource("config/salp_ten_links.yaml")).is_file()
 
 
+@pytest.mark.slow
 def test_a_local_model_is_trained_and_follows_another_robot() -> None:
     """Without a model the commands alone would put the joints elsewhere by degrees: no friction, no harness."""
     told = replace(configuration(), gyro=replace(configuration().gyro, used_rate_hz=25.0))

@@ -114,6 +114,7 @@ def test_known_levels_help_on_stairs() -> None:
     assert with_levels["position_vertical_rmse_m"] < without["position_vertical_rmse_m"]
 
 
+@pytest.mark.slow
 def test_consistent_over_seeds() -> None:
     """NEES of the position, averaged over the seeds at each instant.
 

@@ -33,6 +33,7 @@ def test_a_robot_without_a_live_simulator_offers_none() -> None:
     assert "config/strapdown.yaml" in shown
 
 
+@pytest.mark.slow
 def test_a_bag_is_replayed(tmp_path: Path) -> None:
     bag, replayed = tmp_path / "bag", tmp_path / "replayed"
     assert command("simulate", "strapdown", "--duration", "6", "--output", bag).code == 0

@@ -110,6 +110,7 @@ def test_help_loses_no_word_in_angle_brackets() -> None:
     assert found >= 4
 
 
+@pytest.mark.slow
 def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
     """Those of other packages: it says why when it is typed, and takes no name of ours."""
     broken = tmp_path / "broken-1.0.dist-info"
@@ -327,6 +328,7 @@ def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple
     return out.decode(), shown.decode()
 
 
+@pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
     words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward"]
     out, shown = on_a_terminal(*words, folder=tmp_path)
@@ -340,6 +342,7 @@ def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
     assert silent.stdout == out
 
 
+@pytest.mark.slow
 def test_json_is_silent_on_a_terminal_too(tmp_path: Path) -> None:
     out, shown = on_a_terminal("simulate", "salp", "--duration", "1", "--output", "b", "--json", folder=tmp_path)
     assert json.loads(out)["messages"] > 0

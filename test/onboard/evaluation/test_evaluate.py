@@ -110,6 +110,7 @@ def test_evaluating_twice_gives_identical_files_but_for_the_time(shown: Path, tm
 
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+@pytest.mark.slow
 def test_simulating_twice_gives_identical_bags(storage: str, tmp_path: Path) -> None:
     words = [*SIMULATE[:-4], "--duration", "2", "--seed", "3", "--storage", storage, "--output"]
     assert command(*words, tmp_path / "here" / "b").code == 0

@@ -83,6 +83,7 @@ def test_two_processes_that_cannot_talk_are_a_fault(ros_domain: int, monkeypatch
     assert "firewall" in found["self-test"].repair
 
 
+@pytest.mark.slow
 def test_another_package_drivers_is_a_fault(ros_domain: int, tmp_path: Path) -> None:
     (tmp_path / "drivers").mkdir()
     (tmp_path / "drivers" / "__init__.py").touch()

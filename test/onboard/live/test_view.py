@@ -313,6 +313,7 @@ def test_a_taken_port_and_a_strange_host_are_refused(place: Path) -> None:
 
 
 @NO_VIEWER
+@pytest.mark.slow
 def test_listening_for_others_warns(place: Path) -> None:
     with viewing(place, "run", "--host", "0.0.0.0") as (process, _):
         assert "warning: everybody who reaches 0.0.0.0 can look" in (place / "view.log").read_text()
