@@ -73,6 +73,7 @@ def output(code: str, variables: Mapping[str, str]) -> str:
     return printed
 
 
+@pytest.mark.slow
 def test_edited_callee_in_another_file_counts_after_restart(tree: Path) -> None:
     variables = environment(tree)
     assert output(RUN_KERNEL, variables) == "6.0 0"
@@ -159,6 +160,7 @@ def test_user_without_any_home_starts(tree: Path) -> None:
     assert errors.count("RuntimeWarning: ") == 1
 
 
+@pytest.mark.slow
 def test_two_processes_starting_cold_at_once_both_succeed(tree: Path) -> None:
     variables = environment(tree)
     for process in [start(RUN_KERNEL, variables), start(RUN_KERNEL, variables)]:

@@ -384,6 +384,7 @@ def test_no_smoother_without_a_model_or_for_another_robot() -> None:
         Smoothed[Any].of(strapdown)
 
 
+@pytest.mark.slow
 def test_the_command_smooths_and_repeats_itself(tmp_path: Path, model_file: Path) -> None:
     recording = simulated("forward", 3, 4.0)
     with BagWriter(tmp_path / "bag", custom_data={"source": "simulated"}) as writer:

@@ -173,6 +173,7 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
 
 
+@pytest.mark.slow
 def test_a_node_that_refuses_its_parameters_ends_the_launch(tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.yaml"
     faulty.write_text("/**:\n  ros__parameters:\n    gate_probability: 1.5\n")

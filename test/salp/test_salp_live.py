@@ -171,6 +171,7 @@ def evaluated(bag: Path, output: Path) -> dict[str, list[Any]]:
     return messages
 
 
+@pytest.mark.slow
 def test_what_may_change_changes_and_what_may_not_says_why(tmp_path: Path) -> None:
     with running("salp_estimator", tmp_path) as estimator, listening_node() as node:
         estimator.wait_for("estimator ukf")
@@ -215,6 +216,7 @@ def test_arguments_of_ros_that_are_none_are_said_in_one_line(tmp_path: Path) -> 
             assert "Traceback" not in estimator.output
 
 
+@pytest.mark.slow
 def test_the_estimator_says_what_it_waits_for(tmp_path: Path) -> None:
     with running("salp_estimator", tmp_path, "-p", "waiting_period_s:=0.5") as estimator:
         estimator.wait_for("waiting for /salp/actuators/command: 0 messages, /salp/imu/link_1/data_raw: 0 messages")

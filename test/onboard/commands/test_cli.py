@@ -270,6 +270,7 @@ def test_faults_of_overrides_are_listed_together() -> None:
 # People.
 
 
+@pytest.mark.slow
 def test_tables_fit_and_sentences_are_whole_lines(tmp_path: Path) -> None:
     bag = write(tmp_path / "a bag", salp_messages(2.0))
     outcome = command("evaluate", bag, "--output", tmp_path / "run")
@@ -402,6 +403,7 @@ def in_bash(script: str, home: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path) -> None:
     script = """
         eval "$(onboard-estimation --show-completion bash)"

@@ -145,6 +145,7 @@ def test_what_has_arrived_when_a_recorder_is_interrupted_is_recorded(ros_domain:
     assert [message.data[4] for message in raw(tmp_path / "bag")["/imu"]] == list(range(50))
 
 
+@pytest.mark.slow
 def test_a_recorder_that_is_killed_leaves_a_bag_up_to_there(ros_domain: int, tmp_path: Path) -> None:
     source = bag_of(tmp_path / "source", step_ns=SLOW_NS)
     recorders = {

@@ -278,6 +278,7 @@ async def received(port: int, wanted: set[str], seconds: float = LONGEST_WAIT_S)
 
 @NO_VIEWER
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="needs Linux's list of sockets")
+@pytest.mark.slow
 def test_the_page_is_served_on_this_machine_only_and_gets_the_data(place: Path) -> None:
     from urllib.request import urlopen
 
