@@ -28,6 +28,7 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 """NumPy's linear algebra on the matrices of these benchmarks is fastest with one thread, by far on a busy machine."""
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
 ON_REQUEST = (
+    "bag_reading",
     "evaluate_hour",
     "from_nothing",
     "fuzz_bags",

@@ -52,7 +52,8 @@ def _places(name: str) -> Iterator[Path]:
     if (code / "package.xml").is_file():
         yield code / name
         return
-    for prefix in code.parents[:4]:  # of <prefix>/lib/python3.12/site-packages, with or without one folder more
+    # Of <prefix>/lib/python3.12/site-packages, with or without one folder more; `pip install --target` has it beside.
+    for prefix in (code, *code.parents[:4]):
         yield prefix / "share" / PACKAGE / name
     try:
         from ament_index_python.packages import get_package_share_directory

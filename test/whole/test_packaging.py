@@ -199,10 +199,13 @@ def test_sdist_builds_a_package_of_ros2(repository: Path, built: Path) -> None:
     assert {"resource/onboard_estimation", "config/deep/robot.yaml", "launch/robot.launch.py"} <= names
 
 
-def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["--prefix", "--target"])
+def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, way: str) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]
-    subprocess.run([*install, "--prefix", str(tmp_path), str(next(built.glob("*.whl")))], check=True)
+    subprocess.run([*install, way, str(tmp_path), str(next(built.glob("*.whl")))], check=True)
     purelib = sysconfig.get_path("purelib", "posix_prefix", {"base": str(tmp_path)})
+    if way == "--target":
+        purelib = str(tmp_path)
     code = "import onboard_estimation.resources as r; print(r.__file__); print(r.resource('config/deep/robot.yaml'))"
     environment = {**os.environ, "PYTHONPATH": purelib, "ONBOARD_ESTIMATION_CACHE_DIR": str(tmp_path / "cache")}
     run = subprocess.run(
