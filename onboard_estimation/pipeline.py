@@ -8,6 +8,7 @@ broke down back to its last good state, with the reason.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -36,6 +37,8 @@ Listener = Callable[[str], None]
 
 LARGEST_NIS = 1e12
 """A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
+_REMEMBERED = 50
+"""So many notices are not said again: more than a roll-back brings back."""
 _UNUSED = UseCounters()
 _UNSEEN = Agreement()
 _Events = tuple[PhaseEvent, ...]
@@ -96,7 +99,7 @@ class _Guarded:
         self.looked_back: list[Estimate] = []
         self._order = filter_order(channels)
         self._tell = tell
-        self._noticed: str | None = None
+        self._noticed: deque[str] = deque(maxlen=_REMEMBERED)
         self._remedies = {channel.sensor: channel.remedy for channel in channels}
         self._contradicted_ns: dict[str, int] = {}
 
@@ -143,7 +146,7 @@ class _Guarded:
         kept = kept._replace(state=state, checked=state)
         for sensor in sorted(kept.held, key=lambda name: (self.rank(name), name)):
             kept, _, _ = self._advanced(kept, replace(kept.held[sensor], stamp_ns=start_ns))
-        return kept._replace(held={})
+        return kept
 
     def _advanced(self, kept: _Kept, measurement: Measurement) -> tuple[_Kept, Estimate | None, _Events]:
         sensor = measurement.sensor
@@ -195,8 +198,8 @@ class _Guarded:
     def _told(self, step: Step) -> _Events:
         """Events of the motion; notices are passed on."""
         for event in step.events:
-            if isinstance(event, Notice) and event.sentence != self._noticed:  # a roll-back has it once more
-                self._noticed = event.sentence
+            if isinstance(event, Notice) and event.sentence not in self._noticed:  # a roll-back has it once more
+                self._noticed.append(event.sentence)
                 self._tell(event.sentence)
         found = tuple(event for event in step.events if isinstance(event, PhaseEvent))
         self.seen.extend(found)

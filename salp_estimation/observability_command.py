@@ -101,7 +101,7 @@ def _observed(place: Path, joint: int | None, window_s: float, options: Evaluate
     from onboard_estimation.evaluation.evaluate import choose_robot
     from onboard_estimation.evaluation.judge import judge
     from onboard_estimation.evaluation.recording import load_recording
-    from salp_estimation.observability import JointRecord, observe
+    from salp_estimation.observed_joints import JointRecord, observe
 
     run = place / "run.json"
     folder = place if run.is_file() else None
@@ -160,7 +160,7 @@ def _recorded(folder: Path, robot: Any, configuration: Any, recording: Any, long
     from onboard_estimation.evaluation.bags import open_bag
     from onboard_estimation.evaluation.bulk import read_channels
     from onboard_estimation.measurement import Channel
-    from salp_estimation.observability import JointRecord
+    from salp_estimation.observed_joints import JointRecord
 
     kind = "sensor_msgs/msg/JointState"
     names = tuple(f"alpha_{j + 1}" for j in range(len(configuration.chain.link_names) - 1))
@@ -187,7 +187,7 @@ def _recorded(folder: Path, robot: Any, configuration: Any, recording: Any, long
 def _columns(runs: list[_Run]) -> list[Any]:
     """What the picture shows: a column for each joint of each run, the Gramian below its first one."""
     from onboard_estimation.capabilities.reported import PanelGroup
-    from salp_estimation.observability import section
+    from salp_estimation.observed_joints import section
 
     columns = []
     for run in runs:

@@ -159,15 +159,15 @@ class SalpRobot(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult
     ) -> tuple[ReportSection, ...]:
         """How well the gyros saw the joint angles, as the paper's figure 8; nothing without commands."""
-        from salp_estimation import observability
+        from salp_estimation import observed_joints
 
         command = next((one for one in series if one.channel.sensor == COMMAND), None)
         part = result.parts.get("joint_angles")
         if command is None or part is None:
             return ()
-        record = observability.JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
-        seen = observability.observe(configuration.chain, command, record, self.settle_s)
-        return (observability.section(configuration.chain, seen),)
+        record = observed_joints.JointRecord(result.stamps_ns, part.estimate, part.truth, part.error, part.stddev)
+        seen = observed_joints.observe(configuration.chain, command, record, self.settle_s)
+        return (observed_joints.section(configuration.chain, seen),)
 
     def notes(
         self, configuration: SalpConfiguration, series: Sequence[Series], result: EvaluationResult

@@ -17,6 +17,7 @@ import io
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -180,7 +181,7 @@ class Span:
 
 
 @dataclass
-class Storage:
+class Storage(ABC):
     """One recording in a file of a bag; what its subclasses find in it when they are made.
 
     Attributes
@@ -218,6 +219,7 @@ class Storage:
         """Of the file, for sentences."""
         return self.file.name
 
+    @abstractmethod
     def load(self, block: int) -> bytes | memoryview:
         """The buffer that the `starts` of the block refer to.
 
@@ -226,7 +228,6 @@ class Storage:
         BlockError
             The file has changed since it was opened.
         """
-        raise NotImplementedError
 
     def add_block(self, columns: NDArray[np.int64], place: Any) -> None:
         """Append a block, unless it is empty, from (4, M): connection, log time, start and length of its messages."""
@@ -268,9 +269,9 @@ class ChunkedStorage(Storage):
         span: Span = self.places[block]
         return decompress(self.file.read(span.start, span.stop), span.compression, span.size)
 
+    @abstractmethod
     def walk_chunk(self, buffer: memoryview, cut: bool, found: list[NDArray[np.int64]]) -> None:
         """Append to `found` what `add_block` takes of the messages in a chunk; BlockError at a damaged record."""
-        raise NotImplementedError
 
     def index_chunk(self, position: int, stop: int, span: Span | None) -> None:
         """Index the chunk whose record lies from `position` to `stop`; where the file's end cuts it off, what is there.

@@ -241,6 +241,16 @@ def test_it_equals_the_pipeline_from_a_start_on(
         assert slow.record.stamps_ns[0] >= initial.stamp_ns
 
 
+def test_a_command_at_the_start_itself_takes_the_place_of_the_one_that_waited() -> None:
+    """Both count as used, at once as one by one; those replaced before the start are left out."""
+    messages = [(0, 0, 3.0), (10, 0, 2.0), (20, 1, 5.0), (40, 0, 1.0), (40, 1, 1.0), (60, 2, 1.0), (80, 0, 0.5)]
+    initial = Estimate(START_NS + 40_000_000, np.array([0.3]), np.eye(1))
+    fast, slow = both(recording_of(messages), 0.2, initial)
+    assert_same(fast, slow)
+    command = slow.sensors["command"]
+    assert (command["used"], command["left_out"], slow.sensors["high"]["left_out"]) == (3, 1, 1)
+
+
 def is_in_order(series: Sequence[Series], arrival: Integers) -> bool:
     """Stamps never fall in the order of filtering, no sensor has one twice, all values are finite."""
     stamps = np.concatenate([one.stamps_ns for one in series])
