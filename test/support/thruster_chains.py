@@ -1,4 +1,4 @@
-"""Chains with thrusters for tests: drawn at random, and the same chain in MuJoCo."""
+"""Chains with thrusters for tests: drawn at random, with forces and IMUs, and the same chain in MuJoCo."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from salp_estimation.thruster_chain.chain_model import ChainModel
 from salp_estimation.thruster_chain.dynamics import accelerate
 
 Array = NDArray[np.float64]
@@ -66,22 +67,66 @@ class RandomChain(NamedTuple):
         return out
 
 
-def mujoco_accelerations(chain: RandomChain, pivoted: bool, gravity: Array) -> tuple[Array, Array]:
-    """Angular (N,) and linear (N, 2) accelerations of the same chain, with gravity (2,) in its plane, by MuJoCo."""
+class Surroundings(NamedTuple):
+    """What else there is on a chain: viscous friction of the joints, gravity in the plane, IMUs on the links."""
+
+    friction: Array
+    gravity: Array
+    imu_places: Array
+    imu_angles: Array
+
+    @classmethod
+    def drawn(cls, count: int, seed: int) -> Surroundings:
+        """Of each something."""
+        rng = np.random.default_rng(seed)
+        return cls(
+            rng.uniform(0.001, 0.02, count),
+            rng.normal(0.0, 5.0, 2),
+            rng.normal(0.0, 0.1, (count, 2)),
+            rng.uniform(-np.pi, np.pi, count),
+        )
+
+
+def drawn_model(count: int, seed: int, pivoted: bool = False) -> ChainModel:
+    """A chain with all kinds of forces."""
+    rng = np.random.default_rng(seed)
+    chain, around = RandomChain.drawn(count, seed), Surroundings.drawn(count, seed)
+    return ChainModel.build(
+        chain.behind,
+        chain.ahead,
+        thruster_angles=rng.uniform(-np.pi, np.pi, count),
+        thruster_places=rng.normal(0.0, 0.05, (count, 2)),
+        drag=rng.uniform(0.0, 0.5, (count, 3)) * (1.0, 1.0, 0.01),
+        quadratic_drag=rng.uniform(0.0, 0.5, (count, 3)) * (1.0, 1.0, 0.01),
+        joint_friction=around.friction,
+        imu_places=around.imu_places,
+        imu_angles=around.imu_angles,
+        gravity=around.gravity,
+        pivoted=pivoted,
+    )
+
+
+def in_mujoco(chain: RandomChain, pivoted: bool, around: Surroundings) -> tuple[Array, Array, Array]:
+    """Angular (N,) and linear (N, 2) accelerations of the same chain, and what its IMUs read (N, 3), by MuJoCo."""
     import mujoco
 
-    count, links = len(chain.mass), ""
+    count, links, sensors = len(chain.mass), "", ""
     for i in range(count):
         # Each body's frame sits on its rear pin; MuJoCo wants relative places and relative angles.
         pin = np.zeros(2) if i == 0 else chain.ahead[i - 1] - chain.behind[i - 1]
         slides = '<joint type="slide" axis="1 0 0"/><joint type="slide" axis="0 1 0"/>'
         free = slides if i == 0 and not pivoted else ""
-        links += f"""<body name="b{i}" pos="{_text(*pin, 0.0)}">{free}<joint type="hinge" axis="0 0 1"/>
+        friction = 0.0 if free else around.friction[i]
+        links += f"""<body pos="{_text(*pin, 0.0)}">{free}
+          <joint type="hinge" axis="0 0 1" damping="{_text(friction)}"/>
           <inertial pos="{_text(*-chain.behind[i], 0.0)}" mass="{_text(chain.mass[i])}"
-            diaginertia="{_text(1.0, 1.0, chain.inertia[i])}"/>"""
+            diaginertia="{_text(1.0, 1.0, chain.inertia[i])}"/>
+          <site name="imu{i}" pos="{_text(*(around.imu_places[i] - chain.behind[i]), 0.0)}"
+            euler="{_text(0.0, 0.0, around.imu_angles[i])}"/>"""
+        sensors += f'<accelerometer site="imu{i}"/><gyro site="imu{i}"/>'
     model = mujoco.MjModel.from_xml_string(
-        f"""<mujoco><option gravity="{_text(*gravity, 0.0)}"/>
-        <worldbody>{links}{"</body>" * count}</worldbody></mujoco>"""
+        f"""<mujoco><compiler angle="radian"/><option gravity="{_text(*around.gravity, 0.0)}"/>
+        <worldbody>{links}{"</body>" * count}</worldbody><sensor>{sensors}</sensor></mujoco>"""
     )
     data = mujoco.MjData(model)
     first = 0 if pivoted else 2
@@ -90,12 +135,11 @@ def mujoco_accelerations(chain: RandomChain, pivoted: bool, gravity: Array) -> t
     data.xfrc_applied[1:, :2], data.xfrc_applied[1:, 5] = chain.force, chain.torque
     mujoco.mj_forward(model, data)
     mujoco.mj_rnePostConstraint(model, data)
-    angular = np.cumsum(data.qacc[first:])
     linear, motion = np.empty((count, 2)), np.empty(6)
     for i in range(count):
         mujoco.mj_objectAcceleration(model, data, mujoco.mjtObj.mjOBJ_BODY, i + 1, motion, 0)
-        linear[i] = motion[3:5] + gravity  # MuJoCo tells what an accelerometer would read
-    return angular, linear
+        linear[i] = motion[3:5] + around.gravity  # MuJoCo tells what an accelerometer would read
+    return np.cumsum(data.qacc[first:]), linear, data.sensordata.reshape(count, 6)[:, [0, 1, 5]].copy()
 
 
 def _text(*values: float) -> str:

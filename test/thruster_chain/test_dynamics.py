@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
-from thruster_chains import RandomChain, mujoco_accelerations
+from thruster_chains import RandomChain, Surroundings, in_mujoco
 
 from salp_estimation.thruster_chain import paper_equations
+from salp_estimation.thruster_chain.chain_model import ChainModel
+from salp_estimation.thruster_chain.forces import accelerate_under_forces
+from salp_estimation.thruster_chain.imu import imu_readings
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 10, 30])
@@ -46,16 +49,34 @@ def test_links_accelerate_as_their_places_follow_from_the_headings() -> None:
 
 @pytest.mark.parametrize("pivoted", [False, True])
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_accelerations_are_mujoco_s(count: int, pivoted: bool) -> None:
-    """Centres of mass off the line, forces and torques on all links, gravity in the plane; free and on a pivot."""
+def test_accelerations_and_readings_are_mujoco_s(count: int, pivoted: bool) -> None:
+    """Centres of mass off the line, IMUs anywhere, gravity in the plane, friction of joints; free and on a pivot."""
     pytest.importorskip("mujoco")
-    gravity = np.array([1.5, -9.0])
     for seed in range(3):
-        chain = RandomChain.drawn(count, seed)
-        theirs = mujoco_accelerations(chain, pivoted, gravity)
-        ours = chain._replace(force=chain.force + chain.mass[:, None] * gravity).accelerations(pivoted)
-        for mine, other in zip(ours, theirs, strict=False):
-            np.testing.assert_allclose(mine, other, rtol=0.0, atol=1e-10 * np.abs(other).max())
+        chain, around = RandomChain.drawn(count, seed), Surroundings.drawn(count, seed)
+        # All forces and torques by thrusters: one on each link can give any force and a torque.
+        thrust = np.hypot(*chain.force.T)
+        cosine, sine = np.cos(chain.heading), np.sin(chain.heading)
+        along = cosine * chain.force[:, 0] + sine * chain.force[:, 1]
+        across = cosine * chain.force[:, 1] - sine * chain.force[:, 0]
+        model = ChainModel.build(
+            chain.behind,
+            chain.ahead,
+            thruster_angles=np.arctan2(across, along),
+            thruster_places=np.column_stack([across, -along]) * (chain.torque / thrust**2)[:, None],
+            joint_friction=around.friction,
+            imu_places=around.imu_places,
+            imu_angles=around.imu_angles,
+            gravity=tuple(around.gravity),
+            pivoted=pivoted,
+        )
+        angular, linear, force = np.empty(count), np.empty((count, 2)), np.empty((count, 2))
+        readings, still = np.empty((count, 3)), np.zeros(2)
+        state = model.links, model.gravity, pivoted, chain.heading, chain.rate, still, chain.mass, chain.inertia, thrust
+        accelerate_under_forces(*state, angular, linear, force)
+        imu_readings(True, *state, readings)
+        for ours, theirs in zip((angular, linear, readings), in_mujoco(chain, pivoted, around), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0.0, atol=1e-10 * np.abs(theirs).max())
 
 
 def test_energy_and_momenta_stay_without_forces() -> None:
