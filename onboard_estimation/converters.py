@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Recording
@@ -33,12 +34,19 @@ class Converted:
         What was changed or left out, one sentence each.
     counts
         How many there are of what the format counts, for `--json`.
+    simulated
+        The recording comes from a simulator, whoever's; the bag says so.
+    configurations
+        What the recording says of a robot, by the robot's name: written into the bag's folder, where `evaluate` and
+        `train` take it from.
     """
 
     recording: Recording
     epoch_ns: int = NANOSECONDS_PER_SECOND
     notes: tuple[str, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
+    simulated: bool = False
+    configurations: Mapping[str, Any] = field(default_factory=dict)
 
 
 Converter = Callable[[Path, bool], Converted]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -47,11 +47,15 @@ class TruthSpecification:
     covariances
         Noise covariance (d, d) of the parts derived from the truth, per part. Parts that are not named are taken as
         exact.
+    held
+        Topics of what motion capture does not see (weighed masses): numbers that hold from each message's stamp until
+        the next. They may be absent; channels are not required, their sensor is the name that `true_parts` is given.
     """
 
     bodies: tuple[str, ...]
     alignment: Alignment = "none"
     covariances: Mapping[str, Matrix] = field(default_factory=dict)
+    held: tuple[Channel, ...] = ()
 
 
 class Robot(ABC, Generic[Configuration]):
@@ -107,7 +111,13 @@ class Robot(ABC, Generic[Configuration]):
     def true_parts(
         self, configuration: Configuration, bodies: Mapping[str, NDArray[np.float64]]
     ) -> dict[str, NDArray[np.float64]]:
-        """Parts of the state by name, (K, a) each, from the bodies' poses (K, 7) or positions (K, 3) at K instants."""
+        """Parts of the state by name, (K, a) each, from the bodies' poses (K, 7) or positions (K, 3) at K instants.
+
+        What is `held` is among them, under its own name, where the recording has it; NaN before its first message.
+        """
+
+    def refuse_topics(self, configuration: Configuration, names: Collection[str]) -> None:
+        """Raise UserError where the topics in its namespace, by relative names, are of a robot of another build."""
 
     def exercise(self, configuration: Configuration, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that a node compiles nothing while it runs.

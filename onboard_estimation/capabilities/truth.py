@@ -26,6 +26,13 @@ class StartedFromTruth(Capability[Configuration]):
     def initial_covariance(self, configuration: Configuration) -> Matrix:
         """(n, n) covariance of an initial state taken from the truth."""
 
+    def known_before(self, configuration: Configuration) -> dict[str, Vector]:
+        """Blocks of the initial state that are known before a run, whatever the truth says: masses by the drawing.
+
+        Their errors are what they really are; of blocks that the truth gives, an error is drawn.
+        """
+        return {}
+
 
 class WithTrueRates(Capability[Configuration]):
     """A robot whose state has derivatives of the truth."""

@@ -44,7 +44,7 @@ def convert(
             metavar="FORMAT", help="Format of the file, see `--formats`.", autocompletion=completion.formats
         ),
     ],
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File to convert, or folder of a run.")],
     bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
     storage: StorageOption = "mcap",
     as_recorded: Annotated[
@@ -79,7 +79,7 @@ def convert(
     if json:
         output.print_json(written)
         return
-    output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, recorded")
+    output.say(f"{bag}: {written['messages']} messages, {written['duration_s']:.1f} s, {written['source']}")
     for note in written["notes"]:
         output.say(f"- {note}")
     output.say(f"next: {output.program()} {written['next']} {shlex.quote(str(bag))}")

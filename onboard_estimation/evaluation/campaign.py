@@ -77,7 +77,8 @@ def simulated_recording(
     """A simulated recording as a bag of it would be read."""
     rng = np.random.default_rng(seed)
     recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
-    return from_simulator(recording, robot.truth_specification(configuration).bodies)
+    specification = robot.truth_specification(configuration)
+    return from_simulator(recording, specification.bodies, specification.held)
 
 
 def judge_campaign(runs: list[EvaluationResult]) -> dict[str, PartCampaign]:

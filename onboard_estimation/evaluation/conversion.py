@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from onboard_estimation.converters import GROUP, Converted, Converter
+from onboard_estimation.evaluation.bag_configuration import write_configuration
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.installed import load
@@ -30,10 +31,13 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
     read: Converter = load(GROUP, "format", form)
     content: Converted = read(Path(file), as_recorded)
     series = [*content.recording.sensors, *content.recording.truth]
-    description = {"source": "recorded", "format": form, "file": Path(file).name}
+    source = "simulated" if content.simulated else "recorded"
+    description = {"source": source, "format": form, "file": Path(file).name}
     with BagWriter(output, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
         write_series(writer, series, "", content.epoch_ns)
         count = writer.message_count
+    for robot, configuration in content.configurations.items():
+        write_configuration(output, robot, configuration)
     filled = [one.stamps_ns for one in series if len(one.stamps_ns)]
     duration_ns = max(stamps[-1] for stamps in filled) - min(stamps[0] for stamps in filled)
     return {

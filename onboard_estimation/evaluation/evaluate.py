@@ -17,6 +17,7 @@ from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_configuration import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
@@ -31,6 +32,7 @@ from onboard_estimation.evaluation.topics import (
     fitting_robots,
     guess_robot,
     match_topics,
+    names_in,
     refuse_absent,
     relative_names,
     suggested_options,
@@ -149,7 +151,8 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
     progress("reading the bag")
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        robot, configuration, match = choose_robot(options, kinds)
+        robot, configuration, match = choose_robot(options, kinds, bag_path)
+        robot.refuse_topics(configuration, names_in(match.namespace, kinds))
         if match.rivals and options.namespace is None:
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
@@ -198,11 +201,21 @@ def _listened(
     return replace(match, channels={topic: one for topic, one in match.channels.items() if one.sensor in used})
 
 
-def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Robot, Any, TopicMatch]:
-    """The robot asked for or guessed from the topics, its configuration, and its topics in the bag."""
+def choose_robot(
+    options: EvaluateOptions, kinds: Mapping[str, str], bag: Path | None = None
+) -> tuple[Robot, Any, TopicMatch]:
+    """The robot asked for or guessed from the topics, its configuration, and its topics in the bag.
+
+    Parameters
+    ----------
+    kinds
+        Types of the bag's topics.
+    bag
+        Its folder, which may hold the robot's configuration.
+    """
     if options.robot is not None:
         robot = find_robot(options.robot)
-        configuration = load_configuration(robot, options)
+        configuration = load_configuration(robot, options, bag)
         return robot, configuration, match_topics(robot, configuration, kinds, options.topics, options.namespace)
     # Once for all robots, not by each of them.
     refuse_absent(options.topics, list(kinds))
@@ -212,7 +225,7 @@ def choose_robot(options: EvaluateOptions, kinds: Mapping[str, str]) -> tuple[Ro
     reasons = []
     for robot in robots:
         try:
-            candidates[robot.name] = _candidate(robot, options, kinds)
+            candidates[robot.name] = _candidate(robot, options, kinds, bag)
         except UserError as error:
             reasons.append(f"{robot.name}: {error}")
     if not candidates:
@@ -266,16 +279,16 @@ class _Candidate:
     fault: UserError | None
 
 
-def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str]) -> _Candidate:
-    configuration, fault = _configured(robot, options)
+def _candidate(robot: Robot, options: EvaluateOptions, kinds: Mapping[str, str], bag: Path | None) -> _Candidate:
+    configuration, fault = _configured(robot, options, bag)
     match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
     return _Candidate(robot, configuration, match, fault)
 
 
-def _configured(robot: Robot, options: EvaluateOptions) -> tuple[Any, UserError | None]:
+def _configured(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> tuple[Any, UserError | None]:
     """The robot's configuration as asked for; where that has a fault, the default and the fault."""
     try:
-        return load_configuration(robot, options), None
+        return load_configuration(robot, options, bag), None
     except UserError as error:
         # Which robot it is does not depend on a fault in a file that was meant for it, or for another one.
         return load_configuration(robot, EvaluateOptions()), error
@@ -296,9 +309,17 @@ def _without_dropped(match: TopicMatch, what_if: WhatIf) -> TopicMatch:
     return replace(match, missing=tuple(channel for channel in match.missing if not what_if.drops(channel.sensor)))
 
 
-def load_configuration(robot: Robot, options: EvaluateOptions) -> Any:
-    """The robot's configuration from the file asked for, else its default file, and the overrides."""
+def load_configuration(robot: Robot, options: EvaluateOptions, bag: Path | None = None) -> Any:
+    """The robot's configuration from the file asked for, else the bag's, else its default file, and the overrides.
+
+    Parameters
+    ----------
+    bag
+        Folder of a bag, which may hold the configuration of the robot that it is of.
+    """
     source: Path | None = options.config
+    if source is None and bag is not None:
+        source = configuration_in(bag, robot.name)
     if source is None and robot.configuration_file is not None:
         source = resource(robot.configuration_file)
     overrides = dict(options.overrides)

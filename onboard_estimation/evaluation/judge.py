@@ -158,14 +158,18 @@ def _initial(
         return None, "Without ground truth the filter started from its configured initial state."
     first = int(np.argmax(valid))
     space = robot.estimator(configuration, estimator_name).space
-    start = initial_state(space, {name: values[first] for name, values in parts.items()}, covariance, int(piece[first]))
+    known = robot.known_before(configuration)
+    told = {name: values[first] for name, values in parts.items() if name not in known}
+    start = initial_state(space, told | known, covariance, int(piece[first]))
     late = _late_start(recording, int(piece[first]))
+    if not told:
+        return start, f"Initial state as configured: it is known before the run.{late}"
     if settings.initial == "exact":
         return start, f"Initial state from the ground truth, without an error.{late}"
     error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
-    # What the truth does not tell (a gyro's bias) starts at zero, as on the robot: its error is what it really is.
+    # What the truth does not tell starts at zero, or as it is known before, as on the robot: its error is what it is.
     for block in space.blocks:
-        if block.name not in parts:
+        if block.name not in told:
             error[space.tangent(block.name)] = 0.0
     drawn = replace(start, mean=space.plus(start.mean, error))
     how = f"with an error drawn from the initial covariance (seed {settings.seed})"
@@ -198,7 +202,9 @@ def _truth_at(
     if not valid.any():
         return {}, valid
     parts = {}
-    known = robot.true_parts(configuration, {body: one[valid] for body, (one, _) in found.items()})
+    seen = {body: one[valid] for body, (one, _) in found.items()}
+    seen |= {name: one.at(stamps_ns[valid]) for name, one in recording.held.items()}
+    known = robot.true_parts(configuration, seen)
     if isinstance(robot, WithTrueRates):
         tracks = {body: recording.tracks[body] for body in bodies}
         known |= robot.true_rates(configuration, tracks, stamps_ns[valid])

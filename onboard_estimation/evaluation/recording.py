@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from onboard_estimation.evaluation.topics import (
     truth_channels,
     wrong_types,
 )
-from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, mirror
 from onboard_estimation.evaluation.what_if import changed_series
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
 from onboard_estimation.printable import printable
 from onboard_estimation.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.robots import Robot
@@ -47,6 +47,8 @@ class LoadedRecording:
         Whether it comes from a simulator.
     notes
         Losses, one sentence each.
+    held
+        What else is known of the truth, by name, see `TruthSpecification`.
     """
 
     series: tuple[Series, ...]
@@ -54,6 +56,7 @@ class LoadedRecording:
     tracks: Mapping[str, BodyTrack]
     simulated: bool
     notes: tuple[str, ...] = ()
+    held: Mapping[str, HeldValues] = field(default_factory=dict)
 
     def measurements(self) -> Iterator[Measurement]:
         """All measurements in the order of arrival."""
@@ -82,7 +85,7 @@ class LoadedRecording:
         return replace(self, series=series, arrival=arrival[arrival >= 0], notes=notes)
 
 
-def from_simulator(recording: Recording, bodies: Sequence[str]) -> LoadedRecording:
+def from_simulator(recording: Recording, bodies: Sequence[str], held: Sequence[Channel] = ()) -> LoadedRecording:
     """A simulated recording without the way through a bag; measurements arrive in the order of their stamps."""
     stamps = np.concatenate([one.stamps_ns for one in recording.sensors])
     numbers = np.repeat(np.arange(len(recording.sensors)), [len(one.stamps_ns) for one in recording.sensors])
@@ -93,7 +96,13 @@ def from_simulator(recording: Recording, bodies: Sequence[str]) -> LoadedRecordi
         for one in recording.truth
         if one.channel.topic.startswith(f"ground_truth/{body}/")
     }
-    return LoadedRecording(recording.sensors, arrival, tracks, simulated=True)
+    known = {
+        channel.sensor: HeldValues.clean(one.stamps_ns, one.values)
+        for channel in held
+        for one in recording.truth
+        if one.channel.topic == channel.topic
+    }
+    return LoadedRecording(recording.sensors, arrival, tracks, simulated=True, held=known)
 
 
 def load_recording(
@@ -114,7 +123,7 @@ def load_recording(
         raise missing_topics(robot.name, match, kinds)
     if (wrong := wrong_types(robot.name, match, kinds)) is not None:
         raise wrong
-    columns = read_channels(bag, {**match.channels, **match.truth})
+    columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
     notes = [*match.notes, *([bag.damage] if bag.damage else [])]
     notes += [f"{topic}: {reason}." for topic, column in columns.items() for reason in _losses(column)]
     _refuse_useless(bag, match, columns)
@@ -124,6 +133,10 @@ def load_recording(
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
     tracks = {
         channel.sensor: _track(channel.sensor, columns[topic], mirror_truth) for topic, channel in match.truth.items()
+    }
+    held = {
+        channel.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
+        for topic, channel in match.held.items()
     }
     for body, track in tracks.items():
         if track.left_out:
@@ -138,7 +151,8 @@ def load_recording(
         notes.append(_missing_truth(match, kinds))
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
-    loaded = LoadedRecording(series, _by_arrival(list(sensors.values()))[0], tracks, _is_simulated(bag), tuple(notes))
+    arrival = _by_arrival(list(sensors.values()))[0]
+    loaded = LoadedRecording(series, arrival, tracks, _is_simulated(bag), tuple(notes), held)
     return loaded.changed(replace(what_if, drop=()))
 
 

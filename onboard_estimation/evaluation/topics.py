@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onboard_estimation.errors import UserError
@@ -39,6 +39,8 @@ class TopicMatch:
         Other namespaces under which all required channels are there too: another robot of the kind.
     notes
         What the reader must know of the choice, one sentence each.
+    held
+        Channel of each topic found of what else is known of the truth, see `TruthSpecification`.
     """
 
     namespace: str
@@ -48,6 +50,7 @@ class TopicMatch:
     missing_bodies: tuple[str, ...]
     rivals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    held: Mapping[str, Channel] = field(default_factory=dict)
 
     @property
     def complete(self) -> bool:
@@ -67,7 +70,14 @@ def relative_names(robot: Robot, configuration: Any) -> list[str]:
     """Names, within its namespace, of all topics that a robot may be estimated and judged from."""
     bodies = robot.truth_specification(configuration).bodies
     truth = [channel.topic for body in bodies for channel in truth_channels(body)]
+    truth += [channel.topic for channel in robot.truth_specification(configuration).held]
     return [*(channel.topic for channel in robot.channels(configuration)), *truth]
+
+
+def names_in(namespace: str, topics: Iterable[str]) -> list[str]:
+    """Names, relative to a namespace, of the topics in it."""
+    inside = (topic for topic in topics if topic.startswith(f"{namespace}/") or not namespace)
+    return [topic.removeprefix(namespace).lstrip("/") for topic in inside]
 
 
 def refuse_absent(renamed: Mapping[str, str], topics: Sequence[str]) -> None:
@@ -99,7 +109,8 @@ def match_topics(
     topics = list(topics)
     renamed = dict(renamed or {})
     refuse_absent(renamed, topics)
-    bodies = robot.truth_specification(configuration).bodies
+    specification = robot.truth_specification(configuration)
+    bodies = specification.bodies
     channels = robot.channels(configuration)
     wanted = relative_names(robot, configuration)
     unknown = [relative for relative in renamed if relative not in wanted]
@@ -141,6 +152,7 @@ def match_topics(
         tuple(channel for channel in channels if channel not in found.values()),
         tuple(body for body in bodies if body not in with_truth),
         tuple(rivals),
+        held={topic: one for one in specification.held if (topic := place(one.topic)) is not None},
     )
 
 

@@ -17,7 +17,7 @@ from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.content_hash import content_hash
 from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
-from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics
+from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics, names_in
 from onboard_estimation.printable import printable
 from onboard_estimation.robots import Robot
 
@@ -166,6 +166,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Tra
             raise UserError(f"{path} holds several robots of the kind {robot.name}; choose: {spaces}")
         _refuse_incomplete(path, match, kinds)
         _refuse_others(robot, configuration, match, kinds)
+        robot.refuse_topics(configuration, names_in(match.namespace, kinds))
         recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
     missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
     if missing:

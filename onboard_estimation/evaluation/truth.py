@@ -67,6 +67,35 @@ class BodyTrack:
 
 
 @dataclass(frozen=True)
+class HeldValues:
+    """Numbers that are known otherwise than by motion capture, each from its stamp on until the next.
+
+    Attributes
+    ----------
+    stamps_ns
+        (M,) int64, increasing.
+    values
+        (M, d).
+    """
+
+    stamps_ns: NDArray[np.int64]
+    values: Rows
+
+    @classmethod
+    def clean(cls, stamps_ns: NDArray[np.int64], values: Rows) -> HeldValues:
+        """Values from messages in any order; those that are not finite are left out."""
+        order = np.argsort(stamps_ns, kind="stable")
+        order = order[np.isfinite(values[order]).all(axis=1)]
+        return cls(stamps_ns[order], values[order])
+
+    def at(self, stamps_ns: NDArray[np.int64]) -> Rows:
+        """(K, d) at the stamps; NaN before the first message."""
+        with_none = np.vstack([np.full(self.values.shape[1], np.nan), self.values])
+        found: Rows = with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
+        return found
+
+
+@dataclass(frozen=True)
 class HeadingAlignment:
     """Turn about the vertical and shift that take the estimate's frame to the truth's: p' = R(heading) p + shift."""
 

@@ -152,7 +152,7 @@ def _replayed(path: Path, options: EvaluateOptions, progress: Callable[[str], No
     result = evaluate_bag(path, options, write=False, progress=progress).result
     with open_bag(path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
-        robot, configuration, match = choose_robot(options, kinds)
+        robot, configuration, match = choose_robot(options, kinds, path)
         estimator = robot.estimator(configuration, result.estimator)
         subject = Subject(match.namespace or f"/{robot.name}", robot, configuration, estimator.space)
         settings = {"namespace": options.namespace, "topics": options.topics, "mirror_truth": options.mirror_truth}

@@ -37,6 +37,7 @@ class TruthStart:
             raise UserError(f"initial_from_truth: {robot.name} finds its initial state by itself")
         covariance = robot.initial_covariance(configuration)
         self._robot, self._configuration, self._covariance = robot, configuration, covariance
+        self._known = robot.known_before(configuration)
         self._space = robot.estimator(configuration, robot.estimators[0]).space
         self._channels = [truth_channel(body) for body in specification.bodies]
         self._poses: dict[str, tuple[int, Vector]] = {}
@@ -81,4 +82,4 @@ class TruthStart:
             return None
         bodies = {channel.sensor.partition("/")[2]: self._poses[channel.sensor][1][None] for channel in self._channels}
         parts = {name: rows[0] for name, rows in self._robot.true_parts(self._configuration, bodies).items()}
-        return initial_state(self._space, parts, self._covariance, max(stamps))
+        return initial_state(self._space, parts | self._known, self._covariance, max(stamps))

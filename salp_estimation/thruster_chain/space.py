@@ -1,0 +1,101 @@
+"""The state that every estimator of a thruster chain tells, 4N + 4 dimensions by name, and where its links are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.filtering.state_space import StateSpace, angles, vector
+from onboard_estimation.measurement import Matrix
+from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
+
+Rows = NDArray[np.float64]
+
+_BOUND_TO_STDDEV = 1.0 / np.sqrt(3.0)  # of what is equally likely anywhere within the bound
+
+
+@cache
+def state_space(link_names: tuple[str, ...]) -> StateSpace:
+    """That of a chain of links with these names; see `published_space`."""
+    return StateSpace(
+        angles("headings", link_names),
+        vector("rates", link_names, "rad/s"),
+        vector("masses", link_names, "kg"),
+        vector("inertias", link_names, "kg m^2"),
+        vector("position", ("x", "y"), "m"),
+        vector("velocity", ("x", "y"), "m/s"),
+    )
+
+
+def published_space(configuration: ThrusterChainConfiguration) -> StateSpace:
+    """Headings, rates, masses and inertias of the N links; position and velocity of the centre of mass of them all."""
+    return state_space(configuration.chain.link_names)
+
+
+def prior_stddev(configuration: ThrusterChainConfiguration) -> NDArray[np.float64]:
+    """(4N + 4,) of the initial state: as configured, masses and inertias anywhere within their tolerances."""
+    space, chain, initial = published_space(configuration), configuration.chain, configuration.initial
+    tolerances = configuration.tolerances
+    stddev = np.empty(space.dimension)
+    stddev[space.tangent("headings")] = initial.heading_stddev_rad
+    stddev[space.tangent("rates")] = initial.rate_stddev_rad_s
+    stddev[space.tangent("masses")] = _BOUND_TO_STDDEV * tolerances.mass_fraction * chain.masses
+    stddev[space.tangent("inertias")] = _BOUND_TO_STDDEV * tolerances.inertia_fraction * chain.inertias
+    stddev[space.tangent("position")] = initial.position_stddev_m
+    stddev[space.tangent("velocity")] = initial.velocity_stddev_m_s
+    return stddev
+
+
+def initial_covariance(configuration: ThrusterChainConfiguration) -> Matrix:
+    """(4N + 4, 4N + 4) diagonal, see `prior_stddev`."""
+    return np.diag(np.square(prior_stddev(configuration)))
+
+
+def link_positions(lengths_m: Rows, headings: Rows, masses: Rows, position: Rows) -> Rows:
+    """Middles of the links (K, N, 2) from K states: equations (13) to (16), in O(N) for each.
+
+    Parameters
+    ----------
+    lengths_m
+        (N,) between the ends of each link; the paper's l_i are halves of them.
+    headings, masses
+        (K, N) rad and kg, or (N,) masses for all.
+    position
+        (K, 2) of the centre of mass of all links, m. As in the paper, a link's own lies in its middle.
+    """
+    along = 0.5 * np.asarray(lengths_m)[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=-1)
+    chained = _chained(along)
+    return chained + (position - _weighted(chained, masses))[:, None]
+
+
+def link_velocities(lengths_m: Rows, headings: Rows, rates: Rows, masses: Rows, velocity: Rows) -> Rows:
+    """Velocities of the links' middles (K, N, 2), m/s, likewise: equations (15) and (16), on the right."""
+    across = 0.5 * np.asarray(lengths_m)[:, None] * np.stack([-np.sin(headings), np.cos(headings)], axis=-1)
+    chained = _chained(across * np.asarray(rates)[..., None])
+    return chained + (velocity - _weighted(chained, masses))[:, None]
+
+
+def centre_of_mass(links: Rows, masses: Rows) -> Rows:
+    """(K, 2) of links whose own centres are at (K, N, 2), with masses (N,) or (K, N): equation (13)."""
+    return _weighted(links, masses)
+
+
+def outline(chain: ChainConfiguration, headings: Rows, masses: Rows, position: Rows) -> Rows:
+    """Polyline (K, N + 1, 2) through the ends of the links; parameters as for `link_positions`."""
+    middles = link_positions(chain.lengths, headings, masses, position)
+    half = 0.5 * chain.lengths[:, None] * np.stack([np.cos(headings), np.sin(headings)], axis=-1)
+    return np.concatenate([middles[:, :1] - half[:, :1], middles + half], axis=1)
+
+
+def _chained(half: Rows) -> Rows:
+    """(K, N, 2) middles of links whose halves are vectors (K, N, 2), from the free end of the first on."""
+    ends = np.cumsum(2.0 * half, axis=-2)
+    return ends - half
+
+
+def _weighted(places: Rows, masses: Rows) -> Rows:
+    share = np.broadcast_to(masses, places.shape[:-1])
+    mean: Rows = np.einsum("kn,knc->kc", share, places) / share.sum(axis=-1)[:, None]
+    return mean

@@ -1,0 +1,304 @@
+"""Runs of thruster-driven chains as a laboratory hands them over: folders of tables, with what it knows beforehand.
+
+A run's folder holds `robot.yaml` and `run.yaml` (what is known before), `thrusters.csv.gz`, `imu_<link>.csv.gz`, and,
+where it was found out afterwards, `truth_<link>.csv.gz` and `truth_parameters.yaml`. The README of the set
+`unknown_thruster_chain` says what their columns mean. Tables may be without compression (`.csv`).
+
+The bag gets a file with the robot's configuration beside its messages, which `evaluate` takes by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.configuration import load
+from onboard_estimation.converters import Converted
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import imu_channel, truth_channel
+from salp_estimation.thruster_chain.channels import command_channel, true_parameters_channel
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.space import centre_of_mass
+from salp_estimation.thruster_chain.tables import Table, faulty, mapping, number, numbers, read_table, sequence, text
+
+CAPTURE_LATE_S = 0.005
+"""By the data sheet of the motion capture: its stamps are those of arrival."""
+
+_IMU = ("gx", "gy", "gz", "ax", "ay", "az")
+_POSE = ("x", "y", "z", "qx", "qy", "qz", "qw")
+_TOLERANCES = {
+    name: name
+    for name in (
+        "length_m",
+        "mass_fraction",
+        "inertia_fraction",
+        "thruster_place_m",
+        "thruster_angle_deg",
+        "thrust_gain_fraction",
+        "imu_place_m",
+        "imu_mounting_deg",
+    )
+}
+# Names in robot.yaml, and what they are called here.
+_OTHERS = {
+    "thruster_limit_N": "thruster.limit_n",
+    "thruster_time_constant_s": "thruster.time_constant_s",
+    "joint_travel_deg": "chain.joint_travel_deg",
+    "imu_rate_hz": "imu.rate_hz",
+    "gravity_m_s2": "gravity_m_s2",
+}
+_INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
+# Half to twice gravity: a resting accelerometer in m/s^2 reads inside, one in g or counts does not.
+_PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
+
+
+def read_unknown_chain(path: Path, as_recorded: bool = False) -> Converted:
+    """Runs of thruster-driven chains of unknown build: a folder with robot.yaml, run.yaml and tables.
+
+    Commands, IMUs, motion capture, and what was weighed afterwards. The capture's stamps are moved back by its latency
+    (5 ms by its data sheet), unless left as recorded. What robot.yaml and run.yaml say becomes a configuration file in
+    the bag's folder, which `evaluate` uses. Rows that are not finite are left out and counted, rows out of order are
+    sorted.
+
+    Raises
+    ------
+    UserError
+        No such folder, a table or an entry that is missing or no number, another number of links in one file than in
+        another, other units.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise UserError(f"{path} is no folder; a run is a folder with robot.yaml, run.yaml and tables of its sensors")
+    configuration, notes = read_configuration(path)
+    names = configuration.chain.link_names
+    commands = read_table(path, "thrusters", tuple(f"u{link}" for link in range(1, len(names) + 1)))
+    if commands is None:
+        raise UserError(f"{path} has no thrusters.csv.gz: without commands there is nothing to learn the masses from")
+    _refuse_other_count(path, configuration)
+    tables = {name: read_table(path, f"imu_{name}", _IMU) for name in names}
+    missing = [f"imu_{name}.csv.gz" for name, table in tables.items() if table is None]
+    if missing:
+        raise UserError(f"{path} has no {', '.join(missing)}; robot.yaml has {len(names)} links: {', '.join(names)}")
+    imus = {name: table for name, table in tables.items() if table is not None}
+    for name, table in imus.items():
+        _refuse_other_units(path, name, table, commands)
+    sensors = [Series(command_channel(names), commands.stamps_ns, commands.values)]
+    sensors += [Series(imu_channel(name), table.stamps_ns, table.values) for name, table in imus.items()]
+    notes += [note for table in (commands, *imus.values()) for note in table.notes]
+    truth, truth_notes = _truth(path, names, int(commands.stamps_ns[0]), as_recorded)
+    notes += truth_notes
+    simulated = _said_to_be_simulated(path)
+    if simulated is not None:
+        notes.append(f"The recording is simulated, as {simulated} says; the bag says so too.")
+    return Converted(
+        recording=Recording(tuple(sensors), tuple(truth)),
+        epoch_ns=0,
+        notes=tuple(notes),
+        counts={"links": len(names)},
+        simulated=simulated is not None,
+        configurations={"thruster_chain": configuration},
+    )
+
+
+def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str]]:
+    """What robot.yaml and run.yaml in a folder say, and sentences on it.
+
+    Raises
+    ------
+    UserError
+        robot.yaml is missing, or an entry of one of them is missing or no number, or the links are not as many.
+    """
+    robot = mapping(path / "robot.yaml")
+    if robot is None:
+        raise UserError(f"{path} has no robot.yaml, which says how many links there are and how long they are")
+    links = [_link(path / "robot.yaml", entry) for entry in sequence(path / "robot.yaml", robot, "links")]
+    stated = robot.get("number_of_links", len(links))
+    if stated != len(links):
+        raise faulty(path / "robot.yaml", f"number_of_links is {stated!r}, and links has {len(links)}")
+    about = str(robot.get("inertia_about", "centre of mass"))
+    if "centre of mass" not in about and "center of mass" not in about:
+        raise faulty(path / "robot.yaml", f"inertia_about is {about!r}; it must be the centre of mass of the link")
+    values: dict[str, Any] = {
+        "chain.link_names": [link.name for link in links],
+        "chain.link_lengths_m": [link.length_m for link in links],
+        "chain.masses_kg": [link.mass_kg for link in links],
+        "chain.inertias_kg_m2": [link.inertia_kg_m2 for link in links],
+        "chain.thruster_x_m": [link.thruster_m[0] for link in links],
+        "chain.thruster_y_m": [link.thruster_m[1] for link in links],
+        "chain.thruster_angles_rad": [link.thruster_angle_rad for link in links],
+        "chain.imu_x_m": [link.imu_m[0] for link in links],
+        "chain.imu_y_m": [link.imu_m[1] for link in links],
+    }
+    tolerances = robot.get("tolerances") or {}
+    values |= {f"tolerances.{ours}": tolerances[theirs] for theirs, ours in _TOLERANCES.items() if theirs in tolerances}
+    values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
+    started, notes = _initial(path, links)
+    # Faults are said as of the file that they are in.
+    try:
+        configuration = load(ThrusterChainConfiguration, values | started)
+    except UserError as error:
+        raise UserError(f"{path / 'robot.yaml'}: {error}") from error
+    notes += [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in configuration.chain.unobservable()]
+    return configuration, notes
+
+
+class _Link(NamedTuple):
+    """An entry of `links` in robot.yaml."""
+
+    name: str
+    length_m: float
+    mass_kg: float
+    inertia_kg_m2: float
+    thruster_m: tuple[float, ...]
+    thruster_angle_rad: float
+    imu_m: tuple[float, ...]
+
+
+def _link(file: Path, entry: Any) -> _Link:
+    if not isinstance(entry, Mapping):
+        raise faulty(file, f"an entry of links is {entry!r}, no mapping with name, length_m, thruster and imu")
+    name = text(file, entry, "name")
+    if not all(character.isalnum() or character == "_" for character in name):
+        raise faulty(file, f"a link is named {name!r}; names of links have letters, digits and _ only")
+    thruster, imu = entry.get("thruster"), entry.get("imu")
+    for part, what in ((thruster, "thruster"), (imu, "imu")):
+        if not isinstance(part, Mapping):
+            raise faulty(file, f"{name} has no {what} with place_m")
+    assert isinstance(thruster, Mapping)
+    assert isinstance(imu, Mapping)
+    if (aligned := imu.get("orientation", "aligned_with_link")) != "aligned_with_link":
+        raise faulty(file, f"orientation of the IMU of {name} is {aligned!r}; only aligned_with_link is known")
+    return _Link(
+        name,
+        number(file, entry, "length_m", name),
+        number(file, entry, "nominal_mass_kg", name),
+        number(file, entry, "nominal_inertia_kg_m2", name),
+        numbers(file, thruster, "place_m", 2, f"thruster of {name}"),
+        number(file, thruster, "angle_rad", f"thruster of {name}"),
+        numbers(file, imu, "place_m", 2, f"IMU of {name}"),
+    )
+
+
+def _initial(path: Path, links: list[_Link]) -> tuple[dict[str, Any], list[str]]:
+    """Parameters of the initial state from run.yaml, and sentences on it."""
+    file = path / "run.yaml"
+    run = mapping(file)
+    if run is None:
+        return {"initial.headings_rad": [0.0] * len(links)}, ["There is no run.yaml: the first poses are not known."]
+    values: dict[str, Any] = {"initial.headings_rad": [0.0] * len(links)}
+    notes = []
+    if "robot_at_rest_until_s_at_least" in run:
+        values["initial.rest_s"] = number(file, run, "robot_at_rest_until_s_at_least")
+    if "initial_poses" in run:
+        entries = sequence(file, run, "initial_poses")
+        named = {str(entry.get("name")): entry for entry in entries if isinstance(entry, Mapping)}
+        absent = [link.name for link in links if link.name not in named]
+        if absent or len(entries) != len(links):
+            raise faulty(
+                file,
+                f"initial_poses has {len(entries)} entries ({', '.join(named)}), and robot.yaml {len(links)} links "
+                f"({', '.join(link.name for link in links)})",
+            )
+        poses = np.array(
+            [numbers(file, named[link.name], "x_y_heading", 3, f"first pose of {link.name}") for link in links]
+        )
+        middle = centre_of_mass(poses[None, :, :2], np.array([link.mass_kg for link in links]))[0]
+        values |= {
+            "initial.given": True,
+            "initial.headings_rad": poses[:, 2].tolist(),
+            "initial.position_m": [round(float(part), 6) for part in middle],
+            "initial.heading_stddev_rad": _INITIAL_HEADING_STDDEV_RAD,
+        }
+    else:
+        notes.append("run.yaml has no initial_poses: the first poses are not known.")
+    if unused := run.get("thruster_not_used"):
+        notes.append(f"The thruster of {unused} was left unused.")
+    return values, notes
+
+
+def _refuse_other_count(path: Path, configuration: ThrusterChainConfiguration) -> None:
+    """Raise UserError where there are tables of links that robot.yaml does not have."""
+    for what in ("imu", "truth"):
+        there = {file.name.partition(".")[0].removeprefix(f"{what}_") for file in path.glob(f"{what}_*.csv*")}
+        if others := sorted(there - set(configuration.chain.link_names)):
+            raise UserError(
+                f"{path} has tables {', '.join(f'{what}_{name}' for name in others)}, and robot.yaml only "
+                f"{configuration.chain.count} links: {', '.join(configuration.chain.link_names)}"
+            )
+
+
+def _refuse_other_units(path: Path, name: str, table: Table, commands: Table) -> None:
+    """Raise UserError where an accelerometer does not read m/s^2, or stamps have nothing to do with the commands'."""
+    force = float(np.median(np.linalg.norm(table.values[:, 3:], axis=1)))
+    low, high = _PLAUSIBLE_FORCE_M_S2
+    if not low < force < high:
+        raise UserError(
+            f"{path / f'imu_{name}'}: the accelerometer reads {force:.3g} in the median; m/s^2 would be "
+            f"between {low:g} and {high:g}"
+        )
+    start, stop = table.stamps_ns[[0, -1]].tolist()
+    first, last = commands.stamps_ns[[0, -1]].tolist()
+    if stop <= first or start >= last:
+        raise UserError(
+            f"{path / f'imu_{name}'}: its stamps, {start} to {stop} ns, are all outside of those of the commands, "
+            f"{first} to {last} ns"
+        )
+
+
+def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool) -> tuple[list[Series], list[str]]:
+    """Motion capture and weighed parameters where they are there, and sentences on them."""
+    file = path / "truth_parameters.yaml"
+    found = mapping(file)
+    late_s = CAPTURE_LATE_S
+    series, notes = [], []
+    if found is not None:
+        if "motion_capture_late_s" in found:
+            late_s = number(file, found, "motion_capture_late_s")
+        series.append(_true_parameters(file, found, names, start_ns))
+        notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
+    tables = {name: read_table(path, f"truth_{name}", _POSE) for name in names}
+    late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
+    for name, table in tables.items():
+        if table is not None:
+            series.append(Series(truth_channel(name), table.stamps_ns - late_ns, table.values))
+            notes += table.notes
+    missing = [name for name, table in tables.items() if table is None]
+    if len(missing) < len(names):
+        notes.append(
+            "Stamps of the motion capture left as recorded: those of arrival."
+            if as_recorded
+            else f"Stamps of the motion capture moved {late_s * 1e3:g} ms back: they are those of arrival."
+        )
+    if missing:
+        notes.append(f"There is no motion capture of {', '.join(missing)}.")
+    return series, notes
+
+
+def _true_parameters(file: Path, found: Mapping[str, Any], names: tuple[str, ...], start_ns: int) -> Series:
+    entries = sequence(file, found, "links")
+    named = {str(entry.get("name")): entry for entry in entries if isinstance(entry, Mapping)}
+    absent = [name for name in names if name not in named]
+    if absent or len(entries) != len(names):
+        raise faulty(file, f"links has {len(entries)} entries ({', '.join(named)}), and robot.yaml {len(names)}")
+    values = [number(file, named[name], "mass_kg", name) for name in names]
+    values += [number(file, named[name], "inertia_about_com_kg_m2", name) for name in names]
+    rows: NDArray[np.float64] = np.array([values])
+    return Series(true_parameters_channel(names), np.array([start_ns], dtype=np.int64), rows)
+
+
+def _said_to_be_simulated(path: Path) -> str | None:
+    """Name of the README, beside the run or up to two folders above, that calls the recordings simulated."""
+    for folder in (path, *path.resolve().parents[:2]):
+        readme = folder / "README.md"
+        try:
+            if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
+                return f"{folder.name}/README.md"
+        except OSError:
+            continue
+    return None
