@@ -1,0 +1,187 @@
+"""Sensitivities along a trajectory, Gramians and predicted covariances, against dense algebra and other derivatives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from observed_chains import drawn_state, paper_chain, paper_noise, paper_prior, paper_state, square_waves
+from scipy.integrate import solve_ivp
+from thruster_chains import drawn_model
+
+from salp_estimation.thruster_chain import chain_jets
+from salp_estimation.thruster_chain import sensitivity_kernels as kernels
+from salp_estimation.thruster_chain.chain_jets import JetState
+from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.information import Trajectory, gramians, moved, predict, scaled_jacobians
+from salp_estimation.thruster_chain.jets import Jet
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
+
+
+def drawn_path(count: int = 3, instants: int = 12, seed: int = 1) -> tuple[ObservedChain, Trajectory]:
+    chain = ObservedChain(drawn_model(count, seed))
+    thrust = np.random.default_rng(seed).normal(size=(instants, count))
+    time = np.cumsum(np.random.default_rng(seed + 1).uniform(0.004, 0.012, instants))
+    return chain, moved(chain, drawn_state(count, seed), thrust, time)[0]
+
+
+SCALE = packed(np.full(3, 0.1), 0.05, 0.1, 1e-3, 0.1, 0.2)
+
+
+# Sensitivities.
+
+
+def test_gradients_of_the_outputs_are_those_of_the_dense_model_by_jets() -> None:
+    chain, path = drawn_path()
+    _, gradients = scaled_jacobians(chain, path, SCALE)
+    unit = np.diag(SCALE)
+    for k in range(len(path.time_s)):
+        at = JetState(*(Jet({0: path.states[k, one], 1: unit[:, one]}) for one in blocks(3)))
+        exact = chain_jets.readings(chain, at, path.thrust_n[k]).parts[1].T / chain.noise[:, None]
+        np.testing.assert_allclose(gradients[k], exact, rtol=1e-9, atol=1e-10 * np.abs(exact).max())
+
+
+def test_transitions_are_those_of_the_variational_equation_by_another_integrator() -> None:
+    chain, path = drawn_path(instants=4)
+    transitions, _ = scaled_jacobians(chain, path, SCALE)
+    moving, size = 8, len(SCALE)
+
+    def field(_: float, flat: np.ndarray, thrust: np.ndarray) -> np.ndarray:
+        z, flow = flat[:size], flat[size:].reshape(size, size)
+        at = JetState(*(Jet({0: z[one], 1: flow.T[:, one]}) for one in blocks(3)))
+        slopes = chain_jets.slopes(chain, at, thrust, 1.0)
+        out = np.zeros((size + 1, size))
+        out[0, :moving] = np.concatenate([one.value for one in slopes])
+        out[1:, :moving] = np.concatenate([np.broadcast_to(one.parts[1], (size, one.value.size)) for one in slopes], 1)
+        return np.concatenate([out[0], out[1:].T.ravel()])
+
+    for k in range(3):
+        start = np.concatenate([path.states[k], np.eye(size).ravel()])
+        span = (0.0, path.time_s[k + 1] - path.time_s[k])
+        end = solve_ivp(field, span, start, args=(path.thrust_n[k],), rtol=1e-11, atol=1e-13, method="DOP853").y[:, -1]
+        np.testing.assert_allclose(path.states[k + 1], end[:size], atol=1e-7)
+        exact = end[size:].reshape(size, size)[:moving] * SCALE / SCALE[:moving, None]
+        np.testing.assert_allclose(transitions[k], exact, rtol=1e-5, atol=1e-7 * np.abs(exact).max())
+
+
+def test_long_intervals_are_divided() -> None:
+    chain, path = drawn_path(instants=2)
+    short = moved(chain, path.states[0], np.repeat(path.thrust_n[:1], 41, axis=0), np.linspace(0.0, 0.2, 41))[0]
+    long = moved(chain, path.states[0], path.thrust_n[[0, 0]], [0.0, 0.2])[0]
+    np.testing.assert_allclose(long.states[-1], short.states[-1], rtol=0.0, atol=2e-5)
+
+
+# What they add up to.
+
+
+def dense(chain: ObservedChain, path: Trajectory, scale: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Full transitions (M, M) and gradients, scaled."""
+    transitions, gradients = scaled_jacobians(chain, path, scale)
+    size, moving = gradients.shape[2], transitions.shape[1]
+    full = [np.vstack([one, np.eye(size)[moving:]]) for one in transitions]
+    return full, gradients
+
+
+def test_without_process_noise_prediction_is_prior_information_plus_gramian_carried_to_the_end() -> None:
+    chain, path = drawn_path(instants=30)
+    full, gradients = dense(chain, path, SCALE)
+    flow, total = np.eye(len(SCALE)), np.eye(len(SCALE))
+    for k, gradient in enumerate(gradients):
+        total += (gradient @ flow).T @ gradient @ flow
+        if k < len(full):
+            flow = full[k] @ flow
+    expected = flow @ np.linalg.solve(total, flow.T) * np.outer(SCALE, SCALE)
+    found = predict(chain, path, SCALE)
+    np.testing.assert_allclose(found.covariance, expected, rtol=0.0, atol=1e-9 * np.outer(SCALE, SCALE).max())
+    np.testing.assert_allclose(found.stddev[-1], np.sqrt(np.diag(expected)), rtol=1e-6)
+
+
+def test_gramians_are_sums_over_their_windows() -> None:
+    chain = paper_chain(ImuModel.PHYSICAL)
+    time, thrust = square_waves()
+    path = moved(chain, paper_state(), thrust, time)[0]
+    starts, found = gramians(chain, path, paper_prior(), 0.25)
+    np.testing.assert_allclose(starts, [0.0, 0.25, 0.5, 0.75])
+    full, gradients = dense(chain, path, paper_prior())
+    for window in range(4):
+        flow, total = np.eye(12), np.zeros((12, 12))
+        for k in range(25 * window, 25 * (window + 1)):
+            total += (gradients[k] @ flow).T @ gradients[k] @ flow
+            flow = full[k] @ flow
+        np.testing.assert_allclose(found[window], total, rtol=1e-9, atol=1e-9 * np.abs(total).max())
+    values, vectors = np.linalg.eigh(found[1])
+    # The common heading, and nothing else, is hidden.
+    np.testing.assert_allclose(np.abs(vectors[:3, 0]), 3**-0.5, atol=1e-6)
+    assert values[0] < 1e-6 < 0.05 < values[1]
+    with pytest.raises(ValueError, match="longer than zero"):
+        gramians(chain, path, paper_prior(), 0.0)
+
+
+def test_prediction_is_kalmans_recursion_with_noise_held_states_and_silent_imus() -> None:
+    chain, path = drawn_path(instants=15)
+    scale, density = SCALE.copy(), 0.3 * SCALE
+    scale[blocks(3).gain], scale[blocks(3).mass.start] = 0.0, 0.0
+    seen = np.ones((15, 9), dtype=bool)
+    seen[4:9, 3:6] = False
+    found = predict(chain, path, scale, density, seen)
+    free = np.flatnonzero(scale)
+    full, gradients = dense(chain, path, scale)
+    covariance = np.eye(len(free))
+    for k in range(15):
+        c = gradients[k][seen[k]]
+        gain = np.linalg.solve(c @ covariance @ c.T + np.eye(len(c)), c @ covariance).T
+        joseph = np.eye(len(free)) - gain @ c
+        covariance = joseph @ covariance @ joseph.T + gain @ gain.T
+        np.testing.assert_allclose(found.stddev[k, free], np.sqrt(np.diag(covariance)) * scale[free], rtol=1e-7)
+        if k < 14:
+            step = path.time_s[k + 1] - path.time_s[k]
+            covariance = full[k] @ covariance @ full[k].T + np.diag((density[free] / scale[free]) ** 2 * step)
+    np.testing.assert_array_equal(found.stddev[:, scale == 0.0], 0.0)
+    whole = predict(chain, path, found.covariance)
+    assert (whole.stddev[0, free] <= found.stddev[-1, free] * (1.0 + 1e-9)).all()
+
+
+def test_paper_case_reaches_what_models_says_can_be_reached() -> None:
+    """At 0.89 s: angle 0.003 rad, mass 0.0025 kg, inertia 2e-5 kg m^2 (errors); a bound must not be above them."""
+    time, thrust = square_waves()
+    path = moved(paper_chain(), paper_state(), thrust, time)[0]
+    at = blocks(3)
+    noisy = predict(paper_chain(), path, paper_prior(), paper_noise()).stddev[89]
+    assert noisy[at.theta] == pytest.approx(0.0039, rel=0.05)
+    assert noisy[at.mass] == pytest.approx(0.0024, rel=0.05)
+    # The truth has no process noise, so the errors lie below what the filter believes, and above this.
+    clean = predict(paper_chain(), path, paper_prior()).stddev[89]
+    assert (clean[at.theta] < 0.003).all()
+    assert (clean[at.mass] < 0.0025).all()
+    assert (clean[at.inertia] < 2e-5).all()
+
+
+def test_thruster_2_off_leaves_its_mass_as_it_was_to_the_papers_model_and_not_to_real_imus() -> None:
+    time, thrust = square_waves()
+    thrust[:, 1] = 0.0
+    sigma = {}
+    for imu_model in ImuModel:
+        path = moved(paper_chain(imu_model), paper_state(), thrust, time)[0]
+        sigma[imu_model] = predict(paper_chain(imu_model), path, paper_prior(), paper_noise()).stddev[
+            89, blocks(3).mass
+        ]
+    assert sigma[ImuModel.PAPER][1] >= 0.06
+    assert sigma[ImuModel.PAPER][[0, 2]].max() < 0.003
+    assert sigma[ImuModel.PHYSICAL][1] < 0.06
+
+
+def test_input_that_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"states \(3, 12\)"):
+        Trajectory(np.arange(3.0), np.zeros((3, 17)), np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="does not increase"):
+        Trajectory(np.zeros(3), np.zeros((3, 12)), np.zeros((3, 2)))
+    chain, path = drawn_path(instants=2)
+    with pytest.raises(ValueError, match="deviations above zero"):
+        predict(chain, path, SCALE * (np.arange(17) > 2))
+
+
+def test_readings_of_the_simulation_are_those_of_each_instant() -> None:
+    chain, path = drawn_path(instants=5)
+    _, outputs = moved(chain, path.states[0], path.thrust_n, path.time_s)
+    one = np.empty((3, 3))
+    kernels.read(kernels.kernel(chain), path.states[3], path.thrust_n[3], one)
+    np.testing.assert_allclose(outputs[3], one.ravel(), rtol=1e-12)

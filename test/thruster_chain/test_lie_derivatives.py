@@ -1,0 +1,247 @@
+"""Observability of a thruster chain by Lie derivatives, against Cauchy's formula through the O(N) model.
+
+The oracle shares neither the dynamics (link by link, not dense) nor the way to derivatives: flows and outputs at
+complex arguments on circles, whose Fourier coefficients are the mixed derivatives to rounding.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from observed_chains import PAPER_ANGLES, drawn_state, paper_chain, paper_prior, paper_state
+from thruster_chains import drawn_model
+
+from salp_estimation.thruster_chain import chain_jets
+from salp_estimation.thruster_chain import sensitivity_kernels as kernels
+from salp_estimation.thruster_chain.chain_jets import JetState
+from salp_estimation.thruster_chain.chain_model import ChainModel
+from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.jets import Jet, cos_sin, reciprocal, solve
+from salp_estimation.thruster_chain.lie_derivatives import observability, observability_matrices
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed, quantities
+from salp_estimation.thruster_chain.theorem_conditions import theorem_conditions
+
+MODELS = pytest.mark.parametrize("imu_model", list(ImuModel), ids=lambda one: one.name.lower())
+
+
+# Jets.
+
+
+def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() -> None:
+    x = 0.7
+    jet = Jet({0: np.array([x]), 1: np.array([1.0]), 2: np.array([1.0]), 4: np.array([1.0])})
+    cosine, sine = cos_sin(jet)
+    # f = sin(x) / x: f', f'' and f''' sit at one, two and three symbols.
+    found = (sine * reciprocal(jet)).parts
+    s, c = np.sin(x), np.cos(x)
+    derivatives = {
+        0: s / x,
+        1: c / x - s / x**2,
+        3: -s / x - 2 * c / x**2 + 2 * s / x**3,
+        7: -c / x + 3 * s / x**2 + 6 * c / x**3 - 6 * s / x**4,
+    }
+    for mask, value in derivatives.items():
+        assert found[mask][0] == pytest.approx(value, rel=1e-13)
+    one = (cosine * cosine + sine * sine).parts
+    assert one[0] == pytest.approx(1.0)
+    assert max(abs(part[0]) for mask, part in one.items() if mask) < 1e-15
+
+
+def test_a_solved_jet_solves_its_equations_in_every_part() -> None:
+    rng = np.random.default_rng(1)
+    matrix = Jet({mask: rng.normal(size=(3, 3)) for mask in (0, 1, 2, 5, 7)})
+    right = Jet({mask: rng.normal(size=(3, 2)) for mask in (0, 4, 6)})
+    left = matrix @ solve(matrix, right)
+    for mask in range(8):
+        np.testing.assert_allclose(left.parts[mask], right.parts.get(mask, np.zeros((3, 2))), atol=1e-12)
+
+
+# The dense model is the O(N) one.
+
+
+@MODELS
+@pytest.mark.parametrize("pivoted", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_dense_model_moves_and_reads_as_the_one_by_links(count: int, pivoted: bool, imu_model: ImuModel) -> None:
+    chain = ObservedChain(drawn_model(count, 3, pivoted), imu_model=imu_model)
+    z, thrust = drawn_state(count, 4), np.random.default_rng(5).normal(size=count)
+    at = JetState(*(Jet({0: z[one]}) for one in blocks(count)))
+    slope, outputs = np.empty(2 * count + 2), np.empty((count, 3))
+    kernels.slope(kernels.kernel(chain), z, thrust, slope)
+    kernels.read(kernels.kernel(chain), z, thrust, outputs)
+    found = np.concatenate([one.value for one in chain_jets.slopes(chain, at, thrust, 1.0)])
+    np.testing.assert_allclose(found, slope, rtol=1e-10, atol=1e-10 * np.abs(slope).max())
+    np.testing.assert_allclose(
+        chain_jets.readings(chain, at, thrust).value, outputs.ravel(), rtol=1e-10, atol=1e-10 * np.abs(outputs).max()
+    )
+
+
+# The matrix.
+
+
+def cauchy(
+    chain: ObservedChain, z: np.ndarray, thrust: np.ndarray, word: tuple[int | None, ...], direction: np.ndarray
+) -> np.ndarray:
+    """d/de L_word h (x + e direction) at 0, from a torus of complex numbers for e and the letters."""
+    kernel, count, points, radius = kernels.kernel(chain), chain.count, 12, 2e-2
+
+    def field(letter: int | None, at: np.ndarray) -> np.ndarray:
+        with_thrust, without = np.empty(2 * count + 2, complex), np.empty(2 * count + 2, complex)
+        kernels.slope(kernel, at, np.zeros(count), without)
+        if letter is None:
+            return without
+        kernels.slope(kernel, at, thrust * (np.arange(count) == letter), with_thrust)
+        return with_thrust - without
+
+    circle = radius * np.exp(2j * np.pi * np.arange(points) / points)
+    total = np.zeros((count, 3), complex)
+    for symbols in product(circle, repeat=len(word) + 1):
+        at = z + symbols[0] * direction
+        for letter, symbol in zip(word, symbols[1:], strict=True):
+            moved = at.astype(complex)
+            moved[: 2 * count + 2] += symbol * field(letter, at)
+            at = moved
+        outputs = np.empty((count, 3), complex)
+        kernels.read(kernel, at, thrust.astype(float), outputs)
+        total += outputs / np.prod(symbols)
+    return (total / points ** (len(word) + 1)).real.ravel()
+
+
+@MODELS
+def test_matrix_is_that_of_mixed_lie_derivatives_along_drift_and_thrusts(imu_model: ImuModel) -> None:
+    count = 2
+    model = drawn_model(count, 7)
+    model.links[:, 7:13] *= [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]  # a drag that is analytic on circles
+    chain = ObservedChain(model, imu_model=imu_model)
+    z, thrust = drawn_state(count, 8), np.array([0.7, -0.4])
+    stddev, horizon = packed(np.full(count, 0.3), 0.2, 0.05, 3e-4, 0.04, 0.1), 0.3
+    on = (0, 1)
+    matrix = observability_matrices(chain, z[None], thrust[None], stddev, on, horizon_s=horizon)[0]
+    blocks_of_rows = matrix.reshape(-1, 3 * count, len(stddev))
+    words = [word for length in range(3) for word in product((None, *on), repeat=length)]
+    assert len(blocks_of_rows) == len(words) == 13
+    for number in (0, 1, 3, 4, 6, 8, 11):
+        word = words[number]
+        scale = horizon ** len(word) / (2.0 if len(word) == 2 else 1.0) / chain.noise
+        for column in (1, 2, 5, 6, 8, 11):
+            exact = scale * cauchy(chain, z, thrust, word, stddev[column] * np.eye(len(stddev))[column])
+            np.testing.assert_allclose(
+                blocks_of_rows[number, :, column], exact, rtol=1e-8, atol=1e-9 * np.abs(blocks_of_rows[number]).max()
+            )
+
+
+def test_one_link_has_the_singular_values_of_its_hand_written_matrix() -> None:
+    chain = paper_chain(angles=(0.3,))
+    found = observability(chain, paper_state(count=1), [1.0], paper_prior(1), letters=0)
+    # u / m sigma_theta / sigma_acc; u / m^2 sigma_m / sigma_acc; sigma_omega / sigma_gyro.
+    np.testing.assert_allclose(found.singular_values[0], [40.0, 20.0, 5.0, 0.0], rtol=1e-12)
+    assert found.unobservable == (("j1",),)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2])
+def test_all_states_are_observable_to_the_papers_imus_and_the_heading_is_not_to_real_ones(seed: int | None) -> None:
+    state = paper_state(seed)
+    for arguments in ({"letters": 1, "drift": False}, {"letters": 1}, {}):
+        by_paper = observability(paper_chain(), state, np.ones(3), paper_prior(), **arguments)
+        assert by_paper.rank == 12
+        assert by_paper.unobservable == ((),)
+        assert by_paper.smallest > 1.0
+        physical = observability(paper_chain(ImuModel.PHYSICAL), state, np.ones(3), paper_prior(), **arguments)
+        assert physical.rank == 11
+        assert physical.unobservable == (("the common heading",),)
+        assert physical.smallest < 1e-9 < physical.smallest_observable
+
+
+def test_heading_is_hidden_with_drag_too_but_not_on_a_tilted_plane() -> None:
+    stddev = packed(np.full(3, 0.1), 0.1, 0.05, 1e-4, 0.0, 0.1)
+    drag = ChainModel.build([[-0.1, 0.0]] * 3, [[0.12, 0.01]] * 3, PAPER_ANGLES, drag=(0.3, 0.5, 0.01))
+    state = packed([0.3, -0.4, 1.0], [0.5, 1.0, -2.0], 0.5, 2.6e-3, 1.0, (0.3, -0.2))
+    level = observability(ObservedChain(drag), state, np.ones(3), stddev)
+    assert level.unobservable == (("the common heading",),)
+    assert len(level.states) == 14
+    tilted = ChainModel(drag.links, np.array([0.5, 0.2]))
+    assert observability(ObservedChain(tilted), state, np.ones(3), stddev).rank == 14
+
+
+def test_scale_of_thrust_that_is_not_known_hides_that_of_masses_and_inertias() -> None:
+    found = observability(paper_chain(ImuModel.PHYSICAL), paper_state(1), np.ones(3), paper_prior(gain=0.05))
+    assert found.rank == 13
+    assert found.unobservable == (("the common heading", "the common scale of masses, inertias and thrust"),)
+    off = observability(paper_chain(ImuModel.PHYSICAL), paper_state(1), np.zeros(3), paper_prior())
+    assert off.unobservable == (("the common heading", "the common scale of masses and inertias"),)
+
+
+def test_thruster_along_its_link_leaves_an_inertia_unknown_where_no_other_turns_the_link() -> None:
+    both = observability(paper_chain(angles=(np.pi / 2, np.pi / 3)), paper_state(count=2), np.ones(2), paper_prior(2))
+    assert both.rank == 8
+    # Straight chain, all thrust along it: nothing turns.
+    along = observability(paper_chain(angles=(0.0, np.pi)), paper_state(count=2), np.ones(2), paper_prior(2))
+    assert set(along.unobservable[0]) == {"j1", "j2"}
+    # One thruster is enough for both.
+    one = observability(paper_chain(angles=(0.0, np.pi / 3)), paper_state(count=2), np.ones(2), paper_prior(2))
+    assert one.rank == 8
+
+
+def test_thruster_that_is_off_hides_its_links_mass_from_the_papers_model_only() -> None:
+    thrust = np.array([1.0, 0.0, 1.0])
+    by_paper = observability(paper_chain(), paper_state(), thrust, paper_prior(), letters=0)
+    physical = observability(paper_chain(ImuModel.PHYSICAL), paper_state(), thrust, paper_prior(), letters=1)
+    assert {"m2", "theta2"} <= set(by_paper.unobservable[0])
+    assert physical.unobservable == (("the common heading",),)
+
+
+def test_known_states_have_no_column_and_batches_are_single_instants() -> None:
+    chain, stddev = paper_chain(ImuModel.PHYSICAL), paper_prior()
+    stddev[blocks(3).mass] = 0.0, 0.1, 0.1
+    states = np.stack([paper_state(seed) for seed in range(6)])
+    thrust = np.random.default_rng(0).normal(size=(6, 3)) * [
+        [1, 1, 1],
+        [0, 1, 1],
+        [0, 0, 0],
+        [1, 1, 1],
+        [1, 0, 0],
+        [0, 1, 1],
+    ]
+    found = observability(chain, states, thrust, stddev)
+    assert "m1" not in found.states
+    assert set(found.states) <= set(quantities(3))
+    for k in range(6):
+        alone = observability(chain, states[k], thrust[k], stddev)
+        assert alone.rank[0] == found.rank[k]
+        assert alone.unobservable[0] == found.unobservable[k]
+        np.testing.assert_allclose(alone.singular_values[0], found.singular_values[k], rtol=1e-9, atol=1e-9)
+
+
+# Theorem 4.
+
+
+def test_conditions_are_the_papers() -> None:
+    chain = paper_chain()
+    states, thrust = np.stack([paper_state(1), paper_state(2)]), np.array([[1.0, 0.5, 0.0], [0.0, -1.0, 2.0]])
+    found = theorem_conditions(chain, states, thrust)
+    np.testing.assert_allclose(found.normal_n, thrust * np.sin(PAPER_ANGLES), atol=1e-15)
+    np.testing.assert_allclose(found.net_n, thrust, atol=1e-15)
+    np.testing.assert_array_equal(found.met(), thrust != 0.0)
+    np.testing.assert_array_equal(found.met(0.6), [[True, False, False], [False, True, True]])
+
+
+def test_drag_can_hold_against_a_thruster_and_breaks_the_second_condition() -> None:
+    model = ChainModel.build([[-0.1, 0.0]] * 2, [[0.1, 0.0]] * 2, (np.pi / 2, np.pi / 2), drag=(0.0, 2.0, 0.0))
+    state = packed([0.0, 0.0], 0.0, 0.5, 2e-3, 1.0, (0.0, 0.25))
+    found = theorem_conditions(ObservedChain(model), state, [0.5, 1.0])
+    np.testing.assert_allclose(found.normal_n, [[0.5, 1.0]])
+    np.testing.assert_allclose(found.net_n, [[0.0, 0.5]], atol=1e-15)
+
+
+def test_proof_of_theorem_3_fails_where_models_says_and_the_rank_does_not() -> None:
+    """K_22 = 0 for equal masses: at theta = (-psi_1, 0, -psi_3) row 2 of F is zero while both conditions hold."""
+    chain = paper_chain()
+    state = packed([-PAPER_ANGLES[0], 0.0, -PAPER_ANGLES[2]], 0.0, 0.5, 2.6e-3)
+    found = theorem_conditions(chain, state, np.ones(3))
+    assert found.met().all()
+    assert found.turning[0, 1] < 1e-15 < 0.1 < found.turning[0, [0, 2]].min()
+    assert theorem_conditions(chain, paper_state(), np.ones(3)).turning.min() > 0.1
+    # Parts of the gradients that the proof leaves out tell j2 all the same.
+    assert observability(chain, state, np.ones(3), paper_prior(), letters=1, drift=False).rank == 12
