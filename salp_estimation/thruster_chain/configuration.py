@@ -184,7 +184,7 @@ class GyroConfiguration:
     )
     scale_fraction: float = parameter(0.01, "of the scale, a bound", minimum=0.0, exclusive_maximum=0.5)
     range_rad_s: float = parameter(
-        8.73, "readings beyond it (and 5 %) are refused; 500 deg/s", unit="rad/s", exclusive_minimum=0.0
+        34.9, "readings beyond it (and 5 %) are refused; 2000 deg/s", unit="rad/s", exclusive_minimum=0.0
     )
 
 
@@ -203,7 +203,7 @@ class AccelerometerConfiguration:
     )
     scale_fraction: float = parameter(0.01, "of the scale, a bound", minimum=0.0, exclusive_maximum=0.5)
     range_m_s2: float = parameter(
-        39.24, "readings beyond it (and 5 %) are refused; 4 g", unit="m/s^2", exclusive_minimum=0.0
+        156.9, "readings beyond it (and 5 %) are refused; 16 g", unit="m/s^2", exclusive_minimum=0.0
     )
 
 
@@ -267,10 +267,10 @@ class PaperConfiguration:
 class TruthConfiguration:
     """Motion capture: its noise, which the evaluation adds to the filter's covariance when it judges it."""
 
-    position_stddev_m: float = parameter(3e-4, "of a link's x and y in a frame", unit="m", minimum=0.0)
-    heading_stddev_deg: float = parameter(0.2, "of a link's heading in a frame", unit="deg", minimum=0.0)
+    position_stddev_m: float = parameter(1e-4, "of a link's x and y in a frame", unit="m", minimum=0.0)
+    heading_stddev_deg: float = parameter(0.02, "of a link's heading in a frame", unit="deg", minimum=0.0)
     alignment_stddev_deg: float = parameter(
-        0.2, "of the markers' frame against the link, the same all the time", unit="deg", minimum=0.0
+        0.0, "of the markers' frame against the link, the same all the time", unit="deg", minimum=0.0
     )
 
 

@@ -13,7 +13,8 @@ from salp_estimation.thruster_chain.configuration import ChainConfiguration, Thr
 
 Rows = NDArray[np.float64]
 
-_BOUND_TO_STDDEV = 1.0 / np.sqrt(3.0)  # of what is equally likely anywhere within the bound
+BOUND_TO_STDDEV = float(1.0 / np.sqrt(3.0))
+"""Of what is equally likely anywhere within a bound."""
 
 
 @cache
@@ -41,8 +42,8 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> NDArray[np.float6
     stddev = np.empty(space.dimension)
     stddev[space.tangent("headings")] = initial.heading_stddev_rad
     stddev[space.tangent("rates")] = initial.rate_stddev_rad_s
-    stddev[space.tangent("masses")] = _BOUND_TO_STDDEV * tolerances.mass_fraction * chain.masses
-    stddev[space.tangent("inertias")] = _BOUND_TO_STDDEV * tolerances.inertia_fraction * chain.inertias
+    stddev[space.tangent("masses")] = BOUND_TO_STDDEV * tolerances.mass_fraction * chain.masses
+    stddev[space.tangent("inertias")] = BOUND_TO_STDDEV * tolerances.inertia_fraction * chain.inertias
     stddev[space.tangent("position")] = initial.position_stddev_m
     stddev[space.tangent("velocity")] = initial.velocity_stddev_m_s
     return stddev

@@ -54,6 +54,14 @@ _OTHERS = {
     "gravity_m_s2": "gravity_m_s2",
 }
 _INITIAL_HEADING_STDDEV_RAD = 0.005  # 0.2 deg of a frame and 0.2 deg of the bodies' alignment, data sheet
+# By the data sheets of the motion capture and of the IMUs: 500 deg/s, 4 g.
+_DATA_SHEETS = {
+    "gyro.range_rad_s": 8.7266,
+    "accelerometer.range_m_s2": 39.24,
+    "truth.position_stddev_m": 3e-4,
+    "truth.heading_stddev_deg": 0.2,
+    "truth.alignment_stddev_deg": 0.2,
+}
 # Half to twice gravity: a resting accelerometer in m/s^2 reads inside, one in g or counts does not.
 _PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
 
@@ -138,6 +146,7 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     tolerances = robot.get("tolerances") or {}
     values |= {f"tolerances.{ours}": tolerances[theirs] for theirs, ours in _TOLERANCES.items() if theirs in tolerances}
     values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
+    values |= _DATA_SHEETS
     started, notes = _initial(path, links)
     # Faults are said as of the file that they are in.
     try:

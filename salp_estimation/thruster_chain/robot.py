@@ -1,0 +1,197 @@
+"""The thruster chain as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.truth import StartedFromTruth
+from onboard_estimation.description import Shapes
+from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Estimator
+from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Matrix, Vector
+from onboard_estimation.robots import TruthSpecification
+from salp_estimation.thruster_chain import channels, space
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
+from salp_estimation.thruster_chain.gyros import GyrosEstimator
+
+Rows = NDArray[np.float64]
+
+_PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
+_LABORATORY = ("mixed", "one_off")
+
+
+class ThrusterChainRobot(
+    SimulatedLive[ThrusterChainConfiguration],
+    Drawn[ThrusterChainConfiguration],
+    StartedFromTruth[ThrusterChainConfiguration],
+):
+    """Planar chain of links with inertia, a thruster and an IMU on each."""
+
+    name = "thruster_chain"
+    summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
+    recovery_s = 3.0
+    configuration_type = ThrusterChainConfiguration
+    configuration_file = "config/thruster_chain.yaml"
+    estimators = ("gyros",)
+    scenarios: Mapping[str, Scenario] = {
+        "thrusters": Scenario(
+            "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
+            "what the paper's equation has; thruster 2 off",
+            _PAPERS,
+        ),
+        "hardware": Scenario(
+            "an air table: lag, gain and dead band of thrusters, drag, tilt, draughts, friction, cable, IMUs' places, "
+            "mounting, scales, biases and clocks: drawn anew for each seed",
+            _LABORATORY,
+        ),
+        "load": Scenario("the same, and one link takes up a load in the middle of the run", _LABORATORY),
+    }
+
+    def channels(self, configuration: ThrusterChainConfiguration) -> tuple[Channel, ...]:
+        """Commands to the thrusters and one IMU per link."""
+        return channels.channels(configuration)
+
+    def refuse_topics(self, configuration: ThrusterChainConfiguration, names: Collection[str]) -> None:
+        """Raise UserError where there are IMUs of links that the configuration does not have: the robot is longer."""
+        imus = {name.split("/")[1] for name in names if name.startswith("imu/") and name.endswith("/data_raw")}
+        if others := sorted(imus - set(configuration.chain.link_names)):
+            raise UserError(
+                f"there are IMUs of {', '.join(others)} too, and the configuration has {configuration.chain.count} "
+                f"links only: {', '.join(configuration.chain.link_names)}; name that of this robot with --config"
+            )
+
+    def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
+        """The one of that name."""
+        return GyrosEstimator(configuration)
+
+    def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
+        """As configured; masses and inertias anywhere within their tolerances."""
+        return space.initial_covariance(configuration)
+
+    def known_before(self, configuration: ThrusterChainConfiguration) -> dict[str, Vector]:
+        """Masses and inertias as designed, and that it rests; where it stands, if the configuration says so."""
+        chain, initial = configuration.chain, configuration.initial
+        known = {
+            "rates": np.zeros(chain.count),
+            "masses": chain.masses,
+            "inertias": chain.inertias,
+            "velocity": np.zeros(2),
+        }
+        if initial.given:
+            known |= {"headings": configuration.initial_headings_rad, "position": np.array(initial.position_m)}
+        return known
+
+    def truth_specification(self, configuration: ThrusterChainConfiguration) -> TruthSpecification:
+        """Poses of all links, and what they weigh where that is known."""
+        chain, truth = configuration.chain, configuration.truth
+        heading = np.deg2rad(np.hypot(truth.heading_stddev_deg, truth.alignment_stddev_deg)) ** 2
+        # The links' own centres of mass lie anywhere within their tolerance.
+        centre = space.BOUND_TO_STDDEV * configuration.tolerances.centre_of_mass_m
+        position = (truth.position_stddev_m**2 + centre**2) / chain.count
+        return TruthSpecification(
+            chain.link_names,
+            "none",
+            {"headings": heading * np.eye(chain.count), "position": position * np.eye(2)},
+            (channels.true_parameters_channel(chain.link_names),),
+        )
+
+    def true_parts(
+        self, configuration: ThrusterChainConfiguration, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, Rows]:
+        """Headings and centre of mass from the poses of the links; masses and inertias where they were weighed."""
+        chain = configuration.chain
+        poses = np.stack([planar_pose(bodies[name]) for name in chain.link_names], axis=1)
+        parts = {"headings": poses[..., 2]}
+        masses = np.broadcast_to(chain.masses, poses.shape[:2])
+        if (weighed := bodies.get(channels.TRUE_PARAMETERS)) is not None:
+            parts["masses"], parts["inertias"] = np.split(weighed, 2, axis=1)
+            masses = np.where(np.isfinite(parts["masses"]), parts["masses"], masses)
+        parts["position"] = space.centre_of_mass(poses[..., :2], masses)
+        return parts
+
+    def outline(self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows) -> Rows:
+        """Polyline through the ends of the links."""
+        headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
+        return space.outline(configuration.chain, headings, masses, position)
+
+    def body_poses(
+        self, configuration: ThrusterChainConfiguration, space_of: StateSpace, means: Rows
+    ) -> dict[str, Rows]:
+        """Poses of the links, at their middles, x along the link."""
+        headings, masses, position = (means[:, space_of.coordinates(name)] for name in _SHAPE)
+        middles = space.link_positions(configuration.chain.lengths, headings, masses, position)
+        poses = np.zeros((*headings.shape, 7))
+        poses[..., :2] = middles
+        poses[..., 5], poses[..., 6] = np.sin(0.5 * headings), np.cos(0.5 * headings)
+        return {name: poses[:, link] for link, name in enumerate(configuration.chain.link_names)}
+
+    def body_shapes(self, configuration: ThrusterChainConfiguration) -> Shapes:
+        """Links as boxes, with their thrusters and joints."""
+        return chain_shapes(configuration.chain)
+
+    def urdf(self, configuration: ThrusterChainConfiguration) -> str:
+        """The chain, its first link as its root."""
+        return chain_urdf(configuration.chain, self.name)
+
+    def simulation(
+        self,
+        configuration: ThrusterChainConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> Simulation:
+        """The paper's run, or a laboratory's, of a robot that is drawn from the generator."""
+        from salp_estimation.thruster_chain import (  # estimating nodes do without
+            robot_build,
+            simulator,
+            thrust_patterns,
+        )
+        from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
+
+        chain = configuration.chain
+        if scenario == "thrusters":
+            paper = configuration.paper
+            magnitudes = simulator.IdealMagnitudes(
+                command_rate_hz=100.0,
+                imu_rate_hz=imu_rate_hz or paper.rate_hz,
+                truth_rate_hz=100.0,
+                gyro_stddev_rad_s=paper.gyro_stddev_rad_s,
+                accelerometer_stddev_m_s2=paper.accelerometer_stddev_m_s2,
+            )
+            return simulator.ThrusterChainSimulation(
+                configuration,
+                robot_build.papers_build(configuration, rng),
+                thrust_patterns.square_waves(chain.count, without=1 if variant.endswith("_2_off") else None),
+                rng,
+                magnitudes,
+                "paper" if variant.startswith("paper") else "physical",
+            )
+        hardware = hardware_scenario()
+        if imu_rate_hz > 0.0:
+            hardware = replace(hardware, imu=replace(hardware.imu, rate_hz=imu_rate_hz))
+        without = int(rng.integers(chain.count)) if variant == "one_off" else None
+        limit_n = configuration.thruster.limit_n
+        return simulator.ThrusterChainSimulation(
+            configuration,
+            robot_build.hardware_build(configuration, hardware, rng),
+            thrust_patterns.laboratory_mixture(chain.count, limit_n, hardware.rest_s, rng, without),
+            rng,
+            hardware,
+            load_on=int(rng.integers(chain.count)) if scenario == "load" else None,
+        )
+
+
+_SHAPE = ("headings", "masses", "position")
+
+ROBOT = ThrusterChainRobot()

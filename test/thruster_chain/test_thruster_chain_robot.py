@@ -1,0 +1,114 @@
+"""The thruster chain keeps the suite's contract; what the truth tells of it; robots of another length."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.resources import resource
+from onboard_estimation.testing import Check, checks
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.robot import ROBOT
+
+CONFIGURATION = ThrusterChainConfiguration()
+TEN = load(ThrusterChainConfiguration, resource("config/thruster_chain_ten_links.yaml"))
+
+
+@pytest.mark.parametrize("check", checks(ROBOT, estimator="gyros"), ids=str)
+def test_contract_of_the_gyros(check: Check) -> None:
+    check()
+
+
+@pytest.fixture(scope="module")
+def hardware() -> LoadedRecording:
+    return simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 20.0, 3)
+
+
+def test_gyros_are_honest_on_hardware(hardware: LoadedRecording) -> None:
+    result = judge(ROBOT, CONFIGURATION, "gyros", hardware)
+    headings, masses = result.parts["headings"], result.parts["masses"]
+    assert np.nanmean(np.abs(headings.error) < 3.0 * headings.stddev) > 0.97
+    assert masses.matched.mean() > 0.8
+    assert (np.abs(masses.error) < 3.0 * masses.stddev)[masses.matched].all()
+    # From an exact start, what is left is their scale, clock and bias.
+    exact = judge(ROBOT, CONFIGURATION, "gyros", hardware, JudgeSettings(initial="exact"))
+    assert np.sqrt(np.nanmean(exact.parts["headings"].error ** 2)) < np.deg2rad(4.0)
+
+
+def test_initial_masses_are_those_of_the_design_not_the_truth(hardware: LoadedRecording) -> None:
+    result = judge(ROBOT, CONFIGURATION, "gyros", hardware)
+    np.testing.assert_array_equal(result.parts["masses"].estimate[0], CONFIGURATION.chain.masses)
+    assert np.abs(result.parts["masses"].error[0]).max() > 0.01
+
+
+def test_a_given_initial_pose_goes_before_the_truth(hardware: LoadedRecording) -> None:
+    initial = replace(CONFIGURATION.initial, given=True, headings_rad=(0.1, 0.2, 0.3), position_m=(1.0, 2.0))
+    result = judge(ROBOT, replace(CONFIGURATION, initial=initial), "gyros", hardware)
+    np.testing.assert_allclose(result.parts["headings"].estimate[0], [0.1, 0.2, 0.3], atol=0.01)
+    assert any("Initial state as configured" in note for note in result.notes)
+
+
+def test_a_load_changes_the_truth_when_it_is_taken_up() -> None:
+    recording = simulated_recording(ROBOT, CONFIGURATION, "load", "mixed", 16.0, 2)
+    result = judge(ROBOT, CONFIGURATION, "gyros", recording)
+    masses = result.parts["masses"].truth
+    gained = masses[-1] - masses[0]
+    assert sorted(np.round(gained, 6)) == [0.0, 0.0, 0.2]
+    before = result.time_s < 14.9
+    assert (masses[before] == masses[0]).all()
+
+
+def test_the_centre_of_mass_is_that_of_the_weighed_links() -> None:
+    recording = simulated_recording(ROBOT, CONFIGURATION, "thrusters", "physical", 1.0, 4)
+    result = judge(ROBOT, CONFIGURATION, "gyros", recording, JudgeSettings(initial="exact"))
+    # By Newton: the sum of the thrusts over the whole mass, from rest.
+    truth = result.parts["position"].truth
+    assert np.abs(truth[result.time_s < 0.2] - truth[0]).max() < 1e-9
+    assert np.abs(truth[-1] - truth[0]).max() > 0.01
+
+
+def test_a_bag_of_a_longer_robot_is_refused() -> None:
+    names = ["thrusters/command", "imu/link_1/data_raw", "imu/link_4/data_raw", "ground_truth/link_1/pose"]
+    with pytest.raises(UserError, match="there are IMUs of link_4 too, and the configuration has 3 links only"):
+        ROBOT.refuse_topics(CONFIGURATION, names)
+    ROBOT.refuse_topics(TEN, names)
+
+
+def test_ten_links_are_simulated_and_judged() -> None:
+    recording = simulated_recording(ROBOT, TEN, "thrusters", "physical", 2.0, 1)
+    result = judge(ROBOT, TEN, "gyros", recording)
+    assert result.parts["masses"].truth.shape[1] == 10
+    assert np.nanmean(np.abs(result.parts["headings"].error) < 3.0 * result.parts["headings"].stddev) > 0.95
+
+
+def test_a_silent_imu_is_said_and_its_heading_becomes_unsure() -> None:
+    recording = simulated_recording(ROBOT, CONFIGURATION, "thrusters", "physical", 3.0, 1)
+    series = tuple(
+        one.rows(one.stamps_ns < 1_000_000_000) if one.channel.sensor == "imu/link_2" else one
+        for one in recording.series
+    )
+    numbers = np.concatenate([np.full(len(one.stamps_ns), number) for number, one in enumerate(series)])
+    order = np.argsort(np.concatenate([one.stamps_ns for one in series]), kind="stable")
+    result = judge(ROBOT, CONFIGURATION, "gyros", replace(recording, series=series, arrival=numbers[order]))
+    assert any("IMU of link_2 has been silent for 0.5 s" in note for note in result.notes)
+    last = result.parts["headings"].stddev[-1]
+    assert last[1] > 10.0 * last[0]
+
+
+def test_urdf_and_outline() -> None:
+    text = ROBOT.urdf(CONFIGURATION)
+    assert text.count("<joint ") == 4
+    assert 'name="joint_2" type="revolute"' in text
+    space = ROBOT.estimator(CONFIGURATION, "gyros").space
+    mean = space.origin()[None]
+    mean[:, space.coordinates("masses")] = 0.5
+    assert ROBOT.outline(CONFIGURATION, space, mean).shape == (1, 4, 2)
+    np.testing.assert_allclose(ROBOT.body_poses(CONFIGURATION, space, mean)["link_2"][0, :3], 0.0, atol=1e-12)
