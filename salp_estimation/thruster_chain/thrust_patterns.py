@@ -54,9 +54,9 @@ def laboratory_mixture(
     def stretch(number: int, link: int, since_s: Vector) -> Vector:
         own = np.random.default_rng([seed, number, link])
         kind = _KINDS[number % len(_KINDS)]
-        size, period_s = limit_n * own.uniform(0.3, 0.9), own.uniform(0.3, 0.9)
+        largest_n, period_s = limit_n * own.uniform(0.3, 0.9), own.uniform(0.3, 0.9)
         phase, sign = own.uniform(0.0, 1.0), own.choice((-1.0, 1.0))
-        size, since_s = size * np.where(since_s < 0.5 * _STRETCH_S, 1.0, -1.0), since_s % (0.5 * _STRETCH_S)
+        size, since_s = np.where(since_s < 0.5 * _STRETCH_S, largest_n, -largest_n), since_s % (0.5 * _STRETCH_S)
         turn = (since_s / period_s + phase) % 1.0
         if kind == "square":
             return sign * size * np.where(turn < 0.5, 1.0, -1.0)
