@@ -41,6 +41,7 @@ ON_REQUEST = (
     "salp_filter_step",
     "salp_hardware",
     "salp_noise",
+    "thruster_chain_observability",
 )
 """Only with --only: they take from a few minutes to more than an hour."""
 
