@@ -1,0 +1,100 @@
+"""Where the parts stand in the state of the jointed inertial navigation, and how far they may be at the start.
+
+One block of each link, one of each joint, one of the chain:
+
+| block | parts |
+|---|---|
+| link | heading, gyro bias and scale, accelerometer biases x y, mounting angle, IMU place x y, clock, accelerometer scale, half length |
+| joint k, links k and k + 1 | velocity of the IMU before it against the one behind it (room), gap of the pins (room) |
+| chain | velocity and position of the first link's IMU (room), gravity along the table (room) |
+
+Places, half lengths, mounting, scales and clocks are errors against what the configuration says.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+
+(
+    HEADING,
+    GYRO_BIAS,
+    GYRO_SCALE,
+    BIAS_X,
+    BIAS_Y,
+    MOUNTING,
+    PLACE_X,
+    PLACE_Y,
+    CLOCK,
+    ACCELEROMETER_SCALE,
+    HALF_LENGTH,
+) = range(11)
+LINK = 11
+JOINT = 4
+CHAIN = 6
+
+_OF_BOUND = 1.0 / np.sqrt(3.0)  # standard deviation of what is equally likely anywhere within a bound
+SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
+
+
+def state_size(count: int) -> int:
+    """Dimensions for that many links."""
+    return LINK * count + JOINT * (count - 1) + CHAIN
+
+
+def first_joint(count: int) -> int:
+    """Where the blocks of the joints start."""
+    return LINK * count
+
+
+def chain_part(count: int) -> int:
+    """Where the block of the chain starts."""
+    return LINK * count + JOINT * (count - 1)
+
+
+def lasting(count: int) -> NDArray[np.intp]:
+    """Places in the state of what stays with a robot from one switch-on to the next."""
+    parts = GYRO_SCALE, MOUNTING, PLACE_X, PLACE_Y, ACCELEROMETER_SCALE, HALF_LENGTH
+    return np.array([LINK * link + part for link in range(count) for part in parts])
+
+
+def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
+    """(n,) of everything but headings and position, which the start brings; those are zero here.
+
+    Tolerances of the build are taken as standard deviations: those of robots that were measured afterwards were
+    exceeded about as often as that. Bounds of the data sheets are bounds.
+    """
+    count = configuration.chain.count
+    gyro, accelerometer, tolerances = configuration.gyro, configuration.accelerometer, configuration.tolerances
+    mounting = np.deg2rad(tolerances.imu_mounting_deg)
+    leaked = configuration.gravity_m_s2 * mounting
+    link = np.zeros(LINK)
+    link[GYRO_BIAS] = gyro.bias_stddev_rad_s
+    link[GYRO_SCALE] = _OF_BOUND * gyro.scale_fraction
+    link[[BIAS_X, BIAS_Y]] = np.hypot(accelerometer.bias_stddev_m_s2, leaked)
+    link[MOUNTING] = mounting
+    link[[PLACE_X, PLACE_Y]] = tolerances.imu_place_m
+    link[CLOCK] = _OF_BOUND * configuration.imu.clock_offset_s
+    link[ACCELEROMETER_SCALE] = _OF_BOUND * accelerometer.scale_fraction
+    link[HALF_LENGTH] = 0.5 * tolerances.length_m
+    joint = np.full(JOINT, 1e-4)
+    chain = np.array([1e-4, 1e-4, 0.0, 0.0, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]])
+    return np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])
+
+
+def started(
+    configuration: ThrusterChainConfiguration, headings: Vector, heading_covariance: Matrix, first_imu: Vector
+) -> tuple[Vector, Matrix]:
+    """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU."""
+    count = configuration.chain.count
+    mean, covariance = np.zeros(state_size(count)), np.diag(prior_stddev(configuration) ** 2)
+    places = LINK * np.arange(count) + HEADING
+    mean[places] = headings
+    covariance[np.ix_(places, places)] = heading_covariance
+    base = chain_part(count)
+    mean[base + 2 : base + 4] = first_imu
+    covariance[[base + 2, base + 3], [base + 2, base + 3]] = configuration.initial.position_stddev_m**2
+    return mean, covariance

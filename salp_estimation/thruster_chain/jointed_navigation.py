@@ -1,0 +1,286 @@
+"""Headings of the links from their IMUs and from the pins that hold them together: no masses, no thrust, no model.
+
+See `inertial_kernels` for the equations. An extended Kalman filter: its model is all but linear over a tick, its
+derivatives are exact, and its 11 states of a link would cost an unscented one 23 integrations of every IMU.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from onboard_estimation.filtering.gating import Gate, Innovation, decide
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation.thruster_chain import inertial_kernels as kernels
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_layout import (
+    CLOCK,
+    GYRO_BIAS,
+    GYRO_SCALE,
+    HEADING,
+    JOINT,
+    LINK,
+    PLACE_X,
+    chain_part,
+    first_joint,
+)
+
+PIN_STDDEV_M = 2e-5
+"""Play of a pin, and what a straight line between two readings leaves out of a tick."""
+STILL_STDDEV_M_S = 1e-4
+SILENT_S = 0.1
+"""A link that was not heard for so long is gone on without."""
+
+
+class NavigationState(NamedTuple):
+    """All that measurements change.
+
+    Attributes
+    ----------
+    mean, covariance
+        (n,), (n, n), see `inertial_layout`.
+    tick_s
+        Where the filter stands on the laboratory's clock, s after the start.
+    labels_s
+        (N,) where it stands on each link's own clock, s.
+    rates
+        (N,) of the links there, rad/s.
+    readings
+        Of each link (K, 4): stamp (s, own clock, less the low-pass's delay), rate, specific force x y; those that are
+        still needed, and later ones.
+    rejected_in_a_row
+        Ticks at which the pins were refused.
+    """
+
+    mean: Vector
+    covariance: Matrix
+    tick_s: float
+    labels_s: Vector
+    rates: Vector
+    readings: tuple[Matrix, ...]
+    rejected_in_a_row: int = 0
+
+
+class Moved(NamedTuple):
+    """What the links did over a tick, for whoever explains it by forces.
+
+    Attributes
+    ----------
+    lasted_s
+        Length of the tick.
+    headings, rates
+        (N,) at its middle, rad, and mean over it, rad/s.
+    angular
+        (N,) mean angular accelerations, rad/s^2.
+    velocities
+        (N, 2) of the links' middles in the room, m/s.
+    force
+        (2,) mean specific force in the middle of the first link, along and across it, m/s^2.
+    heard
+        All links were.
+    """
+
+    lasted_s: float
+    headings: Vector
+    rates: Vector
+    angular: Vector
+    velocities: Matrix
+    force: Vector
+    heard: bool
+
+
+class JointedNavigation:
+    """The filter; it has no state but its settings."""
+
+    def __init__(self, configuration: ThrusterChainConfiguration) -> None:
+        chain = configuration.chain
+        self.count = chain.count
+        self.half = 0.5 * chain.lengths
+        self.places = np.ascontiguousarray(chain.imu_places)
+        self._noise = np.square(
+            [
+                configuration.gyro.noise_density_rad_s_sqrt_hz,
+                configuration.accelerometer.noise_density_m_s2_sqrt_hz,
+                configuration.gyro.bias_walk_rad_s_sqrt_s,
+                configuration.accelerometer.bias_walk_m_s2_sqrt_s,
+            ]
+        )
+        self._gate = Gate(configuration.gate_probability, configuration.recover_after)
+        self.headings = LINK * np.arange(self.count) + HEADING
+        self.clocks = LINK * np.arange(self.count) + CLOCK
+
+    def start(self, mean: Vector, covariance: Matrix) -> NavigationState:
+        """Before the first reading, at rest."""
+        unset = np.full(self.count, np.nan)
+        return NavigationState(mean, covariance, 0.0, unset, np.zeros(self.count), (np.empty((0, 4)),) * self.count)
+
+    def heard(self, state: NavigationState, link: int, reading: Vector) -> NavigationState:
+        """With one more reading (4,) of a link."""
+        before = state.readings[link]
+        if len(before) and reading[0] <= before[-1, 0]:
+            return state
+        readings = (*state.readings[:link], np.vstack([before, reading]), *state.readings[link + 1 :])
+        if np.isnan(state.labels_s[link]):
+            labels = state.labels_s.copy()
+            labels[link] = reading[0]
+            return state._replace(readings=readings, labels_s=labels)
+        return state._replace(readings=readings)
+
+    def ready(self, state: NavigationState, tick_s: float, now_s: float) -> bool:
+        """Whether all links that are heard at all were heard up to a tick, at a measurement's stamp."""
+        for link, readings in enumerate(state.readings):
+            last = readings[-1, 0] if len(readings) else -np.inf
+            if last < tick_s + state.mean[self.clocks[link]] and now_s - last < SILENT_S:
+                return False
+        return True
+
+    def tick(
+        self, state: NavigationState, tick_s: float, at_rest: bool
+    ) -> tuple[NavigationState, Moved, Innovation | None]:
+        """Go on to an instant, and hold the pins together.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            The covariance of the gaps is not positive.
+        """
+        count = self.count
+        mean, covariance = state.mean.copy(), state.covariance.copy()
+        lasted_s = tick_s - state.tick_s
+        before = mean[self.headings].copy()
+        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, kernels.MOVED, kernels.CAUSES))
+        labels, lasted, blind, rates = np.empty(count), np.empty(count), np.zeros(count), np.empty(count)
+        rows = []
+        for link, readings in enumerate(state.readings):
+            target = tick_s + mean[self.clocks[link]]
+            begin = state.labels_s[link]
+            reached = -np.inf
+            if len(readings) > 1 and target > begin:
+                reached = kernels.integrate(
+                    mean, link, readings, 0, len(readings), begin, target, moved[link], by[link]
+                )
+            if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
+                blind[link], begin = 1.0, state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
+                labels[link] = target
+            else:
+                labels[link] = max(reached, begin)
+            lasted[link] = max(labels[link] - begin, 0.0)
+            rates[link] = 0.0
+            if not blind[link]:
+                raw = kernels.reading_at(readings, 0, len(readings), labels[link])
+                base = LINK * link
+                rates[link] = (raw - mean[base + GYRO_BIAS]) * (1.0 - mean[base + GYRO_SCALE])
+            keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
+            rows.append(readings[keep:])
+        kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
+        heard = not blind.any()
+        did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard)
+        mean, covariance, innovation, rejected = self._pinned(
+            mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, state.rejected_in_a_row
+        )
+        return NavigationState(mean, covariance, tick_s, labels, rates, tuple(rows), rejected), did, innovation
+
+    def ahead(self, state: NavigationState, at_s: float) -> tuple[Vector, Matrix]:
+        """Headings (N,) at an instant, and how they depend (N, n) on the state: turning on as at the last tick."""
+        late = at_s - state.labels_s + state.mean[self.clocks]
+        late = np.where(np.isfinite(late), late, 0.0)
+        jacobian = np.zeros((self.count, len(state.mean)))
+        links = np.arange(self.count)
+        jacobian[links, self.headings] = 1.0
+        jacobian[links, self.clocks] = state.rates
+        return state.mean[self.headings] + state.rates * late, jacobian
+
+    def first_middle(self, state: NavigationState) -> tuple[Vector, Vector]:
+        """Position and velocity (2,) of the middle of the first link, m and m/s, at the last tick."""
+        chain = chain_part(self.count)
+        arm = -(self.places[0] + state.mean[PLACE_X : PLACE_X + 2])
+        turned = _turned(state.mean[HEADING], arm)
+        velocity = state.mean[chain : chain + 2] + state.rates[0] * np.array([-turned[1], turned[0]])
+        return state.mean[chain + 2 : chain + 4] + turned, velocity
+
+    def _did(
+        self,
+        state: NavigationState,
+        mean: Vector,
+        moved: Matrix,
+        before: Vector,
+        rates: Vector,
+        lasted: Vector,
+        lasted_s: float,
+        heard: bool,
+    ) -> Moved:
+        headings = before + 0.5 * moved[:, 0]
+        turning = moved[:, 0] / np.maximum(lasted, 1e-6)
+        angular = (rates - state.rates) / max(lasted_s, 1e-6)
+        arm = -(self.places[0] + mean[PLACE_X : PLACE_X + 2])
+        room = moved[0, 1:3] / max(lasted[0], 1e-6)
+        force = _turned(-headings[0], room) + angular[0] * np.array([-arm[1], arm[0]]) - turning[0] ** 2 * arm
+        _, velocity = self.first_middle(NavigationState(mean, mean[None], 0.0, rates, rates, ()))
+        velocities = np.empty((self.count, 2))
+        velocities[0] = velocity
+        for i in range(1, self.count):
+            for link in (i - 1, i):
+                across = np.array([-np.sin(headings[link]), np.cos(headings[link])])
+                velocity = velocity + self.half[link] * turning[link] * across
+            velocities[i] = velocity
+        return Moved(lasted_s, headings, turning, angular, velocities, force, heard)
+
+    def _pinned(
+        self,
+        mean: Vector,
+        covariance: Matrix,
+        rates: Vector,
+        labels: Vector,
+        moved: Matrix,
+        lasted: Vector,
+        at_rest: bool,
+        rejected_in_a_row: int,
+    ) -> tuple[Vector, Matrix, Innovation, int]:
+        count, n = self.count, len(mean)
+        gaps = 2 * (count - 1)
+        residual, jacobian = np.empty(gaps), np.empty((gaps, n))
+        kernels.expect_pins(mean, rates, self.half, self.places, labels, residual, jacobian)
+        variances = np.full(gaps, PIN_STDDEV_M**2)
+        if at_rest:
+            still, by, noise = self._still(mean, moved, lasted)
+            residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
+            variances = np.concatenate([variances, noise])
+        spread = jacobian @ covariance
+        seen = spread @ jacobian.T
+        seen[np.diag_indices_from(seen)] += variances
+        factor = cho_factor(seen, lower=True)
+        solved = cho_solve(factor, np.column_stack([spread, residual]))
+        nis = float(residual @ solved[:, -1])
+        accepted, inflation, rejected = decide(self._gate, nis, len(residual), rejected_in_a_row)
+        if inflation > 1.0:
+            return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, 0)
+        root = np.asarray(np.linalg.cholesky(seen[:gaps, :gaps]), dtype=np.float64)
+        innovation = Innovation(residual[:gaps], root, nis, accepted)
+        if accepted:
+            change = spread.T @ solved[:, -1]
+            mean = mean + change
+            covariance = covariance - spread.T @ solved[:, :-1]
+            covariance = 0.5 * (covariance + covariance.T)
+            kernels.keep_unobservable(covariance, change, count)
+        return mean, covariance, innovation, rejected
+
+    def _still(self, mean: Vector, moved: Matrix, lasted: Vector) -> tuple[Vector, Matrix, Vector]:
+        """Rest: no gyro turns, no IMU moves."""
+        count, n = self.count, len(mean)
+        joints, chain = first_joint(count), chain_part(count)
+        links = np.arange(count)
+        by = np.zeros((count + 2 + 2 * (count - 1), n))
+        lasted = np.maximum(lasted, 1e-6)
+        by[links, LINK * links + GYRO_BIAS] = -(1.0 - mean[LINK * links + GYRO_SCALE])
+        moving = [chain, chain + 1, *(joints + JOINT * j + e for j in range(count - 1) for e in range(2))]
+        by[np.arange(count, len(by)), moving] = 1.0
+        noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, np.full(len(moving), STILL_STDDEV_M_S**2)])
+        return np.concatenate([-moved[:, 0] / lasted, -mean[moving]]), by, noise
+
+
+def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]])

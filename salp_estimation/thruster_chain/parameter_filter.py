@@ -1,0 +1,290 @@
+"""Masses, inertias and all else that thrust shows of a chain, learned from how the links move.
+
+An extended Kalman filter over the parameters of `parameter_layout`. Its measurement is the motion that the navigation
+saw over a window of a few ticks; what it predicts is `response_kernels`. It never corrects the navigation: a wrong
+model of forces must not turn a heading that the sensors know.
+
+What no parameter explains (draughts, cables, turbulence) is a disturbance on each link. Its size is adapted: the
+innovations' covariance summed over their correlation time must be what the filter says, so that errors which last are
+not taken for many independent ones.
+
+A load that is taken up changes masses at once. Beside the filter runs a challenger, started from it every few seconds
+with the masses free again. Where the challenger explains the motion since better, by a likelihood that counts its
+freedom against it, it takes over.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from onboard_estimation.filtering.gating import gate_threshold
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation.thruster_chain import parameter_layout as layout
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.jointed_navigation import Moved
+from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
+
+WINDOW = 5
+"""Ticks of a measurement: 50 ms, over which the noise of differentiated gyros is small against that of forces."""
+DISTURBED = 0.02
+"""Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
+SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
+"""Of the disturbance's variance, as adapted and at the start."""
+LAGS = 6
+"""Windows over which innovations are taken to be correlated."""
+MEMORY = 200
+"""Windows over which the disturbance is adapted: 10 s."""
+RESTART = 60
+"""Windows after which the challenger starts anew: 3 s."""
+EVIDENCE = 12.0
+"""Log of the likelihood ratio at which it takes over."""
+STOP_MARGIN_RAD = np.deg2rad(12.0)
+"""Before a joint's end stop nothing is learned: its torque is no parameter."""
+CAPPED = 0.9999
+"""Windows less probable count as if they were this probable: a blow is no information."""
+
+
+class Belief(NamedTuple):
+    """Moments of the parameters, (n,) and (n, n)."""
+
+    mean: Vector
+    covariance: Matrix
+
+
+class Window(NamedTuple):
+    """One tick of a window: see `response_kernels.respond` and `Moved`."""
+
+    moved: Moved
+    thrust: Matrix
+    bristles: Vector
+
+
+class Given(NamedTuple):
+    """What `response_kernels.expect` is given beside the parameters, in its order."""
+
+    headings: Matrix
+    rates: Matrix
+    velocities: Matrix
+    thrust: Matrix
+    bristles: Matrix
+    design: Matrix
+    reference: Vector
+    limit_n: float
+
+
+class ParameterState(NamedTuple):
+    """All that ticks and commands change.
+
+    Attributes
+    ----------
+    belief, challenger
+        What is believed, and what is believed with masses that were free again a while ago.
+    evidence, age
+        Log of the likelihood ratio of the challenger since its start, and windows since.
+    thrust, bristles
+        (N, 6), (N - 1,) of `response_kernels`.
+    commands
+        Stamps (s) and thrusts (N,) in order: the one in force, and later ones.
+    reference
+        (N + 1,) logs of time constants, and delay, that `thrust` is made with.
+    window
+        Ticks so far.
+    scale
+        Of the disturbance's variance.
+    past
+        Last whitened innovations.
+    changes
+        How often the challenger took over.
+    """
+
+    belief: Belief
+    challenger: Belief
+    evidence: float
+    age: int
+    thrust: Matrix
+    bristles: Vector
+    commands: tuple[tuple[float, Vector], ...]
+    reference: Vector
+    window: tuple[Window, ...] = ()
+    scale: float = FIRST_SCALE
+    past: tuple[Vector, ...] = ()
+    changes: int = 0
+
+
+class ParameterFilter:
+    """The filter; it has no state but its settings."""
+
+    def __init__(self, configuration: ThrusterChainConfiguration, learned: Belief | None = None) -> None:
+        chain, thruster = configuration.chain, configuration.thruster
+        self.count = chain.count
+        self.limit_n = thruster.limit_n
+        self.design = np.column_stack(
+            [chain.masses, chain.inertias, 0.5 * chain.lengths, chain.thruster_places, chain.thruster_angles]
+        )
+        self.lag_s = layout.lag_s(configuration)
+        mean, stddev = layout.prior(configuration)
+        self.prior = Belief(mean, np.diag(stddev**2)) if learned is None else learned
+        self._free = np.zeros(len(mean))
+        self._free[layout.inertial(self.count)] = stddev[layout.inertial(self.count)] ** 2
+        self.chain = layout.chain_part(self.count)
+        self._steps = 1e-3 * stddev
+        self._steps[self.chain + layout.POSITION_X :] = 0.0
+        self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
+        torque = DISTURBED * self.limit_n * 0.5 * chain.lengths
+        self._disturbance = np.concatenate([torque, np.full(2 * self.count, DISTURBED * self.limit_n)]) ** 2
+        window_s = WINDOW * 0.01
+        noise = np.full(self.count + 2, configuration.accelerometer.noise_density_m_s2_sqrt_hz**2 / window_s)
+        noise[2:] = 2.0 * (configuration.gyro_stddev_rad_s / window_s) ** 2
+        self._noise = noise
+        self._stop_rad = np.deg2rad(chain.joint_travel_deg) - STOP_MARGIN_RAD
+        self._cap = gate_threshold(CAPPED, self.count + 2)
+
+    def start(self) -> ParameterState:
+        """Before the first command, at rest."""
+        reference = np.append(self.prior.mean[self._lags], self.prior.mean[self.chain + layout.DELAY])
+        return ParameterState(
+            self.prior,
+            self._freed(self.prior),
+            0.0,
+            0,
+            np.zeros((self.count, 6)),
+            np.zeros(self.count - 1),
+            ((-np.inf, np.zeros(self.count)),),
+            reference,
+        )
+
+    def commanded(self, state: ParameterState, stamp_s: float, thrusts: Vector) -> ParameterState:
+        """Other thrusts (N,) are asked for, from a stamp on."""
+        return state._replace(commands=(*state.commands, (stamp_s, np.clip(thrusts, -self.limit_n, self.limit_n))))
+
+    def ticked(self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool) -> ParameterState:
+        """Go on over a tick that ends there; every few of them are a measurement."""
+        thrust, middle, commands = self._thrust(state, tick_s, moved.lasted_s)
+        turned = moved.lasted_s * np.diff(moved.rates)
+        bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
+        bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
+        state = state._replace(
+            thrust=thrust,
+            bristles=bristles,
+            commands=commands,
+            belief=self._passed(state.belief, moved.lasted_s),
+            challenger=self._passed(state.challenger, moved.lasted_s),
+        )
+        # Air off, an end stop, or a link that is not heard: nothing to learn from.
+        if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
+            return state._replace(window=())
+        window = (*state.window, Window(moved, middle, bristles))
+        if len(window) < WINDOW:
+            return state._replace(window=window)
+        return self._learned(state._replace(window=()), window)
+
+    def _thrust(
+        self, state: ParameterState, tick_s: float, lasted_s: float
+    ) -> tuple[Matrix, Matrix, tuple[tuple[float, Vector], ...]]:
+        """Thrusters at the end of the tick and in its middle, and the commands that are still of use."""
+        thrust, commands = state.thrust.copy(), list(state.commands)
+        lag_s, delay_s = self.lag_s * np.exp(state.reference[:-1]), state.reference[-1]
+        at, middle = tick_s - lasted_s, tick_s - 0.5 * lasted_s
+        seen = thrust
+        for end in (middle, tick_s):
+            while at < end:
+                while len(commands) > 1 and commands[1][0] + delay_s <= at + 1e-9:
+                    commands.pop(0)
+                until = end if len(commands) < 2 else min(end, commands[1][0] + delay_s)
+                advance_thrust(thrust, commands[0][1], lag_s, until - at)
+                at = until
+            if end == middle:
+                seen = thrust.copy()
+        return thrust, seen, tuple(commands)
+
+    def _passed(self, belief: Belief, step_s: float) -> Belief:
+        """The errors of the navigation go their way; everything else stays."""
+        velocity, position, gravity = (
+            slice(self.chain + first, self.chain + first + 2)
+            for first in (layout.VELOCITY_X, layout.POSITION_X, layout.GRAVITY_X)
+        )
+        mean, covariance = belief.mean.copy(), belief.covariance.copy()
+        mean[position] += step_s * mean[velocity]
+        mean[velocity] += step_s * mean[gravity]
+        covariance[position] += step_s * covariance[velocity]
+        covariance[velocity] += step_s * covariance[gravity]
+        covariance[:, position] += step_s * covariance[:, velocity]
+        covariance[:, velocity] += step_s * covariance[:, gravity]
+        for e in (velocity.start, velocity.start + 1):
+            covariance[e, e] += 1e-5 * step_s  # headings and biases of the navigation wander: 3 mm/s in a second
+        return Belief(mean, covariance)
+
+    def _learned(self, state: ParameterState, window: tuple[Window, ...]) -> ParameterState:
+        rows = [one.moved for one in window]
+        headings, rates = np.stack([one.headings for one in rows]), np.stack([one.rates for one in rows])
+        velocities = np.stack([one.velocities for one in rows])
+        thrust, bristles = np.stack([one.thrust for one in window]), np.stack([one.bristles for one in window])
+        measured = np.mean([np.concatenate([one.force, one.angular]) for one in rows], axis=0)
+        given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
+        belief, whitened, likelihood = self._corrected(state.belief, given, measured, state.scale)
+        challenger, _, other = self._corrected(state.challenger, given, measured, state.scale)
+        scale, past = _adapted(state.scale, state.past, whitened)
+        evidence, age, changes = state.evidence + other - likelihood, state.age + 1, state.changes
+        if evidence > EVIDENCE:
+            belief, evidence, age, changes = challenger, 0.0, 0, changes + 1
+            challenger = self._freed(belief)
+        elif age >= RESTART:
+            challenger, evidence, age = self._freed(belief), 0.0, 0
+        reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
+        moved_thrust = state.thrust.copy()
+        change = reference - state.reference
+        for way in range(2):
+            moved_thrust[:, way] += change[:-1] * state.thrust[:, 2 + way] - change[-1] * state.thrust[:, 4 + way]
+        return state._replace(
+            belief=belief,
+            challenger=challenger,
+            evidence=evidence,
+            age=age,
+            thrust=moved_thrust,
+            reference=reference,
+            scale=scale,
+            past=past,
+            changes=changes,
+        )
+
+    def _corrected(self, belief: Belief, given: Given, measured: Vector, scale: float) -> tuple[Belief, Vector, float]:
+        """The belief after a window, the whitened innovation, and the log of its likelihood, but for a constant."""
+        size, n = self.count + 2, len(belief.mean)
+        predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
+        expect(belief.mean, *given, self._steps, predicted, jacobian, disturbed)
+        innovation = measured - predicted
+        spread = jacobian @ belief.covariance
+        noise = scale * (disturbed * self._disturbance) @ disturbed.T
+        noise[np.diag_indices(size)] += self._noise
+        seen = spread @ jacobian.T + noise
+        root = np.linalg.cholesky(seen)
+        whitened = solve_triangular(root, innovation, lower=True)
+        nis = float(whitened @ whitened)
+        likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(root)).sum())
+        if nis > self._cap:  # a blow: taken as if it were as likely as the cap
+            seen *= nis / self._cap
+            root = root * np.sqrt(nis / self._cap)
+        gain = solve_triangular(root.T, solve_triangular(root, spread, lower=True), lower=False).T
+        mean = belief.mean + gain @ innovation
+        covariance = belief.covariance - gain @ spread
+        return Belief(mean, 0.5 * (covariance + covariance.T)), whitened, likelihood
+
+    def _freed(self, belief: Belief) -> Belief:
+        return Belief(belief.mean, belief.covariance + np.diag(self._free))
+
+
+def _adapted(scale: float, past: tuple[Vector, ...], whitened: Vector) -> tuple[float, tuple[Vector, ...]]:
+    """Scale of the disturbance after an innovation, and the innovations to be kept.
+
+    Bartlett's weights (Newey and West, "A simple, positive semi-definite covariance matrix", 1987).
+    """
+    size = len(whitened)
+    whitened = np.clip(whitened, -5.0, 5.0)
+    lasting = float(whitened @ whitened)
+    for lag, before in enumerate(reversed(past), start=1):
+        lasting += 2.0 * (1.0 - lag / (LAGS + 1)) * float(whitened @ before)
+    scale *= np.exp((lasting / size - 1.0) / MEMORY)
+    return float(np.clip(scale, SMALLEST_SCALE, LARGEST_SCALE)), (*past, whitened)[-LAGS:]

@@ -1,0 +1,214 @@
+"""Headings, masses and inertias of a chain of unknown build: the estimator `robust`.
+
+Two filters, one after the other. `JointedNavigation` finds headings from the IMUs and the pins alone; nothing that is
+assumed of forces enters it. `ParameterFilter` explains the motion it saw by thrust, drag and friction, and so learns
+masses and inertias; it also corrects the dead-reckoned velocity, by drag, but never a heading.
+
+Ticks are 10 ms apart. Each waits until all IMUs that are heard were heard up to it, on clocks that differ; what is
+published is turned on from there to the stamp of the newest measurement.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.estimator import Estimator, Event, Step
+from onboard_estimation.filtering.gating import Innovation
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
+from onboard_estimation.reading_parts import IMU
+from salp_estimation.thruster_chain import inertial_layout, parameter_layout
+from salp_estimation.thruster_chain.channels import COMMAND
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
+from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState
+from salp_estimation.thruster_chain.space import link_positions, link_velocities, published_space
+
+TICK_NS = 10_000_000
+LONGEST_GAP_S = 5.0
+MOVING_N = 1e-6
+
+
+class RobustState(NamedTuple):
+    """All that measurements change.
+
+    Attributes
+    ----------
+    start_ns
+        Stamp that seconds are counted from; None before the first measurement.
+    initial
+        What was given for the start.
+    navigation, parameters
+        Of the two filters.
+    ticks
+        How many there were.
+    pushed
+        A thruster was asked for something: no rest any more.
+    silent
+        Links that are gone on without.
+    """
+
+    start_ns: int | None
+    initial: Estimate | None
+    navigation: NavigationState
+    parameters: ParameterState
+    ticks: int = 0
+    pushed: bool = False
+    silent: frozenset[int] = frozenset()
+
+
+class RobustEstimator(Estimator[RobustState]):
+    """Two filters, see the module."""
+
+    def __init__(self, configuration: ThrusterChainConfiguration) -> None:
+        self.configuration = configuration
+        self.space = published_space(configuration)
+        chain = configuration.chain
+        self._chain = chain
+        self._link_of = {f"imu/{name}": link for link, name in enumerate(chain.link_names)}
+        self._delay_s = configuration.imu.delay_s
+        self._rest_s = configuration.initial.rest_s
+        self.navigation = JointedNavigation(configuration)
+        self.parameters = ParameterFilter(configuration)
+
+    def start(self, initial: Estimate | None) -> RobustState:
+        """At rest, at the headings given, or as configured."""
+        chain, count, space = self._chain, self._chain.count, self.space
+        start = self.configuration.initial
+        headings, position = self.configuration.initial_headings_rad, np.array(start.position_m)
+        covariance = start.heading_stddev_rad**2 * np.eye(count)
+        if initial is not None:
+            headings = initial.mean[space.coordinates("headings")]
+            position = initial.mean[space.coordinates("position")]
+            place = space.tangent("headings")
+            covariance = initial.covariance[place, place]
+        middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
+        c, s = np.cos(headings[0]), np.sin(headings[0])
+        first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]
+        mean, spread = inertial_layout.started(self.configuration, headings, covariance, first)
+        stamp_ns = None if initial is None else initial.stamp_ns
+        return RobustState(stamp_ns, initial, self.navigation.start(mean, spread), self.parameters.start())
+
+    def step(self, state: RobustState, measurement: Measurement) -> Step:
+        """Take a command, or a reading and all ticks that it makes possible."""
+        if state.start_ns is None:
+            state = state._replace(start_ns=measurement.stamp_ns)
+        assert state.start_ns is not None
+        now_s = (measurement.stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND
+        if measurement.sensor == COMMAND:
+            pushed = state.pushed or bool((np.abs(measurement.value) > MOVING_N).any())
+            parameters = self.parameters.commanded(state.parameters, now_s, measurement.value)
+            return Step(state._replace(parameters=parameters, pushed=pushed))
+        rate, force = measurement.value[IMU.angular_velocity], measurement.value[IMU.linear_acceleration]
+        if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
+            return Step(state, used=False)
+        reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
+        state = state._replace(
+            navigation=self.navigation.heard(state.navigation, self._link_of[measurement.sensor], reading)
+        )
+        state, innovation, events, moved = self._ticked(state, now_s)
+        if not moved:
+            return Step(state)
+        return Step(state, self._estimate(state, measurement.stamp_ns, now_s), innovation, events)
+
+    def _ticked(
+        self, state: RobustState, now_s: float
+    ) -> tuple[RobustState, Innovation | None, tuple[Event, ...], bool]:
+        innovation: Innovation | None = None
+        events: tuple[Event, ...] = ()
+        moved = False
+        if now_s - state.navigation.tick_s > LONGEST_GAP_S:
+            raise ValueError(f"nothing was heard for {now_s - state.navigation.tick_s:.1f} s")
+        while True:
+            tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
+            if not self.navigation.ready(state.navigation, tick_s, now_s):
+                return state, innovation, events, moved
+            if tick_s > now_s - self._delay_s:
+                return state, innovation, events, moved
+            at_rest = not state.pushed and tick_s < self._rest_s
+            navigation, did, innovation = self.navigation.tick(state.navigation, tick_s, at_rest)
+            parameters = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
+            if parameters.changes > state.parameters.changes:
+                sentence = f"masses changed at about {self._clock(state, tick_s):.2f} s: they are learned anew"
+                events = (*events, Notice(sentence))
+            silent = frozenset(
+                link
+                for link, readings in enumerate(navigation.readings)
+                if now_s - (readings[-1, 0] if len(readings) else -np.inf) > 2.0 * 0.1
+            )
+            for link in silent - state.silent:
+                name = self._chain.link_names[link]
+                sentence = (
+                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading follows from its "
+                    "neighbours' pins only, and grows uncertain"
+                )
+                events = (*events, Notice(sentence))
+            state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
+            moved = True
+
+    @staticmethod
+    def _clock(state: RobustState, at_s: float) -> float:
+        return (state.start_ns or 0) / NANOSECONDS_PER_SECOND + at_s
+
+    def _estimate(self, state: RobustState, stamp_ns: int, now_s: float) -> Estimate:
+        """Both filters' beliefs in the published space, at a stamp."""
+        space, chain, count = self.space, self._chain, self._chain.count
+        navigation, belief = state.navigation, state.parameters.belief
+        headings, by = self.navigation.ahead(navigation, now_s)
+        places = parameter_layout.LINK * np.arange(count)
+        masses = chain.masses * np.exp(belief.mean[places + parameter_layout.LOG_MASS])
+        inertias = chain.inertias * np.exp(belief.mean[places + parameter_layout.LOG_INERTIA])
+        mean, covariance = space.origin(), np.zeros((space.dimension, space.dimension))
+        middle, velocity = self.navigation.first_middle(navigation)
+        base = parameter_layout.chain_part(count)
+        off = belief.mean[base + parameter_layout.VELOCITY_X : base + parameter_layout.POSITION_Y + 1]
+        middle, velocity = middle + off[2:], velocity + off[:2]
+        middle = middle + velocity * (now_s - navigation.tick_s)
+        rates = navigation.rates
+        position = middle - (link_positions(chain.lengths, headings[None], masses, np.zeros((1, 2)))[0, 0])
+        velocity = (
+            velocity - link_velocities(chain.lengths, headings[None], rates[None], masses, np.zeros((1, 2)))[0, 0]
+        )
+        for name, value in (
+            ("headings", headings),
+            ("rates", rates),
+            ("masses", masses),
+            ("inertias", inertias),
+            ("position", position),
+            ("velocity", velocity),
+        ):
+            mean[space.coordinates(name)] = value
+        place = space.tangent("headings")
+        covariance[place, place] = by @ navigation.covariance @ by.T
+        place = space.tangent("rates")
+        biases = inertial_layout.LINK * np.arange(count) + inertial_layout.GYRO_BIAS
+        covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
+        covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(count)
+        self._put_parameters(covariance, belief.covariance, places, masses, inertias)
+        self._put_odometry(covariance, state, base)
+        return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
+
+    def _put_parameters(
+        self, covariance: Matrix, believed: Matrix, places: NDArray[np.intp], masses: Vector, inertias: Vector
+    ) -> None:
+        at = np.concatenate([places + parameter_layout.LOG_MASS, places + parameter_layout.LOG_INERTIA])
+        scales = np.concatenate([masses, inertias])
+        block = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
+        covariance[block, block] = believed[np.ix_(at, at)] * np.outer(scales, scales)
+
+    def _put_odometry(self, covariance: Matrix, state: RobustState, base: int) -> None:
+        """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
+        chain = inertial_layout.chain_part(self._chain.count)
+        believed = state.parameters.belief.covariance
+        known = state.navigation.covariance
+        for name, ours, theirs in (
+            ("position", chain + 2, base + parameter_layout.POSITION_X),
+            ("velocity", chain, base + parameter_layout.VELOCITY_X),
+        ):
+            place = self.space.tangent(name)
+            covariance[place, place] = known[ours : ours + 2, ours : ours + 2]
+            if state.pushed:
+                covariance[place, place] = believed[theirs : theirs + 2, theirs : theirs + 2]
+                covariance[place, place] += 1e-4 * np.eye(2)
