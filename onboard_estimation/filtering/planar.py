@@ -1,14 +1,25 @@
-"""Planar poses from poses in space: what a chain on the floor takes from motion capture and from `set_pose`."""
+"""Planar poses from poses in space, and states of bodies that have a place in the plane but no heading."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from onboard_estimation.filtering.manifold_kernels import VECTOR
+from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Matrix
 from onboard_estimation.reading_parts import POSE
 
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
+
+
+def is_planar_point(space: StateSpace) -> bool:
+    """Whether a state has a `position` x, y (m) that turns with nothing: a centre of mass of several bodies."""
+    blocks = {block.name: block for block in space.blocks}
+    place = blocks.get("position")
+    return (
+        place is not None and (place.kind, place.dimension) == (VECTOR, 2) and not {"pose", "attitude"} & blocks.keys()
+    )
 
 
 def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -70,10 +70,11 @@ class EstimatorNode(Node):
     """Runs one of a robot's estimators.
 
     Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with
-    `initial_from_truth`. Publishes `odometry`, `path`, `joint_states`, `joint_states_stddev`, `state`,
-    `state_covariance` as far as the robot's state has them, tf, and `/diagnostics`; of a robot with phases
-    `phase_events`, `phase_state`, `apex` and `phase` as well. Services: `reset` (std_srvs/Trigger) and
-    `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and `EstimatorHost`.
+    `initial_from_truth`. Publishes `odometry`, `path`, `joint_states`, `joint_states_stddev`, `inertial_parameters`,
+    `inertial_parameters_stddev`, `state` and `state_covariance` as far as the robot's state has them, tf, and
+    `/diagnostics`; of a robot with phases `phase_events`, `phase_state`, `apex` and `phase` as well. Services: `reset`
+    (std_srvs/Trigger) and `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and
+    `EstimatorHost`.
 
     An estimate's message is made only for a topic that somebody listens to. An event is published once, when it is
     first seen; late measurements may show that it was none, which is not taken back (see `NewEvents`).

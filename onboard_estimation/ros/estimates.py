@@ -5,8 +5,10 @@ What is published follows from the blocks of the state space:
 | blocks | message |
 |---|---|
 | `pose` (SE(2)), or `position`, `attitude` and `velocity` | `nav_msgs/Odometry` on `odometry` |
+| `position` of x and y without an attitude, and `velocity` | the same, along the fixed axes; the heading unknown |
 | `height` and `vertical_velocity`, one number each | the same: z and the velocity along z, all else unknown |
-| `joint_angles` | `sensor_msgs/JointState` on `joint_states` and `joint_states_stddev` |
+| `joint_angles`, or `headings` of links | `sensor_msgs/JointState` on `joint_states` and `joint_states_stddev` |
+| `masses` and `inertias` | `sensor_msgs/JointState` on `inertial_parameters` and `inertial_parameters_stddev` |
 | all others, and all coordinates | `sensor_msgs/JointState` on `state`: one name per coordinate |
 | covariance | `sensor_msgs/JointState` on `state_covariance`: upper triangle, names `a:b` |
 
@@ -23,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
+from onboard_estimation.filtering.planar import is_planar_point
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
@@ -30,6 +33,8 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mat
 New = Callable[..., Any]
 
 _NAMED = "sensor_msgs/msg/JointState"
+
+_PARAMETERS = {"masses", "inertias"}
 
 UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
@@ -81,13 +86,24 @@ class EstimateMessages:
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
         self._kinds = {block.name: block.kind for block in space.blocks}
-        self._vertical = _VerticalOdometry(space) if is_vertical(space) else None
+        self._part: _VerticalOdometry | _PointOdometry | None = None
+        if is_vertical(space):
+            self._part = _VerticalOdometry(space)
+        elif is_planar_point(space):
+            self._part = _PointOdometry(space)
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
         if "joint_angles" in self._kinds:
             names = list(joint_names or space.block("joint_angles").names)
             self._names = {"joint_states": names, "joint_states_stddev": names}
+        elif "headings" in self._kinds:
+            count = space.block("headings").dimension
+            names = list(joint_names or (f"joint_{joint}" for joint in range(1, count)))
+            self._names = {"joint_states": names, "joint_states_stddev": names}
+        if self._kinds.keys() >= _PARAMETERS:
+            names = [name for name in coordinate_names(space) if name.partition(".")[0] in _PARAMETERS]
+            self._names |= {"inertial_parameters": names, "inertial_parameters_stddev": names}
         self._names["state"] = coordinate_names(space)
         self._names["state_covariance"] = [
             f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)
@@ -102,7 +118,7 @@ class EstimateMessages:
         """Type of message by topic, of all topics there are for this state space."""
         topics = {}
         whole = "position" in self._kinds and self._kinds.get("attitude") == SO3
-        if self._kinds.get("pose") == SE2 or whole or self._vertical is not None:
+        if self._kinds.get("pose") == SE2 or whole or self._part is not None:
             topics["odometry"] = "nav_msgs/msg/Odometry"
         return topics | dict.fromkeys(self._names, _NAMED)
 
@@ -121,17 +137,35 @@ class EstimateMessages:
 
     def _values(self, topic: str, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
         """(K, m) numbers of the messages of a topic."""
-        if topic == "odometry" and self._vertical is not None:
-            return self._vertical(means, covariances)
+        if topic == "odometry" and self._part is not None:
+            return self._part(means, covariances)
         if topic == "odometry":
             position, quaternion, covariance = self._poses(means, covariances)
             return np.hstack([position, quaternion, covariance, *self._velocities(means, covariances, quaternion)])
         if topic == "joint_states":
-            return means[:, self.space.coordinates("joint_angles")]
+            return self._joints(means)
         if topic == "joint_states_stddev":
-            variances = np.diagonal(covariances, axis1=1, axis2=2)[:, self.space.tangent("joint_angles")]
-            return np.sqrt(variances)
+            return self._joint_stddevs(covariances)
+        if topic in ("inertial_parameters", "inertial_parameters_stddev"):
+            values = means if topic == "inertial_parameters" else _stddevs(covariances)
+            where = self.space.coordinates if topic == "inertial_parameters" else self.space.tangent
+            return np.hstack([values[:, where(name)] for name in ("masses", "inertias")])
         return means if topic == "state" else covariances[:, self._triangle[0], self._triangle[1]]
+
+    def _joints(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        if "joint_angles" in self._kinds:
+            return means[:, self.space.coordinates("joint_angles")]
+        turned = np.diff(means[:, self.space.coordinates("headings")], axis=1)
+        return np.arctan2(np.sin(turned), np.cos(turned))
+
+    def _joint_stddevs(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        if "joint_angles" in self._kinds:
+            return _stddevs(covariances)[:, self.space.tangent("joint_angles")]
+        rows = self.space.tangent("headings")
+        headings = covariances[:, rows, rows]
+        variances = np.diagonal(headings, axis1=1, axis2=2)
+        shared = np.diagonal(headings, offset=1, axis1=1, axis2=2)
+        return np.sqrt(np.maximum(variances[:, 1:] + variances[:, :-1] - 2.0 * shared, 0.0))
 
     def message(self, topic: str, stamp_ns: int, values: Vector) -> Any:
         """The message of a topic from its numbers (m,)."""
@@ -227,6 +261,39 @@ class _VerticalOdometry:
         values[:, [z, twist_start + z]] = means[:, self._coordinates]
         values[:, [covariance_start + 7 * z, twist_start + 6 + 7 * z]] = covariances[:, self._rows, self._rows]
         return values
+
+
+class _PointOdometry:
+    """Numbers of odometry of a place in the plane without a heading; the child's axes are the fixed ones."""
+
+    def __init__(self, space: StateSpace) -> None:
+        self._space = space
+        self._moves = any(block.name == "velocity" for block in space.blocks)
+        constrained = np.diag([0.0, 0.0, *[CONSTRAINED_VARIANCE] * 3, UNKNOWN_VARIANCE])
+        self._template = np.concatenate([[0.0] * 6, [1.0], constrained.ravel(), [0.0] * 6, constrained.ravel()])
+        if not self._moves:
+            self._template[-36:] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+
+    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
+        """(K, 85) of means (K, a) and covariances (K, n, n)."""
+        values = np.empty((len(means), len(self._template)))
+        values[:] = self._template
+        for name, start in (("position", 0), ("velocity", 43)):
+            if name == "velocity" and not self._moves:
+                continue
+            values[:, start : start + 2] = means[:, self._space.coordinates(name)]
+            rows = self._space.tangent(name)
+            matrix = start + (7 if name == "position" else 6)
+            for row in range(2):
+                first = matrix + 6 * row
+                values[:, first : first + 2] = covariances[:, rows.start + row, rows]
+        return values
+
+
+def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(K, n) of covariances (K, n, n)."""
+    deviations: NDArray[np.float64] = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    return deviations
 
 
 def _axes(new: New, message_type: str, values: Vector) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
+from onboard_estimation.filtering.planar import is_planar_point
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Estimate, Vector
@@ -84,7 +85,10 @@ def transform(new: New, stamp_ns: int, parent: str, child: str, pose: ArrayLike)
 
 
 def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
-    """Pose of the base at a state (a,), over the origin and upright of one that has only a height; None without any."""
+    """Pose of the base at a state (a,); None without any.
+
+    Upright over the origin of one that has only a height; along the fixed axes of one that has only a place.
+    """
     kinds = {block.name: block.kind for block in space.blocks}
     if kinds.get("pose") == SE2:
         return planar(mean[space.coordinates("pose")])
@@ -92,6 +96,8 @@ def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
         return np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("attitude")]])
     if is_vertical(space):
         return np.array([0.0, 0.0, mean[space.coordinates(HEIGHT).start], 0.0, 0.0, 0.0, 1.0])
+    if is_planar_point(space):
+        return planar([*mean[space.coordinates("position")], 0.0])
     return None
 
 

@@ -39,7 +39,6 @@ class ThrusterChainRobot(
 
     name = "thruster_chain"
     summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
-    recovery_s = 3.0
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
     estimators = ("gyros",)

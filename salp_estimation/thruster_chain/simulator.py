@@ -254,15 +254,17 @@ class ThrusterChainSimulation:
         return at, _pose_values(pose)
 
     def _parameters(self, start_ns: int, stop_ns: int) -> list[Series]:
-        """Masses and inertias: at the start, and where a load changes them."""
-        changes = {0: self.build.physics}
+        """Masses and inertias, once a second and where a load changes them."""
+        told, load_ns = stamps_between(start_ns, stop_ns, 1.0), None
         if self._load_on is not None:
-            changes[self._load_step() * STEP_NS] = self._loaded()
-        told = {at: one for at, one in changes.items() if start_ns <= at < stop_ns}
-        values = np.array([np.concatenate([one.mass, one.inertia]) for one in told.values()])
+            load_ns = self._load_step() * STEP_NS
+            if start_ns <= load_ns < stop_ns:
+                told = np.union1d(told, [load_ns])
+        physics = [self.build.physics if load_ns is None or at < load_ns else self._loaded() for at in told.tolist()]
+        values = np.array([np.concatenate([one.mass, one.inertia]) for one in physics])
         n = self._configuration.chain.count
         channel = true_parameters_channel(self._configuration.chain.link_names)
-        return [Series(channel, np.array([*told], dtype=np.int64), values.reshape(-1, 2 * n))]
+        return [Series(channel, told, values.reshape(-1, 2 * n))]
 
 
 class _Seen(NamedTuple):

@@ -98,5 +98,8 @@ def _chained(half: Rows) -> Rows:
 
 def _weighted(places: Rows, masses: Rows) -> Rows:
     share = np.broadcast_to(masses, places.shape[:-1])
-    mean: Rows = np.einsum("kn,knc->kc", share, places) / share.sum(axis=-1)[:, None]
+    whole = share.sum(axis=-1, keepdims=True)
+    # A state's origin has no masses: then all links count alike.
+    share = np.where(whole > 0.0, share / np.where(whole > 0.0, whole, 1.0), 1.0 / places.shape[-2])
+    mean: Rows = np.einsum("kn,knc->kc", share, places)
     return mean

@@ -7,7 +7,7 @@ import pytest
 from onboard_estimation.robots import find_robot
 from onboard_estimation.testing import Check, checks
 
-ROBOTS = ("salp", "hopper", "strapdown")
+ROBOTS = ("salp", "hopper", "strapdown", "thruster_chain")
 
 
 def every_check() -> list[Check]:

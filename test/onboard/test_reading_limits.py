@@ -22,7 +22,7 @@ from onboard_estimation.reading_limits import LARGEST_VALUE, ReadingCheck
 from onboard_estimation.reading_parts import IMU, IMU_PARTS
 from onboard_estimation.robots import Robot, find_robot
 
-ROBOTS = ("hopper", "salp", "strapdown")
+ROBOTS = ("hopper", "salp", "strapdown", "thruster_chain")
 
 
 def limited() -> list[tuple[str, Channel, Limit]]:

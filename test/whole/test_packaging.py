@@ -184,6 +184,7 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
         "salp": "salp_estimation.robot:ROBOT",
         "hopper": "hopper_estimation.robot:ROBOT",
         "strapdown": "strapdown_estimation.robot:ROBOT",
+        "thruster_chain": "salp_estimation.thruster_chain.robot:ROBOT",
     }
     metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
     assert metadata["Requires-Python"] == ">=3.10"

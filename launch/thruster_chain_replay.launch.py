@@ -1,0 +1,16 @@
+"""Replays a bag of a thruster chain through the live estimator, in simulated time, losing nothing.
+
+    ros2 launch onboard_estimation thruster_chain_replay.launch.py bag:=recordings/run_7
+    onboard-estimation launch thruster_chain_replay.launch.py bag:=run_7 config:=run_7/thruster_chain.yaml rate:=0
+
+With `rate:=0` the player goes as fast as the estimator takes the messages. Estimates that the bag holds from its own
+run are not played. The launch ends with the bag.
+"""
+
+from launch import LaunchDescription
+
+from onboard_estimation.robot_launch import RobotLaunch
+
+
+def generate_launch_description() -> LaunchDescription:
+    return RobotLaunch(__file__, "thruster_chain", truth_starts=True).replay()

@@ -1,0 +1,105 @@
+"""What a thruster chain's node publishes: odometry of the centre of mass, joints, inertial parameters; RViz."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
+
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.measurement import Estimate
+from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.markers import Scene
+from onboard_estimation.ros.transforms import base_pose, planar
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.space import initial_covariance, published_space
+
+CONFIGURATION = ThrusterChainConfiguration()
+SPACE = published_space(CONFIGURATION)
+NAMESPACE = "/thruster_chain"
+
+
+def estimate() -> Estimate:
+    """Links across the cut of the angles; headings of neighbours that are correlated."""
+    mean, covariance = SPACE.origin(), initial_covariance(CONFIGURATION)
+    mean[:3], mean[6:9], mean[9:12] = [3.1, -3.1, -2.9], [0.4, 0.5, 0.6], [0.002, 0.003, 0.004]
+    mean[12:] = [1.0, 2.0, 0.3, -0.4]
+    covariance[0, 1] = covariance[1, 0] = 0.004
+    covariance[12, 13] = covariance[13, 12] = 2e-5
+    covariance[14:, 14:] = [[4e-4, 1e-4], [1e-4, 9e-4]]
+    return Estimate(5_000_000_000, mean, covariance)
+
+
+def messages() -> dict[str, Any]:
+    return {output.topic: output.message for output in EstimateMessages(SPACE, new)(estimate())}
+
+
+def test_odometry_is_that_of_the_centre_of_mass() -> None:
+    odometry = messages()["odometry"]
+    pose, twist = odometry.pose, odometry.twist
+    assert (pose.pose.position.x, pose.pose.position.y, pose.pose.orientation.w) == (1.0, 2.0, 1.0)
+    assert (twist.twist.linear.x, twist.twist.linear.y) == (0.3, -0.4)
+    place, velocity = (np.reshape(one.covariance, (6, 6)) for one in (pose, twist))
+    np.testing.assert_allclose(place[:2, :2], [[1e-4, 2e-5], [2e-5, 1e-4]])
+    np.testing.assert_allclose(velocity[:2, :2], [[4e-4, 1e-4], [1e-4, 9e-4]])
+    for matrix in (place, velocity):
+        np.testing.assert_allclose(np.diag(matrix)[2:], [1e-9, 1e-9, 1e-9, 1e6])  # nothing is known of its heading
+    np.testing.assert_allclose(base_pose(SPACE, estimate().mean), [1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+
+
+def test_joints_are_between_neighbours() -> None:
+    found = messages()
+    assert found["joint_states"].name == ["joint_1", "joint_2"]
+    np.testing.assert_allclose(found["joint_states"].position, [2.0 * np.pi - 6.2, 0.2], atol=1e-12)
+    np.testing.assert_allclose(found["joint_states_stddev"].position, np.sqrt([0.02 - 0.008, 0.02]))
+
+
+def test_inertial_parameters_come_with_their_deviations() -> None:
+    found = messages()
+    names = [f"{block}.link_{link}" for block in ("masses", "inertias") for link in (1, 2, 3)]
+    assert found["inertial_parameters"].name == found["inertial_parameters_stddev"].name == names
+    np.testing.assert_allclose(found["inertial_parameters"].position, [0.4, 0.5, 0.6, 0.002, 0.003, 0.004])
+    expected = [0.5 * 0.3 / np.sqrt(3.0)] * 3 + [0.0026 * 0.3 / np.sqrt(3.0)] * 3
+    np.testing.assert_allclose(found["inertial_parameters_stddev"].position, expected)
+
+
+def test_a_player_leaves_out_all_that_the_node_publishes() -> None:
+    assert {f"{NAMESPACE}/{topic}" for topic in EstimateMessages(SPACE, new).types()} <= set(
+        published_topics("thruster_chain")
+    )
+
+
+@pytest.fixture(scope="module")
+def rviz(repository: Path) -> dict[str, Any]:
+    file = repository / "config" / "thruster_chain.rviz"
+    manager: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["Visualization Manager"]
+    return manager
+
+
+def test_rviz_shows_what_is_published(rviz: dict[str, Any]) -> None:
+    known = {f"{NAMESPACE}/{topic}": kind for topic, kind in EstimateMessages(SPACE, new).types().items()}
+    known |= {f"{NAMESPACE}/ground_truth/link_{i}/pose": "geometry_msgs/msg/PoseStamped" for i in (1, 2, 3)}
+    known |= {f"{NAMESPACE}/path": "nav_msgs/msg/Path", f"{NAMESPACE}/markers": "visualization_msgs/msg/MarkerArray"}
+    for display in rviz["Displays"]:
+        kind = display["Class"].partition("/")[2]
+        assert kind in DISPLAYS
+        if kind in MESSAGE_OF_DISPLAY:
+            assert known[display["Topic"]["Value"]] == MESSAGE_OF_DISPLAY[kind]
+    assert rviz["Global Options"]["Fixed Frame"] == "thruster_chain/map"
+    assert rviz["Views"]["Current"]["Target Frame"] == "thruster_chain/base_link"
+    assert not any(tool["Class"].endswith("/SetInitialPose") for tool in rviz["Tools"])
+
+
+def test_every_namespace_of_the_markers_can_be_switched(rviz: dict[str, Any]) -> None:
+    scene, path = Scene(new, ROBOT, CONFIGURATION, SPACE), np.zeros((2, 2))
+    truth = dict.fromkeys(CONFIGURATION.chain.link_names, planar([0.0, 0.0, 0.0]))
+    markers = [*scene.estimate(estimate()), *scene.truth(1, truth), *scene.text(estimate()), *scene.legend(estimate())]
+    markers += [*scene.path(1, path), *scene.path(1, path, truth=True)]
+    (display,) = (one for one in rviz["Displays"] if one["Class"].endswith("/MarkerArray"))
+    assert {marker.ns for marker in markers} == set(display["Namespaces"])
