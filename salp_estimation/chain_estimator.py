@@ -172,7 +172,7 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
             reading = Reading(link, rate, np.inf if since_ns is None else since_ns / NANOSECONDS_PER_SECOND)
             # Before that many rejections nothing depends on the others.
             is_due = gyro.rejected_in_a_row + 1 >= self._gate.recover_after
-            may_recover = not (is_due and _others_are_well(gyros, link, stamp_ns))
+            may_recover = not (is_due and others_are_well(gyros, link, stamp_ns))
             filtered, innovation, rejected = self.corrected(filtered, wheels, stamp_ns, reading, gyro, may_recover)
             trust = gyro.trust + (innovation.accepted - gyro.trust) / TRUST_READINGS
             gyros = (*gyros[:link], Gyro(stamp_ns, rejected, trust), *gyros[link + 1 :])
@@ -199,7 +199,7 @@ def bridged_s(duration_ns: int) -> float:
     return duration_s
 
 
-def _others_are_well(gyros: tuple[Gyro, ...], link: int, stamp_ns: int) -> bool:
+def others_are_well(gyros: tuple[Gyro, ...], link: int, stamp_ns: int) -> bool:
     """Whether the other gyros that are heard confirm the state, which all of them measure."""
     heard = 0
     for other, (last_ns, _, trust) in enumerate(gyros):
