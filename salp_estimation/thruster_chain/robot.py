@@ -23,6 +23,7 @@ from salp_estimation.thruster_chain import channels, space
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
+from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 
 Rows = NDArray[np.float64]
 
@@ -41,7 +42,7 @@ class ThrusterChainRobot(
     summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
-    estimators = ("gyros",)
+    estimators = ("gyros", "paper_ukf")
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
@@ -71,6 +72,8 @@ class ThrusterChainRobot(
 
     def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
+        if name == "paper_ukf":
+            return PaperEstimator(configuration)
         return GyrosEstimator(configuration)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:

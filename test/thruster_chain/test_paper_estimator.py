@@ -11,12 +11,16 @@ from benchmarks import thruster_chain_paper as figures
 from benchmarks.thruster_chain_runs import AT_089, Case, run
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Step
+from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.measurement import Estimate, Measurement, Notice
+from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain.batches import propagate, read_imus
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.paper_filter import PaperFilter
+from salp_estimation.thruster_chain.robot import ROBOT
 from salp_estimation.thruster_chain.stamp_groups import StampGroups
 
 PERIOD_NS = 10_000_000
@@ -275,3 +279,22 @@ def test_the_heading_of_physical_readings_stays_unknown_and_relative_headings_do
     runs = run(Case("physical"), 30)
     assert (runs.mean_heading_stddev_rad[:, AT_089] > runs.mean_heading_stddev_rad[:, 0]).all()
     assert figures.converged(runs) == 30
+
+
+@pytest.mark.parametrize("check", checks(ROBOT, estimator="paper_ukf"), ids=str)
+def test_contract(check: Check) -> None:
+    check()
+
+
+@pytest.mark.parametrize("variant", ["physical", "paper"])
+def test_simulated_runs_are_judged_well(variant: str) -> None:
+    """The robot's own simulator, through the pipeline, by the model of the IMUs that the scenario has."""
+    configuration = replace(CONFIGURATION, imu_model=variant)
+    recording = simulated_recording(ROBOT, configuration, "thrusters", variant, 3.0, 3)
+    result = judge(ROBOT, configuration, "paper_ukf", recording)
+    headings, masses, inertias = (result.parts[name] for name in ("headings", "masses", "inertias"))
+    between = np.diff(headings.error[-1])
+    assert np.abs(between).max() < 0.03
+    assert np.abs(masses.error[-1]).max() < 0.03
+    for part in (headings, masses, inertias):
+        assert np.nanmean(np.abs(part.error) < 3.0 * part.stddev) > 0.95
