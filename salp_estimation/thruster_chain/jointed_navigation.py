@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.measurement import Matrix, Vector
@@ -248,22 +247,22 @@ class JointedNavigation:
             still, by, noise = self._still(mean, moved, lasted)
             residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
             variances = np.concatenate([variances, noise])
-        spread = jacobian @ covariance
+        spread = kernels.spread_by(jacobian, covariance)
         seen = spread @ jacobian.T
         seen[np.diag_indices_from(seen)] += variances
-        factor = cho_factor(seen, lower=True)
-        solved = cho_solve(factor, np.column_stack([spread, residual]))
-        nis = float(residual @ solved[:, -1])
+        whitener = np.linalg.inv(np.linalg.cholesky(seen))  # a few rows: quicker than solvers that ask for threads
+        spread = whitener @ spread
+        whitened = whitener @ residual
+        nis = float(whitened @ whitened)
         accepted, inflation, rejected = decide(self._gate, nis, len(residual), rejected_in_a_row)
         if inflation > 1.0:
             return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, 0)
         root = np.asarray(np.linalg.cholesky(seen[:gaps, :gaps]), dtype=np.float64)
         innovation = Innovation(residual[:gaps], root, nis, accepted)
         if accepted:
-            change = spread.T @ solved[:, -1]
+            change = spread.T @ whitened
             mean = mean + change
-            covariance = covariance - spread.T @ solved[:, :-1]
-            covariance = 0.5 * (covariance + covariance.T)
+            covariance = kernels.reduced(covariance, spread)
             kernels.keep_unobservable(covariance, change, count)
         return mean, covariance, innovation, rejected
 

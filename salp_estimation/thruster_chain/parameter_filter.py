@@ -18,12 +18,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from onboard_estimation.filtering.gating import gate_threshold
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_kernels import reduced, spread_by
 from salp_estimation.thruster_chain.jointed_navigation import Moved
 from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
 
@@ -130,7 +130,7 @@ class ParameterFilter:
         self._free = np.zeros(len(mean))
         self._free[layout.inertial(self.count)] = stddev[layout.inertial(self.count)] ** 2
         self.chain = layout.chain_part(self.count)
-        self._steps = 1e-3 * stddev
+        self._steps = 1e-5 * stddev  # far above rounding, far below what bends
         self._steps[self.chain + layout.POSITION_X :] = 0.0
         self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
         torque = DISTURBED * self.limit_n * 0.5 * chain.lengths
@@ -256,21 +256,20 @@ class ParameterFilter:
         predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
         expect(belief.mean, *given, self._steps, predicted, jacobian, disturbed)
         innovation = measured - predicted
-        spread = jacobian @ belief.covariance
+        spread = spread_by(jacobian, belief.covariance)
         noise = scale * (disturbed * self._disturbance) @ disturbed.T
         noise[np.diag_indices(size)] += self._noise
         seen = spread @ jacobian.T + noise
         root = np.linalg.cholesky(seen)
-        whitened = solve_triangular(root, innovation, lower=True)
+        whitener = np.linalg.inv(root)  # a few rows: quicker than solvers that ask for threads
+        whitened = whitener @ innovation
         nis = float(whitened @ whitened)
         likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(root)).sum())
         if nis > self._cap:  # a blow: taken as if it were as likely as the cap
-            seen *= nis / self._cap
-            root = root * np.sqrt(nis / self._cap)
-        gain = solve_triangular(root.T, solve_triangular(root, spread, lower=True), lower=False).T
-        mean = belief.mean + gain @ innovation
-        covariance = belief.covariance - gain @ spread
-        return Belief(mean, 0.5 * (covariance + covariance.T)), whitened, likelihood
+            whitener = whitener * np.sqrt(self._cap / nis)
+        spread = whitener @ spread
+        mean = belief.mean + spread.T @ (whitener @ innovation)
+        return Belief(mean, reduced(belief.covariance, spread)), whitened, likelihood
 
     def _freed(self, belief: Belief) -> Belief:
         return Belief(belief.mean, belief.covariance + np.diag(self._free))

@@ -167,8 +167,8 @@ def expect(
 ) -> None:
     """Means over the K ticks of a window: into `predicted` (N + 2,), `jacobian` (N + 2, n), `disturbed` (N + 2, 3N).
 
-    All but the parameters have K as first axis. Derivatives are central differences with `steps` (n,), zero where a
-    parameter has no effect; `disturbed` is by the torques and forces `extra` of `respond`, in which it is linear.
+    All but the parameters have K as first axis. Derivatives are differences over `steps` (n,), zero where a parameter
+    has no effect; `disturbed` is by the torques and forces `extra` of `respond`, in which it is linear.
     """
     window, count = headings.shape
     extra, out, other = np.zeros(3 * count), np.empty(count + 2), np.empty(count + 2)
@@ -190,8 +190,6 @@ def expect(
         for p in range(parameters.shape[0]):
             if steps[p] > 0.0:
                 tried[p] = parameters[p] + steps[p]
-                respond(tried, *given, extra, out)
-                tried[p] = parameters[p] - steps[p]
                 respond(tried, *given, extra, other)
                 tried[p] = parameters[p]
-                jacobian[:, p] += share * (out - other) / (2.0 * steps[p])
+                jacobian[:, p] += share * (other - out) / steps[p]
