@@ -160,6 +160,13 @@ class ThrusterConfiguration:
     time_constant_s: tuple[float, float] = parameter(
         (0.02, 0.06), "least and largest time constant of thrust after a command", unit="s", minimum=0.0
     )
+    delay_stddev_s: float = parameter(
+        0.002,
+        "from a command's stamp to where its thrust begins to change; how well it is known that this is nothing is how "
+        "well thrust tells what all IMUs' clocks have in common",
+        unit="s",
+        exclusive_minimum=0.0,
+    )
     dead_band_n: float = parameter(0.06, "commands below do not start a thruster, at most", unit="N", minimum=0.0)
 
     def faults(self) -> Iterable[str]:

@@ -61,6 +61,11 @@ def lasting(count: int) -> NDArray[np.intp]:
     return np.array([LINK * link + part for link in range(count) for part in parts])
 
 
+def clock_stddev_s(configuration: ThrusterChainConfiguration) -> float:
+    """Of each IMU's clock."""
+    return float(_OF_BOUND * configuration.imu.clock_offset_s)
+
+
 def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     """(n,) of everything but headings and position, which the start brings; those are zero here.
 
@@ -77,7 +82,7 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     link[[BIAS_X, BIAS_Y]] = np.hypot(accelerometer.bias_stddev_m_s2, leaked)
     link[MOUNTING] = mounting
     link[[PLACE_X, PLACE_Y]] = tolerances.imu_place_m
-    link[CLOCK] = _OF_BOUND * configuration.imu.clock_offset_s
+    link[CLOCK] = clock_stddev_s(configuration)
     link[ACCELEROMETER_SCALE] = _OF_BOUND * accelerometer.scale_fraction
     link[HALF_LENGTH] = 0.5 * tolerances.length_m
     joint = np.full(JOINT, 1e-4)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import SLOPE_RAD
+from salp_estimation.thruster_chain.inertial_layout import SLOPE_RAD, clock_stddev_s
 
 LOG_MASS, LOG_INERTIA, CENTRE_X, CENTRE_Y, GAIN, REVERSE, DIRECTION, THRUSTER_X, THRUSTER_Y, LOG_LAG = range(10)
 LINK = 10
@@ -62,6 +62,12 @@ def lag_s(configuration: ThrusterChainConfiguration) -> float:
     return float(np.sqrt(least * largest))
 
 
+def delay_stddev_s(configuration: ThrusterChainConfiguration) -> float:
+    """Of the delay of thrust as the IMUs see it: with what their clocks have in common, which looks the same."""
+    shared_s = clock_stddev_s(configuration) / np.sqrt(configuration.chain.count)
+    return float(np.hypot(configuration.thruster.delay_stddev_s, shared_s))
+
+
 def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     """Mean (n,) and standard deviations (n,).
 
@@ -82,7 +88,7 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     joint = torque * np.array([0.04, 0.02, 0.02, 0.02])
     drag = limit_n * np.array([0.2, 0.4, 0.3, 0.5])
     navigation = [1e-3, 1e-3, 1e-3, 1e-3, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]]
-    chain = np.concatenate([drag, [0.01, 0.1], navigation])
+    chain = np.concatenate([drag, [delay_stddev_s(configuration), 0.1], navigation])
     mean = np.zeros(parameter_size(count))
     mean[chain_part(count) : chain_part(count) + 4] = 0.5 * drag
     return mean, np.concatenate([np.tile(link, count), np.tile(joint, count - 1), chain])

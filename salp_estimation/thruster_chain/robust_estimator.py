@@ -2,10 +2,13 @@
 
 Two filters, one after the other. `JointedNavigation` finds headings from the IMUs and the pins alone; nothing that is
 assumed of forces enters it. `ParameterFilter` explains the motion it saw by thrust, drag and friction, and so learns
-masses and inertias; it also corrects the dead-reckoned velocity, by drag, but never a heading.
+masses and inertias; it also corrects the dead-reckoned velocity, by drag.
 
 Ticks are 10 ms apart. Each waits until all IMUs that are heard were heard up to it, on clocks that differ; what is
 published is turned on from there to the stamp of the newest measurement.
+
+What all IMUs' clocks have in common cannot be seen by them; but it looks like a delay of all thrust, which has none to
+speak of. So far the parameter filter does correct a heading: by when it was.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
-from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState
+from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState
 from salp_estimation.thruster_chain.space import link_positions, link_velocities, published_space
 
 TICK_NS = 10_000_000
@@ -72,6 +75,8 @@ class RobustEstimator(Estimator[RobustState]):
         self._rest_s = configuration.initial.rest_s
         self.navigation = JointedNavigation(configuration)
         self.parameters = ParameterFilter(configuration)
+        self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
+        self._clock_share = self._shared_clock / parameter_layout.delay_stddev_s(configuration) ** 2
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
@@ -156,16 +161,17 @@ class RobustEstimator(Estimator[RobustState]):
         """Both filters' beliefs in the published space, at a stamp."""
         space, chain, count = self.space, self._chain, self._chain.count
         navigation, belief = state.navigation, state.parameters.belief
-        headings, by = self.navigation.ahead(navigation, now_s)
+        base = parameter_layout.chain_part(count)
+        late_s, late_variance = self._shared(belief, base)
+        headings, by = self.navigation.ahead(navigation, now_s + late_s)
         places = parameter_layout.LINK * np.arange(count)
         masses = chain.masses * np.exp(belief.mean[places + parameter_layout.LOG_MASS])
         inertias = chain.inertias * np.exp(belief.mean[places + parameter_layout.LOG_INERTIA])
         mean, covariance = space.origin(), np.zeros((space.dimension, space.dimension))
         middle, velocity = self.navigation.first_middle(navigation)
-        base = parameter_layout.chain_part(count)
         off = belief.mean[base + parameter_layout.VELOCITY_X : base + parameter_layout.POSITION_Y + 1]
         middle, velocity = middle + off[2:], velocity + off[:2]
-        middle = middle + velocity * (now_s - navigation.tick_s)
+        middle = middle + velocity * (now_s + late_s - navigation.tick_s)
         rates = navigation.rates
         position = middle - (link_positions(chain.lengths, headings[None], masses, np.zeros((1, 2)))[0, 0])
         velocity = (
@@ -181,7 +187,8 @@ class RobustEstimator(Estimator[RobustState]):
         ):
             mean[space.coordinates(name)] = value
         place = space.tangent("headings")
-        covariance[place, place] = by @ navigation.covariance @ by.T
+        known = by @ navigation.covariance @ by.T
+        covariance[place, place] = known + (late_variance - self._shared_clock) * np.outer(rates, rates)
         place = space.tangent("rates")
         biases = inertial_layout.LINK * np.arange(count) + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
@@ -189,6 +196,13 @@ class RobustEstimator(Estimator[RobustState]):
         self._put_parameters(covariance, belief.covariance, places, masses, inertias)
         self._put_odometry(covariance, state, base)
         return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
+
+    def _shared(self, belief: Belief, base: int) -> tuple[float, float]:
+        """How late all IMUs' stamps are, s, and its variance, given the delay that thrust seems to have."""
+        delay = base + parameter_layout.DELAY
+        share = self._clock_share
+        left = self._shared_clock * (1.0 - share) + share**2 * float(belief.covariance[delay, delay])
+        return share * float(belief.mean[delay]), min(left, self._shared_clock)
 
     def _put_parameters(
         self, covariance: Matrix, believed: Matrix, places: NDArray[np.intp], masses: Vector, inertias: Vector
