@@ -31,9 +31,7 @@ _BLOCK = 32
 @njit(cache=True, error_model="numpy")
 def lower_root(covariance: Array) -> Array:
     """Lower L (n, n) with L L^T = P; numpy.linalg.LinAlgError where P is not positive definite."""
-    root = np.empty(covariance.shape)  # a copy: costs a hundredth of the factor, and says what type it is
-    root[:] = np.linalg.cholesky(covariance)
-    return root
+    return np.linalg.cholesky(covariance)  # type: ignore[return-value]  # NumPy says "floating" only
 
 
 @njit(cache=True, error_model="numpy")
@@ -79,6 +77,17 @@ def add_square(sign: float, factor: Array, out: Array) -> None:
             row, added = out[i], product[i - first]
             for j in range(last):
                 row[j] += sign * added[j]
+
+
+@njit(cache=True, error_model="numpy")
+def times_transposed_root(factor: Array, root: Array, out: Array) -> None:
+    """Into `out` (r, n) A L^T of A (r, n) and a lower root (n, n), without the half of the root that is zero."""
+    n = root.shape[0]
+    step = n if n <= 3 * _BLOCK else (n + 3) // 4
+    for first in range(0, n, step):
+        last = min(first + step, n)
+        left, band = np.ascontiguousarray(factor[:, :last]), np.ascontiguousarray(root[first:last, :last])
+        out[:, first:last] = np.dot(left, band.T)
 
 
 @njit(cache=True, error_model="numpy")

@@ -74,14 +74,9 @@ def propagate(
         _load(n, reciprocal, motion, first, count, blocks, whole)
         for _ in range(steps):
             _begin(n, count, blocks, whole)
-            _accelerations(links, gravity, pivoted, count, thrust, blocks, whole)
-            _advance(n, count, 1.0, 0.5 * h, blocks, whole)
-            _accelerations(links, gravity, pivoted, count, thrust, blocks, whole)
-            _advance(n, count, 2.0, 0.5 * h, blocks, whole)
-            _accelerations(links, gravity, pivoted, count, thrust, blocks, whole)
-            _advance(n, count, 2.0, h, blocks, whole)
-            _accelerations(links, gravity, pivoted, count, thrust, blocks, whole)
-            _advance(n, count, 1.0, 0.0, blocks, whole)
+            for weight, ahead in ((1.0, 0.5 * h), (2.0, 0.5 * h), (2.0, h), (1.0, 0.0)):
+                _push_links(links, gravity, pivoted, True, count, thrust, blocks, whole)
+                _move_links(n, count, weight, ahead, blocks, whole)
             _finish(n, count, h / 6.0, blocks, whole)
         _store(n, motion, first, blocks, whole)
 
@@ -99,12 +94,17 @@ def read_imus(
 ) -> None:
     """Into `readings` (3N, P) those of all links, one link after the other; see `propagate` and `imu.imu_readings`."""
     n, points = links.shape[0], motion.shape[1]
+    joined = physical
+    for i in range(n):
+        joined = joined or links[i, m.IMU_X] != 0.0 or links[i, m.IMU_Y] != 0.0
     blocks, whole = np.zeros((n + 2) * _LINK), np.zeros(_WHOLE)
     for first in range(0, points, LANES):
         count = min(LANES, (points - first + 7) // 8 * 8)
         kept = min(count, points - first)
         _load(n, reciprocal, motion, first, count, blocks, whole)
-        _accelerations(links, gravity, pivoted, count, thrust, blocks, whole)
+        _push_links(links, gravity, pivoted, joined, count, thrust, blocks, whole)
+        if joined:
+            _move_links(n, count, 0.0, 0.0, blocks, whole)
         for i in range(n):
             block = blocks[(i + 1) * _LINK : (i + 2) * _LINK]
             x, y = links[i, m.IMU_X], links[i, m.IMU_Y]
@@ -181,26 +181,6 @@ def _begin(n: int, count: int, blocks: Array, whole: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _advance(n: int, count: int, weight: float, ahead: float, blocks: Array, whole: Array) -> None:
-    """Add the slopes to the sums, and move from the start of the step by `ahead` seconds along them."""
-    for i in range(n):
-        block = blocks[(i + 1) * _LINK : (i + 2) * _LINK]
-        for k in range(count):
-            rate, turn = block[_RATE + k], block[_TURN + k]
-            block[_SUM_HEADING + k] += weight * rate
-            block[_SUM_RATE + k] += weight * turn
-            block[_HEADING + k] = block[_OLD_HEADING + k] + ahead * rate
-            block[_RATE + k] = block[_OLD_RATE + k] + ahead * turn
-    for k in range(count):
-        whole[_SUM_X + k] += weight * whole[_WHOLE_VX + k]
-        whole[_SUM_Y + k] += weight * whole[_WHOLE_VY + k]
-        whole[_SUM_VX + k] += weight * whole[_WHOLE_AX + k]
-        whole[_SUM_VY + k] += weight * whole[_WHOLE_AY + k]
-        whole[_WHOLE_VX + k] = whole[_OLD_VX + k] + ahead * whole[_WHOLE_AX + k]
-        whole[_WHOLE_VY + k] = whole[_OLD_VY + k] + ahead * whole[_WHOLE_AY + k]
-
-
-@njit(cache=True, error_model="numpy")
 def _finish(n: int, count: int, share: float, blocks: Array, whole: Array) -> None:
     """An integration step ends: from its start by the sums of the slopes."""
     for i in range(n):
@@ -216,23 +196,35 @@ def _finish(n: int, count: int, share: float, blocks: Array, whole: Array) -> No
 
 
 @njit(cache=True, error_model="numpy")
-def _accelerations(
-    links: Array, gravity: Array, pivoted: bool, count: int, thrust: Array, blocks: Array, whole: Array
+def _push_links(
+    links: Array,
+    gravity: Array,
+    pivoted: bool,
+    joined: bool,
+    count: int,
+    thrust: Array,
+    blocks: Array,
+    whole: Array,
 ) -> None:
-    """Into the blocks what the links do; into `whole` the acceleration of the centre of mass."""
+    """From the first link to the last: external forces, and the forces in the joints as functions of the next one's.
+
+    The latter only where they are `joined`. Into `whole` the acceleration of the centre of mass.
+    """
     n = links.shape[0]
-    for i in range(n):
-        _turn_pins(links[i], count, blocks[(i + 1) * _LINK : (i + 2) * _LINK])
     moves = False
     for i in range(n):
         for column in range(m.DRAG_ALONG, m.JOINT_FRICTION + 1):
             moves = moves or links[i, column] > 0.0
     if moves:
+        for i in range(n):
+            _turn_pins(links[i], count, blocks[(i + 1) * _LINK : (i + 2) * _LINK])
         _find_velocities(n, pivoted, count, blocks, whole)
     for k in range(count):
         whole[_WHOLE_AX + k] = whole[_WHOLE_AY + k] = 0.0
     for i in range(n):
         before, block = blocks[i * _LINK : (i + 1) * _LINK], blocks[(i + 1) * _LINK : (i + 2) * _LINK]
+        if not moves:
+            _turn_pins(links[i], count, block)
         _push(links[i], gravity, thrust[i], count, block)
         if moves:
             after = blocks[(i + 2) * _LINK : (i + 3) * _LINK]
@@ -240,12 +232,38 @@ def _accelerations(
         for k in range(count):
             whole[_WHOLE_AX + k] += block[_MASS + k] * block[_FREE_X + k]
             whole[_WHOLE_AY + k] += block[_MASS + k] * block[_FREE_Y + k]
-        _eliminate(i > 0 or pivoted, count, before, block)
+        if joined:
+            _eliminate(i > 0 or pivoted, count, before, block)
     for k in range(count):
         whole[_WHOLE_AX + k] /= whole[_TOTAL + k]
         whole[_WHOLE_AY + k] /= whole[_TOTAL + k]
+
+
+@njit(cache=True, error_model="numpy")
+def _move_links(n: int, count: int, weight: float, ahead: float, blocks: Array, whole: Array) -> None:
+    """From the last link to the first: forces in the joints, accelerations; with a weight, go on along the slopes.
+
+    Slopes are added to the sums with that weight, and the motion is that at the start of the step and `ahead` seconds
+    along them.
+    """
     for i in range(n, 0, -1):
-        _substitute(count, blocks[i * _LINK : (i + 1) * _LINK], blocks[(i + 1) * _LINK : (i + 2) * _LINK])
+        block = blocks[i * _LINK : (i + 1) * _LINK]
+        _substitute(count, block, blocks[(i + 1) * _LINK : (i + 2) * _LINK])
+        if weight > 0.0:
+            for k in range(count):
+                rate, turn = block[_RATE + k], block[_TURN + k]
+                block[_SUM_HEADING + k] += weight * rate
+                block[_SUM_RATE + k] += weight * turn
+                block[_HEADING + k] = block[_OLD_HEADING + k] + ahead * rate
+                block[_RATE + k] = block[_OLD_RATE + k] + ahead * turn
+    if weight > 0.0:
+        for k in range(count):
+            whole[_SUM_X + k] += weight * whole[_WHOLE_VX + k]
+            whole[_SUM_Y + k] += weight * whole[_WHOLE_VY + k]
+            whole[_SUM_VX + k] += weight * whole[_WHOLE_AX + k]
+            whole[_SUM_VY + k] += weight * whole[_WHOLE_AY + k]
+            whole[_WHOLE_VX + k] = whole[_OLD_VX + k] + ahead * whole[_WHOLE_AX + k]
+            whole[_WHOLE_VY + k] = whole[_OLD_VY + k] + ahead * whole[_WHOLE_AY + k]
 
 
 @njit(cache=True, error_model="numpy")

@@ -12,6 +12,7 @@ centre of mass of the chain ride along (last row of equation (11)): dead reckoni
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -128,6 +129,7 @@ class PaperFilter:
             LONGEST_STEP_S,
             SPREAD,
             EXCESS,
+            self._scratch(rows),
         )
         return Moments(rows, nominal, *moved)
 
@@ -158,9 +160,13 @@ class PaperFilter:
             self._variances,
             threshold,
             kernels.BENT,
+            self._scratch(rows),
             *seen,
         )
         return Moments(rows, nominal, *corrected), seen
+
+    def _scratch(self, rows: Indices) -> Array:
+        return _scratch(kernels.scratch_size(self._size, 2 * self.count, len(rows)))
 
     def inflated(self, moments: Moments, factor: float) -> Moments:
         """With so many times the covariance."""
@@ -177,3 +183,9 @@ class PaperFilter:
         wide[np.ix_(moments.rows, moments.rows)] = moments.covariance
         wide *= np.outer(scale, scale)
         return full[places], wide[np.ix_(places, places)]
+
+
+@lru_cache(maxsize=4)
+def _scratch(size: int) -> Array:
+    """Shared by all filters of that size: kernels hold the interpreter's lock, so that no two run at a time."""
+    return np.empty(size)

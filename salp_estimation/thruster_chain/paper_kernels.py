@@ -29,6 +29,7 @@ from onboard_estimation.filtering.large_unscented import (
     lower_root,
     mirror,
     solve_lower,
+    times_transposed_root,
 )
 from salp_estimation.thruster_chain.batches import propagate, read_imus
 
@@ -36,6 +37,16 @@ MOST_ITERATIONS = 6
 BENT = 0.1
 """Share of a reading's own variance that bending may add to it before a correction is iterated."""
 _CONVERGED = 0.01  # square of a step in standard deviations
+
+
+@njit(cache=True, error_model="numpy")
+def scratch_size(full: int, twice: int, n: int) -> int:
+    """Length of the scratch for a full state of so many rows, twice the number of links, and n estimated rows.
+
+    A hundred links need 7 MB, which to ask of the system at each step takes a fifth of the step.
+    """
+    columns = 2 * n + 1
+    return (full + twice + 3 * twice // 2) * columns + 2 * (twice + 4) * n
 
 
 @njit(cache=True, error_model="numpy")
@@ -53,6 +64,7 @@ def predict(
     longest_step: float,
     spread: float,
     excess: float,
+    scratch: Array,
 ) -> tuple[Array, Array]:
     """Mean (n,) and covariance (n, n) after `duration` seconds.
 
@@ -61,7 +73,7 @@ def predict(
     links, gravity, pivoted
         Of the `ChainModel`.
     rows
-        (n,) rows of the full state that the filter has, ascending.
+        (n,) rows of the full state that the filter has, ascending: parameters may be missing, motion may not.
     nominal
         (4N,) or (4N + 4,) full state; its other rows are held at these values.
     noise
@@ -72,16 +84,18 @@ def predict(
         Longest integration step, s.
     spread, excess
         Of the sigma points, see `large_unscented`.
+    scratch
+        Room for them, see `scratch_size`; what is in it does not matter.
     """
     n, twice = mean.shape[0], 2 * links.shape[0]
     fixed = np.searchsorted(rows, twice)
     root = lower_root(covariance)
-    points, reciprocal = np.empty((nominal.shape[0], 2 * n + 1)), np.empty((twice, 2 * n + 1))
+    points, reciprocal, _, odds, evens = _room(scratch, nominal.shape[0], twice, n)
     _points(twice, rows, nominal, mean, root, spread, points, reciprocal)
     propagate(links, gravity, pivoted, reciprocal, points[twice:], thrust, duration, longest_step)
 
     moving = n - fixed
-    odd, even, shift = np.empty((moving, n)), np.empty((moving, n)), np.empty(moving)
+    odd, even, shift = odds[:moving], evens[:moving], np.empty(moving)
     deviations(points, rows[fixed:], n, spread, odd, even, shift)
     moved, out, block = mean.copy(), covariance.copy(), np.zeros((moving, moving))
     if fixed > 0:
@@ -117,6 +131,7 @@ def update(
     variances: Array,
     threshold: float,
     bent: float,
+    scratch: Array,
     innovations: Array,
     roots: Array,
     nis: Array,
@@ -145,22 +160,21 @@ def update(
         count, n = chosen.shape[0], mean.shape[0]
         root = lower_root(spreading)
         predicted, odd, bending = _see(
-            physical, links, gravity, pivoted, rows, nominal, at, root, thrust, spread, excess, heard[chosen]
+            physical, links, gravity, pivoted, rows, nominal, at, root, thrust, spread, excess, heard[chosen], scratch
         )
-        total, right = bending.copy(), np.empty((3 * count, n + 1))
-        if iteration == 0:
-            add_square(1.0, odd, total)
-            right[:, :n] = np.dot(odd, root.T)
-        else:  # a linear model from points elsewhere: its slope A with A L = odd
-            slope = np.ascontiguousarray(np.linalg.solve(root.T, odd.T).T)
-            right[:, :n] = np.dot(slope, prior)
-            total += np.dot(slope, np.ascontiguousarray(right[:, :n].T))
-            predicted += np.dot(slope, prior_mean - at)
+        gyros = np.searchsorted(rows, 3 * links.shape[0] + heard[chosen])
+        total, right = np.zeros((3 * count, 3 * count)), np.empty((3 * count, n + 1))
+        _expect(iteration == 0, root, prior, odd, bending, gyros, total, right[:, :n])
+        if iteration > 0:  # a linear model from points elsewhere
+            predicted += np.dot(_slope(root, odd), prior_mean - at)
         bends = False
         for i in range(3 * count):
             part, link = _part(i, count), chosen[i % count if i >= 2 * count else i // 2]
-            right[i, n] = measured[link, part] - predicted[i]
-            bends = bends or bending[i, i] > bent * variances[part]
+            if part < 2:
+                right[i, n] = measured[link, part] - predicted[i]
+                bends = bends or bending[i, i] > bent * variances[part]
+            else:
+                right[i, n] = measured[link, part] - prior_mean[gyros[i - 2 * count]]
             total[i, i] += variances[part]
         mirror(total)
         if not gated:
@@ -188,6 +202,20 @@ def update(
             break
         at, spreading = mean, covariance
     return mean, covariance
+
+
+@njit(cache=True, error_model="numpy")
+def _room(scratch: Array, full: int, twice: int, n: int) -> tuple[Array, Array, Array, Array, Array]:
+    """Sigma points, reciprocals, readings, and two arrays for half differences and sums, out of the scratch."""
+    columns, readings, rows = 2 * n + 1, 3 * twice // 2, twice + 4
+    ends = np.cumsum(np.array([full * columns, twice * columns, readings * columns, rows * n, rows * n]))
+    return (
+        scratch[: ends[0]].reshape((full, columns)),
+        scratch[ends[0] : ends[1]].reshape((twice, columns)),
+        scratch[ends[1] : ends[2]].reshape((readings, columns)),
+        scratch[ends[2] : ends[3]].reshape((rows, n)),
+        scratch[ends[3] : ends[4]].reshape((rows, n)),
+    )
 
 
 @njit(cache=True, error_model="numpy")
@@ -239,27 +267,67 @@ def _see(
     spread: float,
     excess: float,
     heard: Indices,
+    scratch: Array,
 ) -> tuple[Array, Array, Array]:
-    """Predicted readings (3k,), the a_k / s (3k, n) of their points, and what bending adds to their covariance."""
+    """Predicted accelerations (2k,), the a_k / s (2k, n) of their points, and what bending adds to their covariance."""
     n, count, twice = mean.shape[0], heard.shape[0], 2 * links.shape[0]
-    points, reciprocal = np.empty((nominal.shape[0], 2 * n + 1)), np.empty((twice, 2 * n + 1))
-    readings = np.empty((3 * links.shape[0], 2 * n + 1))
+    points, reciprocal, readings, odds, evens = _room(scratch, nominal.shape[0], twice, n)
     _points(twice, rows, nominal, mean, root, spread, points, reciprocal)
     read_imus(physical, links, gravity, pivoted, reciprocal, points[twice:], thrust, readings)
-    order = np.empty(3 * count, np.int64)
-    for i in range(3 * count):
-        order[i] = 3 * heard[i - 2 * count if i >= 2 * count else i // 2] + _part(i, count)
-    odd, even, shift = np.empty((3 * count, n)), np.empty((3 * count, n)), np.empty(3 * count)
+    order = np.empty(2 * count, np.int64)
+    for i in range(2 * count):
+        order[i] = 3 * heard[i // 2] + i % 2
+    odd, even, shift = odds[: 2 * count], evens[: 2 * count], np.empty(2 * count)
     deviations(readings, order, n, spread, odd, even, shift)
-    bending, predicted = np.zeros((3 * count, 3 * count)), shift
-    add_square(1.0, even[: 2 * count], bending)  # turning rates are part of the state: nothing bends
+    bending, predicted = np.zeros((2 * count, 2 * count)), shift
+    add_square(1.0, even, bending)
     for i in range(2 * count):
         for j in range(i + 1):
             bending[i, j] += excess * shift[i] * shift[j]
-    for i in range(3 * count):
+    for i in range(2 * count):
         predicted[i] += readings[order[i], 0]
     mirror(bending)
     return predicted, odd, bending
+
+
+@njit(cache=True, error_model="numpy")
+def _expect(
+    is_first: bool,
+    root: Array,
+    prior: Array,
+    odd: Array,
+    bending: Array,
+    gyros: Indices,
+    total: Array,
+    cross: Array,
+) -> None:
+    """Into `total` (3k, 3k), its lower half, and `cross` (3k, n) covariances of the readings, and with the state.
+
+    Turning rates are part of the state, at its places `gyros` (k,): theirs are read off the state's covariance.
+    """
+    accelerations = odd.shape[0]
+    if is_first:
+        times_transposed_root(odd, root, cross[:accelerations])
+        add_square(1.0, odd, total)
+    else:
+        slope = _slope(root, odd)
+        products = np.dot(slope, prior)
+        cross[:accelerations] = products
+        total[:accelerations, :accelerations] = np.dot(products, slope.T)
+    total[:accelerations, :accelerations] += bending
+    for i in range(gyros.shape[0]):
+        row = total[accelerations + i]
+        cross[accelerations + i] = prior[gyros[i]]
+        for j in range(accelerations):
+            row[j] = cross[j, gyros[i]]
+        for j in range(i + 1):
+            row[accelerations + j] = prior[gyros[i], gyros[j]]
+
+
+@njit(cache=True, error_model="numpy")
+def _slope(root: Array, odd: Array) -> Array:
+    """A (m, n) with A L = odd: the statistical linearisation's slope."""
+    return np.ascontiguousarray(np.linalg.solve(root.T, odd.T).T)
 
 
 @njit(cache=True, error_model="numpy")

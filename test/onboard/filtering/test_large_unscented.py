@@ -57,3 +57,6 @@ def test_triangular_algebra_is_numpy_s(size: int) -> None:
     solved = right.copy()
     large.solve_lower(root, solved)
     np.testing.assert_allclose(root @ solved, right, atol=1e-11)
+    product, left = np.empty((11, size)), np.ascontiguousarray(right.T)
+    large.times_transposed_root(left, root, product)
+    np.testing.assert_allclose(product, left @ root.T, atol=1e-11)
