@@ -117,7 +117,10 @@ class Robot(ABC, Generic[Configuration]):
         """
 
     def refuse_topics(self, configuration: Configuration, names: Collection[str]) -> None:
-        """Raise UserError where the topics in its namespace, by relative names, are of a robot of another build."""
+        """Raise UserError where the topics in its namespace, by relative names, are of a robot of another build.
+
+        Topics that the user leaves out are among them, whether or not they are there.
+        """
 
     def exercise(self, configuration: Configuration, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that a node compiles nothing while it runs.

@@ -152,7 +152,7 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds, bag_path)
-        robot.refuse_topics(configuration, names_in(match.namespace, kinds))
+        _refuse_other_build(robot, configuration, match.namespace, kinds, options.what_if)
         if match.rivals and options.namespace is None:
             spaces = " or ".join(f"--namespace {space or '/'}" for space in (match.namespace, *match.rivals))
             raise UserError(f"{bag_path} holds several robots of the kind {robot.name}; choose: {spaces}")
@@ -231,13 +231,28 @@ def choose_robot(
     if not candidates:
         raise UserError(f"no installed robot fits; name one with --robot ({'; '.join(reasons) or 'none is installed'})")
     matches = {name: _without_dropped(one.match, options.what_if) for name, one in candidates.items()}
-    name = guess_robot(matches, kinds)
+    try:
+        name = guess_robot(matches, kinds)
+    except UserError:
+        # Of the robot that comes nearest, a configuration of another build says more than a list of missing topics.
+        nearest = candidates[max(matches, key=lambda name: len(matches[name].channels))]
+        if nearest.match.channels:
+            _refuse_other_build(nearest.robot, nearest.configuration, nearest.match.namespace, kinds, options.what_if)
+        raise
     chosen = candidates[name]
     if chosen.fault is not None:
         raise chosen.fault
     others = [f"--robot {other}" for other in fitting_robots(matches) if other != name]
     notes = (f"The bag also holds another robot's topics: {', '.join(others)}.",) if others else ()
     return chosen.robot, chosen.configuration, replace(chosen.match, notes=notes)
+
+
+def _refuse_other_build(
+    robot: Robot, configuration: Any, namespace: str, kinds: Mapping[str, str], what_if: WhatIf
+) -> None:
+    """Raise UserError where the bag is of a robot of another build than the configuration."""
+    left_out = [channel.topic for channel in robot.channels(configuration) if what_if.drops(channel.sensor)]
+    robot.refuse_topics(configuration, [*names_in(namespace, kinds), *left_out])
 
 
 def _refuse_unknown_names(options: EvaluateOptions, robots: Sequence[Robot]) -> None:

@@ -24,6 +24,7 @@ from salp_estimation.thruster_chain.configuration import ThrusterChainConfigurat
 from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
+from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 
 Rows = NDArray[np.float64]
 
@@ -42,7 +43,7 @@ class ThrusterChainRobot(
     summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
-    estimators = ("gyros", "paper_ukf")
+    estimators = ("gyros", "robust", "paper_ukf")
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
@@ -62,19 +63,24 @@ class ThrusterChainRobot(
         return channels.channels(configuration)
 
     def refuse_topics(self, configuration: ThrusterChainConfiguration, names: Collection[str]) -> None:
-        """Raise UserError where there are IMUs of links that the configuration does not have: the robot is longer."""
+        """Raise UserError where the links with an IMU are not those of the configuration: the robot is another one."""
+        links = configuration.chain.link_names
         imus = {name.split("/")[1] for name in names if name.startswith("imu/") and name.endswith("/data_raw")}
-        if others := sorted(imus - set(configuration.chain.link_names)):
+        # An IMU elsewhere in the laboratory is none of a link: links are numbered.
+        stems = {name.rstrip("0123456789") for name in links}
+        imus = {name for name in imus if name in links or name.rstrip("0123456789") in stems}
+        if imus and imus != set(links):
+            there = ", ".join(sorted(imus, key=lambda name: (len(name), name)))
             raise UserError(
-                f"there are IMUs of {', '.join(others)} too, and the configuration has {configuration.chain.count} "
-                f"links only: {', '.join(configuration.chain.link_names)}; name that of this robot with --config"
+                f"the recording has IMUs of {len(imus)} links ({there}), and the configuration {len(links)} links "
+                f"({', '.join(links)}): name the parameter file of this robot with --config, or leave out with "
+                "--drop imu/<link> what an IMU did not record"
             )
 
     def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
-        if name == "paper_ukf":
-            return PaperEstimator(configuration)
-        return GyrosEstimator(configuration)
+        made = {"gyros": GyrosEstimator, "robust": RobustEstimator, "paper_ukf": PaperEstimator}
+        return made[name](configuration)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""

@@ -1,0 +1,92 @@
+"""Bags of thruster chains on the way that users go: converted, simulated, judged, of another length."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from test_unknown_chain import run_folder
+
+from onboard_estimation.commands.evaluate import summary
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
+from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+from onboard_estimation.resources import resource
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.robot import ROBOT
+
+CONFIGURATION = ThrusterChainConfiguration()
+TEN = "config/thruster_chain_ten_links.yaml"
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("simulated") / "bag"
+    simulate_to_bag(ROBOT, CONFIGURATION, "thrusters", "physical", 2.0, 3, path)
+    return path
+
+
+def test_a_converted_run_is_judged_with_the_configuration_that_came_with_it(tmp_path: Path) -> None:
+    """Two links, while the default robot has three."""
+    convert("unknown-chain", run_folder(tmp_path / "run"), tmp_path / "bag")
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(estimator="gyros"), write=False).result
+    assert result.robot == "thruster_chain"
+    assert result.source == "recorded"
+    np.testing.assert_allclose(result.parts["masses"].truth[0], [0.4, 0.5])
+    assert np.nanmax(np.abs(result.parts["headings"].truth)) < 1e-9
+
+
+def test_a_parameter_file_that_is_named_goes_before_that_of_the_bag(tmp_path: Path) -> None:
+    convert("unknown-chain", run_folder(tmp_path / "run"), tmp_path / "bag")
+    file = tmp_path / "bag" / "thruster_chain.yaml"
+    content = yaml.safe_load(file.read_text())
+    content["/**"]["ros__parameters"]["chain"]["masses_kg"] = [0.7, 0.8]
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(content))
+    options = EvaluateOptions(estimator="gyros", config=tmp_path / "other.yaml")
+    result = evaluate_bag(tmp_path / "bag", options, write=False).result
+    np.testing.assert_allclose(result.parts["masses"].estimate[0], [0.7, 0.8])
+
+
+def test_a_simulated_bag_is_found_labelled_and_has_its_masses(bag: Path, tmp_path: Path) -> None:
+    evaluation = evaluate_bag(bag, EvaluateOptions(estimator="gyros"), tmp_path / "run")
+    found = summary(evaluation)
+    assert (found["robot"], found["source"]) == ("thruster_chain", "simulated")
+    assert set(evaluation.result.parts) == {"headings", "masses", "inertias", "position"}
+    truth = evaluation.result.parts["masses"].truth
+    assert np.isfinite(truth).all()
+    assert np.abs(truth[0] - CONFIGURATION.chain.masses).max() > 0.01
+
+
+def test_what_nobody_weighed_is_not_judged(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path / "run")
+    (folder / "truth_parameters.yaml").unlink()
+    convert("unknown-chain", folder, tmp_path / "bag")
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(estimator="gyros"), write=False).result
+    assert set(result.parts) == {"headings", "position"}
+    assert np.isfinite(result.parts["position"].truth).any()
+
+
+def test_links_of_file_and_bag_differ(bag: Path, tmp_path: Path) -> None:
+    options = EvaluateOptions(config=resource(TEN))
+    for asked in (options, EvaluateOptions(robot="thruster_chain", config=resource(TEN))):
+        with pytest.raises(UserError, match=r"IMUs of 3 links .* and the configuration 10 links"):
+            evaluate_bag(bag, asked, write=False)
+    longer = tmp_path / "ten"
+    ten = load(ThrusterChainConfiguration, resource(TEN))
+    simulate_to_bag(ROBOT, ten, "thrusters", "physical", 0.5, 1, longer)
+    with pytest.raises(UserError, match=r"IMUs of 10 links .* and the configuration 3 links"):
+        evaluate_bag(longer, EvaluateOptions(), write=False)
+    result = evaluate_bag(longer, EvaluateOptions(config=resource(TEN), estimator="gyros"), write=False).result
+    assert result.parts["headings"].truth.shape[1] == 10
+
+
+def test_a_silent_imu_can_be_left_out(bag: Path) -> None:
+    options = EvaluateOptions(estimator="gyros", what_if=WhatIf(drop=("imu/link_2",)))
+    result = evaluate_bag(bag, options, write=False).result
+    stddev = result.parts["headings"].stddev[-1]
+    assert stddev[1] > 5.0 * stddev[0]
