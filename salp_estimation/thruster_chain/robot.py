@@ -79,8 +79,9 @@ class ThrusterChainRobot(
 
     def estimator(self, configuration: ThrusterChainConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
-        made = {"gyros": GyrosEstimator, "robust": RobustEstimator, "paper_ukf": PaperEstimator}
-        return made[name](configuration)
+        if name == "robust":
+            return RobustEstimator(configuration)
+        return PaperEstimator(configuration) if name == "paper_ukf" else GyrosEstimator(configuration)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""
