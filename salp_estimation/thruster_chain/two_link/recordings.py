@@ -1,0 +1,188 @@
+"""Recordings of two jointed links with an IMU on each and optical truth, as MATLAB files of 50 Hz.
+
+Made for Weygers and Kok, "Drift-free inertial sensor-based joint kinematics for long-term arbitrary movements", IEEE
+Sensors Journal 20(14), 2020. A file holds a struct `data`: `rate` (Hz), `sensorData` (n x 12: accelerometer 1, gyro 1,
+accelerometer 2, gyro 2; m/s^2 and rad/s), `ref` (n x 17: orientations of both sensors as quaternions w x y z, to a world
+with z up, then their positions in m, then three columns that nobody describes), `r_12` and `r_21`, the lever arms to the
+joint (m), which are not read: the filter finds them.
+
+The IMUs lag the reference by about 15 ms; and in one recording the reference turns over for some frames.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat
+from scipy.optimize import minimize_scalar
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.converters import Converted
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import imu_channel, truth_channel
+
+Array = NDArray[np.float64]
+
+NAMES = ("proximal", "distal")
+_COLUMNS = {"sensorData": 12, "ref": 17}
+_LONGEST_LAG_S = 0.06
+_JUMP_RAD_S = 2.5
+"""The reference turns faster or slower than the gyro by more than this: it is wrong there."""
+_BETWEEN_JUMPS = 12
+"""Rows between two jumps that are as wrong as these."""
+_AGREED_RAD_S = 0.5
+"""Rows that tell the lag: where reference and gyro agree to this with it."""
+# Half to twice gravity: the median of a recording in m/s^2 lies inside, one in g or raw counts does not.
+_PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
+
+
+def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
+    """Two jointed links with an IMU on each and optical truth (.mat, Weygers and Kok).
+
+    Of its clocks: the IMUs lag the reference, which is delayed by as much as brings its rates onto those of the gyros;
+    rows at which the reference turns over are left out and counted. Both unless left as recorded. Stamps start at 1 s.
+
+    Raises
+    ------
+    UserError
+        No such MATLAB file, an array that is missing or has the wrong shape, no rate, another unit.
+    """
+    rate_hz, sensors, reference = _load(path)
+    stamps_ns = np.round(np.arange(len(sensors)) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
+    readings = [np.hstack([sensors[:, 6 * k + 3 : 6 * k + 6], sensors[:, 6 * k : 6 * k + 3]]) for k in range(2)]
+    poses = [
+        np.hstack([reference[:, 8 + 3 * k : 11 + 3 * k], reference[:, [4 * k + 1, 4 * k + 2, 4 * k + 3, 4 * k]]])
+        for k in range(2)
+    ]
+    norms = np.array([np.linalg.norm(one[:, 3:], axis=1) for one in poses])
+    finite = np.isfinite(sensors).all(axis=1), np.isfinite(reference[:, :14]).all(axis=1) & (abs(norms - 1) < 0.01).all(0)
+    for name, good in zip(("sensorData", "ref"), finite, strict=True):
+        if good.sum() < 10:
+            raise UserError(f"{path}: {name} has {good.sum()} rows of {len(good)} that are numbers and rotations")
+    notes = [
+        f"{name}: {np.sum(~good)} of {len(good)} rows left out, not finite or no rotation."
+        for name, good in zip(("sensorData", "ref"), finite, strict=True)
+        if not good.all()
+    ]
+    truth_ns, good = stamps_ns, finite[1]
+    if truth_as_recorded:
+        notes.append("Reference left as recorded: it leads the IMUs, and may turn over.")
+    elif finite[0].all() and good.all():
+        lag_s = float(np.mean([_lag_s(one[:, :3], pose[:, 3:], rate_hz) for one, pose in zip(readings, poses, strict=True)]))
+        wrong = _wrong_rows(readings, poses, lag_s, rate_hz)
+        truth_ns, good = stamps_ns + round(lag_s * NANOSECONDS_PER_SECOND), ~wrong
+        notes.append(f"Reference delayed by {1000 * lag_s:.1f} ms, by which the gyros lag its rates.")
+        if wrong.any():
+            notes.append(f"Reference: {wrong.sum()} of {len(wrong)} rows left out, it jumps there and the gyros do not.")
+    else:
+        notes.append("Reference left as recorded: with rows missing its lag cannot be told.")
+    return Converted(
+        recording=Recording(
+            tuple(
+                Series(imu_channel(name), stamps_ns[finite[0]], one[finite[0]])
+                for name, one in zip(NAMES, readings, strict=True)
+            ),
+            tuple(
+                Series(truth_channel(name), truth_ns[good], one[good]) for name, one in zip(NAMES, poses, strict=True)
+            ),
+        ),
+        notes=(*notes, "Stamps start at 1 s."),
+        counts={"rows": len(sensors), "reference_rows": int(good.sum())},
+    )
+
+
+def _lag_s(rates: Array, quaternions: Array, rate_hz: float) -> float:
+    """By how much the gyro's rates (n, 3) come after those of the reference (n, 4), s.
+
+    By least squares over the lag, and at each over what is constant: bias, and how the frames are turned.
+    """
+    steps = np.arange(len(rates))
+    rotations = Rotation.from_quat(quaternions)
+    true = (rotations[:-2].inv() * rotations[2:]).as_rotvec() * (0.5 * rate_hz)
+    # Simpson's rule: the mean rate over the same two steps.
+    seen = (rates[:-2] + 4.0 * rates[1:-1] + rates[2:]) / 6.0
+    across = np.column_stack([seen, np.ones(len(seen))])
+
+    def differences(lag_s: float, used: NDArray[np.bool_]) -> Array:
+        """(n - 2, 3) of the reference, delayed, and the gyro, turned and shifted to fit where it is used."""
+        delayed = np.column_stack([np.interp(steps[1:-1] - lag_s * rate_hz, steps[1:-1], one) for one in true.T])
+        fit, *_ = np.linalg.lstsq(across[used], delayed[used], rcond=None)
+        return np.asarray(delayed - across @ fit)
+
+    lag_s, used = 0.0, np.linalg.norm(true - seen, axis=1) < _JUMP_RAD_S
+    for _ in range(3):
+        if used.sum() < 10:
+            return 0.0
+        found = minimize_scalar(
+            lambda lag_s, used: float(np.sum(differences(lag_s, used)[used] ** 2)),
+            args=(used,),
+            bounds=(-_LONGEST_LAG_S, _LONGEST_LAG_S),
+            method="bounded",
+        )
+        lag_s = float(found.x)
+        used = np.linalg.norm(differences(lag_s, used), axis=1) < _AGREED_RAD_S
+    return lag_s
+
+
+def _wrong_rows(readings: list[Array], poses: list[Array], lag_s: float, rate_hz: float) -> NDArray[np.bool_]:
+    """(n,) where either reference jumps against its gyro, and shortly between two jumps."""
+    wrong = np.zeros(len(readings[0]), dtype=np.bool_)
+    steps = np.arange(len(wrong))
+    for one, pose in zip(readings, poses, strict=True):
+        rotations = Rotation.from_quat(pose[:, 3:])
+        true = (rotations[:-1].inv() * rotations[1:]).as_rotvec() * rate_hz
+        seen = np.column_stack([np.interp(steps[:-1] + 0.5 + lag_s * rate_hz, steps, rate) for rate in one[:, :3].T])
+        jumps = np.flatnonzero(np.linalg.norm(true - seen, axis=1) > _JUMP_RAD_S)
+        for jump in jumps:
+            wrong[jump : jump + 2] = True
+        for first, second in zip(jumps[:-1], jumps[1:], strict=True):
+            if second - first <= _BETWEEN_JUMPS:
+                wrong[first : second + 1] = True
+    return wrong
+
+
+def _load(path: Path) -> tuple[float, Array, Array]:
+    """Rate in Hz, `sensorData` (n, 12) and `ref` (n, 17)."""
+    try:
+        file = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        content: dict[str, Any] = loadmat(file, variable_names=["data"])
+    except NotImplementedError as error:
+        raise UserError(f"{path} is a MATLAB file of version 7.3 (HDF5); save it with -v7") from error
+    except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to
+        raise UserError(f"{path} is no readable MATLAB file: {error or type(error).__name__}") from error
+    struct = content.get("data")
+    fields = () if struct is None else struct.dtype.names or ()
+    missing = [name for name in ("rate", *_COLUMNS) if name not in fields]
+    if struct is None or missing or struct.size != 1:
+        wanted = ", ".join(missing) or "one element"
+        raise UserError(f"{path}: its struct data lacks {wanted}; a recording has rate, sensorData and ref in it")
+    arrays = {}
+    for name in ("rate", *_COLUMNS):
+        array = struct[name].item()
+        if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
+            raise UserError(f"{path}: {name} holds {array.dtype}, not real numbers")
+        arrays[name] = array.astype(np.float64)
+    rate_hz = float(arrays["rate"].item()) if arrays["rate"].size == 1 else float("nan")
+    if not 1.0 <= rate_hz <= 10_000.0:
+        raise UserError(f"{path}: rate is {arrays['rate'].ravel()[:4]}, it must be one number in Hz, 1 to 10000")
+    rows = len(arrays["sensorData"])
+    for name, columns in _COLUMNS.items():
+        if arrays[name].shape != (rows, columns) or rows < 10:
+            shape = " x ".join(map(str, arrays[name].shape))
+            raise UserError(f"{path}: {name} is {shape}, it must be {max(rows, 10)} x {columns}")
+    force = float(np.nanmedian(np.linalg.norm(arrays["sensorData"][:, :3], axis=1)))
+    low, high = _PLAUSIBLE_FORCE_M_S2
+    if not low < force < high:
+        raise UserError(
+            f"{path}: accelerometer 1 reads {force:.3g} in the median; m/s^2 would be between {low:g} and {high:g}"
+        )
+    return rate_hz, arrays["sensorData"], arrays["ref"]

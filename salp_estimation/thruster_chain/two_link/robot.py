@@ -1,0 +1,83 @@
+"""Two jointed links with an IMU on each as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.capabilities.simulated import Scenario, Simulated
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.reading_limits import imu_limits
+from onboard_estimation.reading_parts import POSE
+from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Recording
+from onboard_estimation.simulation import imu_channel
+from salp_estimation.thruster_chain.two_link import simulator
+from salp_estimation.thruster_chain.two_link.configuration import TwoLink
+from salp_estimation.thruster_chain.two_link.estimator import TwoLinkEstimator
+
+
+class TwoLinkRobot(Simulated[TwoLink]):
+    """Two links joined by a hinge, a two-axis or a ball joint."""
+
+    name = "two_link"
+    summary = "two jointed links with an IMU on each: how one is turned against the other"
+    recovery_s = 3.0
+    configuration_type = TwoLink
+    estimators = ("eskf",)
+    scenarios: Mapping[str, Scenario] = {
+        "swing": Scenario("swung and turned by hand"),
+        "slow": Scenario("moved slowly: gravity tells the tilt, and nothing but a hinge the heading"),
+    }
+
+    def channels(self, configuration: TwoLink) -> tuple[Channel, ...]:
+        """The two IMUs."""
+        imus = configuration.imus
+        limits = imu_limits(
+            gyro=(imus.gyro_range_rad_s, "imus.gyro_range_rad_s"),
+            accelerometer=(imus.accelerometer_range_m_s2, "imus.accelerometer_range_m_s2"),
+        )
+        return imu_channel(imus.proximal, limits), imu_channel(imus.distal, limits)
+
+    def estimator(self, configuration: TwoLink, name: str) -> TwoLinkEstimator:
+        """The error-state filter."""
+        return TwoLinkEstimator(configuration)
+
+    def exercise(self, configuration: TwoLink, estimator: str) -> None:
+        """Until the joint's acceleration has been compared a few times: neutral readings would leave that to compile."""
+        channels = self.channels(configuration)
+        pipeline = Pipeline(self.estimator(configuration, estimator), channels)
+        for k in range(200):
+            stamp_ns = round(k * 0.4 * configuration.joint.half_window_s * NANOSECONDS_PER_SECOND)
+            # A turn about one axis after the other, that a hinge is learned from.
+            for channel, share in zip(channels, (1.0, 2.0), strict=True):
+                value = np.array([np.sin(0.3 * k), share * np.sin(0.7 * k), np.cos(0.3 * k), 0.0, 0.0, 9.8])
+                pipeline.process(Measurement(stamp_ns, channel.sensor, value))
+
+    def truth_specification(self, configuration: TwoLink) -> TruthSpecification:
+        """The poses of both links; their frames are not quite those of the sensors."""
+        imus, noise = configuration.imus, configuration.truth_stddev_rad**2 * np.eye(3)
+        return TruthSpecification((imus.proximal, imus.distal), covariances={"relative_orientation": noise})
+
+    def true_parts(
+        self, configuration: TwoLink, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, NDArray[np.float64]]:
+        """How the second is turned against the first."""
+        imus = configuration.imus
+        first, second = (Rotation.from_quat(bodies[one][:, POSE.orientation]) for one in (imus.proximal, imus.distal))
+        return {"relative_orientation": (first.inv() * second).as_quat()}
+
+    def simulate(
+        self, configuration: TwoLink, scenario: str, variant: str, duration_s: float, rng: np.random.Generator
+    ) -> Recording:
+        """A motion of links on the joint that is configured."""
+        names = configuration.imus.proximal, configuration.imus.distal
+        hinge = configuration.joint.kind == "hinge"
+        return simulator.simulate(simulator.STYLES[scenario], hinge, duration_s, rng, names).recording
+
+
+ROBOT = TwoLinkRobot()
