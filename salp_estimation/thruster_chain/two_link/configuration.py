@@ -15,7 +15,9 @@ Kind = Literal["free", "hinge"]
 class Imus:
     """Both IMUs: ranges, noise and errors."""
 
-    proximal: str = parameter("proximal", "the topic of the first is imu/<name>/data_raw, its truth ground_truth/<name>")
+    proximal: str = parameter(
+        "proximal", "the topic of the first is imu/<name>/data_raw, its truth ground_truth/<name>"
+    )
     distal: str = parameter("distal", "likewise of the second")
     gyro_range_rad_s: float = parameter(
         35.0, "readings beyond it (and 5 %) are refused", unit="rad/s", exclusive_minimum=0.0
@@ -58,9 +60,7 @@ class Imus:
 class Joint:
     """The joint, and how its acceleration is seen from either link."""
 
-    kind: Kind = parameter(
-        "free", "hinge: one axis, learned from the gyros; free: ball joint, two axes, or not known"
-    )
+    kind: Kind = parameter("free", "hinge: one axis, learned from the gyros; free: ball joint, two axes, or not known")
     proximal_lever_arm_m: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0), "from the first IMU to the joint, in the IMU's frame", unit="m"
     )
@@ -71,7 +71,7 @@ class Joint:
         0.2, "how well both are known, per axis; the motion shows the rest", unit="m", exclusive_minimum=0.0
     )
     half_window_s: float = parameter(
-        0.045,
+        0.055,
         "angular acceleration is the slope of a polynomial through the readings so far to both sides; the filter waits "
         "for the later ones, the estimate does not",
         unit="s",
@@ -117,7 +117,7 @@ class Joint:
         exclusive_minimum=0.0,
         exclusive_maximum=1.0,
     )
-    recover_after: int = parameter(50, "refused so often in a row, the state is doubted instead", minimum=1)
+    recover_after: int = parameter(25, "refused so often in a row, the state is doubted instead", minimum=1)
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,10 @@ class TwoLink:
     joint: Joint = field(default_factory=Joint)
     start: Start = field(default_factory=Start)
     truth_stddev_rad: float = parameter(
-        0.01, "how well the truth's frames are aligned with the sensors', per axis of one against the other",
-        unit="rad", minimum=0.0,
+        0.01,
+        "how well the truth's frames are aligned with the sensors', per axis of one against the other",
+        unit="rad",
+        minimum=0.0,
     )
     lag_s: float = parameter(
         0.1, "how late a measurement may arrive and still be filtered in order", unit="s", minimum=0.0

@@ -8,7 +8,6 @@ readings only the last two are not compared yet. The two IMUs need not be read a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -17,15 +16,14 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Gate, Innovation
-from onboard_estimation.filtering.moments import Moments, predict, update
+from onboard_estimation.filtering.moments import Moments, update
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.thruster_chain.two_link import model
 from salp_estimation.thruster_chain.two_link.configuration import TwoLink
 from salp_estimation.thruster_chain.two_link.hinge import Shown
 from salp_estimation.thruster_chain.two_link.readings import Motion, Readings
 
-_UNKNOWN_ANGLE_RAD = 1.0
-"""A rotation that is less certain than this is not known at all."""
+_MISSED_TO_TELL = 25
 _ON_TIME = 0.9
 """Share of the interval after which the next comparison is due: stamps jitter."""
 
@@ -37,8 +35,8 @@ class TwoLinkState(NamedTuple):
     ----------
     moments
         At `stamp_ns`, up to where readings have been compared.
-    stamp_ns
-        None before the first reading.
+    stamp_ns, started
+        Meaningless before the first reading.
     compared_ns
         Last comparison of the joint's acceleration.
     readings
@@ -49,16 +47,20 @@ class TwoLinkState(NamedTuple):
         For each IMU, whether it is.
     rejected_in_a_row, hinge_rejected_in_a_row
         Comparisons refused.
+    missed_in_a_row
+        Comparisons left out, for want of readings around their instant.
     """
 
     moments: Moments
-    stamp_ns: int | None = None
+    stamp_ns: int = 0
+    started: bool = False
     compared_ns: int = 0
     readings: tuple[Readings, Readings] = (Readings(), Readings())
     shown: Shown = Shown()
     silent: tuple[bool, bool] = (False, False)
     rejected_in_a_row: int = 0
     hinge_rejected_in_a_row: int = 0
+    missed_in_a_row: int = 0
 
 
 class TwoLinkEstimator(Estimator[TwoLinkState]):
@@ -72,6 +74,7 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         self._gate = Gate(joint.gate_probability, joint.recover_after)
         self._half_window_ns = round(joint.half_window_s * NANOSECONDS_PER_SECOND)
         self._interval_ns = round(_ON_TIME * joint.interval_s * NANOSECONDS_PER_SECOND)
+        self._noise = np.array([getattr(imus, name) for name in model.NOISE])
         self._longest_gap_ns = round(imus.longest_gap_s * NANOSECONDS_PER_SECOND)
 
     def start(self, initial: Estimate | None) -> TwoLinkState:
@@ -79,34 +82,38 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         if initial is None:
             return TwoLinkState(self._configured())
         moments = Moments(*self.space.moments(initial.mean, initial.covariance))
-        return TwoLinkState(moments, initial.stamp_ns, initial.stamp_ns)
+        return TwoLinkState(moments, initial.stamp_ns, True, initial.stamp_ns)
 
     def step(self, state: TwoLinkState, measurement: Measurement) -> Step:
         """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
         link, stamp_ns = self._sensors.index(measurement.sensor), measurement.stamp_ns
-        if state.stamp_ns is None:
-            state = state._replace(stamp_ns=stamp_ns, compared_ns=stamp_ns)
+        if not state.started:
+            state = state._replace(stamp_ns=stamp_ns, started=True, compared_ns=stamp_ns)
         own, other = state.readings[link], state.readings[1 - link]
         followed = own.followed(stamp_ns, measurement.value, state.stamp_ns - self._half_window_ns)
         state = state._replace(readings=(followed, other) if link == 0 else (other, followed))
-        heard_ns = state.stamp_ns if other.last_ns is None else other.last_ns
-        is_silent = stamp_ns - heard_ns > self._longest_gap_ns
+        was_silent, heard_ns = state.silent[1 - link], state.stamp_ns if other.last_ns is None else other.last_ns
+        # One that never spoke stays silent: there the state's stamp, which moves on, stands for its last.
+        is_silent = stamp_ns - heard_ns > self._longest_gap_ns or (was_silent and other.last_ns is None)
         events: tuple[Event, ...] = ()
-        if is_silent and not state.silent[1 - link]:
+        if is_silent and not was_silent:
             events = (Notice(self._silence(1 - link, heard_ns, stamp_ns)),)
         silent = (False, is_silent) if link == 0 else (is_silent, False)
-        state, innovation = self._compared(state._replace(silent=silent))
+        state, innovation, notices = self._compared(state._replace(silent=silent))
         if is_silent:
             state = state._replace(moments=self._moved(state, stamp_ns), stamp_ns=stamp_ns)
         # Both have reported since this one's last reading: of two that come at one instant, the second.
         due = is_silent or (other.last_ns is not None and (own.last_ns is None or other.last_ns > own.last_ns))
         estimate = Estimate(stamp_ns, *self._moved(state, stamp_ns)) if due else None
-        return Step(state, estimate, innovation, events)
+        return Step(state, estimate, innovation, (*events, *notices))
 
     def _configured(self) -> Moments:
         imus, joint, start = self.configuration.imus, self.configuration.joint, self.configuration.start
         parts = {
-            "relative_orientation": (Rotation.from_rotvec(start.rotation_vector_rad).as_quat(), start.rotation_stddev_rad),
+            "relative_orientation": (
+                Rotation.from_rotvec(start.rotation_vector_rad).as_quat(),
+                start.rotation_stddev_rad,
+            ),
             "proximal_lever_arm": (joint.proximal_lever_arm_m, joint.lever_arm_stddev_m),
             "distal_lever_arm": (joint.distal_lever_arm_m, joint.lever_arm_stddev_m),
         }
@@ -123,21 +130,29 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         given = (np.array(joint.proximal_axis), np.array(joint.distal_axis)) if any(joint.proximal_axis) else None
         return _with_axes(moments, given, joint.axis_stddev_rad)
 
-    def _compared(self, state: TwoLinkState) -> tuple[TwoLinkState, Innovation | None]:
+    def _compared(self, state: TwoLinkState) -> tuple[TwoLinkState, Innovation | None, tuple[Notice, ...]]:
         """Up to the last instant around which the readings of both IMUs are complete; what the last comparison saw."""
-        innovation = None
+        innovation: Innovation | None = None
+        notices: tuple[Notice, ...] = ()
         for stamp_ns in self._complete(state):
             last_ns = state.compared_ns
             moments = self._moved(state, stamp_ns)
             state = state._replace(moments=moments, stamp_ns=stamp_ns, compared_ns=stamp_ns)
             proximal, distal = (one.motion(stamp_ns, self._half_window_ns) for one in state.readings)
             if proximal is None or distal is None:
+                state = state._replace(missed_in_a_row=state.missed_in_a_row + 1)
+                if state.missed_in_a_row == _MISSED_TO_TELL:
+                    notices = (*notices, Notice(self._too_few(stamp_ns)))
                 continue
+            state = state._replace(missed_in_a_row=0)
             step_s = (stamp_ns - last_ns) / NANOSECONDS_PER_SECOND
             state, innovation = self._joined(state, proximal, distal, step_s)
-            if self.space is model.HINGE:
-                state = self._hinged(state, proximal, distal, step_s)
-        return state, innovation
+            if self.space is model.HINGE and np.any(model.part(state.moments.mean, model.AXIS, 0)):
+                state, refuted = self._hinged(state, step_s)
+                notices = (*notices, Notice(self._refutation(stamp_ns))) if refuted else notices
+            elif self.space is model.HINGE:
+                state = self._learned(state, proximal, distal, min(step_s, 2.0 * self.configuration.joint.interval_s))
+        return state, innovation, notices
 
     def _complete(self, state: TwoLinkState) -> Iterator[int]:
         """Instants of the first IMU's readings after the state's, an interval apart, whose windows are complete."""
@@ -150,41 +165,22 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
             upto.append(last + min(last - before, self._half_window_ns // 2) - self._half_window_ns)
         due_ns = state.compared_ns + self._interval_ns
         for stamp_ns in state.readings[0].stamps_ns.tolist():
-            if stamp_ns >= due_ns and stamp_ns > (state.stamp_ns or 0) and stamp_ns < min(upto):
+            if stamp_ns >= due_ns and stamp_ns > state.stamp_ns and stamp_ns < min(upto):
                 yield stamp_ns
                 due_ns = stamp_ns + self._interval_ns
 
     def _moved(self, state: TwoLinkState, stamp_ns: int) -> Moments:
-        """The moments at a later stamp, reading by reading of the IMU that has more of them."""
-        assert state.stamp_ns is not None
-        moments, since_ns = state.moments, state.stamp_ns
-        paces = state.readings[int(state.silent[0])].stamps_ns.tolist()
-        for pace_ns in (*(one for one in paces if since_ns < one < stamp_ns), stamp_ns):
-            if pace_ns > since_ns:
-                moments = self._turned(moments, state.readings, since_ns, pace_ns)
-            since_ns = pace_ns
-        return moments
-
-    def _turned(self, moments: Moments, readings: tuple[Readings, Readings], from_ns: int, to_ns: int) -> Moments:
-        imus, step_s = self.configuration.imus, (to_ns - from_ns) / NANOSECONDS_PER_SECOND
-        unseen = [one.unseen(from_ns, to_ns, self._longest_gap_ns) for one in readings]
-        turns = np.array([one.turn(from_ns, to_ns) for one in readings])
-        memory = math.exp(-step_s / imus.accelerometer_error_time_s)
-        seen = np.array([0.0 if one.wholly else 1.0 for one in unseen])
-        moved, transition = model.move(moments.mean, turns, seen, step_s, memory)
-        variance = 0.0
-        for turn, one in zip(turns, unseen, strict=True):
-            variance += imus.rate_noise_rad_s_sqrt_hz**2 * step_s + one.angle_stddev_rad**2
-            if not one.wholly:
-                variance += imus.rate_noise_share_sqrt_hz**2 * float(turn @ turn) / step_s
-        hidden = (imus.hidden_rate_stddev_rad_s * math.hypot(*(one.time_s for one in unseen))) ** 2
-        largest = float(np.max(np.diag(moments.covariance)[:3]))
-        variance += min(hidden, max(0.0, _UNKNOWN_ANGLE_RAD**2 - largest))
-        noise = np.zeros(self.space.dimension)
-        noise[: model.GYRO] = variance
-        noise[model.GYRO : model.ACCELEROMETER] = imus.gyro_bias_walk_rad_s_sqrt_s**2 * step_s
-        noise[model.ACCELEROMETER : model.ARM] = imus.accelerometer_error_stddev_m_s2**2 * (1.0 - memory**2)
-        return predict(moments, moved, transition, np.diag(noise))
+        """The moments at a later stamp, reading by reading."""
+        paces = np.union1d(state.readings[0].stamps_ns, state.readings[1].stamps_ns)
+        between = paces[(paces > state.stamp_ns) & (paces < stamp_ns)]
+        instants = np.concatenate([[state.stamp_ns], between, [stamp_ns] if stamp_ns > state.stamp_ns else []])
+        if len(instants) < 2:
+            return state.moments
+        instants = instants.astype(np.int64)
+        first, second = (one.turns(instants, self._longest_gap_ns) for one in state.readings)
+        turns, unseen_s, stddev_rad = (np.stack(pair) for pair in zip(first, second, strict=True))
+        steps_s, (mean, covariance) = np.diff(instants) / NANOSECONDS_PER_SECOND, state.moments
+        return Moments(*model.move_through(mean, covariance, steps_s, turns, unseen_s, stddev_rad, self._noise))
 
     def _joined(
         self, state: TwoLinkState, proximal: Motion, distal: Motion, step_s: float
@@ -196,52 +192,61 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         for link, motion in enumerate((proximal, distal)):
             fine, coarse = (model.joint_acceleration(mean, link, one) for one in (motion.fine, motion.coarse))
             variance += joint.roughness_share**2 * float(np.sum((fine - coarse) ** 2))
-            angular, noise = motion.angular_acceleration(imus.rate_stddev_rad_s)
+            angular, unknown = motion.angular_acceleration(imus.rate_stddev_rad_s)
             arm = model.part(mean, model.ARM, link)
             spread = np.diag(covariance)[model.ARM + 3 * link : model.ARM + 3 * link + 3]
-            variance += noise * float(arm @ arm + np.sum(spread))
+            variance += unknown * float(arm @ arm + np.sum(spread))
             seen.append(np.stack([*motion.fine[:2], angular]))
         variance += _second_order(covariance[:3, :3], model.joint_acceleration(mean, 1, seen[1]))
-        difference, observation = model.joint_difference(mean, *seen)
-        moments, innovation, rejected = update(
-            self.space,
-            state.moments,
-            difference,
-            observation,
-            variance * np.eye(3),
-            self._gate,
-            state.rejected_in_a_row,
+        difference, observation = model.joint_difference(mean, seen[0], seen[1])
+        noise, count = variance * np.eye(3), state.rejected_in_a_row
+        moments, innovation, count = update(
+            self.space, state.moments, difference, observation, noise, self._gate, count
         )
-        return state._replace(moments=_with_unit_axes(moments), rejected_in_a_row=rejected), innovation
+        return state._replace(moments=_with_unit_axes(moments), rejected_in_a_row=count), innovation
 
-    def _hinged(self, state: TwoLinkState, proximal: Motion, distal: Motion, step_s: float) -> TwoLinkState:
-        """Corrected by the hinge's axis, which is one as seen from both links; before, learning it."""
-        joint, mean = self.configuration.joint, state.moments.mean
-        if not np.any(model.part(mean, model.AXIS, 0)):
-            rates = (one.fine[0] - model.part(mean, model.GYRO, link) for link, one in enumerate((proximal, distal)))
-            shown = state.shown.followed(*rates, step_s)
-            axes = shown.axes(model.rotation(mean))
-            moments = state.moments if axes is None else _with_axes(state.moments, axes, joint.axis_stddev_rad)
-            return state._replace(moments=moments, shown=shown)
-        difference, observation = model.hinge_difference(mean)
+    def _learned(self, state: TwoLinkState, proximal: Motion, distal: Motion, step_s: float) -> TwoLinkState:
+        """With what the gyros show of a hinge's axes, and with these once they are clear."""
+        mean = state.moments.mean
+        rates = [one.fine[0] - model.part(mean, model.GYRO, link) for link, one in enumerate((proximal, distal))]
+        shown = state.shown.followed(rates[0], rates[1], step_s)
+        axes = shown.axes(model.rotation(mean))
+        if axes is None:
+            return state._replace(shown=shown)
+        return state._replace(moments=_with_axes(state.moments, axes, self.configuration.joint.axis_stddev_rad))
+
+    def _hinged(self, state: TwoLinkState, step_s: float) -> tuple[TwoLinkState, bool]:
+        """Corrected by the hinge's axis, which is one as seen from both links; true where it is found not to be."""
+        joint = self.configuration.joint
+        difference, observation = model.hinge_difference(state.moments.mean)
         noise = _counted_once(joint.play_rad, joint.play_time_s, step_s) * np.eye(2)
-        moments, _, rejected = update(
-            self.space,
-            state.moments,
-            difference,
-            observation,
-            noise,
-            self._gate,
-            state.hinge_rejected_in_a_row,
-            may_recover=False,
+        count = state.hinge_rejected_in_a_row
+        moments, _, count = update(
+            self.space, state.moments, difference, observation, noise, self._gate, count, may_recover=False
         )
-        return state._replace(moments=_with_unit_axes(moments), hinge_rejected_in_a_row=rejected)
+        if count < joint.recover_after:
+            return state._replace(moments=_with_unit_axes(moments), hinge_rejected_in_a_row=count), False
+        forgotten = _with_axes(state.moments, None, joint.axis_stddev_rad)
+        return state._replace(moments=forgotten, shown=Shown(), hinge_rejected_in_a_row=0), True
 
     def _silence(self, link: int, heard_ns: int, stamp_ns: int) -> str:
         return (
             f"no readings of {self._sensors[link]} for {(stamp_ns - heard_ns) / NANOSECONDS_PER_SECOND:.2f} s, at "
             f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: how its link turns is not known, the orientation becomes "
             "uncertain until it speaks again"
+        )
+
+    def _too_few(self, stamp_ns: int) -> str:
+        return (
+            f"the joint's acceleration cannot be compared, at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: fewer than "
+            f"three readings within {self.configuration.joint.half_window_s:g} s of an instant, {_MISSED_TO_TELL} "
+            "times in a row; give joint.half_window_s two periods of the slower IMU"
+        )
+
+    def _refutation(self, stamp_ns: int) -> str:
+        return (
+            f"the links do not turn about the hinge's axes, at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: refused "
+            f"{self.configuration.joint.recover_after} times in a row, they are learned anew; is joint.kind a hinge?"
         )
 
 

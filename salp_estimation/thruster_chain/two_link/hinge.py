@@ -6,9 +6,9 @@ and Raisch, "Joint axis and position estimation from inertial measurement data b
 
     w_1^T A_1 w_1 - w_2^T A_2 w_2 = 0,
 
-so that their twelve elements are the vector that the mean of all such rows takes to zero, and a 12 x 12 matrix holds all
-that the gyros have shown. No orientation is needed, nor a first guess; only the sign of the one axis against the other
-is left open, which the orientation tells.
+so that their twelve elements are the vector that the mean of all such rows takes to zero, and a 12 x 12 matrix holds
+all that the gyros have shown. No orientation is needed, nor a first guess; only the sign of the one axis against the
+other is left open, which the orientation tells.
 """
 
 from __future__ import annotations

@@ -46,6 +46,18 @@ HINGE = StateSpace(*_FREE, *(vector(f"{one}_axis", _AXES, "") for one in _PAIR))
 ORIENTATION, GYRO, ACCELEROMETER, ARM, AXIS = 0, 3, 9, 15, 21
 _QUATERNION_EXTRA = 1
 
+NOISE = (
+    "rate_noise_rad_s_sqrt_hz",
+    "rate_noise_share_sqrt_hz",
+    "hidden_rate_stddev_rad_s",
+    "gyro_bias_walk_rad_s_sqrt_s",
+    "accelerometer_error_stddev_m_s2",
+    "accelerometer_error_time_s",
+)
+"""Parameters of the IMUs that a step's noise comes from, in the order in which the kernels take them."""
+_UNKNOWN_ANGLE_RAD = 1.0
+"""A rotation that is less certain than this is not known at all."""
+
 
 @njit(cache=True)
 def part(mean: Array, block: int, link: int) -> Array:
@@ -130,6 +142,45 @@ def move(mean: Array, turns: Array, seen: Array, step_s: float, memory: float) -
     for i in range(ACCELEROMETER, ACCELEROMETER + 6):
         transition[i, i] = memory
     return moved, transition
+
+
+@njit(cache=True)
+def move_through(
+    mean: Array, covariance: Array, steps_s: Array, turns: Array, unseen_s: Array, stddev_rad: Array, noise: Array
+) -> tuple[Array, Array]:
+    """Moments K steps on.
+
+    Parameters
+    ----------
+    steps_s
+        (K,) durations.
+    turns, unseen_s, stddev_rad
+        (2, K, 3), (2, K), (2, K): see `readings.Turns`, of both IMUs.
+    noise
+        (6,) as `NOISE` names them.
+    """
+    size = covariance.shape[0]
+    for k in range(steps_s.shape[0]):
+        step_s, memory = steps_s[k], np.exp(-steps_s[k] / noise[5])
+        seen, variance, hidden = np.ones(2), 0.0, 0.0
+        for link in range(2):
+            seen[link] = 0.0 if unseen_s[link, k] > 0.0 else 1.0
+            variance += noise[0] ** 2 * step_s + stddev_rad[link, k] ** 2
+            variance += noise[1] ** 2 * np.sum(turns[link, k] ** 2) / step_s
+            hidden += (noise[2] * unseen_s[link, k]) ** 2
+        largest = max(covariance[0, 0], covariance[1, 1], covariance[2, 2])
+        variance += min(hidden, max(0.0, _UNKNOWN_ANGLE_RAD**2 - largest))
+        mean, transition = move(mean, np.ascontiguousarray(turns[:, k]), seen, step_s, memory)
+        covariance = transition @ covariance @ transition.T
+        covariance = 0.5 * (covariance + covariance.T)
+        for i in range(size):
+            if i < GYRO:
+                covariance[i, i] += variance
+            elif i < ACCELEROMETER:
+                covariance[i, i] += noise[3] ** 2 * step_s
+            elif i < ARM:
+                covariance[i, i] += noise[4] ** 2 * (1.0 - memory**2)
+    return mean, covariance
 
 
 @njit(cache=True)

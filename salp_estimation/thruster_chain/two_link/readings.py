@@ -12,9 +12,9 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vecto
 from onboard_estimation.reading_parts import IMU
 
 _FINE, _COARSE = 4, 2
-"""Degrees of the polynomials."""
+"""Degrees of the polynomials; the fine one has fewer where there are not enough readings."""
 _CLEAR_DIFFERENCE = 16.0
-"""Square of a difference of three elements in that of its standard deviation, which noise reaches once in a thousand."""
+"""Square of a difference of three elements, in that of its standard deviation: noise reaches it once in a thousand."""
 _CLEAR_SHARE = 0.75
 """Share of an angular acceleration's square that has to be motion."""
 _LOST = 1.5
@@ -73,77 +73,83 @@ class Readings(NamedTuple):
         return Readings(np.append(self.stamps_ns[first:], stamp_ns), np.vstack([self.values[first:], value]))
 
     def motion(self, stamp_ns: int, half_window_ns: int) -> Motion | None:
-        """At an instant; None unless there are two readings and more to both of its sides in the window."""
+        """At an instant; None where the window has no reading to one of its sides, or fewer than three."""
         first, last = np.searchsorted(self.stamps_ns, (stamp_ns - half_window_ns, stamp_ns + half_window_ns + 1))
         before, upto = np.searchsorted(self.stamps_ns, (stamp_ns, stamp_ns + 1))
-        if before - first < 2 or last - upto < 2 or last - first <= _FINE:
+        if before == first or upto == last or last - first <= _COARSE:
             return None
         times = (self.stamps_ns[first:last] - stamp_ns) / half_window_ns
         values, unit_s = self.values[first:last], half_window_ns / NANOSECONDS_PER_SECOND
         fits, slopes = [], []
-        for degree in (_FINE, _COARSE):
+        for degree in (min(_FINE, int(last - first) - 1), _COARSE):
             weights = polynomial_weights(times, degree)
             value, slope = weights @ values
-            fits.append(np.stack([value[IMU.angular_velocity], value[IMU.linear_acceleration], slope[:3] / unit_s]))
+            parts = value[IMU.angular_velocity], value[IMU.linear_acceleration], slope[IMU.angular_velocity] / unit_s
+            fits.append(np.stack(parts))
             slopes.append(float(np.sqrt(np.sum(weights[1] ** 2))) / unit_s)
-        return Motion(*fits, *slopes)
+        return Motion(fits[0], fits[1], slopes[0], slopes[1])
 
-    def rate(self, stamp_ns: int) -> Vector:
-        """(3,) angular rate, rad/s: on the line between the readings around, held before the first and after the last."""
-        if not len(self.stamps_ns):
-            return np.zeros(3)
-        after = int(np.searchsorted(self.stamps_ns, stamp_ns))
-        if after == 0 or after == len(self.stamps_ns):
-            return self.values[min(after, len(self.stamps_ns) - 1), IMU.angular_velocity]
-        start, stop = int(self.stamps_ns[after - 1]), int(self.stamps_ns[after])
-        share = (stamp_ns - start) / (stop - start)
-        low, high = self.values[after - 1 : after + 1, IMU.angular_velocity]
-        return (1.0 - share) * low + share * high
-
-    def turn(self, from_ns: int, to_ns: int) -> Vector:
-        """(3,) rotation vector of the turn between two instants, rad: rates linear in time, with their coning."""
-        step_s = (to_ns - from_ns) / NANOSECONDS_PER_SECOND
-        before, after = self.rate(from_ns), self.rate(to_ns)
-        turn: Vector = 0.5 * step_s * (before + after) + step_s**2 / 12.0 * np.cross(before, after)
-        return turn
-
-    def unseen(self, from_ns: int, to_ns: int, longest_gap_ns: int) -> Unseen:
-        """What was not read of the turn between two instants, with no reading between them."""
-        before = int(np.searchsorted(self.stamps_ns, from_ns, side="right")) - 1
-        if before < 0:
-            return Unseen(True, (to_ns - from_ns) / NANOSECONDS_PER_SECOND, 0.0)
-        since_ns, held = int(self.stamps_ns[before]), before + 1 == len(self.stamps_ns)
-        gap_ns = (to_ns if held else int(self.stamps_ns[before + 1])) - since_ns
-        begun_s, ended_s = ((one - since_ns) / NANOSECONDS_PER_SECOND for one in (from_ns, to_ns))
-        if gap_ns > longest_gap_ns:
-            return Unseen(True, float(np.sqrt(ended_s**2 - begun_s**2)), 0.0)
-        if not held and gap_ns <= _LOST * np.median(np.diff(self.stamps_ns)):
-            return Unseen(False, 0.0, 0.0)
-        around = self.values[max(before - 1, 0) : before + 1] if held else self.values[before : before + 2]
-        change = np.linalg.norm(around[-1, IMU.angular_velocity] - around[0, IMU.angular_velocity])
-        return Unseen(False, 0.0, 0.5 * float(change) * (ended_s - begun_s))
+    def turns(self, instants_ns: NDArray[np.int64], longest_gap_ns: int) -> Turns:
+        """What the gyro shows of the turns between successive instants (K,), none of them with a reading inside."""
+        turn, unseen_s, doubt = _turns(self.stamps_ns, self.values, instants_ns, longest_gap_ns)
+        return Turns(turn, unseen_s, doubt)
 
 
-class Unseen(NamedTuple):
-    """What a gyro did not show of a turn.
+class Turns(NamedTuple):
+    """Turns of one IMU over K steps.
 
     Of a lost reading one knows that it lay about between its neighbours; after the last one, that the rate has not
     changed by more than it did before. Of a longer gap one knows nothing.
 
     Attributes
     ----------
-    wholly
-        Nothing is known of it.
-    time_s
-        Then, the time that counts: the root of the difference of squares since the last reading, for the rate has one
-        sign. Else zero.
-    angle_stddev_rad
-        Of a turn of which something is known.
+    turn
+        (K, 3) rotation vectors as read, rad; zero where nothing is known.
+    unseen_s
+        (K,) where nothing is known of a turn, the time that counts: the root of the difference of squares since the
+        last reading, for the rate has one sign. Else zero.
+    stddev_rad
+        (K,) of turns of which something is known, by what was not read.
     """
 
-    wholly: bool
-    time_s: float
-    angle_stddev_rad: float
+    turn: Matrix
+    unseen_s: Vector
+    stddev_rad: Vector
+
+
+@njit(cache=True)
+def _turns(
+    stamps: NDArray[np.int64], values: Matrix, instants: NDArray[np.int64], longest_gap: int
+) -> tuple[Matrix, Vector, Vector]:
+    """See `Readings.turns`: rates linear in time between two readings, held before the first and after the last."""
+    count, steps = stamps.shape[0], instants.shape[0] - 1
+    turn, unseen, doubt = np.zeros((steps, 3)), np.zeros(steps), np.zeros(steps)
+    typical = np.median(np.diff(stamps)) if count > 1 else 0.0
+    for k in range(steps):
+        begin, end = instants[k], instants[k + 1]
+        step_s = (end - begin) / NANOSECONDS_PER_SECOND
+        after = np.searchsorted(stamps, begin, side="right")
+        since = stamps[after - 1] if after > 0 else begin
+        gap = (stamps[after] if after < count else end) - since
+        if gap > longest_gap:
+            ended, begun = (end - since) / NANOSECONDS_PER_SECOND, (begin - since) / NANOSECONDS_PER_SECOND
+            unseen[k] = np.sqrt(ended**2 - begun**2)
+            continue
+        if count == 0:
+            continue
+        low, high = max(after - 1, 0), min(after, count - 1)
+        first, last = values[low, :3].copy(), values[high, :3].copy()
+        if high > low:
+            change, from_low = last - first, 1.0 / (stamps[high] - stamps[low])
+            last = first + (end - stamps[low]) * from_low * change
+            first = first + (begin - stamps[low]) * from_low * change
+        turn[k] = 0.5 * step_s * (first + last) + step_s**2 / 12.0 * np.cross(first, last)
+        if high == low or gap > _LOST * typical:
+            around = max(min(low, count - 2), 0)
+            doubt[k] = (
+                0.5 * step_s * np.sqrt(np.sum((values[min(around + 1, count - 1), :3] - values[around, :3]) ** 2))
+            )
+    return turn, unseen, doubt
 
 
 @njit(cache=True)
@@ -153,4 +159,5 @@ def polynomial_weights(times: Vector, degree: int) -> Matrix:
     for k in range(1, degree + 1):
         powers[:, k] = powers[:, k - 1] * times
     transposed = np.ascontiguousarray(powers.T)
-    return np.linalg.solve(transposed @ powers, transposed)[:2]
+    weights: Matrix = np.linalg.solve(transposed @ powers, transposed)[:2].astype(np.float64)
+    return weights

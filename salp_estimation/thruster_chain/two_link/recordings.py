@@ -2,9 +2,9 @@
 
 Made for Weygers and Kok, "Drift-free inertial sensor-based joint kinematics for long-term arbitrary movements", IEEE
 Sensors Journal 20(14), 2020. A file holds a struct `data`: `rate` (Hz), `sensorData` (n x 12: accelerometer 1, gyro 1,
-accelerometer 2, gyro 2; m/s^2 and rad/s), `ref` (n x 17: orientations of both sensors as quaternions w x y z, to a world
-with z up, then their positions in m, then three columns that nobody describes), `r_12` and `r_21`, the lever arms to the
-joint (m), which are not read: the filter finds them.
+accelerometer 2, gyro 2; m/s^2 and rad/s), `ref` (n x 17: orientations of both sensors as quaternions w x y z, to a
+world with z up, then their positions in m, then three columns that nobody describes), `r_12` and `r_21`, the lever arms
+to the joint (m), which are not read: the filter finds them.
 
 The IMUs lag the reference by about 15 ms; and in one recording the reference turns over for some frames.
 """
@@ -12,6 +12,7 @@ The IMUs lag the reference by about 15 ms; and in one recording the reference tu
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ Array = NDArray[np.float64]
 NAMES = ("proximal", "distal")
 _COLUMNS = {"sensorData": 12, "ref": 17}
 _LONGEST_LAG_S = 0.06
+_FEWEST_ROWS = 10
 _JUMP_RAD_S = 2.5
 """The reference turns faster or slower than the gyro by more than this: it is wrong there."""
 _BETWEEN_JUMPS = 12
@@ -60,40 +62,48 @@ def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
         np.hstack([reference[:, 8 + 3 * k : 11 + 3 * k], reference[:, [4 * k + 1, 4 * k + 2, 4 * k + 3, 4 * k]]])
         for k in range(2)
     ]
-    norms = np.array([np.linalg.norm(one[:, 3:], axis=1) for one in poses])
-    finite = np.isfinite(sensors).all(axis=1), np.isfinite(reference[:, :14]).all(axis=1) & (abs(norms - 1) < 0.01).all(0)
-    for name, good in zip(("sensorData", "ref"), finite, strict=True):
-        if good.sum() < 10:
+    norms = np.stack([np.linalg.norm(one[:, 3:], axis=1) for one in poses])
+    read = np.asarray(np.isfinite(sensors).all(axis=1))
+    seen = np.asarray(np.isfinite(reference[:, :14]).all(axis=1) & (np.abs(norms - 1.0) < 0.01).all(axis=0))
+    notes = []
+    for name, good in (("sensorData", read), ("ref", seen)):
+        if good.sum() < _FEWEST_ROWS:
             raise UserError(f"{path}: {name} has {good.sum()} rows of {len(good)} that are numbers and rotations")
-    notes = [
-        f"{name}: {np.sum(~good)} of {len(good)} rows left out, not finite or no rotation."
-        for name, good in zip(("sensorData", "ref"), finite, strict=True)
-        if not good.all()
-    ]
-    truth_ns, good = stamps_ns, finite[1]
+        if not good.all():
+            notes.append(f"{name}: {np.sum(~good)} of {len(good)} rows left out, not finite or no rotation.")
+    force = float(np.median(np.linalg.norm(sensors[read, :3], axis=1)))
+    low, high = _PLAUSIBLE_FORCE_M_S2
+    if not low < force < high:
+        raise UserError(
+            f"{path}: accelerometer 1 reads {force:.3g} in the median; m/s^2 would be between {low:g} and {high:g}"
+        )
+    truth_ns = stamps_ns
     if truth_as_recorded:
         notes.append("Reference left as recorded: it leads the IMUs, and may turn over.")
-    elif finite[0].all() and good.all():
-        lag_s = float(np.mean([_lag_s(one[:, :3], pose[:, 3:], rate_hz) for one, pose in zip(readings, poses, strict=True)]))
+    elif read.all() and seen.all():
+        lag_s = float(
+            np.mean([_lag_s(one[:, :3], pose[:, 3:], rate_hz) for one, pose in zip(readings, poses, strict=True)])
+        )
         wrong = _wrong_rows(readings, poses, lag_s, rate_hz)
-        truth_ns, good = stamps_ns + round(lag_s * NANOSECONDS_PER_SECOND), ~wrong
+        truth_ns, seen = stamps_ns + round(lag_s * NANOSECONDS_PER_SECOND), ~wrong
         notes.append(f"Reference delayed by {1000 * lag_s:.1f} ms, by which the gyros lag its rates.")
         if wrong.any():
-            notes.append(f"Reference: {wrong.sum()} of {len(wrong)} rows left out, it jumps there and the gyros do not.")
+            notes.append(
+                f"Reference: {wrong.sum()} of {len(wrong)} rows left out, it jumps there and the gyros do not."
+            )
     else:
         notes.append("Reference left as recorded: with rows missing its lag cannot be told.")
     return Converted(
         recording=Recording(
             tuple(
-                Series(imu_channel(name), stamps_ns[finite[0]], one[finite[0]])
-                for name, one in zip(NAMES, readings, strict=True)
+                Series(imu_channel(name), stamps_ns[read], one[read]) for name, one in zip(NAMES, readings, strict=True)
             ),
             tuple(
-                Series(truth_channel(name), truth_ns[good], one[good]) for name, one in zip(NAMES, poses, strict=True)
+                Series(truth_channel(name), truth_ns[seen], one[seen]) for name, one in zip(NAMES, poses, strict=True)
             ),
         ),
         notes=(*notes, "Stamps start at 1 s."),
-        counts={"rows": len(sensors), "reference_rows": int(good.sum())},
+        counts={"rows": len(sensors), "reference_rows": int(seen.sum())},
     )
 
 
@@ -117,7 +127,7 @@ def _lag_s(rates: Array, quaternions: Array, rate_hz: float) -> float:
 
     lag_s, used = 0.0, np.linalg.norm(true - seen, axis=1) < _JUMP_RAD_S
     for _ in range(3):
-        if used.sum() < 10:
+        if used.sum() < _FEWEST_ROWS:
             return 0.0
         found = minimize_scalar(
             lambda lag_s, used: float(np.sum(differences(lag_s, used)[used] ** 2)),
@@ -141,7 +151,7 @@ def _wrong_rows(readings: list[Array], poses: list[Array], lag_s: float, rate_hz
         jumps = np.flatnonzero(np.linalg.norm(true - seen, axis=1) > _JUMP_RAD_S)
         for jump in jumps:
             wrong[jump : jump + 2] = True
-        for first, second in zip(jumps[:-1], jumps[1:], strict=True):
+        for first, second in pairwise(jumps):
             if second - first <= _BETWEEN_JUMPS:
                 wrong[first : second + 1] = True
     return wrong
@@ -176,13 +186,7 @@ def _load(path: Path) -> tuple[float, Array, Array]:
         raise UserError(f"{path}: rate is {arrays['rate'].ravel()[:4]}, it must be one number in Hz, 1 to 10000")
     rows = len(arrays["sensorData"])
     for name, columns in _COLUMNS.items():
-        if arrays[name].shape != (rows, columns) or rows < 10:
+        if arrays[name].shape != (rows, columns) or rows < _FEWEST_ROWS:
             shape = " x ".join(map(str, arrays[name].shape))
-            raise UserError(f"{path}: {name} is {shape}, it must be {max(rows, 10)} x {columns}")
-    force = float(np.nanmedian(np.linalg.norm(arrays["sensorData"][:, :3], axis=1)))
-    low, high = _PLAUSIBLE_FORCE_M_S2
-    if not low < force < high:
-        raise UserError(
-            f"{path}: accelerometer 1 reads {force:.3g} in the median; m/s^2 would be between {low:g} and {high:g}"
-        )
+            raise UserError(f"{path}: {name} is {shape}, it must be {max(rows, _FEWEST_ROWS)} x {columns}")
     return rate_hz, arrays["sensorData"], arrays["ref"]

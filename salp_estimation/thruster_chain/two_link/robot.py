@@ -26,7 +26,7 @@ class TwoLinkRobot(Simulated[TwoLink]):
 
     name = "two_link"
     summary = "two jointed links with an IMU on each: how one is turned against the other"
-    recovery_s = 3.0
+    recovery_s = 5.0
     configuration_type = TwoLink
     estimators = ("eskf",)
     scenarios: Mapping[str, Scenario] = {
@@ -48,12 +48,11 @@ class TwoLinkRobot(Simulated[TwoLink]):
         return TwoLinkEstimator(configuration)
 
     def exercise(self, configuration: TwoLink, estimator: str) -> None:
-        """Until the joint's acceleration has been compared a few times: neutral readings would leave that to compile."""
+        """On a motion that a hinge is learned from: neutral readings would leave much to compile."""
         channels = self.channels(configuration)
         pipeline = Pipeline(self.estimator(configuration, estimator), channels)
-        for k in range(200):
+        for k in range(700):
             stamp_ns = round(k * 0.4 * configuration.joint.half_window_s * NANOSECONDS_PER_SECOND)
-            # A turn about one axis after the other, that a hinge is learned from.
             for channel, share in zip(channels, (1.0, 2.0), strict=True):
                 value = np.array([np.sin(0.3 * k), share * np.sin(0.7 * k), np.cos(0.3 * k), 0.0, 0.0, 9.8])
                 pipeline.process(Measurement(stamp_ns, channel.sensor, value))

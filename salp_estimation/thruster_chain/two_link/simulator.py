@@ -143,11 +143,12 @@ class LinkedMotion:
 
     def __init__(self, style: Style, hinge: bool, rng: np.random.Generator, conditions: Conditions) -> None:
         self._style, self._hinge, self._conditions = style, hinge, conditions
+        slowest, quickest = style.frequency_hz
         # By row: travel, turn and bend about three axes each, wobble about two.
-        self._frequencies = np.exp(rng.uniform(*np.log(style.frequency_hz), (9, _SINES)))
+        self._frequencies = np.exp(rng.uniform(np.log(slowest), np.log(quickest), (9, _SINES)))
         self._phases = rng.uniform(0.0, 2.0 * np.pi, (9, _SINES))
         self._wobble = rng.uniform(0.0, 2.0 * np.pi, 3)
-        axis = rng.normal(0.0, 0.1, 3) + [0.0, 1.0, 0.0]
+        axis = np.array([0.0, 1.0, 0.0]) + rng.normal(0.0, 0.1, 3)
         self._axis = axis / np.linalg.norm(axis)
         self._mount = Rotation.from_rotvec(rng.normal(0.0, conditions.rotation_stddev_rad, 3))
         self.axes = np.stack([self._axis, self._mount.inv().apply(self._axis)])
