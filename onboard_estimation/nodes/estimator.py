@@ -83,6 +83,8 @@ class EstimatorNode(Node):
     ----------
     paced_by
         Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`; None: none does.
+    latest
+        The newest estimate that was published; None: there is none yet.
 
     Raises
     ------
@@ -109,6 +111,7 @@ class EstimatorNode(Node):
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
         self._estimates = 0
+        self.latest: Estimate | None = None
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._to_odom = MapToOdom(self.pipeline.space)
         self._trail = Trail(new)
@@ -122,6 +125,11 @@ class EstimatorNode(Node):
         self.get_logger().info(
             f"{robot.name}, estimator {self._estimator_name}: {', '.join(self._topics[c.topic] for c in self.channels)}"
         )
+
+    @property
+    def configuration(self) -> Any:
+        """Of the robot, as it is now."""
+        return self._settings.configuration
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self._estimator_name)
@@ -183,6 +191,7 @@ class EstimatorNode(Node):
 
     def _publish(self, estimate: Estimate) -> None:
         self._estimates += 1
+        self.latest = estimate
         self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
         in_odom = self._to_odom(estimate)
         wanted = {topic for topic, publisher in self._outputs.items() if publisher.get_subscription_count() > 0}

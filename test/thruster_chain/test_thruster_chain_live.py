@@ -1,0 +1,70 @@
+"""The thruster chain's launch file, as a user starts and ends it: simulated robot, estimator, recorder."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from launched import LAUNCH, Launch, nothing_is_left, recorded
+from live_graph import LONGEST_WAIT_S, wait_until
+
+import embedded_ros
+from onboard_estimation.evaluation.bags import Bag, open_bag
+from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.measurement import Channel
+from salp_estimation.thruster_chain.channels import parameter_names
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+
+pytestmark = [
+    pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(
+        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
+        reason="with ROS 2, launch files run from a colcon workspace",
+    ),
+]
+
+CHAIN = ThrusterChainConfiguration().chain
+NAMESPACE = "/thruster_chain"
+
+
+def column(bag: Bag, name: str, names: tuple[str, ...]) -> np.ndarray:
+    topic = f"{NAMESPACE}/{name}"
+    channel = Channel(topic, "sensor_msgs/msg/JointState", name, "position", names)
+    return read_channels(bag, {topic: channel})[topic].values
+
+
+@pytest.mark.parametrize("name", ["thruster_chain.launch.py", "thruster_chain_replay.launch.py"])
+def test_arguments_are_shown(name: str) -> None:
+    shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
+    assert shown.returncode == 0
+    assert "config/thruster_chain.yaml" in shown.stdout
+
+
+@pytest.mark.slow
+def test_a_simulated_chain_tells_its_joints_and_inertial_parameters(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    words = ("thruster_chain.launch.py", f"record:={bag}", "markers:=false", "seed:=3")
+    launch = Launch(*words, log=tmp_path / "launch.log")
+    try:
+        launch.wait_for("started from the ground truth")
+        topics = ("odometry", "inertial_parameters_stddev", "joint_states", "ground_truth/inertial_parameters")
+        wait_until(lambda: all(recorded(bag, f"{NAMESPACE}/{topic}") > 1 for topic in topics))
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    names = parameter_names(CHAIN.link_names)
+    with open_bag(bag) as opened:
+        assert opened.damage is None
+        masses = column(opened, "inertial_parameters", names)
+        stddevs = column(opened, "inertial_parameters_stddev", names)
+        truth = column(opened, "ground_truth/inertial_parameters", names)
+        joints = column(opened, "joint_states", ("joint_1", "joint_2"))
+    # The true masses are drawn around the design, which is where the estimate starts.
+    np.testing.assert_array_less(np.abs(masses[0] - truth[0]), 4.0 * stddevs[0])
+    assert np.abs(truth[0][:3] - CHAIN.masses).max() > 0.01
+    assert (np.abs(joints) < np.pi).all()
