@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import SLOPE_RAD, clock_stddev_s
+from salp_estimation.thruster_chain.inertial_layout import OF_TOLERANCE, SLOPE_RAD, clock_stddev_s
 
 LOG_MASS, LOG_INERTIA, CENTRE_X, CENTRE_Y, GAIN, REVERSE, DIRECTION, THRUSTER_X, THRUSTER_Y, LOG_LAG = range(10)
 LINK = 10
@@ -84,6 +84,7 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     link[GAIN], link[REVERSE] = tolerances.thrust_gain_fraction, 0.5 * tolerances.thrust_gain_fraction
     link[DIRECTION] = np.deg2rad(tolerances.thruster_angle_deg)
     link[[THRUSTER_X, THRUSTER_Y]] = tolerances.thruster_place_m
+    link *= OF_TOLERANCE
     link[LOG_LAG] = 0.5 * np.log(largest / least) + 0.05
     joint = torque * np.array([0.04, 0.02, 0.02, 0.02])
     drag = limit_n * np.array([0.2, 0.4, 0.3, 0.5])
