@@ -37,8 +37,9 @@ JOINT = 4
 CHAIN = 6
 
 OF_TOLERANCE = 2.0 / 3.0
-"""Standard deviation of what a laboratory says it knows to a tolerance: of 60 such places, angles, masses and gains of
-two robots that were measured afterwards (`unknown_thruster_chain`) 0.4 to 0.7; of lengths 0.9, which are taken whole."""
+"""Standard deviation of what a laboratory says it knows to a tolerance: 0.4 to 0.7 of 60 places, angles, masses and
+gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.9 of lengths, which are taken whole.
+"""
 _OF_BOUND = 1.0 / np.sqrt(3.0)  # standard deviation of what is equally likely anywhere within a bound
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
 

@@ -43,7 +43,7 @@ class ThrusterChainRobot(
     summary = "planar chain of links with thrusters, one IMU each: headings, masses and inertias"
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
-    estimators = ("gyros", "robust", "paper_ukf")
+    estimators = ("robust", "paper_ukf", "gyros")
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
