@@ -164,6 +164,10 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth)
+    own = configuration_in(bag_path, robot.name) if options.config is None else None
+    if own is not None:
+        note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."
+        recording = replace(recording, notes=(*recording.notes, note))
     return _Read(bag_path, options, robot, configuration, match, names, recording)
 
 

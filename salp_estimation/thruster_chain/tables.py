@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
+from embedded_ros.parameter_file import read_parameter_file
 from onboard_estimation.errors import UserError
 
 _STAMP = "stamp_ns"
@@ -105,17 +105,12 @@ def _opened(file: Path) -> Iterator[TextIO]:
 
 
 def mapping(file: Path) -> Mapping[str, Any] | None:
-    """Content of a YAML file that holds a mapping; None where there is no such file."""
+    """Content of a YAML file that holds names with values, numbers as ROS 2 reads them; None where there is no file."""
     if not file.is_file():
         return None
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise faulty(file, f"is no YAML ({' '.join(str(error).split())})") from error
-    if not isinstance(content, Mapping):
-        raise faulty(file, f"holds {type(content).__name__}, not names with values")
+    content, faults = read_parameter_file(file)
+    if faults:
+        raise faulty(file, "; ".join(faults))
     return content
 
 

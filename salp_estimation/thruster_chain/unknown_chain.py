@@ -144,6 +144,8 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
         "chain.imu_y_m": [link.imu_m[1] for link in links],
     }
     tolerances = robot.get("tolerances") or {}
+    if not isinstance(tolerances, Mapping):
+        raise faulty(path / "robot.yaml", f"tolerances is {tolerances!r}, no names with values")
     values |= {f"tolerances.{ours}": tolerances[theirs] for theirs, ours in _TOLERANCES.items() if theirs in tolerances}
     values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
     values |= _DATA_SHEETS

@@ -37,6 +37,7 @@ def test_a_converted_run_is_judged_with_the_configuration_that_came_with_it(tmp_
     result = evaluate_bag(tmp_path / "bag", EvaluateOptions(estimator="gyros"), write=False).result
     assert result.robot == "thruster_chain"
     assert result.source == "recorded"
+    assert any("came with the bag, thruster_chain.yaml" in note for note in result.notes)
     np.testing.assert_allclose(result.parts["masses"].truth[0], [0.4, 0.5])
     assert np.nanmax(np.abs(result.parts["headings"].truth)) < 1e-9
 

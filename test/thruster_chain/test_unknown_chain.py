@@ -16,7 +16,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_configuration import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.conversion import convert
-from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
+from salp_estimation.thruster_chain.unknown_chain import read_configuration, read_unknown_chain
 
 START_NS = 1_777_277_384_000_000_000
 POSES = [[0.1, 0.2, 0.3], [0.35, 0.25, 0.1], [0.6, 0.3, -0.2], [0.85, 0.3, 0.0]]
@@ -176,8 +176,9 @@ def in_table(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[P
         (drop("robot.yaml"), "has no robot.yaml"),
         (drop("thrusters.csv.gz"), "has no thrusters.csv.gz"),
         (drop("imu_link_2.csv.gz"), "has no imu_link_2.csv.gz; robot.yaml has 2 links: link_1, link_2"),
-        (lambda folder: (folder / "robot.yaml").write_text("links: [\n"), "robot.yaml: is no YAML"),
-        (lambda folder: (folder / "robot.yaml").write_text("- 1\n"), "robot.yaml: holds list"),
+        (lambda folder: (folder / "robot.yaml").write_text("links: [\n"), "robot.yaml"),
+        (lambda folder: (folder / "robot.yaml").write_text("- 1\n"), "robot.yaml"),
+        (lambda folder: (folder / "robot.yaml").write_text("a: &a [1]\nlinks: [*a, *a]\n"), "reads no aliases"),
         (in_yaml("robot.yaml", lambda it: it.update(number_of_links=5)), "number_of_links is 5, and links has 2"),
         (in_yaml("robot.yaml", lambda it: it["links"].pop()), "number_of_links is 2, and links has 1"),
         (in_yaml("robot.yaml", lambda it: it.update(links=[])), "links is []; it must be a list"),
@@ -216,6 +217,41 @@ def test_what_is_wrong_is_said_with_file_and_numbers(tmp_path: Path, harm: Any, 
     with pytest.raises(UserError) as caught:
         read_unknown_chain(folder)
     assert words in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("file", ["robot.yaml", "run.yaml"])
+def test_whatever_stands_in_the_files_there_is_no_other_error(tmp_path: Path, file: str) -> None:
+    folder = run_folder(tmp_path / "run")
+    text = (folder / file).read_text()
+    said = []
+    for place in places(yaml.safe_load(text)):
+        for value in (None, [], {}, "x", -1, 1e308, True, [[1.0]], {"a": 1}, 10**30):
+            content = yaml.safe_load(text)
+            at = content
+            for key in place[:-1]:
+                at = at[key]
+            at[place[-1]] = value
+            (folder / file).write_text(yaml.safe_dump(content))
+            try:
+                read_configuration(folder)
+            except UserError as error:
+                said.append(str(error))
+    assert len(said) > 100
+    assert all(str(folder) in one for one in said)
+
+
+def places(content: Any, above: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Ways to all that stands in a mapping or a list."""
+    inside = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    return [way for key, value in inside for way in ((*above, key), *places(value, (*above, key)))]
+
+
+def test_numbers_are_read_as_ros_2_reads_them(tmp_path: Path) -> None:
+    """`2.5e-3`, and `5e-4` without a point, which YAML of other libraries takes for a text."""
+    folder = run_folder(tmp_path / "run")
+    text = (folder / "robot.yaml").read_text().replace("imu_mounting_deg: 1.5", "length_m: 5e-4")
+    (folder / "robot.yaml").write_text(text)
+    assert read_unknown_chain(folder).configurations["thruster_chain"].tolerances.length_m == 5e-4
 
 
 def test_a_file_is_no_run(tmp_path: Path) -> None:
