@@ -11,15 +11,18 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
+from onboard_estimation.commands.evaluate import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
-    "observability salp BAG",
-    "observability salp runs/forward-salp runs/backward-salp --joint 1 --output figure_8.png",
-    "observability salp BAG --json",
+    "observability BAG",
+    "observability runs/forward-salp runs/backward-salp --joint 1 --output figure_8.png",
+    "observability BAG --robot thruster_chain --output picture.png",
+    "observability BAG --json",
 )
 _MOST_COLUMNS = 6
+_ROBOTS = ("salp", "thruster_chain")
 
 app = typer.Typer(rich_markup_mode="markdown")
 
@@ -38,17 +41,24 @@ class _Run:
 @app.command(epilog=EXAMPLES)
 @taking()
 def observability(
-    robot: Annotated[
-        str,
+    places: Annotated[
+        list[Path],
         typer.Argument(
-            metavar="ROBOT", help="Robot with joint angles and gyros: `salp`.", autocompletion=completion.robots
+            metavar="BAG|RUN",
+            help="Bags, or run folders that `evaluate` wrote, of one kind of robot; a robot's name may stand first.",
         ),
     ],
-    places: Annotated[
-        list[Path], typer.Argument(metavar="BAG|RUN", help="Bags, or run folders that `evaluate` wrote; one or more.")
-    ],
+    robot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROBOT",
+            help="`salp` or `thruster_chain`; otherwise guessed from the topics.",
+            autocompletion=completion.robots,
+        ),
+    ] = None,
+    estimator: EstimatorOption = None,
     joint: Annotated[
-        int | None, typer.Option(metavar="J", min=1, help="Only the joint angle alpha_J, counted from 1.")
+        int | None, typer.Option(metavar="J", min=1, help="Of a salp only the joint angle alpha_J, counted from 1.")
     ] = None,
     window: Annotated[float, typer.Option(metavar="S", help="Window of the Gramian, s.")] = 2.0,
     picture: Annotated[
@@ -57,20 +67,28 @@ def observability(
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
-    """Show how well the gyros see each joint angle, over time and gait by gait.
+    """Show what the sensors can tell of a robot's state, over time, beside what its filter claims.
 
-    Lambda is the paper's heuristic for one joint and one instant, lambda_i the share of each actuator. The Gramian is
-    that of all joint angles over a window. A bag is replayed first; a run folder is not, but its bag is needed. The
-    truth is used where there is one. With `--json` the time series are printed too.
+    Of a salp: how well the gyros see each joint angle, gait by gait. Lambda is the paper's heuristic for one joint and
+    one instant, lambda_i the share of each actuator. The Gramian is that of all joint angles over a window. A bag is
+    replayed first; a run folder is not, but its bag is needed. Of a thruster chain: the conditions under which masses
+    and inertias can be known, the rank and the smallest singular value of the observability matrix, the least standard
+    deviations that any filter could reach, and which push would tell most. The truth is used where there is one. With
+    `--json` the time series are printed too.
     """
     from onboard_estimation.errors import UserError
 
-    if robot != "salp":
-        raise UserError(f"observability is there for salp, not for {robot!r}")
+    robot, places = _robot_of(robot, places, options)
+    options = replace(options, robot=robot, estimator=estimator)
+    if robot not in _ROBOTS:
+        raise UserError(f"observability is there for {' and '.join(_ROBOTS)}, not for {robot!r}")
     if not 0.0 < window < float("inf"):
         raise UserError(f"--window {window}: must be a time above 0 s")
     if picture is not None and picture.exists():
         raise UserError(f"{picture} exists already; name another --output")
+    if robot == "thruster_chain":
+        _chains(places, joint, window, picture, options, json)
+        return
     runs = []
     with output.bar("observability", len(places), quiet=json) as advance:
         for place in places:
@@ -94,6 +112,53 @@ def observability(
         output.say(f"picture: {picture}")
 
 
+def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -> tuple[str, list[Path]]:
+    """Robot and places: as asked for, by a name that stands first, by the first run folder, or by the topics."""
+    from onboard_estimation.evaluation.bags import open_bag
+    from onboard_estimation.evaluation.evaluate import choose_robot
+    from onboard_estimation.robots import all_robots
+
+    first = places[0]
+    if robot is None and len(places) > 1 and not first.exists() and str(first) in {one.name for one in all_robots()}:
+        return str(first), places[1:]
+    if robot is not None:
+        return robot, places
+    if (first / "run.json").is_file():
+        return str(_made_from(first)[1].robot), places
+    with open_bag(first) as bag:
+        kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+    return str(choose_robot(options, kinds, first)[0].name), places
+
+
+def _chains(
+    places: list[Path], joint: int | None, window: float, picture: Path | None, options: EvaluateOptions, json: bool
+) -> None:
+    """The same for thruster chains."""
+    from onboard_estimation.errors import UserError
+    from salp_estimation.thruster_chain import observability_command as chains
+
+    if joint is not None:
+        raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
+    if picture is not None and len(places) > 1:
+        raise UserError(f"--output: one picture shows one run of a thruster chain, and {len(places)} are given")
+    runs = []
+    with output.bar("observability", len(places), quiet=json) as advance:
+        for place in places:
+            bag, made_with = _made_from(place) if (place / "run.json").is_file() else (place, options)
+            runs.append(chains.observed_chain_run(bag, made_with, window))
+            advance()
+    if picture is not None:
+        from onboard_estimation.evaluation.plot_groups import write_groups
+
+        write_groups(picture, "Observability of masses and inertias", chains.columns(runs[0]))
+    if json:
+        output.print_json({"runs": [chains.mapping(run) for run in runs]})
+        return
+    chains.show(runs)
+    if picture is not None:
+        output.say(f"picture: {picture}")
+
+
 def _observed(place: Path, joint: int | None, window_s: float, options: EvaluateOptions) -> _Run:
     """The bag replayed, or the run's estimates read, seen through heuristic and Gramian."""
     from onboard_estimation.errors import UserError
@@ -110,6 +175,8 @@ def _observed(place: Path, joint: int | None, window_s: float, options: Evaluate
         if options.config is not None or options.overrides:
             raise UserError(f"{place} is a run and has its configuration; --config and --set are for bags")
         bag_path, options = _made_from(folder)
+        if options.robot != "salp":
+            raise UserError(f"{folder} is a run of {options.robot}, not of salp")
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         found, configuration, match = choose_robot(options, kinds)
@@ -145,8 +212,6 @@ def _made_from(folder: Path) -> tuple[Path, Any]:
         options = replace(asked, robot=run["robot"], config=folder / "config.yaml", overrides={})
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise UserError(f"{folder / 'run.json'} is not as `evaluate` writes it: {error!r}") from error
-    if run["robot"] != "salp":
-        raise UserError(f"{folder} is a run of {run['robot']}, not of salp")
     if not bag_path.exists():
         raise UserError(f"{folder} was made from {bag_path}, which is not there: go to the folder that it was made in")
     return bag_path, options

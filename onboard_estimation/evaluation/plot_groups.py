@@ -67,7 +67,9 @@ def groups_figure(title: str, columns: Sequence[Column]) -> Figure:
     figure.text(0.12 / width, 1.0 - 0.12 / height, plain(title), va="top", size=12, weight="bold")
     grid = figure.subplots(rows, len(columns), squeeze=False)
     for column, (heading, time_s, group) in enumerate(columns):
-        grid[0, column].set_title("\n".join(textwrap.wrap(plain(heading), 62)[:2]), size=8.5, loc="left")
+        # A legend stands above its panel, between it and the heading.
+        pad = 18.0 if len(group.panels[0].lines) > 1 else None
+        grid[0, column].set_title("\n".join(textwrap.wrap(plain(heading), 62)[:2]), size=8.5, loc="left", pad=pad)
         kept = np.unique(np.linspace(0, len(time_s) - 1, min(len(time_s), POINTS)).astype(np.intp))
         for row in range(rows):
             if row < len(group.panels):

@@ -108,7 +108,7 @@ def observability(
         unseen = values[rows] <= _RANK_TOLERANCE * found[:, :1]
         rank[rows] = len(free) - unseen.sum(axis=1)
         for row, hidden, basis in zip(rows, unseen, directions, strict=True):
-            unobservable[row] = _named(basis[hidden], z[row], stddev, free, names)
+            unobservable[row] = _named(basis[hidden], z[row], stddev, names)
     return Observability(rank, names, values, tuple(unobservable))
 
 
@@ -177,9 +177,7 @@ def _alike(thrust: Matrix, columns: int, letters: int) -> list[tuple[NDArray[np.
     return out
 
 
-def _named(
-    hidden: Matrix, state: Vector, stddev: Vector, free: NDArray[np.intp], names: tuple[str, ...]
-) -> tuple[str, ...]:
+def _named(hidden: Matrix, state: Vector, stddev: Vector, names: tuple[str, ...]) -> tuple[str, ...]:
     """What a basis (r, M) of unobservable directions hides."""
     if not len(hidden):
         return ()
@@ -187,11 +185,7 @@ def _named(
     alone = np.diag(lost) > 1.0 - _NULL_SHARE
     found = [name for name, is_alone in zip(names, alone, strict=True) if is_alone]
     lost = np.where(np.logical_or.outer(alone, alone), 0.0, lost)
-    for name, direction in _common(state, stddev).items():
-        if (stddev[direction != 0.0] == 0.0).any():
-            continue
-        unit = direction[free] / stddev[free]
-        unit /= np.linalg.norm(unit)
+    for name, unit in common_directions(state, stddev).items():
         if unit @ lost @ unit > 1.0 - _NULL_SHARE:
             found.append(name)
             lost = lost - np.outer(unit, unit)
@@ -202,16 +196,26 @@ def _named(
     return tuple(found)
 
 
-def _common(state: Vector, stddev: Vector) -> dict[str, Vector]:
-    """Directions that symmetries hide: all headings together, and blocks that grow by one factor."""
-    at = blocks((len(state) - 2) // 5)
-    heading, bodies, thrust = np.zeros((3, len(state)))
+def common_directions(state: ArrayLike, prior_stddev: ArrayLike) -> dict[str, Vector]:
+    """Directions (M,) that symmetries hide where they hold: all headings together, and blocks that grow by one factor.
+
+    Scaled unit vectors of the states that are not known; directions that would move a known one are left out.
+    """
+    z, stddev = np.asarray(state, float), np.asarray(prior_stddev, float)
+    at, free = blocks((len(z) - 2) // 5), np.flatnonzero(stddev)
+    heading, bodies, thrust = np.zeros((3, len(z)))
     heading[at.theta] = 1.0
-    vx, vy = state[at.velocity]
+    vx, vy = z[at.velocity]
     heading[at.velocity] = np.where(stddev[at.velocity] > 0.0, [-vy, vx], 0.0)
-    bodies[at.mass], bodies[at.inertia], thrust[at.gain] = state[at.mass], state[at.inertia], state[at.gain]
-    return {
+    bodies[at.mass], bodies[at.inertia], thrust[at.gain] = z[at.mass], z[at.inertia], z[at.gain]
+    directions = {
         "the common heading": heading,
         "the common scale of masses, inertias and thrust": bodies + thrust,
         "the common scale of masses and inertias": bodies,
     }
+    out = {}
+    for name, direction in directions.items():
+        if (stddev[direction != 0.0] > 0.0).all():
+            scaled = direction[free] / stddev[free]
+            out[name] = scaled / np.linalg.norm(scaled)
+    return out

@@ -41,23 +41,29 @@ def kernel(chain: ObservedChain) -> Kernel:
 
 
 @njit(cache=True, error_model="numpy")
+def _pushed(gain: Numbers, thrust: Array) -> Numbers:
+    """(N,) thrusts as they act; spelled out, as expressions of arrays take long to compile."""
+    push = np.empty(thrust.shape[0], gain.dtype)
+    for i in range(thrust.shape[0]):
+        push[i] = gain[i] * thrust[i]
+    return push
+
+
+@njit(cache=True, error_model="numpy")
 def read(chain: Kernel, z: Numbers, thrust: Array, outputs: Numbers) -> None:
     """Into `outputs` (N, 3) what the IMUs read in state z (5N + 2,) under commanded thrust (N,)."""
     n = thrust.shape[0]
-    theta, omega, velocity = z[:n], z[n : 2 * n], z[2 * n : 2 * n + 2]
-    mass, inertia, gain = z[2 * n + 2 : 3 * n + 2], z[3 * n + 2 : 4 * n + 2], z[4 * n + 2 :]
-    push = gain * thrust
     imu_readings(
         chain.physical,
         chain.links,
         chain.gravity,
         chain.pivoted,
-        theta,
-        omega,
-        velocity,
-        mass,
-        inertia,
-        push,
+        z[:n],
+        z[n : 2 * n],
+        z[2 * n : 2 * n + 2],
+        z[2 * n + 2 : 3 * n + 2],
+        z[3 * n + 2 : 4 * n + 2],
+        _pushed(z[4 * n + 2 :], thrust),
         outputs,
     )
 
@@ -66,26 +72,30 @@ def read(chain: Kernel, z: Numbers, thrust: Array, outputs: Numbers) -> None:
 def slope(chain: Kernel, z: Numbers, thrust: Array, out: Numbers) -> None:
     """Into `out` (2N + 2,) the derivatives of headings, rates and velocity of the centre of mass."""
     n = thrust.shape[0]
-    theta, omega, velocity = z[:n], z[n : 2 * n], z[2 * n : 2 * n + 2]
-    mass, inertia, gain = z[2 * n + 2 : 3 * n + 2], z[3 * n + 2 : 4 * n + 2], z[4 * n + 2 :]
     linear, force = np.empty((n, 2), z.dtype), np.empty((n, 2), z.dtype)
-    push = gain * thrust
     accelerate_under_forces(
         chain.links,
         chain.gravity,
         chain.pivoted,
-        theta,
-        omega,
-        velocity,
-        mass,
-        inertia,
-        push,
+        z[:n],
+        z[n : 2 * n],
+        z[2 * n : 2 * n + 2],
+        z[2 * n + 2 : 3 * n + 2],
+        z[3 * n + 2 : 4 * n + 2],
+        _pushed(z[4 * n + 2 :], thrust),
         out[n : 2 * n],
         linear,
         force,
     )
-    out[:n] = omega
-    out[2 * n], out[2 * n + 1] = force[:, 0].sum() / mass.sum(), force[:, 1].sum() / mass.sum()
+    out[2 * n] = out[2 * n + 1] = 0.0
+    total = 0.0 * z[0]
+    for i in range(n):
+        out[i] = z[n + i]
+        out[2 * n] += force[i, 0]
+        out[2 * n + 1] += force[i, 1]
+        total += z[2 * n + 2 + i]
+    out[2 * n] /= total
+    out[2 * n + 1] /= total
 
 
 @njit(cache=True, error_model="numpy")
@@ -96,14 +106,18 @@ def advance(chain: Kernel, z: Numbers, thrust: Array, duration: float) -> None:
     step = duration / steps
     rise, total, trial = np.empty(moving, z.dtype), np.empty(moving, z.dtype), z.copy()
     for _ in range(steps):
-        total[:] = 0.0
         for stage in range(4):
-            trial[:moving] = z[:moving]
             if stage > 0:
-                trial[:moving] += (step if stage == 3 else 0.5 * step) * rise
+                share = step if stage == 3 else 0.5 * step
+                for i in range(moving):
+                    trial[i] = z[i] + share * rise[i]
             slope(chain, trial, thrust, rise)
-            total += (2.0 if stage in (1, 2) else 1.0) * rise
-        z[:moving] += (step / 6.0) * total
+            weight = 2.0 if stage == 1 or stage == 2 else 1.0
+            for i in range(moving):
+                total[i] = weight * rise[i] + (total[i] if stage > 0 else 0.0)
+        for i in range(moving):
+            z[i] += (step / 6.0) * total[i]
+            trial[i] = z[i]
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,7 +127,8 @@ def simulate(chain: Kernel, start: Array, thrust: Array, time: Array) -> tuple[A
     states, outputs = np.empty((count, len(start))), np.empty((count, n, 3))
     z = start.copy()
     for k in range(count):
-        states[k] = z
+        for i in range(len(z)):
+            states[k, i] = z[i]
         read(chain, z, thrust[k], outputs[k])
         if k + 1 < count:
             advance(chain, z, thrust[k], time[k + 1] - time[k])
@@ -134,7 +149,8 @@ def jacobians(
     z, outputs = np.empty(states.shape[1], np.complex128), np.empty((n, 3), np.complex128)
     for k in range(count):
         for c in range(len(columns)):
-            z[:] = states[k]
+            for i in range(len(z)):
+                z[i] = states[k, i]
             z[columns[c]] += 1j * _STEP
             read(chain, z, thrust[k], outputs)
             for row in range(3 * n):
@@ -146,39 +162,54 @@ def jacobians(
     return transitions, gradients
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def update(covariance: Array, gradient: Array, seen: NDArray[np.bool_]) -> None:
     """Kalman's covariance (M, M) in place by outputs of unit noise (3N, M), one after the other, where `seen` (3N,)."""
     size = covariance.shape[0]
+    across = np.empty(size)
     for row in range(gradient.shape[0]):
-        if seen[row]:
-            across = covariance @ gradient[row]
-            scale = 1.0 / (1.0 + gradient[row] @ across)
-            for i in range(size):
-                for j in range(size):
-                    covariance[i, j] -= scale * across[i] * across[j]
+        if not seen[row]:
+            continue
+        innovation = 1.0
+        for i in range(size):
+            across[i] = 0.0
+            for j in range(size):
+                across[i] += covariance[i, j] * gradient[row, j]
+            innovation += gradient[row, i] * across[i]
+        for i in range(size):
+            for j in range(size):
+                covariance[i, j] -= across[i] * across[j] / innovation
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def carry(covariance: Array, transition: Array, noise: Array) -> None:
     """The covariance one instant on, in place: `transition` (moving, M) for the states that move."""
-    moving = transition.shape[0]
-    rows = transition @ covariance
-    block = rows @ transition.T
-    covariance[:moving, moving:] = rows[:, moving:]
-    covariance[moving:, :moving] = rows[:, moving:].T
-    covariance[:moving, :moving] = 0.5 * (block + block.T)
-    for i in range(covariance.shape[0]):
+    moving, size = transition.shape
+    rows = np.zeros((moving, size))
+    for i in range(moving):
+        for k in range(size):
+            for j in range(size):
+                rows[i, j] += transition[i, k] * covariance[k, j]
+    for i in range(moving):
+        for j in range(moving, size):
+            covariance[i, j] = covariance[j, i] = rows[i, j]
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(size):
+                total += rows[i, k] * transition[j, k]
+            covariance[i, j] = covariance[j, i] = total
+    for i in range(size):
         covariance[i, i] += noise[i]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def bound(covariance: Array, transitions: Array, gradients: Array, noise: Array, seen: NDArray[np.bool_]) -> Array:
     """Variances (K, M) after each instant's outputs, the covariance itself in place; all scaled, noise (K - 1, M)."""
     variances = np.empty((gradients.shape[0], covariance.shape[0]))
     for k in range(gradients.shape[0]):
         update(covariance, gradients[k], seen[k])
-        variances[k] = np.diag(covariance)
+        for i in range(covariance.shape[0]):
+            variances[k, i] = covariance[i, i]
         if k < transitions.shape[0]:
             carry(covariance, transitions[k], noise[k])
     return variances

@@ -428,7 +428,7 @@ def bag(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_command_shows_bag_and_run_alike(bag: Path, tmp_path: Path) -> None:
     run, picture = tmp_path / "run", tmp_path / "figure.png"
     assert command("evaluate", bag, "--output", run).code == 0
-    outcome = command("observability", "salp", bag, run, "--joint", "1", "--json", "--output", picture)
+    outcome = command("observability", bag, run, "--joint", "1", "--json", "--output", picture)
     assert outcome.code == 0, outcome.error
     first, second = json.loads(outcome.out)["runs"]
     assert image.imread(picture).shape[1] > 800
