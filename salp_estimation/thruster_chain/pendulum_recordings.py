@@ -1,0 +1,182 @@
+"""Recordings of pendulums by other groups, as bags.
+
+`triple-pendulum`: 22 free swings of three links on a fixed pivot (MultiArm-Pendulum, Washington), a MATLAB file with
+`segments` (22 x 6 x n: three angles from the upright, each link's own, and their rates) and `dt`. `actuated-pendulum`:
+one link, or two, driven by motors (torque_limited_simple_pendulum and double_pendulum, DFKI), tables of time, angles,
+rates and measured torques.
+
+In the bags each angle is that of a joint, against the link before, and all are zero where it hangs straight down. What
+is known of each machine before goes along, as its configuration. The truth of a link's heading is what was recorded,
+for there is no other; it serves to judge rates (see `pendulum_robot`).
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat
+
+from onboard_estimation.configuration import load
+from onboard_estimation.converters import Converted
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
+from onboard_estimation.resources import resource
+from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import truth_channel
+from salp_estimation.thruster_chain.pendulum_configuration import Pendulum, link_names
+from salp_estimation.thruster_chain.pendulum_estimator import angle_channel, torque_channel
+
+SEGMENTS_FILE = "identification_segments.mat"
+GAP_S = 1.0
+"""Between the segments of a bag; how long the pendulum swung on in between is not recorded."""
+
+_SINGLE = ("time", "position", "velocity", "torque")
+_DOUBLE = ("time", "pos_meas1", "pos_meas2", "vel_meas1", "vel_meas2", "tau_meas1", "tau_meas2")
+
+
+def read_triple_pendulum(path: Path, as_recorded: bool = False) -> Converted:
+    """Free swings of a triple pendulum (identification_segments.mat of MultiArm-Pendulum, or its folder).
+
+    Segments follow one another with gaps of a second. Angles from the upright become those of the joints. The rates,
+    which the authors smoothed, go along on `joints/rates`; the filter does not use them.
+
+    Raises
+    ------
+    UserError
+        No such MATLAB file, an array that is missing or has the wrong shape, or values that are not finite.
+    """
+    if as_recorded:
+        raise UserError("--as-recorded: angles from the upright are no angles of joints; there is nothing else to mend")
+    path = path / SEGMENTS_FILE if path.is_dir() else path
+    segments, step_s = _segments(path)
+    count, _, length = segments.shape
+    headings, rates = segments[:, :3].swapaxes(1, 2).copy(), segments[:, 3:].swapaxes(1, 2)
+    headings -= np.pi
+    seconds = np.arange(count)[:, None] * (length * step_s + GAP_S) + np.arange(length) * step_s
+    motion = _Recorded(seconds.ravel(), _joints(headings).reshape(-1, 3), _joints(rates).reshape(-1, 3))
+    notes = (
+        f"{count} segments of {length * step_s:.2f} s, with gaps of {GAP_S:g} s, at which the motion starts anew; how "
+        "long the pendulum swung on in between is not recorded.",
+        "Angles from the upright became angles of the joints, zero where it hangs.",
+    )
+    return Converted(
+        recording=motion.recording(None),
+        notes=notes,
+        counts={"segments": count},
+        configurations={"pendulum": _configuration("pendulum")},
+    )
+
+
+def read_actuated_pendulum(path: Path, as_recorded: bool = False) -> Converted:
+    """A pendulum of one or two links driven by motors (a table of DFKI's single or double pendulum, .csv).
+
+    Angles, rates and torques as measured; filtered and commanded ones are left out.
+
+    Raises
+    ------
+    UserError
+        No such table, a column that is missing, values that are not finite, time that does not increase.
+    """
+    if as_recorded:
+        raise UserError("--as-recorded: nothing of such a table is mended")
+    table = _table(path)
+    wanted = _SINGLE if "position" in table else _DOUBLE
+    missing = [name for name in wanted if name not in table]
+    if missing:
+        raise UserError(f"{path} has no column {', '.join(missing)}; it has {', '.join(table)}")
+    columns = np.column_stack([table[name] for name in wanted])
+    joints = (len(wanted) - 1) // 3
+    time_s, angles, rates, torques = np.split(columns, [1, 1 + joints, 1 + 2 * joints], axis=1)
+    steps = np.diff(time_s[:, 0])
+    if not (steps > 0.0).all():
+        row = int(np.argmin(steps > 0.0))
+        raise UserError(f"{path}: time does not increase from {time_s[row, 0]:.6f} s to {time_s[row + 1, 0]:.6f} s")
+    name = "pendulum_single" if joints == 1 else "pendulum_double"
+    notes = [f"{joints} joint{'s' if joints > 1 else ''}; angles, rates and torques as measured."]
+    if joints == 2:
+        notes.append("The torques' scale is not that of the authors' models: go by ratios.")
+    motion = _Recorded(time_s[:, 0] - time_s[0, 0], angles, rates)
+    return Converted(
+        recording=motion.recording(torques), notes=tuple(notes), configurations={"pendulum": _configuration(name)}
+    )
+
+
+class _Recorded:
+    """Seconds (K,), angles and rates of the joints (K, N)."""
+
+    def __init__(self, seconds: Vector, angles: Matrix, rates: Matrix) -> None:
+        self.stamps_ns = np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64)
+        self.angles, self.rates = angles, rates
+
+    def recording(self, torques: Matrix | None) -> Recording:
+        """Sensors, and the links' headings as truth."""
+        joints = tuple(f"joint_{i + 1}" for i in range(self.angles.shape[1]))
+        rate_channel = Channel("joints/rates", "sensor_msgs/msg/JointState", "joints/rates", "velocity", joints)
+        sensors = [Series(angle_channel(joints), self.stamps_ns, self.angles)]
+        sensors.append(Series(rate_channel, self.stamps_ns, self.rates))
+        if torques is not None:
+            sensors.insert(0, Series(torque_channel(joints), self.stamps_ns, torques))
+        half, truth = 0.5 * np.cumsum(self.angles, axis=1), []
+        for i, link in enumerate(link_names(len(joints))):
+            poses = np.zeros((len(half), 7))
+            poses[:, 5], poses[:, 6] = np.sin(half[:, i]), np.cos(half[:, i])
+            truth.append(Series(truth_channel(link), self.stamps_ns, poses))
+        return Recording(tuple(sensors), tuple(truth))
+
+
+def _joints(links: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each link against the one before, along the last axis."""
+    return np.diff(links, axis=-1, prepend=0.0)
+
+
+def _configuration(name: str) -> Pendulum:
+    return load(Pendulum, resource(f"config/{name}.yaml"))
+
+
+def _segments(path: Path) -> tuple[NDArray[np.float64], float]:
+    """(S, 6, n) segments and the time step, s."""
+    try:
+        file = io.BytesIO(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        content: dict[str, Any] = loadmat(file, variable_names=["segments", "dt"])
+    except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to
+        raise UserError(f"{path} is no readable MATLAB file: {error or type(error).__name__}") from error
+    missing = [name for name in ("segments", "dt") if name not in content]
+    if missing:
+        raise UserError(f"{path} has no array {', '.join(missing)}; a recording has segments and dt")
+    cells = content["segments"]
+    try:  # a cell array has a cell for each number
+        flat = np.array([np.asarray(cell, dtype=np.float64).item() for cell in cells.ravel()])
+        step_s = float(np.asarray(content["dt"], dtype=np.float64).item())
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{path}: segments or dt hold something other than single numbers ({error})") from error
+    shape = " x ".join(map(str, cells.shape))
+    if cells.ndim != 3 or cells.shape[1] != 6 or cells.shape[2] < 2:
+        raise UserError(f"{path}: segments is {shape}, it must be S x 6 x n: three angles and their rates")
+    if not np.isfinite(flat).all() or not step_s > 0.0:
+        raise UserError(
+            f"{path}: {np.sum(~np.isfinite(flat))} of {flat.size} values are not finite; dt is {step_s:g} s"
+        )
+    return flat.reshape(cells.shape), step_s
+
+
+def _table(path: Path) -> dict[str, Vector]:
+    """Columns of a table with a line of names, by name."""
+    try:
+        names = path.read_text(encoding="utf-8").partition("\n")[0].strip().split(",")
+        values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UserError(f"{path} is no table of numbers below a line of names: {error}") from error
+    if values.shape[1] != len(names) or len(values) < 2:
+        raise UserError(f"{path}: {len(names)} names, {values.shape[1]} columns and {len(values)} rows of numbers")
+    if not np.isfinite(values).all():
+        raise UserError(f"{path}: {np.sum(~np.isfinite(values))} of {values.size} values are not finite")
+    return dict(zip(names, values.T, strict=True))
