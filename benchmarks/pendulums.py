@@ -198,7 +198,7 @@ def compared(case: str, found: Figure, reference: float, target_percent: float |
     if target_percent is not None:
         row |= {
             "target": f"within {target_percent:g} %, 3 sigma",
-            "met": abs(off) <= target_percent and abs(sigmas) <= 3,
+            "met": bool(abs(off) <= target_percent and abs(sigmas) <= 3),
         }
     return row
 

@@ -85,13 +85,16 @@ class Noise:
         exclusive_minimum=0.0,
     )
     rate_walk_rad_s_sqrt_s: tuple[float, ...] = parameter(
-        (0.05, 0.1, 0.05),
+        (0.07, 0.12, 0.07),
         "random walk of each joint's rate: torques that the model leaves out",
         unit="rad/s/sqrt(s)",
         minimum=0.0,
     )
     parameter_walk_sqrt_s: float = parameter(
-        1e-3, "random walk of the logarithms of what is unknown", unit="1/sqrt(s)", minimum=0.0
+        3e-3,
+        "random walk of the logarithms of what is unknown: keeps them from being too sure",
+        unit="1/sqrt(s)",
+        minimum=0.0,
     )
 
 

@@ -170,6 +170,8 @@ def _table(path: Path) -> dict[str, Vector]:
     """Columns of a table with a line of names, by name."""
     try:
         names = path.read_text(encoding="utf-8").partition("\n")[0].strip().split(",")
+        if names == [""]:
+            raise UserError(f"{path} is empty, or its first line is")
         values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
