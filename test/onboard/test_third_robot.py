@@ -114,7 +114,9 @@ def test_its_own_logs_are_converted(place: Path) -> None:
     assert last.angular_velocity.z == pytest.approx(-np.pi / 2)
     assert (last.angular_velocity_covariance[0], last.linear_acceleration_covariance[0]) == (0.0, -1.0)
     refused = run(place, "convert", "frob", "log.csv", "--output", "other")
-    assert refused.stderr == ("error: no format 'frob'; installed are: pyshoe, quadruped, serial_log, turntable_log\n")
+    formats = ["actuated-pendulum", "pyshoe", "quadruped", "serial_log", "triple-pendulum", "turntable_log"]
+    formats += ["two-link-imu", "unknown-chain"]
+    assert refused.stderr == f"error: no format 'frob'; installed are: {', '.join(formats)}\n"
 
 
 @pytest.mark.slow
