@@ -31,16 +31,23 @@ WINDOW = 5
 """Ticks of a measurement: 50 ms, over which the noise of differentiated gyros is small against that of forces."""
 DISTURBED = 0.02
 """Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
+SLOWLY = 0.005
+"""Random walk of the logs of masses and inertias, in a second."""
 SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
 """Of the disturbance's variance, as adapted and at the start."""
 LAGS = 6
 """Windows over which innovations are taken to be correlated."""
 MEMORY = 200
 """Windows over which the disturbance is adapted: 10 s."""
-RESTART = 60
-"""Windows after which the challenger starts anew: 3 s."""
-EVIDENCE = 12.0
-"""Log of the likelihood ratio at which it takes over."""
+RESTART, LONGEST = 60, 240
+"""Windows after which the challenger starts anew, 3 s, unless it has the better of it; and in any case."""
+PROMISING = 2.0
+"""Evidence of a challenger that is given more time."""
+UNLIKELY = 7.0
+"""Log of the odds against a load in such a time, once in an hour, which the challenger's evidence, the log of a
+likelihood, has to make up for."""
+EVIDENCE = UNLIKELY + 2.5
+"""At which it takes over: 12 to 1 that there was one."""
 STOP_MARGIN_RAD = np.deg2rad(12.0)
 """Before a joint's end stop nothing is learned: its torque is no parameter."""
 CAPPED = 0.9999
@@ -112,6 +119,15 @@ class ParameterState(NamedTuple):
     scale: float = FIRST_SCALE
     past: tuple[Vector, ...] = ()
     changes: int = 0
+
+
+def weighed(state: ParameterState) -> Belief:
+    """Mean and covariance of both beliefs, weighed by the odds of a load: unsure as soon as there is reason to be."""
+    share = 1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0)))
+    belief, challenger = state.belief, state.challenger
+    apart = challenger.mean - belief.mean
+    covariance = (1.0 - share) * belief.covariance + share * challenger.covariance
+    return Belief(belief.mean + share * apart, covariance + share * (1.0 - share) * np.outer(apart, apart))
 
 
 class ParameterFilter:
@@ -213,6 +229,11 @@ class ParameterFilter:
         covariance[velocity] += step_s * covariance[gravity]
         covariance[:, position] += step_s * covariance[:, velocity]
         covariance[:, velocity] += step_s * covariance[:, gravity]
+        # Batteries shift and water is shed: half a percent in a second's root.
+        for link in range(self.count):
+            for part in (layout.LOG_MASS, layout.LOG_INERTIA):
+                e = layout.LINK * link + part
+                covariance[e, e] += SLOWLY**2 * step_s
         for e in (velocity.start, velocity.start + 1):
             covariance[e, e] += 1e-5 * step_s  # headings and biases of the navigation wander: 3 mm/s in a second
         return Belief(mean, covariance)
@@ -231,7 +252,7 @@ class ParameterFilter:
         if evidence > EVIDENCE:
             belief, evidence, age, changes = challenger, 0.0, 0, changes + 1
             challenger = self._freed(belief)
-        elif age >= RESTART:
+        elif age >= (RESTART if evidence < PROMISING else LONGEST):
             challenger, evidence, age = self._freed(belief), 0.0, 0
         reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
         moved_thrust = state.thrust.copy()

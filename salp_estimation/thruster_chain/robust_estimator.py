@@ -26,7 +26,7 @@ from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
-from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState
+from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState, weighed
 from salp_estimation.thruster_chain.space import link_positions, link_velocities, published_space
 
 TICK_NS = 10_000_000
@@ -160,7 +160,7 @@ class RobustEstimator(Estimator[RobustState]):
     def _estimate(self, state: RobustState, stamp_ns: int, now_s: float) -> Estimate:
         """Both filters' beliefs in the published space, at a stamp."""
         space, chain, count = self.space, self._chain, self._chain.count
-        navigation, belief = state.navigation, state.parameters.belief
+        navigation, belief = state.navigation, weighed(state.parameters)
         base = parameter_layout.chain_part(count)
         late_s, late_variance = self._shared(belief, base)
         headings, by = self.navigation.ahead(navigation, now_s + late_s)
@@ -194,7 +194,7 @@ class RobustEstimator(Estimator[RobustState]):
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
         covariance[place, place] += self.configuration.gyro_stddev_rad_s**2 * np.eye(count)
         self._put_parameters(covariance, belief.covariance, places, masses, inertias)
-        self._put_odometry(covariance, state, base)
+        self._put_odometry(covariance, state, belief.covariance, base)
         return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
 
     def _shared(self, belief: Belief, base: int) -> tuple[float, float]:
@@ -212,10 +212,9 @@ class RobustEstimator(Estimator[RobustState]):
         block = slice(self.space.tangent("masses").start, self.space.tangent("inertias").stop)
         covariance[block, block] = believed[np.ix_(at, at)] * np.outer(scales, scales)
 
-    def _put_odometry(self, covariance: Matrix, state: RobustState, base: int) -> None:
+    def _put_odometry(self, covariance: Matrix, state: RobustState, believed: Matrix, base: int) -> None:
         """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
         chain = inertial_layout.chain_part(self._chain.count)
-        believed = state.parameters.belief.covariance
         known = state.navigation.covariance
         for name, ours, theirs in (
             ("position", chain + 2, base + parameter_layout.POSITION_X),
