@@ -6,12 +6,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pendulums import Links, recording
 from scipy.io import savemat
 
 from benchmarks import pendulums as benchmark
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_configuration import configuration_in, write_configuration
+from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.robots import robot_names
 from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
 from salp_estimation.thruster_chain.pendulum_recordings import read_actuated_pendulum, read_triple_pendulum
 
@@ -170,3 +175,28 @@ def test_recorded_double_pendulum(shared_data: Path, name: str) -> None:
         length = found[f"reduced_length.joint_{joint}"]
         assert 1.0 / length.value == pytest.approx(authors, rel=0.1)
         assert length.stddev_ratio < 0.05
+
+
+@pytest.mark.skipif(
+    "pendulum" not in robot_names(), reason="installed before it had the pendulum: make .venv/.development"
+)
+def test_a_table_becomes_a_bag_that_is_judged_with_its_own_configuration(tmp_path: Path) -> None:
+    """Robot and configuration are found by themselves; the table is of a pendulum of one link, swung by MuJoCo."""
+    pytest.importorskip("mujoco")
+    links = Links(*(np.array([value]) for value in (0.8, 0.45, 0.015, 0.01, 0.5)))
+    torques, angles = recording(links, 4.0, 1, True)
+    rates = np.gradient(angles.values[:, 0], angles.stamps_ns * 1e-9)
+    rows = np.column_stack([angles.stamps_ns * 1e-9, angles.values[:, 0], rates, torques.values[:, 0]])
+    np.savetxt(tmp_path / "log.csv", rows, "%.9f", ",", header="time,position,velocity,torque", comments="")
+    written = convert("actuated-pendulum", tmp_path / "log.csv", tmp_path / "bag")
+    assert (written["messages"], written["duration_s"]) == (4 * 801, 4.0)
+    result = evaluate_bag(tmp_path / "bag", EvaluateOptions(), write=False).result
+    assert (result.robot, list(result.parts), result.matched_ratio) == ("pendulum", ["joint_rates"], 1.0)
+    found = result.metrics["pendulum"]
+    assert found["combinations_left_open"] == {"count": 1, "of": 6}
+    told = found["told_by_the_angles"]
+    true = {"first_moment": 0.8 * 0.45, "second_moment": 0.015 + 0.8 * 0.45**2}
+    for name, value in true.items():
+        off = np.log(told[f"{name}.joint_1"] / value)
+        assert abs(off) < min(0.1, 3.0 * told[f"{name}.joint_1_stddev_ratio"]), name
+    assert "leave open 1 combination of mass.joint_1, centre_of_mass.joint_1, inertia.joint_1" in result.notes[-1]
