@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from pendulums import Links, filtered, recording
+from pendulums import ANGLE_NOISE_RAD, Links, filtered, recording
 
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.evaluation.judge import judge
@@ -14,6 +14,7 @@ from onboard_estimation.series import Recording
 from onboard_estimation.simulation import truth_channel
 from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain import pendulum_figures as figures
+from salp_estimation.thruster_chain import pendulum_kernels as kernels
 from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
 from salp_estimation.thruster_chain.pendulum_estimator import ANGLES, PendulumEstimator
 from salp_estimation.thruster_chain.pendulum_forecast import Motion, forecast
@@ -153,6 +154,28 @@ def test_information_leaves_open_what_theory_says() -> None:
             assert sentence == "The angles tell all 6 unknowns."
 
 
+def test_information_is_what_an_unknown_start_leaves_of_it() -> None:
+    """Of one window: the inverse of the unknowns' block of the inverse, by finite differences."""
+    links = Links.drawn(2, 10)
+    estimator, series = PendulumEstimator(links.configuration()), recording(links, 2.0, 1, True)
+    motion = Motion.of(series, 2)
+    means = np.array([step.estimate.mean for step in filtered(estimator, series)])
+    matrix = figures.information(estimator, motion, means, means[-1][4:])
+    first = int(np.searchsorted(motion.stamps_ns, 200_000_000))
+    start, steps_s = np.concatenate([means[first, :4], means[-1][4:]]), np.diff(motion.stamps_ns[first:]) * 1e-9
+
+    def angles_from(state: np.ndarray) -> np.ndarray:
+        c, parameters = estimator.configuration, estimator.parameters(state[4:])
+        arguments = parameters, estimator.length, c.gravity_m_s2, motion.torques[first:-1], c.smooth_rate_rad_s
+        moved = kernels.simulate(state[:2], state[2:4], *arguments, steps_s, c.longest_step_s)
+        return moved[:, :2].ravel() / ANGLE_NOISE_RAD
+
+    steps = 1e-5 * np.eye(len(start))
+    derivatives = np.column_stack([(angles_from(start + one) - angles_from(start - one)) / 2e-5 for one in steps])
+    expected = np.linalg.inv(np.linalg.inv(derivatives.T @ derivatives)[4:, 4:])
+    np.testing.assert_allclose(matrix, expected, rtol=0.0, atol=1e-4 * np.abs(expected).max())
+
+
 def contract() -> list[Check]:
     links = Links.drawn(2, 11)
     return checks(ROBOT, links.configuration(), sensors=recording(links, 3.0, 1, True))
@@ -175,7 +198,8 @@ def test_a_run_is_judged_by_rates_and_forecasts() -> None:
     bodies = ROBOT.truth_specification(configuration).bodies
     result = judge(ROBOT, configuration, "ukf", from_simulator(Recording((torques, angles), tuple(truth)), bodies))
     assert set(result.parts) == {"joint_rates"}
-    assert result.metrics["joint_rates"]["joint_1_rmse_rad_per_s"] < 0.25
+    for joint in ("joint_1", "joint_2"):
+        assert result.metrics["joint_rates"][f"{joint}_rmse_rad_per_s"] < 0.5
     found = result.metrics["pendulum"]
     assert found["combinations_left_open"] == {"count": 0, "of": 6}
     assert found["forecast_next"]["rms_rad"] < 2e-3
