@@ -6,7 +6,7 @@ At the true masses and inertias where they are known, else at the estimated ones
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,7 @@ def observe_run(
     known = {name: np.where(np.isfinite(true[name]), true[name], estimated[name]) for name in _PARAMETERS}
     states = packed(estimated["headings"], estimated["rates"], known["masses"], known["inertias"])
     thrust = _acting(assumed, command, stamps)
+    assumed = replace(assumed, rate_hz=_rate_hz(sensors, link_names, assumed.rate_hz))
     prior = _begun(assumed, result, states[0])
     prior_stddev = np.sqrt(np.diag(prior))
     path = Trajectory(time, states, thrust)
@@ -150,6 +151,18 @@ def observe_run(
         _smallest_eigenvalues(windows, states, prior_stddev, time, starts),
         best,
     )
+
+
+def _rate_hz(sensors: Mapping[str, Series], link_names: tuple[str, ...], otherwise: float) -> float:
+    """Samples a second of the IMUs, the median over links and intervals."""
+    steps = [np.median(np.diff(one.stamps_ns)) for one in _imus(sensors, link_names).values() if len(one.stamps_ns) > 1]
+    return float(NANOSECONDS_PER_SECOND / np.median(steps)) if steps else otherwise
+
+
+def _imus(sensors: Mapping[str, Series], link_names: tuple[str, ...]) -> dict[int, Series]:
+    """By the link's number."""
+    found = {link: sensors.get(f"imu/{name}") for link, name in enumerate(link_names)}
+    return {link: one for link, one in found.items() if one is not None and len(one.stamps_ns)}
 
 
 def _begun(assumed: AssumedChain, result: EvaluationResult, state: Vector) -> Matrix:
@@ -199,10 +212,7 @@ def _seen(
 ) -> NDArray[np.bool_]:
     """(K, 3N) where a link's IMU was heard shortly before."""
     heard = np.zeros((len(stamps_ns), len(link_names)), dtype=np.bool_)
-    for link, name in enumerate(link_names):
-        one = sensors.get(f"imu/{name}")
-        if one is None or not len(one.stamps_ns):
-            continue
+    for link, one in _imus(sensors, link_names).items():
         usable = np.sort(one.stamps_ns[np.isfinite(one.values).any(axis=1)])
         place = np.searchsorted(usable, stamps_ns, side="right")
         last = np.concatenate([[np.iinfo(np.int64).min // 2], usable])[place]

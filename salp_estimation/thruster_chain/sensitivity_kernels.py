@@ -24,6 +24,8 @@ _STEP = 1e-30
 LONGEST_STEP_S = 0.01
 """Of the integration (Runge-Kutta of fourth order); longer intervals are divided."""
 
+# What runs for long lets other threads of a node go on (`nogil`).
+
 
 class Kernel(NamedTuple):
     """An `ObservedChain` as kernels take it."""
@@ -120,7 +122,7 @@ def advance(chain: Kernel, z: Numbers, thrust: Array, duration: float) -> None:
             trial[i] = z[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def simulate(chain: Kernel, start: Array, thrust: Array, time: Array) -> tuple[Array, Array]:
     """States (K, 5N + 2) and outputs (K, 3N) at `time` (K,) s from `start`, thrust (K, N) held from each instant on."""
     count, n = thrust.shape
@@ -135,7 +137,7 @@ def simulate(chain: Kernel, start: Array, thrust: Array, time: Array) -> tuple[A
     return states, outputs.reshape(count, 3 * n)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def jacobians(
     chain: Kernel, states: Array, thrust: Array, time: Array, columns: NDArray[np.int64], moving: int
 ) -> tuple[Array, Array]:
@@ -202,7 +204,7 @@ def carry(covariance: Array, transition: Array, noise: Array) -> None:
         covariance[i, i] += noise[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def bound(covariance: Array, transitions: Array, gradients: Array, noise: Array, seen: NDArray[np.bool_]) -> Array:
     """Variances (K, M) after each instant's outputs, the covariance itself in place; all scaled, noise (K - 1, M)."""
     variances = np.empty((gradients.shape[0], covariance.shape[0]))

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from observed_chains import PAPER_ANGLES, paper_chain, paper_noise, paper_prior, paper_state
 
-from benchmarks.thruster_chain_filter import filtered
+from benchmarks.thruster_chain_observability import NOISE, filtered
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.forecast import Forecast, Push, forecast
 from salp_estimation.thruster_chain.imu import ImuModel
 from salp_estimation.thruster_chain.information import moved, predict
-from salp_estimation.thruster_chain.observed_chain import blocks, quantities
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, quantities
 
 PHYSICAL = paper_chain(ImuModel.PHYSICAL)
 
@@ -25,7 +26,7 @@ def known_but(name: str) -> np.ndarray:
     return stddev
 
 
-def noisy(factor: float) -> object:
+def noisy(factor: float) -> ObservedChain:
     """IMUs so much worse than the paper's."""
     return replace(
         PHYSICAL,
@@ -46,11 +47,18 @@ def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     thrust = np.zeros((samples + 1, 3))
     thrust[:samples, push.thruster - 1] = 1.0
     time = 0.01 * np.arange(samples + 1)
-    path, outputs = moved(chain, paper_state(), thrust, time)
+    _, outputs = moved(chain, paper_state(), thrust, time)
     rng = np.random.default_rng(1)
     noisy_outputs = outputs + rng.normal(size=outputs.shape) * chain.noise
-    found = filtered(chain, path, noisy_outputs, paper_state(), prior, np.zeros_like(prior))
-    assert found.stddev[-1, quantities(3).index(name)] == pytest.approx(push.after, rel=0.15)
+    paper = replace(
+        NOISE["none"],
+        accelerometer_stddev_m_s2=chain.accelerometer_stddev_m_s2,
+        gyro_stddev_rad_s=chain.gyro_stddev_rad_s,
+    )
+    configuration = ThrusterChainConfiguration(paper=paper)
+    _, covariance = filtered(configuration, time, thrust, noisy_outputs, paper_state(), prior)
+    left = np.sqrt(np.diag(covariance))[quantities(3).index(name) - 2]  # without the velocity
+    assert left == pytest.approx(push.after, rel=0.15)
 
 
 def test_no_other_thruster_halves_it_sooner() -> None:

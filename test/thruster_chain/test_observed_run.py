@@ -81,14 +81,22 @@ def test_tolerance_of_thrust_ends_what_can_be_known_of_the_scale() -> None:
 
 def test_silent_imu_tells_nothing() -> None:
     recording, result = replayed(CONFIGURATION, "paper", "paper_ukf", 3)
-    series = [one for one in recording.series if one.channel.sensor != "imu/link_2"]
+    late = recording.first_stamp_ns() + 450_000_000
+    series, dying = [
+        [one if one.channel.sensor != "imu/link_2" else one.rows(one.stamps_ns < end) for one in recording.series]
+        for end in (0, late)
+    ]
     assumed = assumed_chain(replace(CONFIGURATION, imu_model="paper"), papers=True)
-    both = [observe_run(assumed, LINKS, some, result, 0.3) for some in (recording.series, series)]
+    both = [observe_run(assumed, LINKS, some, result, 0.3) for some in (recording.series, series, dying)]
     lost = both[1].predicted[-1] / both[0].predicted[-1]
     assert lost.min() > 1.0
     # The paper's accelerometers tell of their own link's mass alone; inertias show in the gyros.
     assert lost[[1, 3, 4, 5]].min() > 1.1
     assert lost[[0, 2]].max() < 1.1
+    # One that falls silent after the first of three pulses tells as much until then, and no more.
+    np.testing.assert_array_equal(both[2].predicted[:45], both[0].predicted[:45])
+    assert (both[2].predicted[-1] > both[0].predicted[-1]).all()
+    assert both[2].predicted[-1, 4] < both[1].predicted[-1, 4]
     np.testing.assert_allclose(both[1].predicted[-1, 0], both[0].predicted[-1, 0], rtol=0.1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from observed_chains import paper_chain, paper_noise, paper_prior, paper_state
 
-from benchmarks.thruster_chain_observability import QUICK, SQUARE_WAVES, judge, rows
+from benchmarks.thruster_chain_observability import NOISE, QUICK, SQUARE_WAVES, configured, judge, paper_task, rows
 from onboard_estimation.errors import UserError
 from salp_estimation.thruster_chain.imu import ImuModel
 from salp_estimation.thruster_chain.thrust_design import Task, cost, design
@@ -39,12 +39,13 @@ def test_designed_pulses_are_the_best_of_all_where_all_can_be_tried() -> None:
 
 
 def test_design_beats_square_waves_with_as_many_pulses_in_a_filter() -> None:
-    whole = task(joint_travel_rad=np.deg2rad(110.0))
+    configuration = configured(ImuModel.PHYSICAL, NOISE["none"])
+    whole = paper_task(configuration)
     found = design(whole, [SQUARE_WAVES], 9, np.random.default_rng(0), 400)
     assert found.tried <= 401
     assert np.count_nonzero(found.pattern) <= 9
     assert set(np.unique(found.pattern)) <= {0, 1}
-    squares, designed = judge(whole, SQUARE_WAVES, 6), judge(whole, found.pattern, 6)
+    squares, designed = (judge(configuration, whole, one, 6) for one in (SQUARE_WAVES, found.pattern))
     assert designed.left < 0.5 * squares.left
     # What was predicted about the prior mean is what filters say on other truths.
     assert squares.left == pytest.approx(squares.predicted, rel=0.4)
