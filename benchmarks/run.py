@@ -43,6 +43,8 @@ ON_REQUEST = (
     "salp_hardware",
     "salp_noise",
     "thruster_chain_observability",
+    "thruster_chain_paper",
+    "thruster_chain_step",
 )
 """Only with --only: they take from a few minutes to more than an hour."""
 

@@ -21,10 +21,12 @@ class PrintedModel:
     ----------
     half_length, thruster_angles
         (N,) m and rad.
+    thrifty
+        What masses and lengths alone determine is computed once a step, not once for each of its four slopes.
     """
 
-    def __init__(self, half_length: Array, thruster_angles: Array) -> None:
-        self.half_length, self.thruster_angles = half_length, thruster_angles
+    def __init__(self, half_length: Array, thruster_angles: Array, thrifty: bool = False) -> None:
+        self.half_length, self.thruster_angles, self.thrifty = half_length, thruster_angles, thrifty
         self.thrust = np.zeros_like(half_length)
 
     def forces(self, heading: Array) -> Array:
@@ -35,11 +37,13 @@ class PrintedModel:
     def move(self, state: Array, duration: float) -> Array:
         """The state (4N,) after a step of Runge and Kutta."""
         mass, inertia = np.split(np.exp(state[: len(state) // 2]), 2)
+        known = paper_equations.couplings(self.half_length, mass) if self.thrifty else None
 
         def slope(motion: Array) -> Array:
             heading, rate = np.split(motion, 2)
             force = self.forces(heading)
-            turn = paper_equations.angular_accelerations(self.half_length, heading, rate, mass, inertia, force)
+            couplings = paper_equations.couplings(self.half_length, mass) if known is None else known
+            turn = paper_equations.angular_accelerations_by(*couplings, self.half_length, heading, rate, inertia, force)
             return np.concatenate([rate, turn])
 
         motion = state[len(state) // 2 :]

@@ -69,6 +69,8 @@ def deviations(points: Array, rows: Indices, n: int, spread: float, odd: Array, 
 def add_square(sign: float, factor: Array, out: Array) -> None:
     """Add sign A A^T of A (r, n) to the lower half of `out` (>= r, >= r); what is above it is of no use afterwards."""
     r = factor.shape[0]
+    if r == 0:
+        return
     step = r if r <= 3 * _BLOCK else (r + 3) // 4  # by bands: half of the product would be for nothing
     for first in range(0, r, step):
         last = min(first + step, r)
@@ -83,6 +85,8 @@ def add_square(sign: float, factor: Array, out: Array) -> None:
 def times_transposed_root(factor: Array, root: Array, out: Array) -> None:
     """Into `out` (r, n) A L^T of A (r, n) and a lower root (n, n), without the half of the root that is zero."""
     n = root.shape[0]
+    if factor.shape[0] == 0:
+        return
     step = n if n <= 3 * _BLOCK else (n + 3) // 4
     for first in range(0, n, step):
         last = min(first + step, n)

@@ -29,15 +29,27 @@ def angular_accelerations(
     force
         (N, 2) net forces in the room's frame, thrust included, N; the joints' are not part of it.
     """
+    return angular_accelerations_by(*couplings(half_length, mass), half_length, heading, rate, inertia, force)
+
+
+def couplings(half_length: Vector, mass: Vector) -> tuple[Matrix, Matrix]:
+    """L V L and K M of equations (7) and (8), (N, N) each: what masses and lengths alone determine."""
     added, differenced = _sums(len(mass)), _differences(len(mass))
     reciprocal = 1.0 / mass
     spread = np.linalg.solve((differenced * reciprocal) @ differenced.T, np.hstack([added, differenced]))
-    v, k = np.split(added.T @ spread, 2, axis=1)  # eq. (7), (8)
+    v, k = np.split(added.T @ spread, 2, axis=1)
+    return half_length[:, None] * v * half_length, k * reciprocal
+
+
+def angular_accelerations_by(
+    lvl: Matrix, km: Matrix, half_length: Vector, heading: Vector, rate: Vector, inertia: Vector, force: Matrix
+) -> Vector:
+    """`angular_accelerations` of masses whose `couplings` are known already."""
     cosine, sine = np.cos(heading), np.sin(heading)
-    lengths = np.outer(half_length, half_length)
-    generalised = np.diag(inertia) + lengths * v * (np.outer(sine, sine) + np.outer(cosine, cosine))  # eq. (9)
-    w = lengths * v * (np.outer(sine, cosine) - np.outer(cosine, sine))  # eq. (10)
-    pushed = k @ (reciprocal[:, None] * force)
+    generalised = lvl * (np.outer(sine, sine) + np.outer(cosine, cosine))  # eq. (9)
+    generalised[np.diag_indices_from(generalised)] += inertia
+    w = lvl * (np.outer(sine, cosine) - np.outer(cosine, sine))  # eq. (10)
+    pushed = km @ force
     right = -w @ rate**2 + half_length * (sine * pushed[:, 0] - cosine * pushed[:, 1])
     solved: Vector = np.linalg.solve(generalised, right)
     return solved

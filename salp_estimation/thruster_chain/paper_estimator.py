@@ -64,7 +64,9 @@ class PaperEstimator(Estimator[PaperState]):
     imu/<link>
         (6,) gyro and accelerometer; x and y of the accelerometer and z of the gyro are used. Readings of several links
         with one stamp are used together, once the last of them is there: that step has the estimate. What a link's
-        readings were against the prediction is told with its next message, for its own counters.
+        readings were against the prediction is told with its next message, for its own counters. Readings that do not
+        fit are refused; the gyro's is used nevertheless where it alone fits, and only gyros that do not fit, of links
+        that no others confirm, widen the covariance: an accelerometer with a bias must not.
     """
 
     def __init__(self, configuration: ThrusterChainConfiguration) -> None:
@@ -75,6 +77,7 @@ class PaperEstimator(Estimator[PaperState]):
         self._names = names
         self._link_of = {f"imu/{name}": link for link, name in enumerate(names)}
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
+        self._thresholds = np.array([self._gate.threshold(3), self._gate.threshold(1)])
 
     def start(self, initial: Estimate | None) -> PaperState:
         """From an initial state; or at rest as configured, with masses and inertias as designed (Table III)."""
@@ -142,28 +145,30 @@ class PaperEstimator(Estimator[PaperState]):
         stamp_ns, imus, untold = state.stamp_ns, list(state.imus), list(state.untold)
         assert stamp_ns is not None
         heard, measured = np.array([link for link, _ in state.waiting]), np.array([one for _, one in state.waiting])
-        moments, seen = self._filter.update(state.moments, state.thrust, heard, measured, self._gate.threshold(3))
-        decisions = []
-        for link, nis in zip(heard, seen.nis, strict=True):
-            imu = imus[link]
+        moments, seen = self._filter.update(state.moments, state.thrust, heard, measured, self._thresholds)
+        inflation, used = 1.0, []
+        for k, link in enumerate(heard):
+            imu, (nis, gyro_nis) = imus[link], seen.nis[k]
             is_due = imu.rejected_in_a_row + 1 >= self._gate.recover_after
             may_recover = not (is_due and others_are_well(state.imus, link, stamp_ns))
-            decision = decide(self._gate, nis, 3, imu.rejected_in_a_row, may_recover)
+            whole = bool(nis <= self._thresholds[0])
+            decision = decide(self._gate, 0.0 if whole else gyro_nis, 1, imu.rejected_in_a_row, may_recover)
             if not may_recover and decision.rejected_in_a_row == self._gate.recover_after > 0:
                 events.append(self._contradiction(link, decision.rejected_in_a_row, stamp_ns))
-            decisions.append(decision)
-        for k, (link, decision) in enumerate(zip(heard, decisions, strict=True)):
-            accepted = decision.accepted or decision.inflation > 1.0
-            trust = imus[link].trust + (accepted - imus[link].trust) / TRUST_READINGS
+            inflation = max(inflation, decision.inflation)
+            heeded = decision.accepted or decision.inflation > 1.0
+            if heeded:
+                used.append(k)
+            trust = imu.trust + (heeded - imu.trust) / TRUST_READINGS
             imus[link] = Gyro(stamp_ns, decision.rejected_in_a_row, trust)
             untold[link] = Innovation(
-                seen.innovations[k], seen.roots[k], float(seen.nis[k]), accepted, decision.inflation
+                seen.innovations[k], seen.roots[k], float(nis), whole or decision.inflation > 1.0, decision.inflation
             )
-        inflation = max(decision.inflation for decision in decisions)
         if inflation > 1.0:
-            used = [k for k, decision in enumerate(decisions) if decision.accepted or decision.inflation > 1.0]
             wider = self._filter.inflated(state.moments, inflation)
-            moments, _ = self._filter.update(wider, state.thrust, heard[used], measured[used])
+            moments, _ = self._filter.update(
+                wider, state.thrust, heard[used], measured[used], np.array([self._thresholds[0], np.inf])
+            )
         return replace(state, moments=moments, imus=tuple(imus), waiting=(), untold=tuple(untold))
 
     def _listened(self, state: PaperState, link: int, stamp_ns: int, events: list[Event]) -> PaperState:
@@ -185,8 +190,9 @@ class PaperEstimator(Estimator[PaperState]):
 
     def _contradiction(self, link: int, rejected: int, stamp_ns: int) -> Notice:
         return Notice(
-            f"{rejected} readings in a row of imu/{self._names[link]}, at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, "
-            "contradict the state that the other IMUs confirm: refused until they fit it"
+            f"{rejected} turning rates in a row of imu/{self._names[link]}, at "
+            f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s, contradict the state that the other IMUs confirm: refused "
+            "until they fit it"
         )
 
 

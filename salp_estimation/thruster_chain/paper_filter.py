@@ -29,6 +29,10 @@ from salp_estimation.thruster_chain.imu import ImuModel
 SPREAD, EXCESS = math.sqrt(12.0), 0.0
 LONGEST_STEP_S = 0.01
 _LEAST_VARIANCE = 1e-18  # what is known exactly at the start, but not held: the filter needs roots
+_OPEN = np.full(2, math.inf)
+_UNKNOWN_LOGARITHM = 1.0
+"""Standard deviation of the logarithm of a mass of which nothing is known: any within a factor of three."""
+_UNKNOWN_HEADING_RAD = math.pi / math.sqrt(3.0)
 
 
 class Moments(NamedTuple):
@@ -51,7 +55,10 @@ class Moments(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What k links read against what was predicted: (k, 3) x, y and rate, (k, 3, 3) lower roots, (k,) NIS."""
+    """What k links read against what was predicted: (k, 3) x, y and rate, (k, 3, 3) lower roots, NIS.
+
+    The latter, (k, 2), are those of all three readings and of the rate alone.
+    """
 
     innovations: Matrix
     roots: NDArray[np.float64]
@@ -85,6 +92,10 @@ class PaperFilter:
         noise[:n], noise[n : 2 * n] = paper.mass_noise_kg / chain.masses, paper.inertia_noise_kg_m2 / chain.inertias
         noise[2 * n : 3 * n], noise[3 * n : 4 * n] = paper.heading_noise_rad, paper.rate_noise_rad_s
         self._noise = noise**2 * paper.rate_hz
+        largest = np.full(self._size, math.inf)
+        largest[: 2 * n], largest[2 * n : 3 * n] = _UNKNOWN_LOGARITHM, _UNKNOWN_HEADING_RAD
+        largest[3 * n : 4 * n] = configuration.gyro.range_rad_s / math.sqrt(3.0)
+        self._largest = largest
         accelerometer, gyro = paper.accelerometer_stddev_m_s2, paper.gyro_stddev_rad_s
         self._variances = np.square([accelerometer, accelerometer, gyro])
 
@@ -124,6 +135,7 @@ class PaperFilter:
             mean,
             covariance,
             self._noise[rows],
+            self._largest[rows] ** 2,
             thrust,
             duration_s,
             LONGEST_STEP_S,
@@ -134,15 +146,16 @@ class PaperFilter:
         return Moments(rows, nominal, *moved)
 
     def update(
-        self, moments: Moments, thrust: Vector, heard: Indices, measured: Matrix, threshold: float = math.inf
+        self, moments: Moments, thrust: Vector, heard: Indices, measured: Matrix, thresholds: Vector = _OPEN
     ) -> tuple[Moments, Seen]:
         """Corrected by what the IMUs of the links `heard` (k,) read (k, 3): x and y, m/s^2, and turning rate, rad/s.
 
-        A link whose own readings have a NIS above the threshold is left out.
+        A link's accelerations are left out where the NIS of its readings is above the first threshold; its rate as well
+        where that alone has one above the second.
         """
         rows, nominal, mean, covariance = moments
         k, model = len(heard), self.model
-        seen = Seen(np.empty((k, 3)), np.empty((k, 3, 3)), np.empty(k))
+        seen = Seen(np.empty((k, 3)), np.empty((k, 3, 3)), np.empty((k, 2)))
         corrected = kernels.update(
             self._physical,
             model.links,
@@ -158,7 +171,7 @@ class PaperFilter:
             heard,
             measured,
             self._variances,
-            threshold,
+            thresholds,
             kernels.BENT,
             self._scratch(rows),
             *seen,
@@ -169,8 +182,10 @@ class PaperFilter:
         return _scratch(kernels.scratch_size(self._size, 2 * self.count, len(rows)))
 
     def inflated(self, moments: Moments, factor: float) -> Moments:
-        """With so many times the covariance."""
-        return moments._replace(covariance=moments.covariance * factor)
+        """With so many times the covariance, but nothing less certain than what is not known at all."""
+        wider = moments.covariance * factor
+        shrunk = np.minimum(1.0, self._largest[moments.rows] / np.sqrt(np.diag(wider)))
+        return moments._replace(covariance=wider * np.outer(shrunk, shrunk))
 
     def published(self, moments: Moments) -> tuple[Vector, Matrix]:
         """Mean and covariance with headings in (-pi, pi], masses in kg (medians), inertias in kg m^2."""

@@ -59,6 +59,7 @@ def predict(
     mean: Array,
     covariance: Array,
     noise: Array,
+    largest: Array,
     thrust: Array,
     duration: float,
     longest_step: float,
@@ -76,8 +77,8 @@ def predict(
         (n,) rows of the full state that the filter has, ascending: parameters may be missing, motion may not.
     nominal
         (4N,) or (4N + 4,) full state; its other rows are held at these values.
-    noise
-        (n,) variance that the process noise adds in a second.
+    noise, largest
+        (n,) variance that the process noise adds in a second, and the variance beyond which it adds no more.
     thrust
         (N,) N, constant over the time.
     longest_step
@@ -108,7 +109,7 @@ def predict(
         for j in range(i + 1):
             out[fixed + i, fixed + j] = block[i, j] + excess * shift[i] * shift[j]
     for j in range(n):
-        out[j, j] += noise[j] * duration
+        out[j, j] += max(0.0, min(noise[j] * duration, largest[j] - out[j, j]))
     mirror(out)
     return moved, out
 
@@ -129,7 +130,7 @@ def update(
     heard: Indices,
     measured: Array,
     variances: Array,
-    threshold: float,
+    thresholds: Array,
     bent: float,
     scratch: Array,
     innovations: Array,
@@ -144,45 +145,47 @@ def update(
         Which model of an IMU.
     heard, measured, variances
         (k,) links; (k, 3) what their IMUs read; (3,) white noise.
-    threshold
-        A link whose own three readings have a NIS above it is left out.
+    thresholds
+        (2,) A link's accelerations are left out where its three readings have a NIS above the first; its turning rate
+        as well where that alone has one above the second.
     bent
         The correction is iterated where bending adds more than this share of a reading's variance; infinite: never.
     innovations, roots, nis
-        (k, 3), (k, 3, 3) and (k,), filled with what each link's readings were against the prediction.
+        (k, 3), (k, 3, 3) and (k, 2), filled with what each link's readings were against the prediction; NIS of all
+        three, and of the turning rate alone.
     """
     prior_mean, prior = mean, covariance
     at, spreading = mean, covariance
-    chosen = np.arange(heard.shape[0])
+    pushed = turning = np.arange(heard.shape[0])
     gated = iterated = False
     iteration = 0
-    while chosen.shape[0] > 0:
-        count, n = chosen.shape[0], mean.shape[0]
+    while turning.shape[0] > 0:
+        n, accelerations = mean.shape[0], 2 * pushed.shape[0]
+        size = accelerations + turning.shape[0]
         root = lower_root(spreading)
         predicted, odd, bending = _see(
-            physical, links, gravity, pivoted, rows, nominal, at, root, thrust, spread, excess, heard[chosen], scratch
+            physical, links, gravity, pivoted, rows, nominal, at, root, thrust, spread, excess, heard[pushed], scratch
         )
-        gyros = np.searchsorted(rows, 3 * links.shape[0] + heard[chosen])
-        total, right = np.zeros((3 * count, 3 * count)), np.empty((3 * count, n + 1))
+        gyros = np.searchsorted(rows, 3 * links.shape[0] + heard[turning])
+        total, right = np.zeros((size, size)), np.empty((size, n + 1))
         _expect(iteration == 0, root, prior, odd, bending, gyros, total, right[:, :n])
         if iteration > 0:  # a linear model from points elsewhere
             predicted += np.dot(_slope(root, odd), prior_mean - at)
         bends = False
-        for i in range(3 * count):
-            part, link = _part(i, count), chosen[i % count if i >= 2 * count else i // 2]
-            if part < 2:
-                right[i, n] = measured[link, part] - predicted[i]
-                bends = bends or bending[i, i] > bent * variances[part]
-            else:
-                right[i, n] = measured[link, part] - prior_mean[gyros[i - 2 * count]]
-            total[i, i] += variances[part]
+        for i in range(accelerations):
+            right[i, n] = measured[pushed[i // 2], i % 2] - predicted[i]
+            bends = bends or bending[i, i] > bent * variances[i % 2]
+            total[i, i] += variances[i % 2]
+        for i in range(turning.shape[0]):
+            right[accelerations + i, n] = measured[turning[i], 2] - prior_mean[gyros[i]]
+            total[accelerations + i, accelerations + i] += variances[2]
         mirror(total)
         if not gated:
             gated = True
-            _judge(total, right[:, n], count, innovations, roots, nis)
-            kept = np.flatnonzero(nis <= threshold)
-            if kept.shape[0] < count:
-                chosen = kept
+            _judge(total, right[:, n], turning.shape[0], innovations, roots, nis)
+            pushed = np.flatnonzero(nis[:, 0] <= thresholds[0])
+            turning = np.flatnonzero((nis[:, 0] <= thresholds[0]) | (nis[:, 1] <= thresholds[1]))
+            if pushed.shape[0] < heard.shape[0]:
                 continue
         whitened = lower_root(total)
         solve_lower(whitened, right)
@@ -216,12 +219,6 @@ def _room(scratch: Array, full: int, twice: int, n: int) -> tuple[Array, Array, 
         scratch[ends[2] : ends[3]].reshape((rows, n)),
         scratch[ends[3] : ends[4]].reshape((rows, n)),
     )
-
-
-@njit(cache=True, error_model="numpy")
-def _part(row: int, count: int) -> int:
-    """Which of a link's three readings stands in a row: x and y of all links first, then their turning rates."""
-    return 2 if row >= 2 * count else row % 2
 
 
 @njit(cache=True, error_model="numpy")
@@ -342,4 +339,5 @@ def _judge(total: Array, innovation: Array, count: int, innovations: Array, root
                 own[i, j] = total[max(places[i], places[j]), min(places[i], places[j])]
         roots[link] = lower_root(own)
         solve_lower(roots[link], right)
-        nis[link] = right[0, 0] ** 2 + right[1, 0] ** 2 + right[2, 0] ** 2
+        nis[link, 0] = right[0, 0] ** 2 + right[1, 0] ** 2 + right[2, 0] ** 2
+        nis[link, 1] = innovations[link, 2] ** 2 / own[2, 2]

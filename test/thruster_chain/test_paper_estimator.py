@@ -188,11 +188,31 @@ def test_an_imu_that_contradicts_the_others_is_refused_and_told_of() -> None:
     assert worst_sigma(steps, recording) < 4.5
     found = notices(steps)
     assert len(found) == 1
-    assert found[0].startswith("20 readings in a row of imu/link_1, at 0.69")
+    assert found[0].startswith("20 turning rates in a row of imu/link_1, at 0.69")
     refused = [
         step.innovation for step, m in zip(steps, lying, strict=True) if m.sensor == "imu/link_1" and step.innovation
     ]
     assert sum(not innovation.accepted for innovation in refused) >= 48
+
+
+def test_an_accelerometer_that_lies_leaves_its_gyro_and_the_others() -> None:
+    """A bias of 0.3 m/s^2, thirty standard deviations: refused at rest, its gyro used; nothing is widened by it."""
+    recording = Recording(20, 3)
+    lying = [
+        replace(m, value=m.value + np.array([0.0, 0.0, 0.0, 0.3, 0.0, 0.0])) if m.sensor == "imu/link_1" else m
+        for m in recording.messages
+    ]
+    steps = filtered(lying, given())
+    refused = [
+        step.innovation for step, m in zip(steps, lying, strict=True) if m.sensor == "imu/link_1" and step.innovation
+    ]
+    assert len(refused) == 19
+    assert not any(innovation.accepted for innovation in refused)
+    last = [step.estimate for step in steps if step.estimate][-1]
+    assert np.sqrt(last.covariance[3, 3]) < 1.5e-3
+    assert np.abs(last.mean[6:9] - given().mean[6:9]).max() < 0.01
+    assert worst_sigma(steps, recording) < 4.5
+    assert notices(steps) == []
 
 
 def test_a_filter_that_all_imus_contradict_recovers() -> None:
