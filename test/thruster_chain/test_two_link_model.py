@@ -124,15 +124,15 @@ def test_noise_is_not_taken_for_angular_acceleration() -> None:
     """What is left of pure noise is nothing, nearly always; a clear acceleration stays as it is."""
     rng = np.random.default_rng(5)
     noise = followed(rng.normal(0.0, 0.005, (400, 3)))
-    found = [noise.motion(k * 20_000_000, 45_000_000) for k in range(5, 395)]
-    left = [one.angular_acceleration(0.005)[0].any() for one in found if one is not None]
+    found = [noise.motion(k * 20_000_000, 45_000_000, 0.005) for k in range(5, 395)]
+    left = [one.expected[2].any() for one in found if one is not None]
     assert len(left) == 390
     assert np.mean(left) < 0.02
     times = 0.02 * np.arange(400)
     turning = followed(np.column_stack([3.0 * np.sin(9.0 * times), np.zeros(400), np.zeros(400)]))
-    motion = turning.motion(200 * 20_000_000, 45_000_000)
+    motion = turning.motion(200 * 20_000_000, 45_000_000, 0.005)
     assert motion is not None
-    np.testing.assert_allclose(motion.angular_acceleration(0.005)[0][0], 27.0 * np.cos(9.0 * 4.0), rtol=0.03)
+    np.testing.assert_allclose(motion.expected[2, 0], 27.0 * np.cos(9.0 * 4.0), rtol=0.03)
 
 
 def test_what_was_not_read_of_a_turn() -> None:

@@ -17,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.moments import Moments, update
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
 from salp_estimation.thruster_chain.two_link import model
 from salp_estimation.thruster_chain.two_link.configuration import TwoLink
 from salp_estimation.thruster_chain.two_link.hinge import Shown
@@ -132,13 +132,16 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
 
     def _compared(self, state: TwoLinkState) -> tuple[TwoLinkState, Innovation | None, tuple[Notice, ...]]:
         """Up to the last instant around which the readings of both IMUs are complete; what the last comparison saw."""
+        imus = self.configuration.imus
         innovation: Innovation | None = None
         notices: tuple[Notice, ...] = ()
         for stamp_ns in self._complete(state):
             last_ns = state.compared_ns
             moments = self._moved(state, stamp_ns)
             state = state._replace(moments=moments, stamp_ns=stamp_ns, compared_ns=stamp_ns)
-            proximal, distal = (one.motion(stamp_ns, self._half_window_ns) for one in state.readings)
+            proximal, distal = (
+                one.motion(stamp_ns, self._half_window_ns, imus.rate_stddev_rad_s) for one in state.readings
+            )
             if proximal is None or distal is None:
                 state = state._replace(missed_in_a_row=state.missed_in_a_row + 1)
                 if state.missed_in_a_row == _MISSED_TO_TELL:
@@ -186,19 +189,12 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         self, state: TwoLinkState, proximal: Motion, distal: Motion, step_s: float
     ) -> tuple[TwoLinkState, Innovation]:
         """Corrected by the joint's acceleration, which is one as seen from both links."""
-        imus, joint, (mean, covariance) = self.configuration.imus, self.configuration.joint, state.moments
-        variance = _counted_once(joint.acceleration_stddev_m_s2, joint.acceleration_time_s, step_s)
-        seen = []
-        for link, motion in enumerate((proximal, distal)):
-            fine, coarse = (model.joint_acceleration(mean, link, one) for one in (motion.fine, motion.coarse))
-            variance += joint.roughness_share**2 * float(np.sum((fine - coarse) ** 2))
-            angular, unknown = motion.angular_acceleration(imus.rate_stddev_rad_s)
-            arm = model.part(mean, model.ARM, link)
-            spread = np.diag(covariance)[model.ARM + 3 * link : model.ARM + 3 * link + 3]
-            variance += unknown * float(arm @ arm + np.sum(spread))
-            seen.append(np.stack([*motion.fine[:2], angular]))
-        variance += _second_order(covariance[:3, :3], model.joint_acceleration(mean, 1, seen[1]))
-        difference, observation = model.joint_difference(mean, seen[0], seen[1])
+        joint, (mean, covariance) = self.configuration.joint, state.moments
+        fine, coarse = np.stack([proximal.fine, distal.fine]), np.stack([proximal.coarse, distal.coarse])
+        variances = np.array([proximal.variance, distal.variance])
+        variance = model.joint_variance(mean, covariance, fine, coarse, variances, joint.roughness_share)
+        variance += _counted_once(joint.acceleration_stddev_m_s2, joint.acceleration_time_s, step_s)
+        difference, observation = model.joint_difference(mean, proximal.expected, distal.expected)
         noise, count = variance * np.eye(3), state.rejected_in_a_row
         moments, innovation, count = update(
             self.space, state.moments, difference, observation, noise, self._gate, count
@@ -253,16 +249,6 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
 def _counted_once(stddev: float, correlated_s: float, step_s: float) -> float:
     """Variance of white noise, once a step, that tells in the long run as little as one correlated over that time."""
     return stddev**2 * max(1.0, 2.0 * correlated_s / step_s)
-
-
-def _second_order(covariance: Matrix, acceleration: Vector) -> float:
-    """Variance, (m/s^2)^2, of what the linearised turn of an acceleration leaves out: d x (d x a) / 2.
-
-    A turn d about the acceleration itself does nothing to it.
-    """
-    square, total = float(acceleration @ acceleration), float(np.trace(covariance))
-    across = total * square - float(acceleration @ covariance @ acceleration)
-    return 0.25 * across * total
 
 
 def _with_axes(moments: Moments, axes: tuple[Vector, Vector] | None, stddev_rad: float) -> Moments:

@@ -219,6 +219,35 @@ def joint_difference(mean: Array, proximal: Array, distal: Array) -> tuple[Array
 
 
 @njit(cache=True)
+def joint_variance(
+    mean: Array, covariance: Array, fine: Array, coarse: Array, acceleration_variances: Array, roughness_share: float
+) -> float:
+    """Variance of the joint's acceleration as compared, per axis, beside what differs always, (m/s^2)^2.
+
+    By the roughness of the motion; by the noise of the angular accelerations at the lever arms, as far as these are
+    known; and by what the linearised turn d of an acceleration a leaves out, d x (d x a) / 2. A turn about the
+    acceleration itself does nothing to it.
+
+    Parameters
+    ----------
+    fine, coarse
+        (2, 3, 3) motions of both IMUs.
+    acceleration_variances
+        (2,) of the noise of their angular accelerations.
+    """
+    variance = 0.0
+    for link in range(2):
+        rough = joint_acceleration(mean, link, fine[link]) - joint_acceleration(mean, link, coarse[link])
+        arm, first = part(mean, ARM, link), ARM + 3 * link
+        square = np.sum(arm**2) + covariance[first, first]
+        square += covariance[first + 1, first + 1] + covariance[first + 2, first + 2]
+        variance += roughness_share**2 * np.sum(rough**2) + acceleration_variances[link] * square
+    acceleration, turn = joint_acceleration(mean, 1, fine[1]), covariance[:3, :3].copy()
+    total = np.trace(turn)
+    return variance + 0.25 * total * (total * np.sum(acceleration**2) - np.sum(acceleration * (turn @ acceleration)))
+
+
+@njit(cache=True)
 def hinge_difference(mean: Array) -> tuple[Array, Array]:
     """How far R j_2 is from j_1, across j_1 (2,), rad, as an innovation, and H (2, n)."""
     size = mean.shape[0] - _QUATERNION_EXTRA

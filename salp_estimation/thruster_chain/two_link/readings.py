@@ -9,7 +9,6 @@ from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from onboard_estimation.reading_parts import IMU
 
 _FINE, _COARSE = 4, 2
 """Degrees of the polynomials; the fine one has fewer where there are not enough readings."""
@@ -22,38 +21,22 @@ _LOST = 1.5
 
 
 class Motion(NamedTuple):
-    """What a polynomial through the readings says at an instant.
+    """What polynomials through the readings say at an instant.
 
     Attributes
     ----------
     fine, coarse
         (3, 3) angular rate, acceleration, angular acceleration in the IMU's frame; rad/s, m/s^2, rad/s^2.
-    fine_slope_1_s, coarse_slope_1_s
-        Roots of the sums of squares by which readings of the gyro enter the angular acceleration.
+    expected
+        (3, 3) the fine one, with the angular acceleration that is to be expected where it was measured with noise.
+    variance
+        Of that angular acceleration's noise, per axis, (rad/s^2)^2.
     """
 
     fine: Matrix
     coarse: Matrix
-    fine_slope_1_s: float
-    coarse_slope_1_s: float
-
-    def angular_acceleration(self, rate_stddev_rad_s: float) -> tuple[Vector, float]:
-        """What is to be expected of it (3,), and the variance of its noise per axis.
-
-        Noise taken for angular acceleration, of which the accelerometer shows nothing, would tell that the lever arms
-        are zero. So it is the coarse one, of less noise, unless the two differ by more than noise; shrunk as by James
-        and Stein, and zero where noise might be a quarter of it.
-        """
-        fine, coarse = self.fine[2], self.coarse[2]
-        variance, less = ((slope * rate_stddev_rad_s) ** 2 for slope in (self.fine_slope_1_s, self.coarse_slope_1_s))
-        chosen = fine
-        if float(np.sum((fine - coarse) ** 2)) < _CLEAR_DIFFERENCE * (variance - less):
-            chosen, variance = coarse, less
-        square = float(chosen @ chosen)
-        share = 1.0 - 3.0 * variance / square if square > 0.0 else 0.0
-        if share >= _CLEAR_SHARE:
-            return share * chosen, variance
-        return np.zeros(3), square
+    expected: Matrix
+    variance: float
 
 
 class Readings(NamedTuple):
@@ -72,22 +55,15 @@ class Readings(NamedTuple):
         first = max(0, int(np.searchsorted(self.stamps_ns, from_ns)) - 2)
         return Readings(np.append(self.stamps_ns[first:], stamp_ns), np.vstack([self.values[first:], value]))
 
-    def motion(self, stamp_ns: int, half_window_ns: int) -> Motion | None:
+    def motion(self, stamp_ns: int, half_window_ns: int, rate_stddev_rad_s: float) -> Motion | None:
         """At an instant; None where the window has no reading to one of its sides, or fewer than three."""
         first, last = np.searchsorted(self.stamps_ns, (stamp_ns - half_window_ns, stamp_ns + half_window_ns + 1))
         before, upto = np.searchsorted(self.stamps_ns, (stamp_ns, stamp_ns + 1))
         if before == first or upto == last or last - first <= _COARSE:
             return None
         times = (self.stamps_ns[first:last] - stamp_ns) / half_window_ns
-        values, unit_s = self.values[first:last], half_window_ns / NANOSECONDS_PER_SECOND
-        fits, slopes = [], []
-        for degree in (min(_FINE, int(last - first) - 1), _COARSE):
-            weights = polynomial_weights(times, degree)
-            value, slope = weights @ values
-            parts = value[IMU.angular_velocity], value[IMU.linear_acceleration], slope[IMU.angular_velocity] / unit_s
-            fits.append(np.stack(parts))
-            slopes.append(float(np.sqrt(np.sum(weights[1] ** 2))) / unit_s)
-        return Motion(fits[0], fits[1], slopes[0], slopes[1])
+        unit_s = half_window_ns / NANOSECONDS_PER_SECOND
+        return Motion(*_fitted(times, self.values[first:last], unit_s, rate_stddev_rad_s))
 
     def turns(self, instants_ns: NDArray[np.int64], longest_gap_ns: int) -> Turns:
         """What the gyro shows of the turns between successive instants (K,), none of them with a reading inside."""
@@ -150,6 +126,41 @@ def _turns(
                 0.5 * step_s * np.sqrt(np.sum((values[min(around + 1, count - 1), :3] - values[around, :3]) ** 2))
             )
     return turn, unseen, doubt
+
+
+@njit(cache=True)
+def _fitted(
+    times: Vector, values: Matrix, unit_s: float, rate_stddev_rad_s: float
+) -> tuple[Matrix, Matrix, Matrix, float]:
+    """The motion at zero, times (K,) in units of `unit_s`: see `Motion`."""
+    fits, variances = np.empty((2, 3, 3)), np.empty(2)
+    for row in range(2):
+        weights = polynomial_weights(times, min(_FINE if row == 0 else _COARSE, times.shape[0] - 1))
+        found = weights @ values
+        fits[row, 0], fits[row, 1], fits[row, 2] = found[0, :3], found[0, 3:], found[1, :3] / unit_s
+        variances[row] = np.sum(weights[1] ** 2) * (rate_stddev_rad_s / unit_s) ** 2
+    expected = fits[0].copy()
+    expected[2], variance = expected_acceleration(fits[0, 2], fits[1, 2], variances[0], variances[1])
+    return fits[0], fits[1], expected, variance
+
+
+@njit(cache=True)
+def expected_acceleration(fine: Vector, coarse: Vector, variance: float, less: float) -> tuple[Vector, float]:
+    """What is to be expected of an angular acceleration (3,), and the variance of its noise per axis.
+
+    It was measured finely and coarsely, with noise of `variance` and of `less` than that. Noise taken for angular
+    acceleration, of which the accelerometer shows nothing, would tell that the lever arms are zero. So it is the coarse
+    one, unless the two differ by more than noise; shrunk as by James and Stein, and zero where noise might be a quarter
+    of it.
+    """
+    chosen = fine
+    if np.sum((fine - coarse) ** 2) < _CLEAR_DIFFERENCE * (variance - less):
+        chosen, variance = coarse, less
+    square = np.sum(chosen**2)
+    share = 1.0 - 3.0 * variance / square if square > 0.0 else 0.0
+    if share >= _CLEAR_SHARE:
+        return share * chosen, variance
+    return np.zeros(3), square
 
 
 @njit(cache=True)
