@@ -83,7 +83,7 @@ def test_other_joints_are_not_taken_for_hinges(shared_data: Path, name: str) -> 
 
 
 def test_recordings_of_one_assembly_give_the_same_lever_arms(shared_data: Path) -> None:
-    """The hinge recordings are of the same links: along them to 2 mm. The files have 2 to 6 mm less."""
+    """The hinge recordings are of the same links: along them to 2 mm. Those in the files are 2 to 7 mm shorter."""
     space = ROBOT.estimator(TwoLink(), "eskf").space
     ends = [judged(shared_data, name, "free").mean[-1] for name in HINGES]
     for block, along in (("proximal_lever_arm", 0.120), ("distal_lever_arm", -0.153)):
