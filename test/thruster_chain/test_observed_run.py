@@ -49,6 +49,9 @@ def test_prediction_is_what_the_papers_filter_claims(imu_model: str, seed: int) 
     np.testing.assert_allclose(seen.claimed[-1], seen.predicted[-1], rtol=0.12)
     assert (np.abs(seen.error[-1]) < 5.0 * seen.predicted[-1]).all()
     assert seen.predicted[-1].max() < 0.5 * seen.prior.max()
+    # Before the first push both stand where the filter began.
+    true = seen.estimate[5] - seen.error[5]
+    np.testing.assert_allclose(seen.predicted[5] / true, seen.claimed[5] / seen.estimate[5], rtol=0.02)
     at_once = np.abs(np.log(seen.claimed / seen.predicted))
     assert np.median(at_once) < 0.1
 
