@@ -34,6 +34,8 @@ class Trained(Capability[Configuration]):
         Scenario that the demonstration trains in.
     model_suffix
         Of the file of a trained model.
+    learns_without_truth
+        Recordings without ground truth teach it too.
     """
 
     ability = "model to train"
@@ -41,6 +43,7 @@ class Trained(Capability[Configuration]):
     training_forms: tuple[str, ...]
     training_scenario: str
     model_suffix: str = ".npz"
+    learns_without_truth: bool = False
 
     @abstractmethod
     def check_model(self, path: Path) -> None:
@@ -61,7 +64,7 @@ class Trained(Capability[Configuration]):
         Parameters
         ----------
         recordings
-            With ground truth, by name.
+            By name; with ground truth, but for a robot that learns without.
         hashes
             SHA-256 of each recording's data.
         form

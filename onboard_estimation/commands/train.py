@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = output.examples(
     "train salp forward left turning --output salp.npz",
     "train salp BAG --form local --output salp.npz --json",
+    "train thruster_chain monday --output chain.npz",
     "evaluate BAG --model salp.npz",
 )
 
@@ -26,7 +27,7 @@ EXAMPLES = output.examples(
 def train(
     robot: RobotArgument,
     bags: Annotated[
-        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands and motion capture of all bodies.")
+        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands, and motion capture of all bodies.")
     ],
     model: Annotated[
         Path, typer.Option("--output", "-o", metavar="MODEL", help="File to write; a model there is replaced.")
@@ -48,8 +49,9 @@ def train(
 ) -> None:
     """Train a model of what a robot's equations leave out, from bags with motion capture.
 
-    Two bags at least; several motions cover more of what the robot does. All bags are needed: one that does not do is
-    named, and nothing is trained.
+    Several motions cover more of what the robot does; the salp needs two bags at least. A thruster chain is calibrated,
+    from one bag without motion capture too. All bags are needed: one that does not do is named, and nothing is trained.
+    Without --config the configuration in the first bag's folder is taken, where there is one.
     """
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import load_configuration
@@ -58,7 +60,7 @@ def train(
 
     found = Trained[Any].of(find_robot(robot))
     check_form(found, form)
-    configuration = load_configuration(found, options)
+    configuration = load_configuration(found, options, bags[0])
     chosen = TrainingOptions(form, exact, options.topics, options.namespace, options.mirror_truth)
     with output.share(f"training {robot}", quiet=json) as progress:
         report = train_from_bags(found, configuration, bags, model, chosen, progress)

@@ -169,7 +169,7 @@ def read_training_bag(robot: Robot, configuration: Any, path: Path, options: Tra
         robot.refuse_topics(configuration, names_in(match.namespace, kinds))
         recording = load_recording(bag, robot, match, WhatIf(), options.mirror_truth)
     missing = [body for body in robot.truth_specification(configuration).bodies if body not in recording.tracks]
-    if missing:
+    if missing and not (isinstance(robot, Trained) and robot.learns_without_truth):
         topics = ", ".join(f"{TRUTH}/{body}/pose" for body in missing)
         raise UserError(
             f"{path}: no ground truth of {', '.join(missing)}, and nothing can be learned without it ({topics}; "

@@ -294,6 +294,9 @@ class ThrusterChainConfiguration:
     initial: InitialConfiguration = InitialConfiguration()
     paper: PaperConfiguration = PaperConfiguration()
     truth: TruthConfiguration = TruthConfiguration()
+    calibration: str = parameter(
+        "", "file of what `train` found out of this very robot, for `robust`; empty: its design is all that is known"
+    )
     imu_model: Literal["physical", "paper"] = parameter(
         "physical",
         "what `paper_ukf` takes an accelerometer to read: forces of joints and thruster in the link's frame, or what "

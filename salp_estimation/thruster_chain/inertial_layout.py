@@ -13,6 +13,8 @@ Places, half lengths, mounting, scales and clocks are errors against what the co
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,6 +44,26 @@ gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.
 """
 _OF_BOUND = 1.0 / np.sqrt(3.0)  # standard deviation of what is equally likely anywhere within a bound
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
+
+
+class Belief(NamedTuple):
+    """Moments, (n,) and (n, n)."""
+
+    mean: Vector
+    covariance: Matrix
+
+
+def part(belief: Belief, places: NDArray[np.intp]) -> Belief:
+    """That of some of the dimensions."""
+    return Belief(belief.mean[places], belief.covariance[np.ix_(places, places)])
+
+
+def put(belief: Belief, places: NDArray[np.intp], known: Belief) -> None:
+    """Write what is known of some dimensions into arrays that are still one's own; nothing ties them to the others."""
+    belief.mean[places] = known.mean
+    belief.covariance[places] = 0.0
+    belief.covariance[:, places] = 0.0
+    belief.covariance[np.ix_(places, places)] = known.covariance
 
 
 def state_size(count: int) -> int:
@@ -94,9 +116,16 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
 
 
 def started(
-    configuration: ThrusterChainConfiguration, headings: Vector, heading_covariance: Matrix, first_imu: Vector
+    configuration: ThrusterChainConfiguration,
+    headings: Vector,
+    heading_covariance: Matrix,
+    first_imu: Vector,
+    learned: Belief | None = None,
 ) -> tuple[Vector, Matrix]:
-    """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU."""
+    """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU.
+
+    `learned`: what was found out of `lasting` parts before.
+    """
     count = configuration.chain.count
     mean, covariance = np.zeros(state_size(count)), np.diag(prior_stddev(configuration) ** 2)
     places = LINK * np.arange(count) + HEADING
@@ -105,4 +134,6 @@ def started(
     base = chain_part(count)
     mean[base + 2 : base + 4] = first_imu
     covariance[[base + 2, base + 3], [base + 2, base + 3]] = configuration.initial.position_stddev_m**2
+    if learned is not None:
+        put(Belief(mean, covariance), lasting(count), learned)
     return mean, covariance

@@ -182,6 +182,35 @@ class JointedNavigation:
         )
         return NavigationState(mean, covariance, tick_s, labels, rates, tuple(rows), rejected), did, innovation
 
+    def told_poses(
+        self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
+    ) -> NavigationState:
+        """Corrected by motion capture at the last tick.
+
+        `headings` (N,), NaN where a link is not seen, and the `middle` (2,) of the first link.
+        """
+        expected, by = self.ahead(state, state.tick_s)
+        seen = np.isfinite(headings)
+        place, _ = self.first_middle(state)
+        chain = chain_part(self.count)
+        arm = place - state.mean[chain + 2 : chain + 4]
+        of_middle = np.zeros((2, len(state.mean)))
+        of_middle[[0, 1], [chain + 2, chain + 3]] = 1.0
+        of_middle[:, HEADING] = -arm[1], arm[0]
+        turned = (headings[seen] - expected[seen] + np.pi) % (2.0 * np.pi) - np.pi
+        residual, jacobian = turned, by[seen]
+        variances = np.full(len(turned), heading_stddev_rad**2)
+        if np.isfinite(middle).all():
+            residual, jacobian = np.concatenate([residual, middle - place]), np.vstack([jacobian, of_middle])
+            variances = np.append(variances, [stddev_m**2] * 2)
+        if not len(residual):
+            return state
+        spread = kernels.spread_by(jacobian, state.covariance)
+        whitener = np.linalg.inv(np.linalg.cholesky(spread @ jacobian.T + np.diag(variances)))
+        spread = whitener @ spread
+        mean = state.mean + spread.T @ (whitener @ residual)
+        return state._replace(mean=mean, covariance=kernels.reduced(state.covariance, spread))
+
     def ahead(self, state: NavigationState, at_s: float) -> tuple[Vector, Matrix]:
         """Headings (N,) at an instant, and how they depend (N, n) on the state: turning on as at the last tick."""
         late = at_s - state.labels_s + state.mean[self.clocks]

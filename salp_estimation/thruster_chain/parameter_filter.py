@@ -24,6 +24,7 @@ from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_kernels import reduced, spread_by
+from salp_estimation.thruster_chain.inertial_layout import Belief, clock_stddev_s, part, put
 from salp_estimation.thruster_chain.jointed_navigation import Moved
 from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
 
@@ -33,6 +34,8 @@ DISTURBED = 0.02
 """Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
 SLOWLY = 0.005
 """Random walk of the logs of masses and inertias, in a second."""
+ADRIFT = 1e-4
+"""(m/s)^2/s: the navigation's velocity errs by headings that are off by 0.3 degrees for seconds, at 0.7 m/s^2."""
 SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
 """Of the disturbance's variance, as adapted and at the start."""
 LAGS = 6
@@ -52,13 +55,6 @@ STOP_MARGIN_RAD = np.deg2rad(12.0)
 """Before a joint's end stop nothing is learned: its torque is no parameter."""
 CAPPED = 0.9999
 """Windows less probable count as if they were this probable: a blow is no information."""
-
-
-class Belief(NamedTuple):
-    """Moments of the parameters, (n,) and (n, n)."""
-
-    mean: Vector
-    covariance: Matrix
 
 
 class Window(NamedTuple):
@@ -142,10 +138,17 @@ class ParameterFilter:
         )
         self.lag_s = layout.lag_s(configuration)
         mean, stddev = layout.prior(configuration)
-        self.prior = Belief(mean, np.diag(stddev**2)) if learned is None else learned
+        self.prior = Belief(mean, np.diag(stddev**2))
+        self.chain = layout.chain_part(self.count)
+        # Thrust is late by its own delay, and by what the clocks of this day's IMUs have in common.
+        self.delay = Belief(np.zeros(1), np.full((1, 1), configuration.thruster.delay_stddev_s**2))
+        if learned is not None:
+            put(self.prior, layout.lasting(self.count), learned)
+            at = np.array([self.chain + layout.DELAY])
+            self.delay = part(self.prior, at)
+            self.prior.covariance[at, at] += clock_stddev_s(configuration) ** 2 / self.count
         self._free = np.zeros(len(mean))
         self._free[layout.inertial(self.count)] = stddev[layout.inertial(self.count)] ** 2
-        self.chain = layout.chain_part(self.count)
         self._steps = 1e-5 * stddev  # far above rounding, far below what bends
         self._steps[self.chain + layout.POSITION_X :] = 0.0
         self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
@@ -197,6 +200,16 @@ class ParameterFilter:
             return state._replace(window=window)
         return self._learned(state._replace(window=()), window)
 
+    def told_velocity(self, state: ParameterState, stddev_m_s: float) -> ParameterState:
+        """The navigation's velocity is right, to a standard deviation: motion capture keeps it so."""
+        places = self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])
+        belief = state.belief
+        seen = belief.covariance[np.ix_(places, places)] + stddev_m_s**2 * np.eye(2)
+        whitener = np.linalg.inv(np.linalg.cholesky(seen))
+        spread = whitener @ belief.covariance[places]
+        mean = belief.mean - spread.T @ (whitener @ belief.mean[places])
+        return state._replace(belief=Belief(mean, reduced(belief.covariance, spread)))
+
     def _thrust(
         self, state: ParameterState, tick_s: float, lasted_s: float
     ) -> tuple[Matrix, Matrix, tuple[tuple[float, Vector], ...]]:
@@ -231,11 +244,11 @@ class ParameterFilter:
         covariance[:, velocity] += step_s * covariance[:, gravity]
         # Batteries shift and water is shed: half a percent in a second's root.
         for link in range(self.count):
-            for part in (layout.LOG_MASS, layout.LOG_INERTIA):
-                e = layout.LINK * link + part
+            for quantity in (layout.LOG_MASS, layout.LOG_INERTIA):
+                e = layout.LINK * link + quantity
                 covariance[e, e] += SLOWLY**2 * step_s
         for e in (velocity.start, velocity.start + 1):
-            covariance[e, e] += 1e-5 * step_s  # headings and biases of the navigation wander: 3 mm/s in a second
+            covariance[e, e] += ADRIFT * step_s
         return Belief(mean, covariance)
 
     def _learned(self, state: ParameterState, window: tuple[Window, ...]) -> ParameterState:

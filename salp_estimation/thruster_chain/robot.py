@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.learning import model_file
 from onboard_estimation.measurement import Channel, Matrix, Vector
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.thruster_chain import channels, space
+from salp_estimation.thruster_chain.calibration import KIND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.recording import LoadedRecording
 
 Rows = NDArray[np.float64]
 
@@ -36,6 +43,7 @@ class ThrusterChainRobot(
     SimulatedLive[ThrusterChainConfiguration],
     Drawn[ThrusterChainConfiguration],
     StartedFromTruth[ThrusterChainConfiguration],
+    Trained[ThrusterChainConfiguration],
 ):
     """Planar chain of links with inertia, a thruster and an IMU on each."""
 
@@ -44,6 +52,10 @@ class ThrusterChainRobot(
     configuration_type = ThrusterChainConfiguration
     configuration_file = "config/thruster_chain.yaml"
     estimators = ("robust", "paper_ukf", "gyros")
+    model_parameter = "calibration"
+    training_forms = ("calibration",)
+    training_scenario = "hardware"
+    learns_without_truth = True
     scenarios: Mapping[str, Scenario] = {
         "thrusters": Scenario(
             "the paper's robot and square waves, white noise on the IMUs; what accelerometers on the links read, or "
@@ -82,6 +94,26 @@ class ThrusterChainRobot(
         if name == "robust":
             return RobustEstimator(configuration)
         return PaperEstimator(configuration) if name == "paper_ukf" else GyrosEstimator(configuration)
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is no calibration of a chain."""
+        header, _ = model_file.load(path)
+        if header.kind != KIND:
+            raise UserError(f"model {path}: a model of kind {header.kind!r}, not a calibration of a thruster chain")
+
+    def train(
+        self,
+        configuration: ThrusterChainConfiguration,
+        recordings: Mapping[str, LoadedRecording],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """What runs of one robot tell of it, with motion capture or without."""
+        from salp_estimation.thruster_chain import training  # estimating nodes do without
+
+        return training.train(configuration, recordings, hashes, progress)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""

@@ -13,6 +13,7 @@ speak of. So far the parameter filter does correct a heading: by when it was.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +24,12 @@ from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from onboard_estimation.reading_parts import IMU
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
+from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_layout import Belief
 from salp_estimation.thruster_chain.jointed_navigation import JointedNavigation, NavigationState
-from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState, weighed
+from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState, weighed
 from salp_estimation.thruster_chain.space import link_positions, link_velocities, published_space
 
 TICK_NS = 10_000_000
@@ -65,7 +68,10 @@ class RobustState(NamedTuple):
 class RobustEstimator(Estimator[RobustState]):
     """Two filters, see the module."""
 
-    def __init__(self, configuration: ThrusterChainConfiguration) -> None:
+    def __init__(self, configuration: ThrusterChainConfiguration, calibration: Calibration | None = None) -> None:
+        if calibration is None and configuration.calibration:
+            calibration = Calibration.load(Path(configuration.calibration), configuration)
+        self.calibration = calibration
         self.configuration = configuration
         self.space = published_space(configuration)
         chain = configuration.chain
@@ -74,9 +80,9 @@ class RobustEstimator(Estimator[RobustState]):
         self._delay_s = configuration.imu.delay_s
         self._rest_s = configuration.initial.rest_s
         self.navigation = JointedNavigation(configuration)
-        self.parameters = ParameterFilter(configuration)
+        self.parameters = ParameterFilter(configuration, None if calibration is None else calibration.parameters)
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / chain.count
-        self._clock_share = self._shared_clock / parameter_layout.delay_stddev_s(configuration) ** 2
+        self._clock_share = self._shared_clock / (self._shared_clock + float(self.parameters.delay.covariance[0, 0]))
 
     def start(self, initial: Estimate | None) -> RobustState:
         """At rest, at the headings given, or as configured."""
@@ -92,7 +98,9 @@ class RobustEstimator(Estimator[RobustState]):
         middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
         c, s = np.cos(headings[0]), np.sin(headings[0])
         first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]
-        mean, spread = inertial_layout.started(self.configuration, headings, covariance, first)
+        mean, spread = inertial_layout.started(
+            self.configuration, headings, covariance, first, None if self.calibration is None else self.calibration.imus
+        )
         stamp_ns = None if initial is None else initial.stamp_ns
         return RobustState(stamp_ns, initial, self.navigation.start(mean, spread), self.parameters.start())
 
@@ -135,6 +143,7 @@ class RobustEstimator(Estimator[RobustState]):
             at_rest = not state.pushed and tick_s < self._rest_s
             navigation, did, innovation = self.navigation.tick(state.navigation, tick_s, at_rest)
             parameters = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
+            navigation, parameters = self.guided(state, navigation, parameters, tick_s)
             if parameters.changes > state.parameters.changes:
                 sentence = f"masses changed at about {self._clock(state, tick_s):.2f} s: they are learned anew"
                 events = (*events, Notice(sentence))
@@ -153,6 +162,12 @@ class RobustEstimator(Estimator[RobustState]):
             state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
             moved = True
 
+    def guided(
+        self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float
+    ) -> tuple[NavigationState, ParameterState]:
+        """With what else is known at a tick: nothing, but where it is calibrated."""
+        return navigation, parameters
+
     @staticmethod
     def _clock(state: RobustState, at_s: float) -> float:
         return (state.start_ns or 0) / NANOSECONDS_PER_SECOND + at_s
@@ -162,7 +177,7 @@ class RobustEstimator(Estimator[RobustState]):
         space, chain, count = self.space, self._chain, self._chain.count
         navigation, belief = state.navigation, weighed(state.parameters)
         base = parameter_layout.chain_part(count)
-        late_s, late_variance = self._shared(belief, base)
+        late_s, surer = self._shared(navigation, belief, base)
         headings, by = self.navigation.ahead(navigation, now_s + late_s)
         places = parameter_layout.LINK * np.arange(count)
         masses = chain.masses * np.exp(belief.mean[places + parameter_layout.LOG_MASS])
@@ -188,7 +203,7 @@ class RobustEstimator(Estimator[RobustState]):
             mean[space.coordinates(name)] = value
         place = space.tangent("headings")
         known = by @ navigation.covariance @ by.T
-        covariance[place, place] = known + (late_variance - self._shared_clock) * np.outer(rates, rates)
+        covariance[place, place] = known - surer * np.outer(rates, rates)
         place = space.tangent("rates")
         biases = inertial_layout.LINK * np.arange(count) + inertial_layout.GYRO_BIAS
         covariance[place, place] = navigation.covariance[np.ix_(biases, biases)]
@@ -197,12 +212,18 @@ class RobustEstimator(Estimator[RobustState]):
         self._put_odometry(covariance, state, belief.covariance, base)
         return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
 
-    def _shared(self, belief: Belief, base: int) -> tuple[float, float]:
-        """How late all IMUs' stamps are, s, and its variance, given the delay that thrust seems to have."""
-        delay = base + parameter_layout.DELAY
-        share = self._clock_share
+    def _shared(self, navigation: NavigationState, belief: Belief, base: int) -> tuple[float, float]:
+        """How late all stamps of IMUs are, s, given the delay that thrust seems to have; how much less its variance.
+
+        Nothing, where the navigation was told the time by motion capture.
+        """
+        clocks = self.navigation.clocks
+        if float(navigation.covariance[np.ix_(clocks, clocks)].mean()) < 0.9 * self._shared_clock:
+            return 0.0, 0.0
+        delay, share = base + parameter_layout.DELAY, self._clock_share
         left = self._shared_clock * (1.0 - share) + share**2 * float(belief.covariance[delay, delay])
-        return share * float(belief.mean[delay]), min(left, self._shared_clock)
+        late_s = share * float(belief.mean[delay] - self.parameters.delay.mean[0])
+        return late_s, 0.9 * max(0.0, self._shared_clock - left)
 
     def _put_parameters(
         self, covariance: Matrix, believed: Matrix, places: NDArray[np.intp], masses: Vector, inertias: Vector
