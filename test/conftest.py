@@ -44,7 +44,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from onboard_estimation import kernel_cache
 
     folder = kernel_cache.configure()
-    robots = ["salp", "hopper", "strapdown", "thruster_chain"]
+    robots = ["salp", "hopper", "strapdown", "thruster_chain", "two_link"]
     if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         robots.reverse()
     for robot in robots:
