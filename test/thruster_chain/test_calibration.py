@@ -1,0 +1,116 @@
+"""Calibration of a chain from its own runs, and the file that it is kept in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.recording import LoadedRecording
+from salp_estimation.thruster_chain.calibration import Calibration
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_layout import lasting, part, prior_stddev
+from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
+from salp_estimation.thruster_chain.training import WIDENED, CalibrationReport, train
+
+CONFIGURATION = ThrusterChainConfiguration()
+CONFIGURATION = replace(
+    CONFIGURATION,
+    gyro=replace(CONFIGURATION.gyro, range_rad_s=17.453),
+    initial=replace(CONFIGURATION.initial, rest_s=1.4, heading_stddev_rad=0.005),
+)
+SIZE = 6  # lasting parts of an IMU, its gyro's scale first
+
+
+@pytest.fixture(scope="module")
+def recording() -> LoadedRecording:
+    """A laboratory's run of 10 s."""
+    return simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 10.0, 31)
+
+
+@pytest.fixture(scope="module")
+def report(recording: LoadedRecording) -> CalibrationReport:
+    return train(CONFIGURATION, {"monday": recording}, ["00"])
+
+
+@pytest.fixture
+def saved(report: CalibrationReport, tmp_path: Path) -> Path:
+    report.save(tmp_path / "chain.npz")
+    return tmp_path / "chain.npz"
+
+
+def test_motion_capture_tells_the_gyros_scales(report: CalibrationReport, recording: LoadedRecording) -> None:
+    scales = report.calibration.imus.mean[::SIZE]
+    stddev = np.sqrt(np.diag(report.calibration.imus.covariance))[::SIZE]
+    assert (stddev < 0.25 * CONFIGURATION.gyro.scale_fraction / np.sqrt(3.0)).all()
+    for link, name in enumerate(CONFIGURATION.chain.link_names):
+        turned, read = _turned(recording, name)
+        scale = 1.0 - turned @ read / (read @ read)  # least squares over the headings, the bias taken off
+        assert abs(scales[link] - scale) < 4.0 * np.hypot(stddev[link], 0.0015)
+
+
+def test_deviations_are_kept_larger(report: CalibrationReport) -> None:
+    again = train(
+        CONFIGURATION, {"monday": simulated_recording(ROBOT, CONFIGURATION, "hardware", "mixed", 2.0, 31)}, [""]
+    )
+    # In two seconds, hardly more than rest, nothing is learned: what was known before is kept, but for the factor.
+    before = prior_stddev(CONFIGURATION)[lasting(3)]
+    after = np.sqrt(np.diag(again.calibration.imus.covariance))
+    assert (after[::SIZE] > 0.7 * WIDENED * before[::SIZE]).all()
+    assert (np.sqrt(np.diag(report.calibration.imus.covariance)) < after + 1e-12).all()
+
+
+def test_it_is_the_start_of_the_next_run(saved: Path, report: CalibrationReport) -> None:
+    estimator = RobustEstimator(replace(CONFIGURATION, calibration=str(saved)))
+    state = estimator.start(None)
+    kept = part(type(report.calibration.imus)(state.navigation.mean, state.navigation.covariance), lasting(3))
+    np.testing.assert_array_equal(kept.mean, report.calibration.imus.mean)
+    np.testing.assert_array_equal(kept.covariance, report.calibration.imus.covariance)
+
+
+def test_what_was_written_is_read(saved: Path, report: CalibrationReport) -> None:
+    loaded = Calibration.load(saved, CONFIGURATION)
+    np.testing.assert_array_equal(loaded.parameters.mean, report.calibration.parameters.mean)
+    np.testing.assert_array_equal(loaded.parameters.covariance, report.calibration.parameters.covariance)
+    ROBOT.check_model(saved)
+
+
+def test_another_design_is_refused(saved: Path) -> None:
+    chain = replace(CONFIGURATION.chain, masses_kg=(0.5, 0.5, 0.6))
+    with pytest.raises(UserError, match="another design"):
+        Calibration.load(saved, replace(CONFIGURATION, chain=chain))
+
+
+def test_other_links_are_refused(saved: Path) -> None:
+    chain = replace(CONFIGURATION.chain, link_names=("a", "b", "c"))
+    with pytest.raises(UserError, match=r"link_1, link_2, link_3; this one has a, b, c"):
+        Calibration.load(saved, replace(CONFIGURATION, chain=chain))
+
+
+def test_without_motion_capture_one_run_at_a_time(recording: LoadedRecording) -> None:
+    unseen = replace(recording, tracks={})
+    with pytest.raises(UserError, match="2 of 2 runs lack motion capture"):
+        train(CONFIGURATION, {"monday": unseen, "tuesday": unseen}, ["", ""])
+
+
+def test_the_report_says_what_cannot_be_known(report: CalibrationReport) -> None:
+    assert any("scale in common that no run can show" in sentence for sentence in report.sentences())
+    found = report.summary()["links"]["link_2"]
+    assert found["mass_kg"]["stddev"] > 0.0
+    assert len(report.tables()[0].rows) == 3 * 6
+
+
+def _turned(recording: LoadedRecording, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Headings since the start by motion capture, and by the gyro with its bias at rest taken off."""
+    track = recording.tracks[name]
+    heading = np.unwrap(2.0 * np.arctan2(track.values[:, 5], track.values[:, 6]))
+    series = next(one for one in recording.series if one.channel.sensor == f"imu/{name}")
+    at_s, rate = series.stamps_ns * 1e-9, series.values[:, 2]
+    rate = rate - rate[at_s < at_s[0] + 1.3].mean()
+    read = np.concatenate([[0.0], np.cumsum(0.5 * (rate[1:] + rate[:-1]) * np.diff(at_s))])
+    return heading - heading[:50].mean(), np.interp(track.stamps_ns * 1e-9, at_s, read)
