@@ -45,6 +45,7 @@ ON_REQUEST = (
     "thruster_chain_observability",
     "thruster_chain_paper",
     "thruster_chain_step",
+    "thruster_chain_unknown",
     "two_link_imu",
 )
 """Only with --only: they take from a few minutes to more than an hour."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,9 @@ KEPT = Path(__file__).parent / "scratch" / "thruster_chain_unknown.jsonl"
 _CHANGED = re.compile(r"[Mm]asses changed at about ([0-9.]+) s")
 _PACKAGE = Path(__file__).parent.parent / "salp_estimation" / "thruster_chain"
 _JUDGED = (
-    "configuration gyros dynamics inertial_layout inertial_kernels jointed_navigation parameter_layout response_kernels "
-    "parameter_filter robust_estimator hardware_scenario robot_build simulation_kernels simulator thrust_patterns"
+    *("configuration", "gyros", "dynamics", "inertial_layout", "inertial_kernels", "jointed_navigation"),
+    *("parameter_layout", "response_kernels", "parameter_filter", "robust_estimator"),
+    *("hardware_scenario", "robot_build", "simulation_kernels", "simulator", "thrust_patterns"),
 )
 
 
@@ -199,8 +201,9 @@ def scenario_load_s() -> float:
     return hardware_scenario().load.at_s
 
 
+@cache
 def _code() -> str:
-    texts = [(_PACKAGE / f"{name}.py").read_bytes() for name in _JUDGED.split()] + [resource(FILE).read_bytes()]
+    texts = [(_PACKAGE / f"{name}.py").read_bytes() for name in _JUDGED] + [resource(FILE).read_bytes()]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
 
 

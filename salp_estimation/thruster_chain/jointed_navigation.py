@@ -110,6 +110,10 @@ class JointedNavigation:
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
         self.headings = LINK * np.arange(self.count) + HEADING
         self.clocks = LINK * np.arange(self.count) + CLOCK
+        joints = first_joint(self.count) + JOINT * np.arange(self.count - 1)[:, None]
+        first = chain_part(self.count)
+        self._moving = np.concatenate([[first, first + 1], (joints + np.arange(2)).ravel()])
+        self._gaps = (joints + 2 + np.arange(2)).ravel()
 
     def start(self, mean: Vector, covariance: Matrix) -> NavigationState:
         """Before the first reading, at rest."""
@@ -276,7 +280,14 @@ class JointedNavigation:
             still, by, noise = self._still(mean, moved, lasted)
             residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
             variances = np.concatenate([variances, noise])
-        spread = kernels.spread_by(jacobian, covariance)
+        # Turn and scale are taken as unobserved as they are in truth, where gaps, and at rest velocities, are nothing:
+        # else what an estimate has of those, turned by an error of the heading, would pass for a measurement of it.
+        toward = np.zeros(n)
+        nothing = self._gaps if not at_rest else np.concatenate([self._gaps, self._moving])
+        toward[nothing] = -mean[nothing]
+        held = covariance.copy()
+        kernels.keep_unobservable(held, toward, count)
+        spread = kernels.spread_by(jacobian, held)
         seen = spread @ jacobian.T
         seen[np.diag_indices_from(seen)] += variances
         whitener = np.linalg.inv(np.linalg.cholesky(seen))  # a few rows: quicker than solvers that ask for threads
@@ -291,19 +302,18 @@ class JointedNavigation:
         if accepted:
             change = spread.T @ whitened
             mean = mean + change
-            covariance = kernels.reduced(covariance, spread)
-            kernels.keep_unobservable(covariance, change, count)
+            covariance = kernels.reduced(held, spread)
+            kernels.keep_unobservable(covariance, change - toward, count)
         return mean, covariance, innovation, rejected
 
     def _still(self, mean: Vector, moved: Matrix, lasted: Vector) -> tuple[Vector, Matrix, Vector]:
         """Rest: no gyro turns, no IMU moves."""
         count, n = self.count, len(mean)
-        joints, chain = first_joint(count), chain_part(count)
         links = np.arange(count)
         by = np.zeros((count + 2 + 2 * (count - 1), n))
         lasted = np.maximum(lasted, 1e-6)
         by[links, LINK * links + GYRO_BIAS] = -(1.0 - mean[LINK * links + GYRO_SCALE])
-        moving = [chain, chain + 1, *(joints + JOINT * j + e for j in range(count - 1) for e in range(2))]
+        moving = self._moving
         by[np.arange(count, len(by)), moving] = 1.0
         noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, np.full(len(moving), STILL_STDDEV_M_S**2)])
         return np.concatenate([-moved[:, 0] / lasted, -mean[moving]]), by, noise

@@ -158,7 +158,9 @@ class ParameterFilter:
         noise = np.full(self.count + 2, configuration.accelerometer.noise_density_m_s2_sqrt_hz**2 / window_s)
         noise[2:] = 2.0 * (configuration.gyro_stddev_rad_s / window_s) ** 2
         self._noise = noise
-        self._stop_rad = np.deg2rad(chain.joint_travel_deg) - STOP_MARGIN_RAD
+        travel_rad = np.deg2rad(chain.joint_travel_deg)
+        # Pins of 180 degrees either way have no stops, and turn on.
+        self._stop_rad = travel_rad - STOP_MARGIN_RAD if chain.joint_travel_deg < 180.0 else np.inf
         self._cap = gate_threshold(CAPPED, self.count + 2)
 
     def start(self) -> ParameterState:

@@ -59,9 +59,7 @@ class Chain(NamedTuple):
         moved, by = self.moved(state)
         moved = moved if push is None else moved + push
         noise, lasted = np.zeros(4) if noise is None else noise, np.full(COUNT, TICK_S)
-        kernels.predict(
-            state, covariance, self.half, self.place, moved, by, lasted, noise, np.zeros(COUNT)
-        )
+        kernels.predict(state, covariance, self.half, self.place, moved, by, lasted, noise, np.zeros(COUNT))
         return state, covariance
 
     def gaps(self, state: Array, labels: Array | None = None) -> tuple[Array, Array]:
@@ -131,7 +129,9 @@ def test_covariance_is_predicted_by_the_derivatives_of_the_state() -> None:
     covariance = root @ root.T
     numeric = differences(lambda state: chain.predicted(state)[0], chain.state)
     _, predicted = chain.predicted(chain.state, covariance)
-    np.testing.assert_allclose(predicted, numeric @ covariance @ numeric.T, rtol=0.0, atol=1e-7 * np.abs(predicted).max())
+    np.testing.assert_allclose(
+        predicted, numeric @ covariance @ numeric.T, rtol=0.0, atol=1e-7 * np.abs(predicted).max()
+    )
     np.testing.assert_array_equal(predicted, predicted.T)
 
 

@@ -91,7 +91,9 @@ def test_rods_without_drag_are_the_paper_s() -> None:
         angular = paper_equations.angular_accelerations(half, pushed.headings, pushed.rates, mass, inertia, forces)
         centre = paper_equations.centre_acceleration(mass, forces)
 
-        def velocity(after_s: float, pushed: Pushed = pushed, angular: Array = angular, centre: Array = centre) -> Array:
+        def velocity(
+            after_s: float, pushed: Pushed = pushed, angular: Array = angular, centre: Array = centre
+        ) -> Array:
             mass, _, half = pushed.design.T[:3]
             headings, rates = pushed.headings + after_s * pushed.rates, pushed.rates + after_s * angular
             return paper_equations.link_velocities(half, headings, rates, mass, after_s * centre)[0]
@@ -160,7 +162,7 @@ def test_drag_takes_energy_and_turns_a_link_as_an_integral_says() -> None:
     turning, half = pushed.rates, pushed.design[:, 2]
     extra = np.zeros(3 * COUNT)
     for link in range(COUNT):
-        vx, vy = in_the_room(-pushed.headings[link : link + 1], pushed.velocities[link : link + 1])[0]
+        _, vy = in_the_room(-pushed.headings[link : link + 1], pushed.velocities[link : link + 1])[0]
         arms = half[link] * np.linspace(-1.0, 1.0, 20001)
         speed = vy + turning[link] * arms
         extra[link] = -0.2 * np.mean(arms * np.abs(speed) * speed)
@@ -183,7 +185,9 @@ def test_thrust_lags_as_scipy_has_it() -> None:
     now = np.zeros(2)
     for lasted_s, command in steps:
         asked = np.array([max(command, 0.0), min(command, 0.0)])
-        now = solve_ivp(lambda _, y, asked=asked: (asked - y) / 0.05, (0.0, lasted_s), now, rtol=1e-10, atol=1e-12).y[:, -1]
+        now = solve_ivp(lambda _, y, asked=asked: (asked - y) / 0.05, (0.0, lasted_s), now, rtol=1e-10, atol=1e-12).y[
+            :, -1
+        ]
     thrust = responded(0.0)
     np.testing.assert_allclose(thrust[: kernels.BACKWARD + 1], now, rtol=0.0, atol=1e-9)
     by_lag = (responded(1e-5) - responded(-1e-5)) / 2e-5

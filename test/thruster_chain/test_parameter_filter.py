@@ -1,0 +1,296 @@
+"""The parameter filter on true motion: what it learns, what it cannot know, loads, blows, and disturbances that last.
+
+The motion is integrated by the simulator's kernel; gyros and accelerometers have white noise, and nothing else is
+wrong but what a test adds.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from salp_estimation.thruster_chain import parameter_layout as layout
+from salp_estimation.thruster_chain import simulation_kernels as simulated
+from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
+from salp_estimation.thruster_chain.jointed_navigation import Moved
+from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState, _adapted
+from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
+
+Array = NDArray[np.float64]
+
+CONFIGURATION = ThrusterChainConfiguration(chain=ChainConfiguration(joint_travel_deg=110.0))
+CHAIN = CONFIGURATION.chain
+COUNT = CHAIN.count
+LINKS = layout.LINK * np.arange(COUNT)
+TICK_S, STEPS = 0.01, 10
+COMMANDED = 2  # ticks: 50 Hz
+FIRST_PUSH_S = 0.3
+
+
+class Truth(NamedTuple):
+    """A robot near its design, and what it is moved by beside its thrusters."""
+
+    mass: Array
+    inertia: Array
+    centre: Array
+    gain: Array
+    draught_n: float = 0.0
+    draught_time_s: float = 1.0
+
+    @classmethod
+    def drawn(cls, seed: int, **more: float) -> Truth:
+        rng = np.random.default_rng(seed)
+        return cls(
+            CHAIN.masses * (1.0 + rng.uniform(-0.2, 0.2, COUNT)),
+            CHAIN.inertias * (1.0 + rng.uniform(-0.2, 0.2, COUNT)),
+            rng.uniform(-5e-3, 5e-3, (COUNT, 2)),
+            1.0 + rng.uniform(-0.05, 0.05, COUNT),
+            **more,
+        )
+
+    def loaded(self, link: int, share: float) -> Truth:
+        mass, inertia = self.mass.copy(), self.inertia.copy()
+        mass[link] += share * CHAIN.masses[link]
+        inertia[link] += 0.7 * share * CHAIN.inertias[link]
+        return self._replace(mass=mass, inertia=inertia)
+
+    def physics(self) -> simulated.Physics:
+        along, zero = np.column_stack([0.5 * CHAIN.lengths, np.zeros(COUNT)]), np.zeros(COUNT)
+        return simulated.Physics(
+            self.mass,
+            self.inertia,
+            -along - self.centre,
+            along - self.centre,
+            CHAIN.thruster_places - self.centre,
+            CHAIN.thruster_angles,
+            self.gain,
+            self.gain,
+            np.full(COUNT, 0.035),
+            zero,
+            np.full(COUNT, 0.005),
+            np.full(COUNT, 2.6e-5),
+            zero,
+            np.zeros(2),
+            np.zeros(COUNT - 1),
+            np.zeros(COUNT - 1),
+            np.array([1.0, 2e-4, 0.0, np.deg2rad(CHAIN.joint_travel_deg), 2.0, 0.02]),
+        )
+
+
+class Driven(NamedTuple):
+    """Commands (K, N), each for two ticks, and what the navigation would see of the K ticks."""
+
+    commands: Array
+    moved: tuple[Moved, ...]
+
+
+def driven(stretches: tuple[tuple[Truth, float], ...], seed: int) -> Driven:
+    """A robot for so many seconds, and then another one in its place, that moves on from there."""
+    rng, n = np.random.default_rng(seed), COUNT
+    ticks = [round(lasted_s / TICK_S) for _, lasted_s in stretches]
+    pattern = laboratory_mixture(n, CONFIGURATION.thruster.limit_n, FIRST_PUSH_S - 0.3, rng)
+    instants = TICK_S * (np.arange(sum(ticks)) // COMMANDED) * COMMANDED
+    commands = pattern(instants + 1e-9)
+    state, pieces, at = np.zeros(3 * n + 4), [], 0
+    state[:n] = rng.uniform(-0.6, 0.6, n)
+    for (truth, _), count in zip(stretches, ticks, strict=True):
+        rows = np.repeat(commands[at : at + count], STEPS, axis=0)
+        motion = simulated.drive(truth.physics(), state, rows, draughts(truth, len(rows), rng), 0, TICK_S / STEPS)
+        state = motion.states[-1].copy()
+        pieces += seen(truth, motion, rng)
+        at += count
+    return Driven(commands, tuple(pieces))
+
+
+def draughts(truth: Truth, count: int, rng: np.random.Generator) -> Array:
+    keep = np.exp(-TICK_S / STEPS / truth.draught_time_s)
+    now, out = rng.normal(size=(COUNT, 2)), np.empty((count, COUNT, 2))
+    for k in range(count):
+        now = keep * now + np.sqrt(1.0 - keep**2) * rng.normal(size=(COUNT, 2))
+        out[k] = truth.draught_n * now
+    return out
+
+
+def seen(truth: Truth, motion: simulated.Motion, rng: np.random.Generator) -> list[Moved]:
+    """Ticks of a motion by gyros and an accelerometer with white noise."""
+    n, states = COUNT, motion.states
+    heading, rate = states[:, :n], states[:, n : 2 * n]
+    middle = velocities(truth, motion)
+    gyro = rate[::STEPS] + CONFIGURATION.gyro_stddev_rad_s * rng.normal(size=rate[::STEPS].shape)
+    density = CONFIGURATION.accelerometer.noise_density_m_s2_sqrt_hz
+    out = []
+    for k in range(len(gyro) - 1):
+        begin, end = STEPS * k, STEPS * (k + 1)
+        at = heading[begin + STEPS // 2]
+        c, s = np.cos(at[0]), np.sin(at[0])
+        pull = (middle[end, 0] - middle[begin, 0]) / TICK_S + density / np.sqrt(TICK_S) * rng.normal(size=2)
+        out.append(
+            Moved(
+                TICK_S,
+                at,
+                (heading[end] - heading[begin]) / TICK_S,
+                (gyro[k + 1] - gyro[k]) / TICK_S,
+                middle[begin + STEPS // 2],
+                np.array([[c, s], [-s, c]]) @ pull,
+                True,
+            )
+        )
+    return out
+
+
+def velocities(truth: Truth, motion: simulated.Motion) -> Array:
+    """(K, N, 2) of the links' middles, m/s."""
+    physics, n = truth.physics(), COUNT
+    out, place, velocity = np.empty((len(motion.states), n, 2)), np.empty((n, 2)), np.empty((n, 2))
+    for k, state in enumerate(motion.states):
+        simulated.centres(physics, state, place, velocity)
+        c, s, rate = np.cos(state[:n]), np.sin(state[:n]), state[n : 2 * n]
+        x, y = -truth.centre.T
+        out[k] = velocity + rate[:, None] * np.column_stack([-s * x - c * y, c * x - s * y])
+    return out
+
+
+def filtered(run: Driven, first: int = 0, state: ParameterState | None = None) -> list[ParameterState]:
+    """States after each tick from a number on."""
+    tracker = ParameterFilter(CONFIGURATION)
+    state, states = tracker.start() if state is None else state, []
+    for k in range(first, len(run.moved)):
+        if k % COMMANDED == 0:
+            state = tracker.commanded(state, TICK_S * k, run.commands[k])
+        state = tracker.ticked(state, TICK_S * (k + 1), run.moved[k], TICK_S * k < FIRST_PUSH_S)
+        states.append(state)
+    return states
+
+
+def known(belief: Belief, truth: Truth) -> tuple[Array, Array, Array]:
+    """Errors and deviations (2N,) of the logarithms of masses and inertias, and errors in deviations."""
+    at = np.concatenate([LINKS + layout.LOG_MASS, LINKS + layout.LOG_INERTIA])
+    true = np.log(np.concatenate([truth.mass / CHAIN.masses, truth.inertia / CHAIN.inertias]))
+    stddev = np.sqrt(np.diag(belief.covariance))[at]
+    return belief.mean[at] - true, stddev, (belief.mean[at] - true) / stddev
+
+
+def ratios(belief: Belief, truth: Truth) -> Array:
+    """(N,) errors of the shares of the whole mass."""
+    mass = CHAIN.masses * np.exp(belief.mean[LINKS + layout.LOG_MASS])
+    return mass / mass.sum() / (truth.mass / truth.mass.sum()) - 1.0
+
+
+@cache
+def plain(seed: int) -> tuple[Truth, tuple[ParameterState, ...]]:
+    """Fifteen seconds without a load, with draughts."""
+    truth = Truth.drawn(seed, draught_n=0.003)
+    return truth, tuple(filtered(driven(((truth, 15.0),), seed)))
+
+
+SEEDS = (1, 2, 3, 4)
+
+
+def test_masses_and_inertias_are_learned_within_what_is_stated() -> None:
+    prior = layout.prior(CONFIGURATION)[1]
+    sigmas, mass_ratios = [], []
+    for seed in SEEDS:
+        truth, states = plain(seed)
+        for state in states[499::100]:
+            sigmas.append(known(state.belief, truth)[2])
+        _, stddev, _ = known(states[-1].belief, truth)
+        assert (stddev[:COUNT] < 0.4 * prior[layout.LOG_MASS]).all()
+        assert (stddev[COUNT:] < 0.9 * prior[layout.LOG_INERTIA]).all()
+        mass_ratios.append(ratios(states[-1].belief, truth))
+    assert np.mean(np.abs(sigmas) < 3.0) > 0.97
+    assert 0.3 < np.sqrt(np.mean(np.square(sigmas))) < 1.5  # and not for being unsure of all
+    at_first = np.concatenate([ratios(ParameterFilter(CONFIGURATION).prior, plain(seed)[0]) for seed in SEEDS])
+    found = np.abs(np.concatenate(mass_ratios))
+    assert np.median(found) < 0.04
+    assert np.median(found) < 0.5 * np.median(np.abs(at_first))
+
+
+def test_without_a_load_nothing_changes() -> None:
+    assert [plain(seed)[1][-1].changes for seed in SEEDS] == [0] * len(SEEDS)
+
+
+def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
+    """The information along it is the prior's, and what is left of the masses is that of the gains."""
+    truth, states = plain(1)
+    belief, prior = states[-1].belief, ParameterFilter(CONFIGURATION).prior
+    along = np.zeros(len(belief.mean))
+    along[LINKS + layout.LOG_MASS] = along[LINKS + layout.LOG_INERTIA] = 1.0
+    along[LINKS + layout.GAIN] = 1.0 + belief.mean[LINKS + layout.GAIN]
+    forces = slice(layout.first_joint(COUNT), layout.chain_part(COUNT) + layout.DELAY)
+    along[forces] = belief.mean[forces]
+    own = slice(0, layout.chain_part(COUNT) + layout.VELOCITY_X)  # errors of the navigation come and go
+    before = along[own] @ np.linalg.solve(prior.covariance[own, own], along[own])
+    after = along[own] @ np.linalg.solve(belief.covariance[own, own], along[own])
+    _, stddev, _ = known(belief, truth)
+    assert after == pytest.approx(before, rel=0.1)
+    assert (stddev > 0.9 / np.sqrt(before)).all()
+    # A direction that the motion shows: one mass against the others.
+    apart = np.zeros(len(belief.mean))
+    apart[LINKS[1] + layout.LOG_MASS] = 1.0
+    gained = apart[own] @ np.linalg.solve(belief.covariance[own, own], apart[own])
+    assert gained > 10.0 * apart[own] @ np.linalg.solve(prior.covariance[own, own], apart[own])
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_load_is_found_within_seconds_and_weighed(seed: int) -> None:
+    truth = Truth.drawn(seed, draught_n=0.003)
+    link = seed % COUNT
+    after = truth.loaded(link, 0.4)
+    states = filtered(driven(((truth, 8.0), (after, 10.0)), seed))
+    changes = np.array([state.changes for state in states])
+    found_s = TICK_S * int(np.argmax(changes > 0))
+    assert changes[-1] > 0
+    assert 8.0 < found_s < 13.0
+    assert np.abs(known(states[-1].belief, after)[2]).max() < 3.0
+    assert np.abs(known(states[799].belief, after)[2]).max() > 3.0  # it had been sure of the old masses
+
+
+def test_the_disturbance_is_adapted_to_what_lasts() -> None:
+    """Innovations of the size that was expected leave it as it is, smaller ones lessen it, correlated ones do not."""
+    rng, keep = np.random.default_rng(5), 0.8
+
+    def adapted(size: float, keep: float) -> float:
+        scale, past, whitened = 10.0, (), np.zeros(5)
+        for _ in range(300):
+            whitened = keep * whitened + np.sqrt(1.0 - keep**2) * size * rng.normal(size=5)
+            scale, past = _adapted(scale, past, whitened)
+        return scale / 10.0
+
+    assert np.median([adapted(1.0, 0.0) for _ in range(20)]) == pytest.approx(1.0, rel=0.2)
+    assert np.median([adapted(0.5, 0.0) for _ in range(20)]) < 0.5
+    assert np.median([adapted(1.0, keep) for _ in range(20)]) > 5.0
+
+
+def test_draughts_that_last_are_not_taken_for_masses() -> None:
+    """Ten times those of a room."""
+    truth = Truth.drawn(21, draught_n=0.03, draught_time_s=0.3)
+    states = filtered(driven(((truth, 12.0),), 21))
+    quiet = plain(1)[1]
+    assert states[-1].scale > 1.5 * quiet[len(states) - 1].scale
+    assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
+    assert states[-1].changes == 0
+
+
+def test_a_blow_is_no_information() -> None:
+    """A knock of 0.1 s on one link: masses and deviations stay where they were, and nothing is said to change."""
+    truth, before = plain(2)
+    run = driven(((truth, 15.0),), 2)
+    bent = [np.abs(np.diff(moved.headings)).max() for moved in run.moved]
+    at = next(k for k in range(1000, 1480, 10) if max(bent[k : k + 20]) < 1.0)  # no end stop near
+    struck = list(run.moved)
+    for k in range(at, at + 10):
+        struck[k] = struck[k]._replace(angular=struck[k].angular + np.array([40.0, -30.0, 20.0]))
+    states = filtered(run._replace(moved=tuple(struck)), at, before[at - 1])
+    moved = states[19].belief.mean - before[at + 19].belief.mean
+    stddev = np.sqrt(np.diag(before[at - 1].belief.covariance))
+    assert states[19].scale > 1.01 * before[at + 19].scale
+    assert np.abs(moved / stddev).max() < 1.0
+    assert states[-1].changes == 0
+    assert (
+        np.sqrt(np.diag(states[19].belief.covariance)) > 0.9 * np.sqrt(np.diag(before[at + 19].belief.covariance))
+    ).all()
+    assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0

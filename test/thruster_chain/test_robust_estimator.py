@@ -1,0 +1,99 @@
+"""The estimator `robust` keeps the suite's contract, and is better than gyros on recordings of robots of unknown build.
+
+Nothing is trained and nothing was set by a single run: each is of a robot left out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from benchmarks.thruster_chain_unknown_runs import laboratory
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.series import Recording
+from onboard_estimation.testing import Check, checks
+from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
+
+Array = NDArray[np.float64]
+
+RUNS = tuple(f"robot_{robot}/run_{number}" for robot in "ab" for number in (1, 2, 3))
+SHORT_S = 15.0
+
+
+@pytest.mark.parametrize("check", checks(ROBOT, laboratory(2), "robust"), ids=str)
+def test_contract_with_two_links(check: Check) -> None:
+    check()
+
+
+@pytest.mark.parametrize("check", checks(ROBOT, laboratory(5), "robust"), ids=str)
+def test_contract_with_five_links(check: Check) -> None:
+    check()
+
+
+@cache
+def judged(data: Path, run: str, estimator: str, duration_s: float) -> EvaluationResult:
+    """A run's first so many seconds; skipped where there are no recordings."""
+    folder = data / "unknown_thruster_chain" / run
+    if not folder.is_dir():
+        pytest.skip(f"no unknown_thruster_chain in {data}")
+    content = read_unknown_chain(folder)
+    configuration = content.configurations["thruster_chain"]
+    stop_ns = min(int(one.stamps_ns[0]) for one in content.recording.sensors) + round(1e9 * duration_s)
+    sensors, truth = (
+        tuple(one.rows(one.stamps_ns < stop_ns) for one in series)
+        for series in (content.recording.sensors, content.recording.truth)
+    )
+    specification = ROBOT.truth_specification(configuration)
+    return judge(
+        ROBOT,
+        configuration,
+        estimator,
+        from_simulator(Recording(sensors, truth), specification.bodies, specification.held),
+    )
+
+
+def rmse_deg(result: EvaluationResult) -> tuple[float, float]:
+    """Of headings and of joint angles."""
+    error = result.parts["headings"].error
+    heading, joint = (float(np.sqrt(np.nanmean(one**2))) for one in (error, np.diff(error)))
+    return np.rad2deg(heading), np.rad2deg(joint)
+
+
+def covered(result: EvaluationResult, part: str, after_s: float) -> float:
+    """Share of the errors within three of the deviations that are stated."""
+    late = result.time_s > after_s
+    sigmas = np.abs(result.parts[part].error[late] / result.parts[part].stddev[late])
+    return float(np.mean(sigmas[np.isfinite(sigmas)] < 3.0))
+
+
+def assert_good(data: Path, run: str, duration_s: float) -> None:
+    ours, gyros = (judged(data, run, estimator, duration_s) for estimator in ("robust", "gyros"))
+    heading, joint = (mine / theirs for mine, theirs in zip(rmse_deg(ours), rmse_deg(gyros), strict=True))
+    assert heading < 1.05  # where gyros are as good as the markers are aligned, which is in both
+    assert joint < 1.0
+    assert covered(ours, "headings", 0.0) > 0.95
+    for part in ("masses", "inertias"):
+        assert covered(ours, part, 5.0) >= 0.95, part
+
+
+@pytest.mark.parametrize("run", ["robot_a/run_2", "robot_b/run_1"])
+def test_unknown_robots_are_followed_and_weighed(shared_data: Path, run: str) -> None:
+    """The first seconds of one run of each robot."""
+    assert_good(shared_data, run, SHORT_S)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("run", RUNS)
+def test_every_recorded_run(shared_data: Path, run: str) -> None:
+    """Angles no worse than those of gyros, never sure and wrong; masses' ratios within 8 % in the median."""
+    assert_good(shared_data, run, 1e3)
+    part = judged(shared_data, run, "robust", 1e3).parts["masses"]
+    found, true = (values[part.matched][-1] for values in (part.estimate, part.truth))
+    assert np.median(np.abs(found / found.sum() / (true / true.sum()) - 1.0)) < 0.08
