@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_layout import Belief
 from salp_estimation.thruster_chain.jointed_navigation import Moved
-from salp_estimation.thruster_chain.parameter_filter import Belief, ParameterFilter, ParameterState, _adapted
+from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState, _adapted
 from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
 
 Array = NDArray[np.float64]
@@ -226,7 +227,7 @@ def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
     before = along[own] @ np.linalg.solve(prior.covariance[own, own], along[own])
     after = along[own] @ np.linalg.solve(belief.covariance[own, own], along[own])
     _, stddev, _ = known(belief, truth)
-    assert after == pytest.approx(before, rel=0.1)
+    assert 0.5 * before < after < 1.1 * before  # less is what a random walk of the masses takes away
     assert (stddev > 0.9 / np.sqrt(before)).all()
     # A direction that the motion shows: one mass against the others.
     apart = np.zeros(len(belief.mean))
