@@ -83,6 +83,8 @@ class EstimatorNode(Node):
     ----------
     paced_by
         Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`; None: none does.
+    estimator_name
+        Which of the robot's estimators runs.
     latest
         The newest estimate that was published; None: there is none yet.
 
@@ -101,10 +103,10 @@ class EstimatorNode(Node):
             self, robot.configuration_type, EstimatorHost, robot.run_time_parameters, self._reconfigure
         )
         configuration, host = self._settings.configuration, self._settings.host
-        self._estimator_name = estimator_name(robot, host.estimator or None)
+        self.estimator_name = estimator_name(robot, host.estimator or None)
         # Before anything arrives: a kernel that compiles at the first message holds it up.
-        robot.exercise(configuration, self._estimator_name)
-        self.channels = robot.listened_channels(configuration, self._estimator_name)
+        robot.exercise(configuration, self.estimator_name)
+        self.channels = robot.listened_channels(configuration, self.estimator_name)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
         self._intake = PacedIntake(self._process, self.paced_by)
@@ -123,7 +125,7 @@ class EstimatorNode(Node):
         self._offer(host)
         self._listen(host)
         self.get_logger().info(
-            f"{robot.name}, estimator {self._estimator_name}: {', '.join(self._topics[c.topic] for c in self.channels)}"
+            f"{robot.name}, estimator {self.estimator_name}: {', '.join(self._topics[c.topic] for c in self.channels)}"
         )
 
     @property
@@ -132,7 +134,7 @@ class EstimatorNode(Node):
         return self._settings.configuration
 
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
-        estimator = self.robot.estimator(configuration, self._estimator_name)
+        estimator = self.robot.estimator(configuration, self.estimator_name)
         lag_s = getattr(configuration, "lag_s", 0.2)
         return Pipeline(estimator, self.channels, initial, lag_s, tell=self.get_logger().warning)
 
@@ -268,7 +270,7 @@ class EstimatorNode(Node):
         return response
 
     def _reconfigure(self, configuration: Any) -> None:
-        self.pipeline.estimator = self.robot.estimator(configuration, self._estimator_name)
+        self.pipeline.estimator = self.robot.estimator(configuration, self.estimator_name)
 
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds

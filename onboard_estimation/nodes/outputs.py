@@ -13,6 +13,7 @@ _IN_NAMESPACE = (
     "inertial_parameters",
     "inertial_parameters_stddev",
     "observability",
+    "observability_forecast",
     "state",
     "state_covariance",
     "phase_events",

@@ -13,20 +13,23 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
-from onboard_estimation.capabilities.truth import StartedFromTruth
+from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.learning import model_file
-from onboard_estimation.measurement import Channel, Matrix, Vector
+from onboard_estimation.measurement import Channel, Matrix, Measurement, Vector, neutral_value
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import TruthSpecification
 from salp_estimation.thruster_chain import channels, space
+from salp_estimation.thruster_chain.assumed_chain import assumed_chain
 from salp_estimation.thruster_chain.calibration import KIND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.description import chain_shapes, chain_urdf
 from salp_estimation.thruster_chain.gyros import GyrosEstimator
+from salp_estimation.thruster_chain.observed_now import observed_now
 from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 
@@ -37,6 +40,7 @@ Rows = NDArray[np.float64]
 
 _PAPERS = ("physical", "paper", "physical_2_off", "paper_2_off")
 _LABORATORY = ("mixed", "one_off")
+_EXERCISE_STEPS = 100
 
 
 class ThrusterChainRobot(
@@ -114,6 +118,21 @@ class ThrusterChainRobot(
         from salp_estimation.thruster_chain import training  # estimating nodes do without
 
         return training.train(configuration, recordings, hashes, progress)
+
+    def exercise(self, configuration: ThrusterChainConfiguration, estimator: str) -> None:
+        """Half a second of rest, then of pushes: some kernels run while it moves only; and what nodes tell beside."""
+        listened = self.channels(configuration)
+        pipeline = Pipeline(self.estimator(configuration, estimator), listened)
+        for step in range(1, _EXERCISE_STEPS + 1):
+            for channel in listened:
+                value = neutral_value(channel)
+                if channel.command and step > _EXERCISE_STEPS // 2:
+                    value[:] = 0.5 * configuration.thruster.limit_n
+                pipeline.process(Measurement(step * 10_000_000, channel.sensor, value))
+        states = space.published_space(configuration)
+        start = initial_state(states, self.known_before(configuration), self.initial_covariance(configuration), 0)
+        assumed, still = assumed_chain(configuration), np.zeros(configuration.chain.count)
+        observed_now(assumed, configuration.chain.link_names, start.mean, start.covariance, still)
 
     def initial_covariance(self, configuration: ThrusterChainConfiguration) -> Matrix:
         """As configured; masses and inertias anywhere within their tolerances."""

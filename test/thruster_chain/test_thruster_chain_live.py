@@ -51,6 +51,7 @@ def test_a_simulated_chain_tells_its_joints_and_inertial_parameters(tmp_path: Pa
     try:
         launch.wait_for("started from the ground truth")
         topics = ("odometry", "inertial_parameters_stddev", "joint_states", "ground_truth/inertial_parameters")
+        topics += ("observability", "observability_forecast")
         wait_until(lambda: all(recorded(bag, f"{NAMESPACE}/{topic}") > 1 for topic in topics))
         assert launch.interrupt() == 0, launch.output
     finally:
@@ -64,7 +65,13 @@ def test_a_simulated_chain_tells_its_joints_and_inertial_parameters(tmp_path: Pa
         stddevs = column(opened, "inertial_parameters_stddev", names)
         truth = column(opened, "ground_truth/inertial_parameters", names)
         joints = column(opened, "joint_states", ("joint_1", "joint_2"))
+        seen = column(opened, "observability", ("normal_n.link_1", "net_n.link_3", "rank", "states", "smallest"))
+        forecasts = [message.data for message in opened.messages([f"{NAMESPACE}/observability_forecast"])]
     # The true masses are drawn around the design, which is where the estimate starts.
     np.testing.assert_array_less(np.abs(masses[0] - truth[0]), 4.0 * stddevs[0])
     assert np.abs(truth[0][:3] - CHAIN.masses).max() > 0.01
     assert (np.abs(joints) < np.pi).all()
+    # The heading of the whole is hidden, and with unknown gains so is the common scale of all masses.
+    assert ((seen[:, 2] < seen[:, 3]) & (seen[:, 4] > 0.0)).all()
+    assert all(b"push thruster" in data or b"known to" in data or b"no single push" in data for data in forecasts)
+    assert any(b"the common heading" in data for data in forecasts)
