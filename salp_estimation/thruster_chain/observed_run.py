@@ -1,6 +1,6 @@
 """Observability along a recorded or simulated run of a thruster chain, beside what its filter claimed.
 
-At the true masses and inertias where they are known, else at the estimated ones; at the estimated headings and rates.
+At the last true masses and inertias, else at the last estimated ones; at the estimated headings and rates.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def observe_run(
     space = state_space(link_names)
     estimated = {name: result.mean[rows][:, space.coordinates(name)] for name in ("headings", "rates", *_PARAMETERS)}
     true = {name: _truth(result.parts.get(name), estimated[name].shape, rows) for name in _PARAMETERS}
-    known = {name: np.where(np.isfinite(true[name]), true[name], estimated[name]) for name in _PARAMETERS}
+    known = {name: _constant(true[name], estimated[name]) for name in _PARAMETERS}
     states = packed(estimated["headings"], estimated["rates"], known["masses"], known["inertias"])
     thrust = _acting(assumed, command, stamps)
     assumed = replace(assumed, rate_hz=_rate_hz(sensors, link_names, assumed.rate_hz))
@@ -151,6 +151,19 @@ def observe_run(
         _smallest_eigenvalues(windows, states, prior_stddev, time, starts),
         best,
     )
+
+
+def _constant(true: Matrix, estimated: Matrix) -> Matrix:
+    """(K, N) the last truth of each link, else the last estimate, all the time.
+
+    Parameters that change along the trajectory would tell of a scale that no sensor sees.
+    """
+    last = estimated[-1].copy()
+    for link in range(true.shape[1]):
+        rows = np.flatnonzero(np.isfinite(true[:, link]))
+        if len(rows):
+            last[link] = true[rows[-1], link]
+    return np.repeat(last[None], len(true), axis=0)
 
 
 def _rate_hz(sensors: Mapping[str, Series], link_names: tuple[str, ...], otherwise: float) -> float:

@@ -74,6 +74,9 @@ def test_rank_and_conditions_follow_the_square_waves() -> None:
 def test_tolerance_of_thrust_ends_what_can_be_known_of_the_scale() -> None:
     """Without paper: gains of the thrusters are uncertain, and with them the common scale of masses and inertias."""
     recording, result = replayed(CONFIGURATION, "physical", "gyros", 3, 4.0)
+    # Weighed late only: a truth that follows an estimate is no jump from which a scale could be learned.
+    for name in ("masses", "inertias"):
+        result.parts[name].truth[: len(result.stamps_ns) // 2] = np.nan
     seen = observed(assumed_chain(CONFIGURATION), recording, result)
     assumed, scaled = assumed_chain(CONFIGURATION), slice(blocks(3).mass.start, None)
     scale_stddev = np.sum((assumed.design[scaled] / assumed.prior_stddev[scaled]) ** 2) ** -0.5
