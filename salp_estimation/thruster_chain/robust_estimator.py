@@ -34,6 +34,8 @@ from salp_estimation.thruster_chain.space import link_positions, link_velocities
 
 TICK_NS = 10_000_000
 LONGEST_GAP_S = 5.0
+LOST_RAD = 1.0
+"""Deviation of each heading after such a gap."""
 MOVING_N = 1e-6
 
 
@@ -126,6 +128,21 @@ class RobustEstimator(Estimator[RobustState]):
             return Step(state)
         return Step(state, self._estimate(state, measurement.stamp_ns, now_s), innovation, events)
 
+    def _begun_again(self, state: RobustState, now_s: float) -> RobustState:
+        """Headings anew after a gap that no integration bridges."""
+        ticks = int(now_s * NANOSECONDS_PER_SECOND / TICK_NS)
+        before, count = state.navigation.mean, self._chain.count
+        place = inertial_layout.chain_part(count) + 2
+        mean, spread = inertial_layout.started(
+            self.configuration,
+            before[self.navigation.headings],
+            LOST_RAD**2 * np.eye(count),
+            before[place : place + 2],
+            None if self.calibration is None else self.calibration.imus,
+        )
+        navigation = self.navigation.start(mean, spread)._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND)
+        return state._replace(navigation=navigation, ticks=ticks)
+
     def _ticked(
         self, state: RobustState, now_s: float
     ) -> tuple[RobustState, Innovation | None, tuple[Event, ...], bool]:
@@ -133,7 +150,9 @@ class RobustEstimator(Estimator[RobustState]):
         events: tuple[Event, ...] = ()
         moved = False
         if now_s - state.navigation.tick_s > LONGEST_GAP_S:
-            raise ValueError(f"nothing was heard for {now_s - state.navigation.tick_s:.1f} s")
+            gap_s = now_s - state.navigation.tick_s
+            events = (Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept"),)
+            state = self._begun_again(state, now_s)
         while True:
             tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
             if not self.navigation.ready(state.navigation, tick_s, now_s):

@@ -27,12 +27,21 @@ RUNS = tuple(f"robot_{robot}/run_{number}" for robot in "ab" for number in (1, 2
 SHORT_S = 15.0
 
 
-@pytest.mark.parametrize("check", checks(ROBOT, laboratory(2), "robust"), ids=str)
+def contract(count: int) -> list[object]:
+    """All checks; of a start in motion it is known that it is not taken: `robust` starts at rest."""
+    known = pytest.mark.xfail(reason="the chain starts at rest: a given velocity is not taken", strict=True)
+    return [
+        pytest.param(check, marks=known if str(check) == "a_given_start_is_taken" else (), id=str(check))
+        for check in checks(ROBOT, laboratory(count), "robust")
+    ]
+
+
+@pytest.mark.parametrize("check", contract(2))
 def test_contract_with_two_links(check: Check) -> None:
     check()
 
 
-@pytest.mark.parametrize("check", checks(ROBOT, laboratory(5), "robust"), ids=str)
+@pytest.mark.parametrize("check", contract(5))
 def test_contract_with_five_links(check: Check) -> None:
     check()
 
