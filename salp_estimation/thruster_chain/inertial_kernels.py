@@ -39,7 +39,9 @@ Vector = NDArray[np.float64]
 Rows = NDArray[np.float64]
 Stack = NDArray[np.float64]
 
-MOVED = 5  # of a link over a tick: turn, velocity x y, way x y of its IMU
+MOVED = 7  # of a link over a tick: turn, velocity x y, way x y of its IMU; variances of turn and velocity by sampling
+TURN_VARIANCE, VELOCITY_VARIANCE = 5, 6
+STEP = 1.0 / np.sqrt(12.0)  # of a step that lies anywhere between two readings, against a straight line between them
 CAUSES = 7  # that they depend on
 CAUSE = np.array([HEADING, GYRO_BIAS, GYRO_SCALE, BIAS_X, BIAS_X + 1, MOUNTING, ACCELEROMETER_SCALE])
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
@@ -59,11 +61,11 @@ def integrate(
     moved: Rows,
     by: Rows,
 ) -> float:
-    """Into `moved` (5,) the motion of a link's IMU from `begin_s` to `target_s` of its own clock.
+    """Into `moved` (7,) the motion of a link's IMU from `begin_s` to `target_s` of its own clock.
 
     `readings` (K, 4) are stamps (s), rate, and specific force x y; those of the link are `first` to `end`. Between them
-    they are taken as straight lines. `by` (5, 7) gets the derivatives. Returns the stamp that it came to: the last
-    reading's, where they end before the target.
+    they are taken as straight lines; what that leaves out where a force sets in, or a rate bends, is a variance. `by`
+    (5, 7) gets the derivatives. Returns the stamp that it came to: that of the last reading, where they end before.
     """
     base = LINK * link
     heading, mounting = state[base + HEADING], state[base + MOUNTING]
@@ -118,6 +120,13 @@ def integrate(
         moved[1] += step * ax
         moved[2] += step * ay
         moved[0] += rate * step
+        if until == readings[k + 1, 0]:
+            whole = readings[k + 1, 0] - readings[k, 0]
+            jump_x, jump_y = readings[k + 1, 2] - readings[k, 2], readings[k + 1, 3] - readings[k, 3]
+            moved[VELOCITY_VARIANCE] += 0.5 * (STEP * whole) ** 2 * (jump_x * jump_x + jump_y * jump_y)
+            if k > first:
+                bend = readings[k + 1, 1] - 2.0 * readings[k, 1] + readings[k - 1, 1]
+                moved[TURN_VARIANCE] += (0.125 * whole * bend) ** 2
         at = until
     by[0] = turn_by
     by[0, 0] = 0.0
@@ -162,7 +171,7 @@ def predict(
     noise: Vector,
     blind: Vector,
 ) -> None:
-    """Move state and covariance on by what each link's IMU did, `moved` (N, 5) and `by` (N, 5, 7).
+    """Move state and covariance on by what each link's IMU did, `moved` (N, 7) and `by` (N, 5, 7).
 
     `lasted_s` (N,) on each link's clock; `noise` the densities; `blind` (N,) 1 where nothing was heard of a link.
     """
@@ -237,7 +246,7 @@ def predict(
             entries += 1
         state[LINK * i + HEADING] += moved[i, 0]
     _transform(covariance, transition, entries)
-    _add_noise(state, covariance, half, place, lasted_s, noise, blind)
+    _add_noise(state, covariance, half, place, moved, lasted_s, noise, blind)
 
 
 @njit(cache=True)
@@ -263,15 +272,22 @@ def _transform(covariance: Rows, transition: Rows, entries: int) -> None:
 
 @njit(cache=True)
 def _add_noise(
-    state: Vector, covariance: Rows, half: Vector, place: Rows, lasted_s: Vector, noise: Vector, blind: Vector
+    state: Vector,
+    covariance: Rows,
+    half: Vector,
+    place: Rows,
+    moved: Rows,
+    lasted_s: Vector,
+    noise: Vector,
+    blind: Vector,
 ) -> None:
     count = half.shape[0]
     joints, chain = LINK * count, LINK * count + JOINT * (count - 1)
     at, gain = np.empty(5, np.int64), np.empty(5)
     for i in range(count):
         base, lasted = LINK * i, lasted_s[i]
-        turn = lasted * (noise[GYRO_NOISE] + blind[i] * BLIND_TURN)
-        push = lasted * (noise[ACCELEROMETER_NOISE] + blind[i] * BLIND_FORCE)
+        turn = lasted * (noise[GYRO_NOISE] + blind[i] * BLIND_TURN) + moved[i, TURN_VARIANCE]
+        push = lasted * (noise[ACCELEROMETER_NOISE] + blind[i] * BLIND_FORCE) + moved[i, VELOCITY_VARIANCE]
         at[0], gain[0], used = base + HEADING, 1.0, 1
         for side in range(2):
             j = i - side

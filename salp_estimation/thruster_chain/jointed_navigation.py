@@ -154,7 +154,7 @@ class JointedNavigation:
         mean, covariance = state.mean.copy(), state.covariance.copy()
         lasted_s = tick_s - state.tick_s
         before = mean[self.headings].copy()
-        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, kernels.MOVED, kernels.CAUSES))
+        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, kernels.CAUSES))
         labels, lasted, blind, rates = np.empty(count), np.empty(count), np.zeros(count), np.empty(count)
         rows = []
         for link, readings in enumerate(state.readings):
