@@ -30,8 +30,12 @@ from salp_estimation.thruster_chain.inertial_layout import (
 PIN_STDDEV_M = 2e-5
 """Play of a pin, and what a straight line between two readings leaves out of a tick."""
 STILL_STDDEV_M_S = 1e-4
+MOVING_STDDEV_M_S = 0.05
 SILENT_S = 0.1
 """A link that was not heard for so long is gone on without."""
+
+LOST_RAD = 0.5
+"""A heading less sure than this is lost: no straight line holds over so wide an angle, and its pins are not held."""
 
 
 class NavigationState(NamedTuple):
@@ -79,7 +83,7 @@ class Moved(NamedTuple):
     force
         (2,) mean specific force in the middle of the first link, along and across it, m/s^2.
     heard
-        All links were.
+        All links were, and no heading is lost.
     """
 
     lasted_s: float
@@ -119,6 +123,20 @@ class JointedNavigation:
         """Before the first reading, at rest."""
         unset = np.full(self.count, np.nan)
         return NavigationState(mean, covariance, 0.0, unset, np.zeros(self.count), (np.empty((0, 4)),) * self.count)
+
+    def set_moving(self, state: NavigationState, rates: Vector, middles: Matrix) -> NavigationState:
+        """Started in motion: turning rates (N,) of the links, velocities (N, 2) of their middles, to 0.05 m/s."""
+        mean, covariance = state.mean.copy(), state.covariance.copy()
+        c, s = np.cos(mean[self.headings]), np.sin(mean[self.headings])
+        arms = np.column_stack([-s, c]) * self.places[:, :1] - np.column_stack([c, s]) * self.places[:, 1:]
+        velocities = middles + rates[:, None] * arms
+        joints, chain = first_joint(self.count), chain_part(self.count)
+        for j in range(self.count - 1):
+            mean[joints + JOINT * j : joints + JOINT * j + 2] = velocities[j] - velocities[j + 1]
+        mean[chain : chain + 2] = velocities[0]
+        moving = [chain, chain + 1, *(joints + JOINT * j + e for j in range(self.count - 1) for e in range(2))]
+        covariance[moving, moving] += MOVING_STDDEV_M_S**2
+        return state._replace(mean=mean, covariance=covariance, rates=rates.copy())
 
     def heard(self, state: NavigationState, link: int, reading: Vector) -> NavigationState:
         """With one more reading (4,) of a link."""
@@ -179,10 +197,11 @@ class JointedNavigation:
             keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
             rows.append(readings[keep:])
         kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
-        heard = not blind.any()
+        lost = covariance[self.headings, self.headings] > LOST_RAD**2
+        heard = not (blind.any() or lost.any())
         did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard)
         mean, covariance, innovation, rejected = self._pinned(
-            mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, state.rejected_in_a_row
+            mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost, state.rejected_in_a_row
         )
         return NavigationState(mean, covariance, tick_s, labels, rates, tuple(rows), rejected), did, innovation
 
@@ -269,6 +288,7 @@ class JointedNavigation:
         moved: Matrix,
         lasted: Vector,
         at_rest: bool,
+        lost: NDArray[np.bool_],
         rejected_in_a_row: int,
     ) -> tuple[Vector, Matrix, Innovation, int]:
         count, n = self.count, len(mean)
@@ -276,6 +296,8 @@ class JointedNavigation:
         residual, jacobian = np.empty(gaps), np.empty((gaps, n))
         kernels.expect_pins(mean, rates, self.half, self.places, labels, residual, jacobian)
         variances = np.full(gaps, PIN_STDDEV_M**2)
+        apart = np.repeat(lost[1:] | lost[:-1], 2)
+        jacobian[apart], residual[apart] = 0.0, 0.0
         if at_rest:
             still, by, noise = self._still(mean, moved, lasted)
             residual, jacobian = np.concatenate([residual, still]), np.vstack([jacobian, by])
@@ -296,7 +318,7 @@ class JointedNavigation:
         nis = float(whitened @ whitened)
         accepted, inflation, rejected = decide(self._gate, nis, len(residual), rejected_in_a_row)
         if inflation > 1.0:
-            return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, 0)
+            return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, lost, 0)
         root = np.asarray(np.linalg.cholesky(seen[:gaps, :gaps]), dtype=np.float64)
         innovation = Innovation(residual[:gaps], root, nis, accepted)
         if accepted:

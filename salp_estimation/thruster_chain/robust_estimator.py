@@ -37,6 +37,10 @@ LONGEST_GAP_S = 5.0
 LOST_RAD = 1.0
 """Deviation of each heading after such a gap."""
 MOVING_N = 1e-6
+RATE_OF_REACH = 2.0
+"""rad/s at which an unknown part of the chain may turn."""
+RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
+"""A given start with less is taken for one at rest."""
 
 
 class RobustState(NamedTuple):
@@ -56,6 +60,8 @@ class RobustState(NamedTuple):
         A thruster was asked for something: no rest any more.
     silent
         Links that are gone on without.
+    moving
+        It was given a start in motion.
     """
 
     start_ns: int | None
@@ -65,6 +71,7 @@ class RobustState(NamedTuple):
     ticks: int = 0
     pushed: bool = False
     silent: frozenset[int] = frozenset()
+    moving: bool = False
 
 
 class RobustEstimator(Estimator[RobustState]):
@@ -103,8 +110,15 @@ class RobustEstimator(Estimator[RobustState]):
         mean, spread = inertial_layout.started(
             self.configuration, headings, covariance, first, None if self.calibration is None else self.calibration.imus
         )
-        stamp_ns = None if initial is None else initial.stamp_ns
-        return RobustState(stamp_ns, initial, self.navigation.start(mean, spread), self.parameters.start())
+        navigation = self.navigation.start(mean, spread)
+        if initial is None:
+            return RobustState(None, None, navigation, self.parameters.start())
+        rates, velocity = initial.mean[space.coordinates("rates")], initial.mean[space.coordinates("velocity")]
+        moving = bool((np.abs(rates) > RESTING_RAD_S).any() or (np.abs(velocity) > RESTING_M_S).any())
+        if moving:
+            middles = link_velocities(chain.lengths, headings[None], rates[None], chain.masses, velocity[None])[0]
+            navigation = self.navigation.set_moving(navigation, rates, middles)
+        return RobustState(initial.stamp_ns, initial, navigation, self.parameters.start(), moving=moving)
 
     def step(self, state: RobustState, measurement: Measurement) -> Step:
         """Take a command, or a reading and all ticks that it makes possible."""
@@ -159,7 +173,7 @@ class RobustEstimator(Estimator[RobustState]):
                 return state, innovation, events, moved
             if tick_s > now_s - self._delay_s:
                 return state, innovation, events, moved
-            at_rest = not state.pushed and tick_s < self._rest_s
+            at_rest = not (state.pushed or state.moving) and tick_s < self._rest_s
             navigation, did, innovation = self.navigation.tick(state.navigation, tick_s, at_rest)
             parameters = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
             navigation, parameters = self.guided(state, navigation, parameters, tick_s)
@@ -174,8 +188,8 @@ class RobustEstimator(Estimator[RobustState]):
             for link in silent - state.silent:
                 name = self._chain.link_names[link]
                 sentence = (
-                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading follows from its "
-                    "neighbours' pins only, and grows uncertain"
+                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading grows uncertain, and "
+                    "is lost if that lasts; then nothing more is learned of masses"
                 )
                 events = (*events, Notice(sentence))
             state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
@@ -265,3 +279,7 @@ class RobustEstimator(Estimator[RobustState]):
             if state.pushed:
                 covariance[place, place] = believed[theirs : theirs + 2, theirs : theirs + 2]
                 covariance[place, place] += 1e-4 * np.eye(2)
+            # A heading that is not known leaves the links behind it, and what they share, anywhere within their reach.
+            unsure = np.minimum(np.diag(covariance)[self.space.tangent("headings")], 1.0)
+            reach = float(unsure @ np.square(self._chain.lengths))
+            covariance[place, place] += (reach if name == "position" else RATE_OF_REACH**2 * reach) * np.eye(2)
