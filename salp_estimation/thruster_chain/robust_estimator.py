@@ -188,8 +188,8 @@ class RobustEstimator(Estimator[RobustState]):
             for link in silent - state.silent:
                 name = self._chain.link_names[link]
                 sentence = (
-                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading grows uncertain, and "
-                    "is lost if that lasts; then nothing more is learned of masses"
+                    f"the IMU of {name} is silent at {self._clock(state, now_s):.2f} s: its heading grows uncertain, "
+                    "and is lost if that lasts; then nothing more is learned of masses"
                 )
                 events = (*events, Notice(sentence))
             state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
@@ -279,7 +279,7 @@ class RobustEstimator(Estimator[RobustState]):
             if state.pushed:
                 covariance[place, place] = believed[theirs : theirs + 2, theirs : theirs + 2]
                 covariance[place, place] += 1e-4 * np.eye(2)
-            # A heading that is not known leaves the links behind it, and what they share, anywhere within their reach.
+            # A heading that is not known leaves the links behind it anywhere within their reach.
             unsure = np.minimum(np.diag(covariance)[self.space.tangent("headings")], 1.0)
             reach = float(unsure @ np.square(self._chain.lengths))
             covariance[place, place] += (reach if name == "position" else RATE_OF_REACH**2 * reach) * np.eye(2)
