@@ -177,7 +177,7 @@ def predict(
     """
     count = half.shape[0]
     joints, chain = LINK * count, LINK * count + JOINT * (count - 1)
-    transition = np.empty((96 * count + 64, 3))  # row, column, entry of F - I
+    transition = np.empty((96 * count + 64 + 2 * count * (count + 1), 3))  # row, column, entry of F - I
     entries = 0
     velocity_x, velocity_y = state[chain], state[chain + 1]
     for j in range(count - 1):
@@ -192,8 +192,14 @@ def predict(
         state[u] += moved[j, 1] - moved[j + 1, 1]
         state[u + 1] += moved[j, 2] - moved[j + 1, 2]
         for e in range(2):
-            transition[entries, 0], transition[entries, 1], transition[entries, 2] = d + e, u + e, lasted
+            transition[entries, 0], transition[entries, 1], transition[entries, 2] = d + e, u + e, lasted - longer
             entries += 1
+            if longer != 0.0:  # clocks are being found
+                for k in range(-1, j):
+                    column = chain + e if k < 0 else joints + JOINT * k + e
+                    transition[entries, 0], transition[entries, 1] = d + e, column
+                    transition[entries, 2] = 2.0 * longer if k < 0 else -2.0 * longer
+                    entries += 1
         for side in range(2):
             i, sign = j + side, 1.0 - 2.0 * side
             base = LINK * i
