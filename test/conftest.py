@@ -44,7 +44,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     from onboard_estimation import kernel_cache
 
     folder = kernel_cache.configure()
-    robots = ["salp", "hopper", "strapdown", "thruster_chain", "two_link"]
+    robots = ["salp", "hopper", "strapdown"]
+    if any(item.path.parent.name == "thruster_chain" and item.get_closest_marker("slow") for item in session.items):
+        robots += ["thruster_chain", "two_link"]
     if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         robots.reverse()
     for robot in robots:

@@ -7,13 +7,18 @@ import pytest
 from onboard_estimation.robots import find_robot
 from onboard_estimation.testing import Check, checks
 
-ROBOTS = ("salp", "hopper", "strapdown", "thruster_chain")
+ROBOTS = ("salp", "hopper", "strapdown")
+SLOW_TO_COMPILE = ("thruster_chain",)
 
 
-def every_check() -> list[Check]:
-    return [check for name in ROBOTS for check in checks(find_robot(name))]
+def every_check() -> list[object]:
+    return [
+        pytest.param(check, id=f"{name}-{check}", marks=pytest.mark.slow if name in SLOW_TO_COMPILE else ())
+        for name in (*ROBOTS, *SLOW_TO_COMPILE)
+        for check in checks(find_robot(name))
+    ]
 
 
-@pytest.mark.parametrize("check", every_check(), ids=lambda check: f"{check.case.robot.name}-{check}")
+@pytest.mark.parametrize("check", every_check())
 def test_robot(check: Check) -> None:
     check()

@@ -97,8 +97,8 @@ def test_silent_imu_tells_nothing() -> None:
     lost = both[1].predicted[-1] / both[0].predicted[-1]
     assert lost.min() > 1.0
     # The paper's accelerometers tell of their own link's mass alone; inertias show in the gyros.
-    assert lost[[1, 3, 4, 5]].min() > 1.1
-    assert lost[[0, 2]].max() < 1.1
+    assert lost[[1, 3, 4, 5]].min() > 2.0
+    assert lost[[0, 2]].max() < 1.2
     # One that falls silent after the first of three pulses tells as much until then, and no more.
     np.testing.assert_array_equal(both[2].predicted[:45], both[0].predicted[:45])
     assert (both[2].predicted[-1] > both[0].predicted[-1]).all()

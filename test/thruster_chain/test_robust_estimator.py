@@ -28,12 +28,8 @@ SHORT_S = 15.0
 
 
 def contract(count: int) -> list[object]:
-    """All checks; of a start in motion it is known that it is not taken: `robust` starts at rest."""
-    known = pytest.mark.xfail(reason="the chain starts at rest: a given velocity is not taken", strict=True)
-    return [
-        pytest.param(check, marks=known if str(check) == "a_given_start_is_taken" else (), id=str(check))
-        for check in checks(ROBOT, laboratory(count), "robust")
-    ]
+    """All checks."""
+    return [pytest.param(check, id=str(check)) for check in checks(ROBOT, laboratory(count), "robust")]
 
 
 @pytest.mark.parametrize("check", contract(2))
