@@ -1,4 +1,4 @@
-"""Most tests of this robot filter whole runs, with kernels that take minutes to compile: they are for `make test-all`."""
+"""Most tests of this robot filter whole runs, with kernels slow to compile: they are for `make test-all`."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_a_given_motion_is_integrated_as_scipy_does_it() -> None:
 
 
 def test_a_force_that_sets_in_between_readings_is_as_uncertain_as_it_is() -> None:
-    """Anywhere within 10 ms: the velocity that a straight line gives errs by what is stated, in the mean over instants."""
+    """Anywhere within 10 ms: the velocity that a straight line gives errs by what is stated, in the mean."""
     at_s, after = np.arange(-0.02, 0.03, 0.01), 3.0
     errors, stated = [], []
     for onset_s in np.linspace(0.0, 0.01, 101)[:-1] + 5e-5:
