@@ -46,8 +46,8 @@ RESTART, LONGEST = 60, 240
 """Windows after which the challenger starts anew, 3 s, unless it has the better of it; and in any case."""
 PROMISING = 2.0
 """Evidence of a challenger that is given more time."""
-UNLIKELY = 7.0
-"""Log of the odds against a load in such a time, once in an hour, which the challenger's evidence, the log of a
+UNLIKELY = 9.5
+"""Log of the odds against a load in such a time, once in a day, which the challenger's evidence, the log of a
 likelihood, has to make up for."""
 EVIDENCE = UNLIKELY + 2.5
 """At which it takes over: 12 to 1 that there was one."""
