@@ -34,8 +34,8 @@ DISTURBED = 0.02
 """Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
 SLOWLY = 0.005
 """Random walk of the logs of masses and inertias, in a second."""
-ADRIFT = 1e-4
-"""(m/s)^2/s: the navigation's velocity errs by headings that are off by 0.3 degrees for seconds, at 0.7 m/s^2."""
+ADRIFT = 3e-4
+"""(m/s)^2/s: the navigation's velocity errs by headings, tilt and biases that are off for seconds, 5 mm/s^2 in all."""
 SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
 """Of the disturbance's variance, as adapted and at the start."""
 LAGS = 6

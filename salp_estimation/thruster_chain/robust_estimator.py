@@ -110,6 +110,11 @@ class RobustEstimator(Estimator[RobustState]):
         mean, spread = inertial_layout.started(
             self.configuration, headings, covariance, first, None if self.calibration is None else self.calibration.imus
         )
+        # The whole is where it is: a first heading that is wrong has put the first link elsewhere.
+        by, first_place = self._first_by_headings(headings), inertial_layout.chain_part(count) + 2
+        spread[first_place : first_place + 2, self.navigation.headings] = by @ covariance
+        spread[self.navigation.headings, first_place : first_place + 2] = (by @ covariance).T
+        spread[first_place : first_place + 2, first_place : first_place + 2] += by @ covariance @ by.T
         navigation = self.navigation.start(mean, spread)
         if initial is None:
             return RobustState(None, None, navigation, self.parameters.start())
@@ -270,6 +275,7 @@ class RobustEstimator(Estimator[RobustState]):
         """Position and velocity: the navigation's own, and the parameter filter's error of them, whichever is less."""
         chain = inertial_layout.chain_part(self._chain.count)
         known = state.navigation.covariance
+        reach = self._reach(state, covariance[self.space.tangent("headings"), self.space.tangent("headings")])
         for name, ours, theirs in (
             ("position", chain + 2, base + parameter_layout.POSITION_X),
             ("velocity", chain, base + parameter_layout.VELOCITY_X),
@@ -279,7 +285,24 @@ class RobustEstimator(Estimator[RobustState]):
             if state.pushed:
                 covariance[place, place] = believed[theirs : theirs + 2, theirs : theirs + 2]
                 covariance[place, place] += 1e-4 * np.eye(2)
-            # A heading that is not known leaves the links behind it anywhere within their reach.
-            unsure = np.minimum(np.diag(covariance)[self.space.tangent("headings")], 1.0)
-            reach = float(unsure @ np.square(self._chain.lengths))
-            covariance[place, place] += (reach if name == "position" else RATE_OF_REACH**2 * reach) * np.eye(2)
+                # Drag says nothing of a turn of the whole, by which the whole way is wrong.
+                turned = known[ours : ours + 2, self.navigation.headings].mean(axis=1)
+                turn = float(known[np.ix_(self.navigation.headings, self.navigation.headings)].mean())
+                covariance[place, place] += np.outer(turned, turned) / max(turn, 1e-12)
+            covariance[place, place] += (1.0 if name == "position" else RATE_OF_REACH**2) * reach
+
+    def _reach(self, state: RobustState, headings: Matrix) -> Matrix:
+        """(2, 2) covariance of the centre of mass against the first link's middle, by headings that are unsure."""
+        by = self._first_by_headings(state.navigation.mean[self.navigation.headings])
+        # A lost heading leaves what hangs on it anywhere within its reach, not beyond.
+        shrunk = np.minimum(1.0, 1.0 / np.sqrt(np.maximum(np.diag(headings), 1e-12)))
+        covariance: Matrix = by @ (headings * np.outer(shrunk, shrunk)) @ by.T
+        return covariance
+
+    def _first_by_headings(self, headings: Vector) -> Matrix:
+        """(2, N) how the first link's middle moves about the centre of mass of all, by each heading."""
+        lengths, masses, step = self._chain.lengths, self._chain.masses, 1e-5
+        turned = headings + step * np.vstack([np.eye(len(headings)), -np.eye(len(headings))])
+        first = link_positions(lengths, turned, masses, np.zeros((len(turned), 2)))[:, 0]
+        by: Matrix = ((first[: len(headings)] - first[len(headings) :]) / (2.0 * step)).T
+        return by
