@@ -12,18 +12,18 @@ from typing import NamedTuple
 import numpy as np
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.configuration import PER_LINK, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import Belief
 
 KIND = "thruster_chain_calibration"
 ROBOT = "thruster_chain"
 
 
 class Calibration(NamedTuple):
-    """Beliefs on what lasts from one switch-on to the next.
+    """Momentss on what lasts from one switch-on to the next.
 
     Attributes
     ----------
@@ -31,8 +31,8 @@ class Calibration(NamedTuple):
         In the orders of `inertial_layout.lasting` and `parameter_layout.lasting`.
     """
 
-    imus: Belief
-    parameters: Belief
+    imus: Moments
+    parameters: Moments
 
     def save(
         self,
@@ -86,7 +86,7 @@ class Calibration(NamedTuple):
             mean, covariance = arrays.get(f"{name}_mean"), arrays.get(f"{name}_covariance")
             if mean is None or covariance is None or mean.shape != (size,) or covariance.shape != (size, size):
                 raise UserError(f"model {path}: {name} are missing or of another size than {size}; train it anew")
-            belief = Belief(mean.astype(np.float64), covariance.astype(np.float64))
+            belief = Moments(mean.astype(np.float64), covariance.astype(np.float64))
             if (
                 not np.allclose(belief.covariance, belief.covariance.T)
                 or np.linalg.eigvalsh(belief.covariance)[0] < 0.0

@@ -384,32 +384,3 @@ def keep_unobservable(covariance: Rows, change: Vector, count: int) -> None:
             for part in (PLACE_X, PLACE_Y, HALF_LENGTH):
                 covariance[LINK * i + part] += change[LINK * i + part] * scale
         covariance[:] = covariance.T.copy()
-
-
-@njit(cache=True)
-def spread_by(jacobian: Rows, covariance: Rows) -> Rows:
-    """J P (m, n) of a Jacobian (m, n) that is mostly zero."""
-    m, n = jacobian.shape
-    spread = np.zeros((m, n))
-    for row in range(m):
-        for column in range(n):
-            entry = jacobian[row, column]
-            if entry != 0.0:
-                for c in range(n):
-                    spread[row, c] += entry * covariance[column, c]
-    return spread
-
-
-@njit(cache=True)
-def reduced(covariance: Rows, columns: Rows) -> Rows:
-    """P - C^T C (n, n) for C (m, n): small enough that asking a library's threads costs more than the sum."""
-    m, n = columns.shape
-    result = covariance.copy()
-    for row in range(n):
-        for k in range(m):
-            entry = columns[k, row]
-            for c in range(row + 1):
-                result[row, c] -= entry * columns[k, c]
-        for c in range(row):
-            result[c, row] = result[row, c]
-    return result

@@ -13,13 +13,14 @@ Places, half lengths, mounting, scales and clocks are errors against what the co
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.wide_moments import put
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV
 
 (
     HEADING,
@@ -42,28 +43,7 @@ OF_TOLERANCE = 2.0 / 3.0
 """Standard deviation of what a laboratory says it knows to a tolerance: 0.4 to 0.7 of 60 places, angles, masses and
 gains of two robots that were measured afterwards (`unknown_thruster_chain`); 0.9 of lengths, which are taken whole.
 """
-_OF_BOUND = 1.0 / np.sqrt(3.0)  # standard deviation of what is equally likely anywhere within a bound
 SLOPE_RAD = np.deg2rad(0.1)  # of a table that was levelled with a spirit level
-
-
-class Belief(NamedTuple):
-    """Moments, (n,) and (n, n)."""
-
-    mean: Vector
-    covariance: Matrix
-
-
-def part(belief: Belief, places: NDArray[np.intp]) -> Belief:
-    """That of some of the dimensions."""
-    return Belief(belief.mean[places], belief.covariance[np.ix_(places, places)])
-
-
-def put(belief: Belief, places: NDArray[np.intp], known: Belief) -> None:
-    """Write what is known of some dimensions into arrays that are still one's own; nothing ties them to the others."""
-    belief.mean[places] = known.mean
-    belief.covariance[places] = 0.0
-    belief.covariance[:, places] = 0.0
-    belief.covariance[np.ix_(places, places)] = known.covariance
 
 
 def state_size(count: int) -> int:
@@ -89,7 +69,7 @@ def lasting(count: int) -> NDArray[np.intp]:
 
 def clock_stddev_s(configuration: ThrusterChainConfiguration) -> float:
     """Of each IMU's clock."""
-    return float(_OF_BOUND * configuration.imu.clock_offset_s)
+    return float(BOUND_TO_STDDEV * configuration.imu.clock_offset_s)
 
 
 def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
@@ -103,12 +83,12 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     leaked = configuration.gravity_m_s2 * mounting
     link = np.zeros(LINK)
     link[GYRO_BIAS] = gyro.bias_stddev_rad_s
-    link[GYRO_SCALE] = _OF_BOUND * gyro.scale_fraction
+    link[GYRO_SCALE] = BOUND_TO_STDDEV * gyro.scale_fraction
     link[[BIAS_X, BIAS_Y]] = np.hypot(accelerometer.bias_stddev_m_s2, leaked)
     link[MOUNTING] = mounting
     link[[PLACE_X, PLACE_Y]] = OF_TOLERANCE * tolerances.imu_place_m
     link[CLOCK] = clock_stddev_s(configuration)
-    link[ACCELEROMETER_SCALE] = _OF_BOUND * accelerometer.scale_fraction
+    link[ACCELEROMETER_SCALE] = BOUND_TO_STDDEV * accelerometer.scale_fraction
     link[HALF_LENGTH] = 0.5 * tolerances.length_m
     joint = np.full(JOINT, 1e-4)
     chain = np.array([1e-4, 1e-4, 0.0, 0.0, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]])
@@ -120,7 +100,7 @@ def started(
     headings: Vector,
     heading_covariance: Matrix,
     first_imu: Vector,
-    learned: Belief | None = None,
+    learned: Moments | None = None,
 ) -> tuple[Vector, Matrix]:
     """Mean (n,) and covariance (n, n) at rest, from the headings (N,) and the place (2,) of the first link's IMU.
 
@@ -135,5 +115,5 @@ def started(
     mean[base + 2 : base + 4] = first_imu
     covariance[[base + 2, base + 3], [base + 2, base + 3]] = configuration.initial.position_stddev_m**2
     if learned is not None:
-        put(Belief(mean, covariance), lasting(count), learned)
+        put(Moments(mean, covariance), lasting(count), learned)
     return mean, covariance

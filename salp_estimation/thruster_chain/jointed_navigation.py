@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.wide_moments import corrected, correction, innovate
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.thruster_chain import inertial_kernels as kernels
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_layout import (
@@ -31,6 +33,9 @@ PIN_STDDEV_M = 2e-5
 """Play of a pin, and what a straight line between two readings leaves out of a tick."""
 STILL_STDDEV_M_S = 1e-4
 MOVING_STDDEV_M_S = 0.05
+TICK_NS = 10_000_000
+TICK_S = TICK_NS / NANOSECONDS_PER_SECOND
+"""Between two instants at which the pins are held together."""
 SILENT_S = 0.1
 """A link that was not heard for so long is gone on without."""
 
@@ -130,12 +135,8 @@ class JointedNavigation:
         c, s = np.cos(mean[self.headings]), np.sin(mean[self.headings])
         arms = np.column_stack([-s, c]) * self.places[:, :1] - np.column_stack([c, s]) * self.places[:, 1:]
         velocities = middles + rates[:, None] * arms
-        joints, chain = first_joint(self.count), chain_part(self.count)
-        for j in range(self.count - 1):
-            mean[joints + JOINT * j : joints + JOINT * j + 2] = velocities[j] - velocities[j + 1]
-        mean[chain : chain + 2] = velocities[0]
-        moving = [chain, chain + 1, *(joints + JOINT * j + e for j in range(self.count - 1) for e in range(2))]
-        covariance[moving, moving] += MOVING_STDDEV_M_S**2
+        mean[self._moving] = np.concatenate([velocities[0], (velocities[:-1] - velocities[1:]).ravel()])
+        covariance[self._moving, self._moving] += MOVING_STDDEV_M_S**2
         return state._replace(mean=mean, covariance=covariance, rates=rates.copy())
 
     def heard(self, state: NavigationState, link: int, reading: Vector) -> NavigationState:
@@ -228,11 +229,8 @@ class JointedNavigation:
             variances = np.append(variances, [stddev_m**2] * 2)
         if not len(residual):
             return state
-        spread = kernels.spread_by(jacobian, state.covariance)
-        whitener = np.linalg.inv(np.linalg.cholesky(spread @ jacobian.T + np.diag(variances)))
-        spread = whitener @ spread
-        mean = state.mean + spread.T @ (whitener @ residual)
-        return state._replace(mean=mean, covariance=kernels.reduced(state.covariance, spread))
+        after = corrected(Moments(state.mean, state.covariance), residual, jacobian, np.diag(variances))
+        return state._replace(mean=after.mean, covariance=after.covariance)
 
     def ahead(self, state: NavigationState, at_s: float) -> tuple[Vector, Matrix]:
         """Headings (N,) at an instant, and how they depend (N, n) on the state: turning on as at the last tick."""
@@ -309,22 +307,15 @@ class JointedNavigation:
         toward[nothing] = -mean[nothing]
         held = covariance.copy()
         kernels.keep_unobservable(held, toward, count)
-        spread = kernels.spread_by(jacobian, held)
-        seen = spread @ jacobian.T
-        seen[np.diag_indices_from(seen)] += variances
-        whitener = np.linalg.inv(np.linalg.cholesky(seen))  # a few rows: quicker than solvers that ask for threads
-        spread = whitener @ spread
-        whitened = whitener @ residual
-        nis = float(whitened @ whitened)
-        accepted, inflation, rejected = decide(self._gate, nis, len(residual), rejected_in_a_row)
+        seen = innovate(held, residual, jacobian, np.diag(variances))
+        accepted, inflation, rejected = decide(self._gate, seen.nis, len(residual), rejected_in_a_row)
         if inflation > 1.0:
             return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, lost, 0)
-        root = np.asarray(np.linalg.cholesky(seen[:gaps, :gaps]), dtype=np.float64)
-        innovation = Innovation(residual[:gaps], root, nis, accepted)
+        # Of the gaps alone: the first rows of a lower root are the root of the first rows.
+        innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
         if accepted:
-            change = spread.T @ whitened
+            change, covariance = correction(held, seen)
             mean = mean + change
-            covariance = kernels.reduced(held, spread)
             kernels.keep_unobservable(covariance, change - toward, count)
         return mean, covariance, innovation, rejected
 
@@ -335,10 +326,10 @@ class JointedNavigation:
         by = np.zeros((count + 2 + 2 * (count - 1), n))
         lasted = np.maximum(lasted, 1e-6)
         by[links, LINK * links + GYRO_BIAS] = -(1.0 - mean[LINK * links + GYRO_SCALE])
-        moving = self._moving
-        by[np.arange(count, len(by)), moving] = 1.0
-        noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, np.full(len(moving), STILL_STDDEV_M_S**2)])
-        return np.concatenate([-moved[:, 0] / lasted, -mean[moving]]), by, noise
+        by[np.arange(count, len(by)), self._moving] = 1.0
+        still = np.full(len(self._moving), STILL_STDDEV_M_S**2)
+        noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, still])
+        return np.concatenate([-moved[:, 0] / lasted, -mean[self._moving]]), by, noise
 
 
 def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:

@@ -20,12 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from onboard_estimation.filtering.gating import gate_threshold
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.wide_moments import corrected, correction, innovate, part, put
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_kernels import reduced, spread_by
-from salp_estimation.thruster_chain.inertial_layout import Belief, clock_stddev_s, part, put
-from salp_estimation.thruster_chain.jointed_navigation import Moved
+from salp_estimation.thruster_chain.inertial_layout import clock_stddev_s
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved
 from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
 
 WINDOW = 5
@@ -103,8 +104,8 @@ class ParameterState(NamedTuple):
         How often the challenger took over.
     """
 
-    belief: Belief
-    challenger: Belief
+    belief: Moments
+    challenger: Moments
     evidence: float
     age: int
     thrust: Matrix
@@ -117,19 +118,19 @@ class ParameterState(NamedTuple):
     changes: int = 0
 
 
-def weighed(state: ParameterState) -> Belief:
+def weighed(state: ParameterState) -> Moments:
     """Mean and covariance of both beliefs, weighed by the odds of a load: unsure as soon as there is reason to be."""
     share = 1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0)))
     belief, challenger = state.belief, state.challenger
     apart = challenger.mean - belief.mean
     covariance = (1.0 - share) * belief.covariance + share * challenger.covariance
-    return Belief(belief.mean + share * apart, covariance + share * (1.0 - share) * np.outer(apart, apart))
+    return Moments(belief.mean + share * apart, covariance + share * (1.0 - share) * np.outer(apart, apart))
 
 
 class ParameterFilter:
     """The filter; it has no state but its settings."""
 
-    def __init__(self, configuration: ThrusterChainConfiguration, learned: Belief | None = None) -> None:
+    def __init__(self, configuration: ThrusterChainConfiguration, learned: Moments | None = None) -> None:
         chain, thruster = configuration.chain, configuration.thruster
         self.count = chain.count
         self.limit_n = thruster.limit_n
@@ -138,10 +139,10 @@ class ParameterFilter:
         )
         self.lag_s = layout.lag_s(configuration)
         mean, stddev = layout.prior(configuration)
-        self.prior = Belief(mean, np.diag(stddev**2))
+        self.prior = Moments(mean, np.diag(stddev**2))
         self.chain = layout.chain_part(self.count)
         # Thrust is late by its own delay, and by what the clocks of this day's IMUs have in common.
-        self.delay = Belief(np.zeros(1), np.full((1, 1), configuration.thruster.delay_stddev_s**2))
+        self.delay = Moments(np.zeros(1), np.full((1, 1), configuration.thruster.delay_stddev_s**2))
         if learned is not None:
             put(self.prior, layout.lasting(self.count), learned)
             at = np.array([self.chain + layout.DELAY])
@@ -154,7 +155,7 @@ class ParameterFilter:
         self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
         torque = DISTURBED * self.limit_n * 0.5 * chain.lengths
         self._disturbance = np.concatenate([torque, np.full(2 * self.count, DISTURBED * self.limit_n)]) ** 2
-        window_s = WINDOW * 0.01
+        window_s = WINDOW * TICK_S
         noise = np.full(self.count + 2, configuration.accelerometer.noise_density_m_s2_sqrt_hz**2 / window_s)
         noise[2:] = 2.0 * (configuration.gyro_stddev_rad_s / window_s) ** 2
         self._noise = noise
@@ -205,12 +206,9 @@ class ParameterFilter:
     def told_velocity(self, state: ParameterState, stddev_m_s: float) -> ParameterState:
         """The navigation's velocity is right, to a standard deviation: motion capture keeps it so."""
         places = self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])
-        belief = state.belief
-        seen = belief.covariance[np.ix_(places, places)] + stddev_m_s**2 * np.eye(2)
-        whitener = np.linalg.inv(np.linalg.cholesky(seen))
-        spread = whitener @ belief.covariance[places]
-        mean = belief.mean - spread.T @ (whitener @ belief.mean[places])
-        return state._replace(belief=Belief(mean, reduced(belief.covariance, spread)))
+        observation = np.eye(len(state.belief.mean))[places]
+        value, noise = -state.belief.mean[places], stddev_m_s**2 * np.eye(2)
+        return state._replace(belief=corrected(state.belief, value, observation, noise))
 
     def _thrust(
         self, state: ParameterState, tick_s: float, lasted_s: float
@@ -231,7 +229,7 @@ class ParameterFilter:
                 seen = thrust.copy()
         return thrust, seen, tuple(commands)
 
-    def _passed(self, belief: Belief, step_s: float) -> Belief:
+    def _passed(self, belief: Moments, step_s: float) -> Moments:
         """The errors of the navigation go their way; everything else stays."""
         velocity, position, gravity = (
             slice(self.chain + first, self.chain + first + 2)
@@ -251,7 +249,7 @@ class ParameterFilter:
                 covariance[e, e] += SLOWLY**2 * step_s
         for e in (velocity.start, velocity.start + 1):
             covariance[e, e] += ADRIFT * step_s
-        return Belief(mean, covariance)
+        return Moments(mean, covariance)
 
     def _learned(self, state: ParameterState, window: tuple[Window, ...]) -> ParameterState:
         rows = [one.moved for one in window]
@@ -286,29 +284,24 @@ class ParameterFilter:
             changes=changes,
         )
 
-    def _corrected(self, belief: Belief, given: Given, measured: Vector, scale: float) -> tuple[Belief, Vector, float]:
+    def _corrected(
+        self, belief: Moments, given: Given, measured: Vector, scale: float
+    ) -> tuple[Moments, Vector, float]:
         """The belief after a window, the whitened innovation, and the log of its likelihood, but for a constant."""
         size, n = self.count + 2, len(belief.mean)
         predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
         expect(belief.mean, *given, self._steps, predicted, jacobian, disturbed)
-        innovation = measured - predicted
-        spread = spread_by(jacobian, belief.covariance)
         noise = scale * (disturbed * self._disturbance) @ disturbed.T
         noise[np.diag_indices(size)] += self._noise
-        seen = spread @ jacobian.T + noise
-        root = np.linalg.cholesky(seen)
-        whitener = np.linalg.inv(root)  # a few rows: quicker than solvers that ask for threads
-        whitened = whitener @ innovation
-        nis = float(whitened @ whitened)
-        likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(root)).sum())
-        if nis > self._cap:  # a blow: taken as if it were as likely as the cap
-            whitener = whitener * np.sqrt(self._cap / nis)
-        spread = whitener @ spread
-        mean = belief.mean + spread.T @ (whitener @ innovation)
-        return Belief(mean, reduced(belief.covariance, spread)), whitened, likelihood
+        seen = innovate(belief.covariance, measured - predicted, jacobian, noise)
+        nis = seen.nis
+        likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
+        # A blow is taken as if it were as likely as the cap.
+        change, covariance = correction(belief.covariance, seen, min(1.0, self._cap / nis))
+        return Moments(belief.mean + change, covariance), seen.whitened, likelihood
 
-    def _freed(self, belief: Belief) -> Belief:
-        return Belief(belief.mean, belief.covariance + np.diag(self._free))
+    def _freed(self, belief: Moments) -> Moments:
+        return Moments(belief.mean, belief.covariance + np.diag(self._free))
 
 
 def _adapted(scale: float, past: tuple[Vector, ...], whitened: Vector) -> tuple[float, tuple[Vector, ...]]:

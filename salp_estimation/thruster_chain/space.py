@@ -78,6 +78,15 @@ def link_velocities(lengths_m: Rows, headings: Rows, rates: Rows, masses: Rows, 
     return chained + (velocity - _weighted(chained, masses))[:, None]
 
 
+def first_by_headings(lengths_m: Rows, headings: Rows, masses: Rows) -> Matrix:
+    """(2, N) how the first link's middle moves about the centre of mass of all, by each heading (N,)."""
+    step = 1e-5
+    turned = headings + step * np.vstack([np.eye(len(headings)), -np.eye(len(headings))])
+    first = link_positions(lengths_m, turned, masses, np.zeros((len(turned), 2)))[:, 0]
+    by: Matrix = ((first[: len(headings)] - first[len(headings) :]) / (2.0 * step)).T
+    return by
+
+
 def centre_of_mass(links: Rows, masses: Rows) -> Rows:
     """(K, 2) of links whose own centres are at (K, N, 2), with masses (N,) or (K, N): equation (13)."""
     return _weighted(links, masses)

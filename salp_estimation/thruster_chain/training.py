@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.wide_moments import part, put
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.channels import channels
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import Belief, put
 from salp_estimation.thruster_chain.jointed_navigation import NavigationState
 from salp_estimation.thruster_chain.parameter_filter import ParameterState
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator, RobustState
@@ -94,17 +95,17 @@ def calibrate(
             raise UserError(f"{name}: the filter broke down in it ({why}); leave it out")
         calibration = _kept(estimator, pipeline.state, bool(recording.tracks))
     assert calibration is not None
-    return Calibration(*(Belief(belief.mean, WIDENED**2 * belief.covariance) for belief in calibration))
+    return Calibration(*(Moments(belief.mean, WIDENED**2 * belief.covariance) for belief in calibration))
 
 
 def _kept(estimator: RobustEstimator, state: RobustState, guided: bool) -> Calibration:
     count = estimator.configuration.chain.count
-    imus = Belief(state.navigation.mean, state.navigation.covariance)
+    imus = Moments(state.navigation.mean, state.navigation.covariance)
     places = parameter_layout.lasting(count)
-    parameters = inertial_layout.part(state.parameters.belief, places)
+    parameters = part(state.parameters.belief, places)
     if not guided:  # without the time of motion capture the delay is that of this day's clocks too
         put(parameters, np.array([estimator.parameters.chain + parameter_layout.DELAY]), estimator.parameters.delay)
-    return Calibration(inertial_layout.part(imus, inertial_layout.lasting(count)), parameters)
+    return Calibration(part(imus, inertial_layout.lasting(count)), parameters)
 
 
 def _initial(configuration: ThrusterChainConfiguration, recording: LoadedRecording) -> Estimate | None:
@@ -216,8 +217,8 @@ class CalibrationReport:
             offset = 1.0 if at == base + parameter_layout.GAIN else 0.0
             found.append((what, offset + float(parameters.mean[at]), float(spread[at]), 1.0))
         width = len(imus.mean) // chain.count
-        for what, part in (("gyro_scale_error", 0), ("imu_mounting_error_rad", 1)):
-            at = width * link + part
+        for what, place in (("gyro_scale_error", 0), ("imu_mounting_error_rad", 1)):
+            at = width * link + place
             found.append((what, float(imus.mean[at]), float(np.sqrt(imus.covariance[at, at])), 1.0))
         return found
 

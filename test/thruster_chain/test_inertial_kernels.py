@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
+from onboard_estimation.filtering.wide_moments import reduced, spread_by
 from salp_estimation.thruster_chain import inertial_kernels as kernels
 from salp_estimation.thruster_chain import inertial_layout as layout
 
@@ -260,10 +261,10 @@ def test_covariance_products() -> None:
     root, jacobian, columns = rng.normal(size=(30, 30)), rng.normal(size=(4, 30)), rng.normal(size=(4, 30))
     covariance = root @ root.T
     jacobian[rng.uniform(size=jacobian.shape) < 0.7] = 0.0
-    np.testing.assert_allclose(kernels.spread_by(jacobian, covariance), jacobian @ covariance, rtol=1e-12, atol=1e-12)
-    reduced = kernels.reduced(covariance, columns)
-    np.testing.assert_allclose(reduced, covariance - columns.T @ columns, rtol=1e-12, atol=1e-12)
-    np.testing.assert_array_equal(reduced, reduced.T)
+    np.testing.assert_allclose(spread_by(jacobian, covariance), jacobian @ covariance, rtol=1e-12, atol=1e-12)
+    left = reduced(covariance, columns)
+    np.testing.assert_allclose(left, covariance - columns.T @ columns, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(left, left.T)
 
 
 def test_rates_between_readings() -> None:

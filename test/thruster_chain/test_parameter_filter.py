@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import Belief
 from salp_estimation.thruster_chain.jointed_navigation import Moved
 from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState, _adapted
 from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
@@ -167,7 +166,7 @@ def filtered(run: Driven, first: int = 0, state: ParameterState | None = None) -
     return states
 
 
-def known(belief: Belief, truth: Truth) -> tuple[Array, Array, Array]:
+def known(belief: Moments, truth: Truth) -> tuple[Array, Array, Array]:
     """Errors and deviations (2N,) of the logarithms of masses and inertias, and errors in deviations."""
     at = np.concatenate([LINKS + layout.LOG_MASS, LINKS + layout.LOG_INERTIA])
     true = np.log(np.concatenate([truth.mass / CHAIN.masses, truth.inertia / CHAIN.inertias]))
@@ -175,7 +174,7 @@ def known(belief: Belief, truth: Truth) -> tuple[Array, Array, Array]:
     return belief.mean[at] - true, stddev, (belief.mean[at] - true) / stddev
 
 
-def ratios(belief: Belief, truth: Truth) -> Array:
+def ratios(belief: Moments, truth: Truth) -> Array:
     """(N,) errors of the shares of the whole mass."""
     mass = CHAIN.masses * np.exp(belief.mean[LINKS + layout.LOG_MASS])
     return mass / mass.sum() / (truth.mass / truth.mass.sum()) - 1.0
