@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from onboard_estimation.filtering.moments import Moments
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
