@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.filtering.rotation_kernels import skew
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.reading_parts import IMU
 from strapdown_estimation.configuration import Strapdown
@@ -23,7 +24,6 @@ from strapdown_estimation.model import (
     SPACE,
     VELOCITY,
     attitude,
-    skew,
 )
 
 # The origin is where the IMU lies at start: exact by definition. Square roots and inverses need a trace of variance.

@@ -37,6 +37,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from onboard_estimation.filtering.rotation_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 
 Array = NDArray[np.float64]
@@ -82,31 +83,6 @@ def transposed_product(a: Array, b: Array) -> Array:
     for i in range(3):
         for j in range(3):
             out[i, j] = a[0, i] * b[0, j] + a[1, i] * b[1, j] + a[2, i] * b[2, j]
-    return out
-
-
-@njit(cache=True)
-def skew(x: float, y: float, z: float) -> Array:
-    """(3, 3) matrix of the cross product with the vector (x, y, z) from the left."""
-    out = np.zeros((3, 3))
-    out[0, 1], out[0, 2] = -z, y
-    out[1, 0], out[1, 2] = z, -x
-    out[2, 0], out[2, 1] = -y, x
-    return out
-
-
-@njit(cache=True)
-def rotation_matrix(x: float, y: float, z: float, w: float) -> Array:
-    """(3, 3) rotation of a unit quaternion."""
-    out = np.empty((3, 3))
-    out[0, 0], out[1, 1], out[2, 2] = (
-        1.0 - 2.0 * (y * y + z * z),
-        1.0 - 2.0 * (x * x + z * z),
-        1.0 - 2.0 * (x * x + y * y),
-    )
-    out[0, 1], out[1, 0] = 2.0 * (x * y - z * w), 2.0 * (x * y + z * w)
-    out[0, 2], out[2, 0] = 2.0 * (x * z + y * w), 2.0 * (x * z - y * w)
-    out[1, 2], out[2, 1] = 2.0 * (y * z - x * w), 2.0 * (y * z + x * w)
     return out
 
 

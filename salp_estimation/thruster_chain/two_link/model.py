@@ -27,6 +27,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from onboard_estimation.filtering.rotation_kernels import rotation_matrix, skew
 from onboard_estimation.filtering.state_space import StateSpace, so3, vector
 
 Array = NDArray[np.float64]
@@ -67,28 +68,15 @@ def part(mean: Array, block: int, link: int) -> Array:
 
 
 @njit(cache=True)
-def skew(v: Array) -> Array:
+def crossing(v: Array) -> Array:
     """(3, 3) matrix of the cross product with v from the left."""
-    out = np.zeros((3, 3))
-    out[0, 1], out[0, 2], out[1, 2] = -v[2], v[1], -v[0]
-    out[1, 0], out[2, 0], out[2, 1] = v[2], -v[1], v[0]
-    return out
+    return skew(v[0], v[1], v[2])
 
 
 @njit(cache=True)
 def rotation(mean: Array) -> Array:
     """(3, 3) R of a state."""
-    x, y, z, w = mean[0], mean[1], mean[2], mean[3]
-    out = np.empty((3, 3))
-    out[0, 0], out[1, 1], out[2, 2] = (
-        1.0 - 2.0 * (y * y + z * z),
-        1.0 - 2.0 * (x * x + z * z),
-        1.0 - 2.0 * (x * x + y * y),
-    )
-    out[0, 1], out[1, 0] = 2.0 * (x * y - z * w), 2.0 * (x * y + z * w)
-    out[0, 2], out[2, 0] = 2.0 * (x * z + y * w), 2.0 * (x * z - y * w)
-    out[1, 2], out[2, 1] = 2.0 * (y * z - x * w), 2.0 * (y * z + x * w)
-    return out
+    return rotation_matrix(mean[0], mean[1], mean[2], mean[3])
 
 
 @njit(cache=True)
@@ -204,14 +192,14 @@ def joint_difference(mean: Array, proximal: Array, distal: Array) -> tuple[Array
     turn = rotation(mean)
     seen_1, seen_2 = joint_acceleration(mean, 0, proximal), joint_acceleration(mean, 1, distal)
     observation = np.zeros((3, size))
-    observation[:, :3] = turn @ skew(seen_2)
+    observation[:, :3] = turn @ crossing(seen_2)
     for link in range(2):
         motion = proximal if link == 0 else distal
         rate, arm = motion[0] - part(mean, GYRO, link), part(mean, ARM, link)
-        crossed = skew(rate)
+        crossed = crossing(rate)
         into = np.eye(3) if link == 0 else -turn
-        by_arm = crossed @ crossed + skew(motion[2])
-        by_bias = skew(np.cross(rate, arm)) + crossed @ skew(arm)
+        by_arm = crossed @ crossed + crossing(motion[2])
+        by_bias = crossing(np.cross(rate, arm)) + crossed @ crossing(arm)
         for block, derivative in ((GYRO, by_bias), (ACCELEROMETER, -np.eye(3)), (ARM, by_arm)):
             first = block + 3 * link
             observation[:, first : first + 3] = into @ derivative
@@ -260,7 +248,7 @@ def hinge_difference(mean: Array) -> tuple[Array, Array]:
     across[0] /= np.sqrt(np.sum(across[0] ** 2))
     across[1] = np.cross(axis_1, across[0])
     observation = np.zeros((2, size))
-    observation[:, :3] = -across @ turn @ skew(axis_2)
+    observation[:, :3] = -across @ turn @ crossing(axis_2)
     observation[:, AXIS : AXIS + 3] = -across
     observation[:, AXIS + 3 : AXIS + 6] = across @ turn
     return across @ (axis_1 - turn @ axis_2), observation
