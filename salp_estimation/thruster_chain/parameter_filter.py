@@ -203,6 +203,23 @@ class ParameterFilter:
             return state._replace(window=window)
         return self._learned(state._replace(window=()), window)
 
+    def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
+        """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
+        wider = np.zeros(len(state.belief.mean))
+        wider[self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])] = velocity_stddev_m_s**2
+        wider[self.chain + np.array([layout.POSITION_X, layout.POSITION_Y])] = position_stddev_m**2
+        belief, challenger = (
+            Moments(one.mean, one.covariance + np.diag(wider)) for one in (state.belief, state.challenger)
+        )
+        return state._replace(
+            belief=belief,
+            challenger=challenger,
+            thrust=np.zeros_like(state.thrust),
+            bristles=np.zeros_like(state.bristles),
+            window=(),
+            past=(),
+        )
+
     def told_velocity(self, state: ParameterState, stddev_m_s: float) -> ParameterState:
         """The navigation's velocity is right, to a standard deviation: motion capture keeps it so."""
         places = self.chain + np.array([layout.VELOCITY_X, layout.VELOCITY_Y])

@@ -29,8 +29,10 @@ from salp_estimation.thruster_chain.robust_publication import Publication
 from salp_estimation.thruster_chain.space import first_by_headings, link_positions, link_velocities, published_space
 
 LONGEST_GAP_S = 5.0
-LOST_RAD = 1.0
-"""Deviation of each heading after such a gap."""
+LOST_RAD = np.pi / np.sqrt(3.0)
+"""Deviation of each heading after such a gap: it may be any."""
+UNSEEN_M_S = 0.5
+"""Of each axis, at which a chain may go on meanwhile."""
 MOVING_N = 1e-6
 RESTING_RAD_S, RESTING_M_S = 0.02, 0.02
 """A given start with less is taken for one at rest."""
@@ -154,8 +156,13 @@ class RobustEstimator(Estimator[RobustState]):
             before[place : place + 2],
             None if self.calibration is None else self.calibration.imus,
         )
+        gap_s = now_s - state.navigation.tick_s
+        velocity = inertial_layout.chain_part(count)
+        for first, stddev in ((velocity, UNSEEN_M_S), (place, UNSEEN_M_S * gap_s)):
+            spread[[first, first + 1], [first, first + 1]] += stddev**2
         navigation = self.navigation.start(mean, spread)._replace(tick_s=ticks * TICK_NS / NANOSECONDS_PER_SECOND)
-        return state._replace(navigation=navigation, ticks=ticks)
+        parameters = self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s)
+        return state._replace(navigation=navigation, parameters=parameters, ticks=ticks)
 
     def _ticked(
         self, state: RobustState, now_s: float
