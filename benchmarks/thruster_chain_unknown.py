@@ -1,8 +1,9 @@
 """Thruster chains of unknown build (simulated): headings, joint angles, masses and inertias of the estimator `robust`.
 
-Nothing is trained on any run, so that every run is of a robot left out. There are two kinds, both simulated: the six
-recordings of `unknown_thruster_chain`, by a simulator that is not ours, and the scenarios `hardware` and `load` with
-2, 3, 5 and 8 links, where every seed is another robot and its variant goes by the seed.
+Nothing is trained, so that every run is of a robot left out, but where a row says that a robot was calibrated with one
+other run of its own. There are two kinds, both simulated: the six recordings of `unknown_thruster_chain`, by a
+simulator that is not ours, and the scenarios `hardware` and `load` with 2, 3, 5 and 8 links, where every seed is
+another robot and its variant goes by the seed.
 
     python -m benchmarks --only thruster_chain_unknown
 """
@@ -10,6 +11,7 @@ recordings of `unknown_thruster_chain`, by a simulator that is not ours, and the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,10 +43,11 @@ RATIO, COVERAGE, BY_A_THIRD = 0.08, 0.95, 2.0 / 3.0
 def run(quick: bool) -> list[Row]:
     """All rows."""
     recorded, simulated = recorded_jobs(("gyros", "robust", "paper_ukf")), simulated_jobs()
+    calibrated = calibrated_jobs() if recorded else []
     if quick:
-        recorded, simulated = recorded_jobs(("gyros", "robust"))[:2], simulated[:2]
-    lines = compute([*recorded, *simulated])
-    tables = [*_recorded_rows(lines, recorded), *_simulated_rows(lines, simulated)]
+        recorded, calibrated, simulated = recorded_jobs(("gyros", "robust"))[:2], calibrated[:1], simulated[:2]
+    lines = compute([*recorded, *calibrated, *simulated])
+    tables = [*_recorded_rows(lines, [*recorded, *calibrated]), *_simulated_rows(lines, simulated)]
     return [*_targets(lines, recorded), *_found(lines, simulated), *([] if quick else _steps()), *tables]
 
 
@@ -56,6 +59,16 @@ def recorded_jobs(estimators: Sequence[str]) -> list[Job]:
         print(error)
         return []
     return [Job(estimator, folder) for folder in FOLDERS for estimator in estimators]
+
+
+def calibrated_jobs() -> list[Job]:
+    """Every run of a robot, calibrated with the motion capture of one of its other two."""
+    return [
+        Job("robust", folder, trained_with=other)
+        for folder in FOLDERS
+        for other in FOLDERS
+        if other != folder and Path(other).parent == Path(folder).parent
+    ]
 
 
 def simulated_jobs() -> list[Job]:
@@ -150,7 +163,15 @@ def _steps() -> list[Row]:
 
 
 def _recorded_rows(lines: Mapping[Job, Line], jobs: Sequence[Job]) -> list[Row]:
-    return [_row("Recorded unknown robots (simulated)", job.folder, [job.estimator], [lines[job]]) for job in jobs]
+    return [
+        _row(
+            "Recorded unknown robots (simulated)",
+            f"{job.folder}, calibrated with {Path(job.trained_with).name}" if job.trained_with else job.folder,
+            [job.estimator],
+            [lines[job]],
+        )
+        for job in jobs
+    ]
 
 
 def _simulated_rows(lines: Mapping[Job, Line], jobs: Sequence[Job]) -> list[Row]:

@@ -1,22 +1,16 @@
-"""Judged runs for `thruster_chain_unknown`: recordings of unknown robots and simulated ones, one line of figures each.
-
-Lines are added to `scratch/thruster_chain_unknown.jsonl` as they come, by keys that are made of the code that they come
-from: a benchmark that was interrupted goes on where it stopped.
-"""
+"""Judged runs for `thruster_chain_unknown`: recordings of unknown robots and simulated ones, a line of figures each."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -30,15 +24,15 @@ from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.pipeline import Pipeline
-from onboard_estimation.resources import resource
 from salp_estimation.thruster_chain.configuration import (
     ChainConfiguration,
     GyroConfiguration,
     InitialConfiguration,
     ThrusterChainConfiguration,
 )
-from salp_estimation.thruster_chain.hardware_scenario import FILE, hardware_scenario
+from salp_estimation.thruster_chain.hardware_scenario import hardware_scenario
 from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.training import train
 from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
 
 Array = NDArray[np.float64]
@@ -48,19 +42,15 @@ SETTLE_S = 5.0
 """Coverage of what is learned is counted from here on."""
 FOUND_WITHIN_S = 10.0
 """A change of masses that is told so long after a load was taken up is that load; all others are false alarms."""
-KEPT = Path(__file__).parent / "scratch" / "thruster_chain_unknown.jsonl"
 _CHANGED = re.compile(r"[Mm]asses changed at about ([0-9.]+) s")
-_PACKAGE = Path(__file__).parent.parent / "salp_estimation" / "thruster_chain"
-_JUDGED = (
-    *("configuration", "gyros", "dynamics", "inertial_layout", "inertial_kernels", "jointed_navigation"),
-    *("parameter_layout", "response_kernels", "parameter_filter", "robust_estimator"),
-    *("hardware_scenario", "robot_build", "simulation_kernels", "simulator", "thrust_patterns"),
-)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run and an estimator: a folder of `unknown_thruster_chain`, or a seed of a simulated scenario."""
+    """A run and an estimator: a folder of `unknown_thruster_chain`, or a seed of a simulated scenario.
+
+    `trained_with`: the run of the same robot whose motion capture it was calibrated with.
+    """
 
     estimator: str
     folder: str = ""
@@ -69,23 +59,24 @@ class Job:
     variant: str = ""
     seed: int = 0
     duration_s: float = 30.0
-
-    def key(self) -> str:
-        """By which its line is found again."""
-        run = f"{self.links}/{self.scenario}/{self.variant}/{self.seed}/{self.duration_s:g}"
-        return f"{_code()}/{self.estimator}/{self.folder or run}"
+    trained_with: str = ""
 
     def loaded(self) -> tuple[ThrusterChainConfiguration, LoadedRecording]:
         """What is known of the robot, and its recording."""
         if self.folder:
-            content = read_unknown_chain(data_folder() / self.folder)
-            configuration = content.configurations["thruster_chain"]
-            specification = ROBOT.truth_specification(configuration)
-            return configuration, from_simulator(content.recording, specification.bodies, specification.held)
+            return recorded(self.folder)
         configuration = laboratory(self.links)
         return configuration, simulated_recording(
             ROBOT, configuration, self.scenario, self.variant, self.duration_s, self.seed
         )
+
+
+def recorded(folder: str) -> tuple[ThrusterChainConfiguration, LoadedRecording]:
+    """What is known of a robot of `unknown_thruster_chain`, and a run of it."""
+    content = read_unknown_chain(data_folder() / folder)
+    configuration = content.configurations["thruster_chain"]
+    specification = ROBOT.truth_specification(configuration)
+    return configuration, from_simulator(content.recording, specification.bodies, specification.held)
 
 
 def data_folder() -> Path:
@@ -119,38 +110,34 @@ def laboratory(count: int) -> ThrusterChainConfiguration:
     return ThrusterChainConfiguration(chain=chain, initial=initial, gyro=GyroConfiguration(range_rad_s=17.453))
 
 
-def compute(jobs: Iterable[Job], workers: int | None = None) -> dict[Job, Line]:
-    """Lines of all jobs; what is kept is taken from there, all else is done, in so many processes, and kept."""
-    jobs, kept = list(jobs), _kept()
-    lines = {job: kept[job.key()] for job in jobs if job.key() in kept}
-    missing = [job for job in jobs if job not in lines]
-    if lines:
-        print(f"{len(lines)} of {len(jobs)} runs are there from before", flush=True)
+def compute(jobs: Sequence[Job]) -> dict[Job, Line]:
+    """Lines of all jobs, from as many processes as there are processors."""
     for name in ONE_THREAD:  # before a process of the pool imports NumPy
         os.environ[name] = "1"
-    KEPT.parent.mkdir(exist_ok=True)
-    with (
-        KEPT.open("a") as file,
-        ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("spawn")) as pool,
-    ):
-        started = {pool.submit(judged, job): job for job in missing}
+    lines = {}
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        started = {pool.submit(judged, job): job for job in jobs}
         for number, future in enumerate(as_completed(started), 1):
             line = lines[started[future]] = future.result()
-            file.write(json.dumps({"key": started[future].key(), **line}) + "\n")
-            file.flush()
             what = {name: line.get(name) for name in ("heading_deg", "joint_deg", "processor_s")}
-            print(f"{number} of {len(missing)}: {started[future]} {what}", flush=True)
-    return {job: lines[job] for job in jobs}
+            print(f"{number} of {len(jobs)}: {started[future]} {what}", flush=True)
+    return lines
 
 
 def judged(job: Job) -> Line:
     """Figures of a run, by the same judge as a user's."""
     configuration, recording = job.loaded()
     start_s = time.process_time()
-    try:
-        result = judge(ROBOT, configuration, job.estimator, recording, JudgeSettings(seed=job.seed))
-    except UserError as error:
-        return {"refused": str(error)}
+    with TemporaryDirectory() as folder:
+        if job.trained_with:
+            calibration = Path(folder) / "calibration.npz"
+            _, other = recorded(job.trained_with)
+            train(configuration, {job.trained_with: other}, [""]).save(calibration)
+            configuration = replace(configuration, calibration=str(calibration))
+        try:
+            result = judge(ROBOT, configuration, job.estimator, recording, JudgeSettings(seed=job.seed))
+        except UserError as error:
+            return {"refused": str(error)}
     line = figures(configuration, recording, result)
     return {**line, "processor_s": round(time.process_time() - start_s, 2)}
 
@@ -199,23 +186,6 @@ def step_share(count: int, duration_s: float = 10.0) -> float:
 def scenario_load_s() -> float:
     """When the load of the scenario `load` is taken up."""
     return hardware_scenario().load.at_s
-
-
-@cache
-def _code() -> str:
-    texts = [(_PACKAGE / f"{name}.py").read_bytes() for name in _JUDGED] + [resource(FILE).read_bytes()]
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
-
-
-def _kept() -> dict[str, Line]:
-    lines = {}
-    for text in KEPT.read_text().splitlines() if KEPT.exists() else ():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:  # of a run that was killed while it wrote
-            continue
-        lines[line.pop("key")] = line
-    return lines
 
 
 def _rms_deg(errors: Array) -> float:
