@@ -20,5 +20,8 @@ def generate_launch_description() -> LaunchDescription:
         "thruster_chain",
         scenarios="thrusters, hardware or load",
         variants="physical, paper, physical_2_off or paper_2_off (thrusters), mixed or one_off (hardware, load)",
+        estimators="robust, paper_ukf or gyros",
+        model="calibration",
+        models="a calibration",
         truth_starts=True,
     ).live()

@@ -13,4 +13,11 @@ from onboard_estimation.robot_launch import RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:
-    return RobotLaunch(__file__, "thruster_chain", truth_starts=True).replay()
+    return RobotLaunch(
+        __file__,
+        "thruster_chain",
+        estimators="robust, paper_ukf or gyros",
+        model="calibration",
+        models="a calibration",
+        truth_starts=True,
+    ).replay()

@@ -31,14 +31,33 @@ _arrivals_s: list[float] = []
 """Of signals since `hold_signals`, or in the block of `stop_on_signal`."""
 
 
-def heed_interrupts() -> None:
+class Interrupts:
+    """Handler of SIGINT that interrupts, and remembers it: C code that is interrupted may raise something else.
+
+    Attributes
+    ----------
+    came
+        Whether there was one.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+
+def heed_interrupts() -> Interrupts:
     """Let SIGINT interrupt, also where this process was started with SIGINT ignored; main thread only.
 
     Shells start so what goes on in the background of a script, and so do `nohup make` and cron. A program that runs
     until it is interrupted could not be ended in order then. A SIGHUP that is ignored (`nohup`) stays so.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts, before = Interrupts(), signal.getsignal(signal.SIGINT)
+    if before in (signal.SIG_IGN, signal.default_int_handler) or isinstance(before, Interrupts):
+        signal.signal(signal.SIGINT, interrupts)
+    return interrupts
 
 
 def hold_signals() -> None:

@@ -82,7 +82,8 @@ class EstimatorNode(Node):
     Attributes
     ----------
     paced_by
-        Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`; None: none does.
+        Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`. None: commands, and
+        what is not required, wait for the required sensors.
     estimator_name
         Which of the robot's estimators runs.
     latest
@@ -109,7 +110,8 @@ class EstimatorNode(Node):
         self.channels = robot.listened_channels(configuration, self.estimator_name)
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
-        self._intake = PacedIntake(self._process, self.paced_by)
+        required = [channel.sensor for channel in self.channels if channel.required and not channel.command]
+        self._intake = PacedIntake(self._process, [self.paced_by] if self.paced_by else required)
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
         self._estimates = 0
@@ -239,7 +241,8 @@ class EstimatorNode(Node):
         if abs(measurement.stamp_ns - now_ns) > _RECENT_NS or (moves_map and measurement.stamp_ns < now_ns):
             measurement = Measurement(now_ns, measurement.sensor, measurement.value)
         self._to_odom.take_up_next()
-        self._intake.add(measurement)
+        # The next estimate is taken to be that of the pose: no reading may come in between.
+        (self._process if moves_map else self._intake.add)(measurement)
         x, y, z = measurement.value[:3]
         place = f"pose set to x {x:.3f} m, y {y:.3f} m" if moves_map else f"height set to {z:.3f} m"
         self.get_logger().info(f"{place} in {self._prefix}map")

@@ -2,15 +2,15 @@
 
 An executor takes messages topic by topic. After the node was held up, a slow topic is soon read to its end while a fast
 one still has a queue: what comes from that then counts as late, to be filtered once more with all that follows it, or
-as too late and is lost. Where estimates come with the measurements of one sensor only, the others may wait for it: no
-estimate comes later for it, and all are filtered in order.
+as too late and is lost. Where estimates come with the measurements of some sensors only, the others may wait for them:
+no estimate comes later for it, and all are filtered in order.
 """
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import count
 
 from onboard_estimation.measurement import Measurement
@@ -19,23 +19,26 @@ PATIENCE_S = 0.25
 
 
 class PacedIntake:
-    """Hands measurements on; those that are ahead of the pacing sensor wait for it.
+    """Hands measurements on; those that are ahead of the pacing sensors wait for one of them.
 
-    Where the pacing sensor lets them wait longer than the patience, it counts as silent, and nothing waits until it is
-    heard again.
+    Where the pacing sensors let them wait longer than the patience, they count as silent, and nothing waits until one
+    is heard again.
 
     Parameters
     ----------
     process
         Takes the measurements.
     pace
-        Name of the sensor that the others wait for; None: nothing waits.
+        Names of the sensors that the others wait for, any of them: they keep step. Empty: nothing waits.
     clock
         Seconds that pass evenly.
     """
 
     def __init__(
-        self, process: Callable[[Measurement], None], pace: str | None, clock: Callable[[], float] = time.monotonic
+        self,
+        process: Callable[[Measurement], None],
+        pace: Collection[str],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._process, self._pace, self._clock = process, pace, clock
         self._numbers = count()
@@ -44,12 +47,12 @@ class PacedIntake:
     def clear(self) -> None:
         """Forget what waits, and begin anew."""
         self._waiting: list[tuple[int, int, Measurement]] = []
-        self._newest_ns: int | None = None  # of the pacing sensor; None while it is silent
+        self._newest_ns: int | None = None  # that a pacing sensor was last heard with; None while they are silent
         self._waiting_since_s = 0.0
 
     def add(self, measurement: Measurement) -> None:
         """Take a measurement as it arrives."""
-        if measurement.sensor == self._pace:
+        if measurement.sensor in self._pace:
             self._newest_ns = measurement.stamp_ns
             while self._waiting and self._waiting[0][0] <= measurement.stamp_ns:
                 self._process(heapq.heappop(self._waiting)[2])

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
-from onboard_estimation.live.signals import heed_interrupts
+from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
 
 
@@ -31,9 +31,9 @@ def run(target: str, arguments: list[str] | None = None) -> None:
     # The filters' matrices are small: threads of BLAS would only take cores from other nodes.
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    heed_interrupts()
+    interrupts = heed_interrupts()
     try:
-        _spin(target, arguments)
+        _spin(target, arguments, interrupts)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         leave_reason(str(error))
@@ -42,7 +42,7 @@ def run(target: str, arguments: list[str] | None = None) -> None:
         pass
 
 
-def _spin(target: str, arguments: list[str] | None) -> None:
+def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> None:
     import embedded_ros
 
     embedded_ros.install()
@@ -70,8 +70,9 @@ def _spin(target: str, arguments: list[str] | None) -> None:
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:
-        # Ctrl-C takes rclpy's context away first; what was being made or taken then fails in many ways.
-        if rclpy.ok():
+        # Ctrl-C takes rclpy's context away, sooner or later; what was being made or taken then fails in many ways. So
+        # does the making of a message in C that is interrupted.
+        if rclpy.ok() and not interrupts.came:
             raise
     finally:
         # A second Ctrl-C (a shell's, and that of `ros2 launch` on top) must not break the orderly end.

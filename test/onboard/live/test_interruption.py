@@ -32,6 +32,26 @@ sys.meta_path.insert(0, AtImport())
 if MOMENT == "exit":
     atexit.register(interrupt)
 """
+SWALLOWING_NODE = """
+import os, signal, sys
+from rclpy.node import Node
+from rclpy.signals import uninstall_signal_handlers
+
+class Swallowing(Node):
+    def __init__(self):
+        super().__init__("swallowing")
+        # As on ROS 2, where the context ends in a thread of its own, perhaps later.
+        uninstall_signal_handlers()
+        self.create_timer(0.01, self.take)
+
+    def take(self):
+        try:
+            if INTERRUPTED:
+                os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            print("interrupted now", file=sys.stderr, flush=True)
+        raise RuntimeError("a message could not be made")
+"""
 COMMAND = "runpy.run_module('onboard_estimation', run_name='__main__', alter_sys=True)"
 
 
@@ -82,6 +102,22 @@ def test_a_node_that_is_interrupted_while_it_starts_ends_in_order(moment: str) -
     errors = ended(node)
     assert "interrupted now" in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_an_interrupt_that_c_code_makes_an_error_of_is_no_fault(interrupted: bool, tmp_path: Path) -> None:
+    """rclpy of ROS 2 Jazzy does so while it makes a message; the same error without an interrupt is told."""
+    (tmp_path / "swallowing.py").write_text(SWALLOWING_NODE.replace("INTERRUPTED", str(interrupted)))
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+    node = program(code=code + "from onboard_estimation.nodes.run import run; run('swallowing:Swallowing')")
+    if interrupted:
+        errors = ended(node)
+        assert "interrupted now" in errors
+        assert "Traceback" not in errors
+    else:
+        _, errors = node.communicate(timeout=LONGEST_WAIT_S)
+        assert node.returncode == 1
+        assert "RuntimeError: a message could not be made" in errors
 
 
 @pytest.mark.usefixtures("compiled_kernels")

@@ -1,4 +1,4 @@
-"""Measurements that wait for the sensor that the estimates come with."""
+"""Measurements that wait for the sensors that the estimates come with."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onboard_estimation.nodes.pacing import PATIENCE_S, PacedIntake
 class Intake:
     """A paced intake with a clock of its own, and what it handed on."""
 
-    def __init__(self, pace: str | None = "imu") -> None:
+    def __init__(self, pace: tuple[str, ...] = ("imu",)) -> None:
         self.now_s = 100.0
         self.handed_on: list[tuple[str, int]] = []
         self.paced = PacedIntake(
@@ -41,7 +41,7 @@ def test_what_is_ahead_waits_and_goes_on_in_order() -> None:
 
 
 def test_nothing_waits_without_a_pace_or_before_it_is_heard() -> None:
-    assert Intake(None).add("command", 5, 3) == [("command", 5), ("command", 3)]
+    assert Intake(()).add("command", 5, 3) == [("command", 5), ("command", 3)]
     assert Intake().add("command", 5) == [("command", 5)]
 
 
@@ -76,6 +76,16 @@ def test_a_bag_that_starts_again_and_a_reset() -> None:
     assert intake.add("imu", 1) == [("imu", 1)]
     intake.paced.clear()
     assert intake.add("imu", 2000) == [("imu", 2000)]  # what waited is forgotten
+
+
+def test_any_of_the_pacing_sensors_is_waited_for() -> None:
+    """IMUs of the links keep step; one that falls silent holds nothing up."""
+    intake = Intake(("imu/1", "imu/2"))
+    intake.add("imu/1", 1)
+    intake.add("imu/2", 1)
+    assert intake.add("command", 4, 8) == []
+    assert intake.add("imu/2", 2, 5) == [("imu/2", 2), ("command", 4), ("imu/2", 5)]
+    assert intake.add("imu/2", 9) == [("command", 8), ("imu/2", 9)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["imu", "command", "attitude"]), st.integers(0, 50)), max_size=60))
