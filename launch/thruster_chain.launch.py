@@ -3,7 +3,8 @@
     ros2 launch onboard_estimation thruster_chain.launch.py                        with ROS 2
     onboard-estimation launch thruster_chain.launch.py                             without it
     ... source:=simulated scenario:=hardware record:=my_bag rviz:=true
-    ... source:=bag bag:=recordings/run_7 config:=recordings/run_7/thruster_chain.yaml
+    ... source:=bag bag:=recordings/run_7
+    ... source:=bag bag:=converted config:=converted/thruster_chain.yaml namespace:=/
 
 With `source:=hardware` nothing is started for the sensors: the drivers run elsewhere, the estimator waits for their
 topics and says for which.

@@ -1,7 +1,8 @@
 """Replays a bag of a thruster chain through the live estimator, in simulated time, losing nothing.
 
     ros2 launch onboard_estimation thruster_chain_replay.launch.py bag:=recordings/run_7
-    onboard-estimation launch thruster_chain_replay.launch.py bag:=run_7 config:=run_7/thruster_chain.yaml rate:=0
+    onboard-estimation launch thruster_chain_replay.launch.py bag:=recordings/run_7 rate:=0
+    ... bag:=converted config:=converted/thruster_chain.yaml namespace:=/
 
 With `rate:=0` the player goes as fast as the estimator takes the messages. Estimates that the bag holds from its own
 run are not played. The launch ends with the bag.

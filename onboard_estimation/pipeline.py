@@ -8,6 +8,7 @@ broke down back to its last good state, with the reason.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -39,6 +40,8 @@ LARGEST_NIS = 1e12
 """A million standard deviations: no reading within its sensor's range is as far from a state that means anything."""
 _REMEMBERED = 50
 """So many notices are not said again: more than a roll-back brings back."""
+_SAME_NOTICE_NS = 5 * NANOSECONDS_PER_SECOND
+_DECIMALS = re.compile(r"\d+\.\d+")
 _UNUSED = UseCounters()
 _UNSEEN = Agreement()
 _Events = tuple[PhaseEvent, ...]
@@ -99,7 +102,7 @@ class _Guarded:
         self.looked_back: list[Estimate] = []
         self._order = filter_order(channels)
         self._tell = tell
-        self._noticed: deque[str] = deque(maxlen=_REMEMBERED)
+        self._noticed: deque[tuple[str, str, int]] = deque(maxlen=_REMEMBERED)
         self._remedies = {channel.sensor: channel.remedy for channel in channels}
         self._contradicted_ns: dict[str, int] = {}
 
@@ -187,7 +190,7 @@ class _Guarded:
             is_checked,
             kept.broke_down and not is_checked,
         )
-        return after, estimate, self._told(step) if step.events else ()
+        return after, estimate, self._told(step, measurement.stamp_ns) if step.events else ()
 
     def _contradicted(self, found: Contradiction | None) -> None:
         """Say once what a roll-back finds once more."""
@@ -195,15 +198,23 @@ class _Guarded:
             self._contradicted_ns[found.sensor] = found.stamp_ns
             self._tell(found.sentence(self._remedies.get(found.sensor, "")))
 
-    def _told(self, step: Step) -> _Events:
+    def _told(self, step: Step, stamp_ns: int) -> _Events:
         """Events of the motion; notices are passed on."""
         for event in step.events:
-            if isinstance(event, Notice) and event.sentence not in self._noticed:  # a roll-back has it once more
-                self._noticed.append(event.sentence)
+            if isinstance(event, Notice) and self._is_news(event.sentence, stamp_ns):
                 self._tell(event.sentence)
         found = tuple(event for event in step.events if isinstance(event, PhaseEvent))
         self.seen.extend(found)
         return found
+
+    def _is_news(self, sentence: str, stamp_ns: int) -> bool:
+        """Whether it is no notice that a roll-back has once more, and not the last seconds' with other times in it."""
+        form = _DECIMALS.sub("", sentence)
+        for noticed, noticed_form, noticed_ns in self._noticed:
+            if sentence == noticed or (form == noticed_form and abs(stamp_ns - noticed_ns) < _SAME_NOTICE_NS):
+                return False
+        self._noticed.append((sentence, form, stamp_ns))
+        return True
 
 
 def _check(step: Step) -> None:

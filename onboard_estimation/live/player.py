@@ -231,7 +231,17 @@ class Player:
         while missing := [name for name in self.options.wait_for_nodes if name not in self._listening()]:
             if wait_until(lambda: bool(self._stop) or not set(missing) - self._listening(), _TELL_S):
                 return
-            self._node.get_logger().info(f"waiting for {', '.join(missing)} to subscribe to a topic of the bag")
+            remedy = self._other_namespace(missing)
+            self._node.get_logger().info(f"waiting for {', '.join(missing)} to subscribe to a topic of the bag{remedy}")
+
+    def _other_namespace(self, missing: list[str]) -> str:
+        """What to do where the bag's robot has another namespace than the nodes that are waited for."""
+        from onboard_estimation.evaluation.inspection import common_namespace  # seldom needed
+
+        namespace = common_namespace(self._publishers) or "/"
+        if all((name.rpartition("/")[0] or "/") == namespace for name in missing):
+            return ""
+        return f", whose topics are in the namespace {namespace}: the launch argument is namespace:={namespace}"
 
     def _listening(self) -> set[str]:
         """Full names of the nodes that subscribe to something that is played."""

@@ -82,8 +82,8 @@ class EstimatorNode(Node):
     Attributes
     ----------
     paced_by
-        Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`. None: commands, and
-        what is not required, wait for the required sensors.
+        Sensor whose measurements the estimates come with: the others wait for it, see `PacedIntake`. None: commands,
+        and what is not required, wait for the required sensors.
     estimator_name
         Which of the robot's estimators runs.
     latest

@@ -322,6 +322,24 @@ def test_notices_are_told_once_and_events_are_those_of_the_settled_record() -> N
     assert live.messages == ["sonar at 200000000", "sonar at 150000000"]
 
 
+def test_the_same_notice_with_other_times_in_it_is_told_every_few_seconds_only() -> None:
+    """An IMU that falls silent again and again would fill the screen; another's silence is news."""
+
+    class Silent(Tracker):
+        def step(self, state: Tracked, measurement: Measurement) -> Step:
+            at_s = measurement.stamp_ns / 1e9
+            told = tuple(Notice(f"link_{link} is silent at {at_s:.2f} s") for link in (1, 2) if link == 1 or at_s > 3.0)
+            return super().step(state, measurement)._replace(events=told)
+
+    pipeline = pipeline_of(Silent())
+    pipeline.run([reading(0.1 * k) for k in range(1, 71)])
+    assert pipeline.messages == [
+        "link_1 is silent at 0.10 s",
+        "link_2 is silent at 3.10 s",
+        "link_1 is silent at 5.10 s",
+    ]
+
+
 @pytest.mark.parametrize("live", [False, True])
 @pytest.mark.parametrize("late_s", [0.0, 0.12])
 def test_innovations_that_contradict_for_seconds_are_told_once_an_episode(live: bool, late_s: float) -> None:

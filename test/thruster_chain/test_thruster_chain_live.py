@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,23 @@ def test_arguments_are_shown(name: str) -> None:
     shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
     assert shown.returncode == 0
     assert "config/thruster_chain.yaml" in shown.stdout
+    assert "'estimator'" in shown.stdout
+    assert "'model'" in shown.stdout
+
+
+def test_a_bag_of_another_namespace_than_the_nodes_is_said(tmp_path: Path) -> None:
+    """Converted recordings have none."""
+    bag = tmp_path / "bag"
+    words = ("simulate", "thruster_chain", "--duration", "1", "--output", str(bag))
+    subprocess.run([sys.executable, "-m", "onboard_estimation", *words], check=True, timeout=LONGEST_WAIT_S)
+    words = ("thruster_chain_replay.launch.py", f"bag:={bag}", "markers:=false", "namespace:=/elsewhere")
+    launch = Launch(*words, log=tmp_path / "launch.log")
+    try:
+        launch.wait_for("whose topics are in the namespace /thruster_chain: the launch argument is namespace:=/thrus")
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from ros2_support import ROOT, Peer, Running, embedded, real_ros2, sourced
 pytestmark = [pytest.mark.ros2, pytest.mark.timeout(600)]
 LONGEST_S = 400.0
 OURS = ("-m", "onboard_estimation")
+ALSO = {"thruster_chain": ("inertial_parameters", "inertial_parameters_stddev", "observability_forecast")}
+"""Topics that only this robot has."""
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +72,30 @@ def test_ros2_finds_the_executables(installed: Peer) -> None:
             assert f"/config/{robot}.yaml" in shown.stdout
 
 
+@pytest.mark.parametrize("robot", ["salp", "thruster_chain"])
 def test_ros2_launch_runs_the_simulated_robot_and_ends_with_ctrl_c(
-    installed: Peer, environment: dict[str, str], tmp_path: Path
+    robot: str, installed: Peer, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = ("salp.launch.py", "source:=simulated", f"record:={tmp_path / 'walk'}")
+    words = (f"{robot}.launch.py", "source:=simulated", f"record:={tmp_path / 'run'}")
     with installed.start_command("ros2", "launch", "onboard_estimation", *words, **environment) as launched:
         launched.wait_for_line("started from the ground truth", LONGEST_S)
-        assert "child_frame_id: salp/base_link" in echo_once(installed, "/salp/odometry", environment)
+        assert f"child_frame_id: {robot}/base_link" in echo_once(installed, f"/{robot}/odometry", environment)
         # The embedded runtime sees all of it as well.
-        assert "child_frame_id: salp/base_link" in echo_once(embedded(), "/salp/odometry", environment)
-        drawn = embedded().run(*OURS, "topic", "echo", "--once", "/salp/markers", timeout_s=LONGEST_S, **environment)
-        assert drawn.returncode == 0, drawn.stderr
-        nodes = {"/salp/salp_estimator", "/salp/salp_simulator", "/salp/markers", "/recorder"}
+        assert f"child_frame_id: {robot}/base_link" in echo_once(embedded(), f"/{robot}/odometry", environment)
+        topics = [f"/{robot}/markers", *(f"/{robot}/{name}" for name in ALSO.get(robot, ()))]
+        for topic in topics:
+            shown = embedded().run(*OURS, "topic", "echo", "--once", topic, timeout_s=LONGEST_S, **environment)
+            assert shown.returncode == 0, shown.stderr
+        nodes = {f"/{robot}/{robot}_estimator", f"/{robot}/{robot}_simulator", f"/{robot}/markers", "/recorder"}
         seen: set[str] = set()
         for _ in range(4):  # each time anew: with Fast DDS on a busy machine nodes come one by one
             seen |= set(embedded().run(*OURS, "node", "list", **environment).stdout.split())
         assert nodes <= seen
         assert_quiet_end(launched)
         assert sum("has finished cleanly" in line for line in launched.lines) == 4
-    info = installed.command("ros2", "bag", "info", tmp_path / "walk")
-    assert "/salp/odometry" in info.stdout, info.stderr
+    info = installed.command("ros2", "bag", "info", tmp_path / "run")
+    for topic in (f"/{robot}/odometry", *topics):
+        assert topic in info.stdout, info.stderr
 
 
 @pytest.mark.parametrize("simulated_by", ["ROS 2", "ours"])
