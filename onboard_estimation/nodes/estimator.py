@@ -27,7 +27,7 @@ from onboard_estimation.nodes.transforms import EstimateTransforms
 from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, estimator_name
-from onboard_estimation.ros.diagnostics import HealthReport, waiting_sentence
+from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
@@ -153,6 +153,7 @@ class EstimatorNode(Node):
         self._phases = PhaseOutputs(self, odom) if self.pipeline.estimator.phases else None
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         self._health = HealthReport(new, self.get_fully_qualified_name().strip("/"))
+        self._late = LateReport()
         self.create_service(Trigger, "reset", self._reset)
         for channel in self.channels:
             if channel.required and channel.sensor != channel.topic:
@@ -285,5 +286,6 @@ class EstimatorNode(Node):
             if self._start is not None
             else waiting_sentence(self.pipeline, self.channels, self._topics)
         )
-        if sentence:
-            self.get_logger().warning(sentence)
+        for said in (sentence, self._late(self.pipeline)):
+            if said:
+                self.get_logger().warning(said)

@@ -17,6 +17,8 @@ OK, WARN, ERROR, STALE = b"\x00", b"\x01", b"\x02", b"\x03"
 _MUCH_GATED = 0.05
 """Share of refused measurements, of those since the last report, that is worth a warning; the gate means to refuse
 three in a thousand."""
+_MUCH_LATE = 0.05
+"""Share of measurements that came too late, of those since the last report, that the log is told."""
 _LOST = {
     "invalid": "not finite",
     "out_of_range": "beyond the sensor's range",
@@ -116,3 +118,26 @@ def waiting_sentence(pipeline: Pipeline, channels: Sequence[Channel], names: Map
     seen = pipeline.statistics()
     silent = [names[channel.topic] for channel in channels if channel.required and channel.sensor not in seen]
     return f"waiting for {', '.join(f'{name}: 0 messages' for name in silent)}" if silent else ""
+
+
+@dataclass
+class LateReport:
+    """What came too late since it was asked last, as a log says it; keeps the counters of then."""
+
+    _before: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def __call__(self, pipeline: Pipeline) -> str:
+        """The sentence; empty where little came too late."""
+        now, late = pipeline.statistics(), []
+        for sensor, counters in now.items():
+            before = self._before.get(sensor, {})
+            received, lost = (counters[name] - before.get(name, 0.0) for name in ("received", "too_late"))
+            if lost > _MUCH_LATE * received > 0.0:
+                late.append(f"{lost:.0f} of {received:.0f} from {sensor}")
+        self._before = now
+        if not late:
+            return ""
+        return (
+            f"left out as too late: {', '.join(late)}; this computer is too busy for the node, or the sensors' clocks "
+            "or ways differ by more than lag_s"
+        )
