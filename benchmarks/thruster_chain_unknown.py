@@ -42,23 +42,23 @@ RATIO, COVERAGE, BY_A_THIRD = 0.08, 0.95, 2.0 / 3.0
 
 def run(quick: bool) -> list[Row]:
     """All rows."""
-    recorded, simulated = recorded_jobs(("gyros", "robust", "paper_ukf")), simulated_jobs()
+    recorded, simulated = recorded_jobs(), simulated_jobs()
     calibrated = calibrated_jobs() if recorded else []
     if quick:
-        recorded, calibrated, simulated = recorded_jobs(("gyros", "robust"))[:2], calibrated[:1], simulated[:2]
+        recorded, calibrated, simulated = recorded[:2], calibrated[:1], simulated[:2]
     lines = compute([*recorded, *calibrated, *simulated])
     tables = [*_recorded_rows(lines, [*recorded, *calibrated]), *_simulated_rows(lines, simulated)]
     return [*_targets(lines, recorded), *_found(lines, simulated), *([] if quick else _steps()), *tables]
 
 
-def recorded_jobs(estimators: Sequence[str]) -> list[Job]:
-    """The six recordings; none where they are not there."""
+def recorded_jobs() -> list[Job]:
+    """The six recordings, each by both estimators; none where they are not there."""
     try:
         data_folder()
     except UserError as error:
         print(error)
         return []
-    return [Job(estimator, folder) for folder in FOLDERS for estimator in estimators]
+    return [Job(estimator, folder) for folder in FOLDERS for estimator in ("gyros", "robust")]
 
 
 def calibrated_jobs() -> list[Job]:
@@ -199,6 +199,8 @@ def _row(table: str, what: str, estimator: Sequence[str], found: Sequence[Line])
         cells[column] = _spread(np.abs(np.concatenate([line[name] for line in ran])), 100.0, " %")
         if name != "ratios":
             cells[f"3 sigma of {column}"] = f"{np.mean([line[f'{name}_covered'] for line in ran]):.3f}"
+    cells["position, m"] = _spread([line["position_m"] for line in ran], 1.0, "")
+    cells["3 sigma of position"] = f"{np.min([line['position_covered'] for line in ran]):.3f}"
     cells["broke down"] = f"at {100 * lost:.0f} % of the messages" if lost else ""
     return {"table": table, "cells": cells, "runs": list(ran)}
 

@@ -144,7 +144,9 @@ def judged(job: Job) -> Line:
 
 def figures(configuration: ThrusterChainConfiguration, recording: LoadedRecording, result: EvaluationResult) -> Line:
     """What is told of a run: errors at its end, coverage over its time, and when masses were said to have changed."""
-    headings, masses, inertias = (result.parts[name] for name in ("headings", "masses", "inertias"))
+    headings, masses, inertias, position = (
+        result.parts[name] for name in ("headings", "masses", "inertias", "position")
+    )
     moving, late = result.time_s > configuration.initial.rest_s, result.time_s > SETTLE_S
     end = np.flatnonzero(masses.matched)[-1]
     found, true = masses.estimate[end], masses.truth[end]
@@ -152,6 +154,8 @@ def figures(configuration: ThrusterChainConfiguration, recording: LoadedRecordin
         "heading_deg": _rms_deg(headings.error[moving]),
         "joint_deg": _rms_deg(np.diff(headings.error[moving], axis=1)),
         "headings_covered": _covered(headings.error[moving], headings.stddev[moving]),
+        "position_m": float(f"{np.sqrt(np.nanmean(np.sum(position.error**2, axis=1))):.3g}"),
+        "position_covered": _covered(position.error, position.stddev),
         "ratios": _rounded(found / found.sum() / (true / true.sum()) - 1.0),
         "duration_s": round(float(result.time_s[-1]), 3),
         "broke_down": int(sum(row.get("breakdowns", 0) for row in result.sensors.values())),

@@ -16,6 +16,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.wide_moments import corrected, correction, innovate
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.thruster_chain import inertial_kernels as kernels
+from salp_estimation.thruster_chain import navigation_errors
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_layout import (
     CLOCK,
@@ -28,6 +29,7 @@ from salp_estimation.thruster_chain.inertial_layout import (
     chain_part,
     first_joint,
 )
+from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
 
 PIN_STDDEV_M = 2e-5
 """Play of a pin, and what a straight line between two readings leaves out of a tick."""
@@ -89,6 +91,8 @@ class Moved(NamedTuple):
         (2,) mean specific force in the middle of the first link, along and across it, m/s^2.
     heard
         All links were, and no heading is lost.
+    errors
+        What the navigation knows of its own.
     """
 
     lasted_s: float
@@ -98,6 +102,7 @@ class Moved(NamedTuple):
     velocities: Matrix
     force: Vector
     heard: bool
+    errors: NavigationErrors
 
 
 class JointedNavigation:
@@ -197,13 +202,17 @@ class JointedNavigation:
                 rates[link] = (raw - mean[base + GYRO_BIAS]) * (1.0 - mean[base + GYRO_SCALE])
             keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
             rows.append(readings[keep:])
+        known = navigation_errors.own(covariance, count)
         kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
         lost = covariance[self.headings, self.headings] > LOST_RAD**2
         heard = not (blind.any() or lost.any())
-        did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard)
-        mean, covariance, innovation, rejected = self._pinned(
-            mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost, state.rejected_in_a_row
-        )
+        predicted, place = navigation_errors.own(covariance, count), slice(chain_part(count), chain_part(count) + 4)
+        pins = mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost
+        after, covariance, innovation, rejected = self._pinned(*pins, state.rejected_in_a_row)
+        change = after[place] - mean[place]
+        errors = navigation_errors.of_tick(known, predicted, navigation_errors.own(covariance, count), change)
+        did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
+        mean = after
         return NavigationState(mean, covariance, tick_s, labels, rates, tuple(rows), rejected), did, innovation
 
     def told_poses(
@@ -260,6 +269,7 @@ class JointedNavigation:
         lasted: Vector,
         lasted_s: float,
         heard: bool,
+        errors: NavigationErrors,
     ) -> Moved:
         headings = before + 0.5 * moved[:, 0]
         turning = moved[:, 0] / np.maximum(lasted, 1e-6)
@@ -275,7 +285,7 @@ class JointedNavigation:
                 across = np.array([-np.sin(headings[link]), np.cos(headings[link])])
                 velocity = velocity + self.half[link] * turning[link] * across
             velocities[i] = velocity
-        return Moved(lasted_s, headings, turning, angular, velocities, force, heard)
+        return Moved(lasted_s, headings, turning, angular, velocities, force, heard, errors)
 
     def _pinned(
         self,

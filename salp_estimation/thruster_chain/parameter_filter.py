@@ -27,6 +27,7 @@ from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_layout import clock_stddev_s
 from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved
+from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
 from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
 
 WINDOW = 5
@@ -35,8 +36,6 @@ DISTURBED = 0.02
 """Of a thruster's limit: disturbance of a link in a window, before it is adapted; as a torque, at half its length."""
 SLOWLY = 0.005
 """Random walk of the logs of masses and inertias, in a second."""
-ADRIFT = 3e-4
-"""(m/s)^2/s: the navigation's velocity errs by headings, tilt and biases that are off for seconds, 5 mm/s^2 in all."""
 SMALLEST_SCALE, LARGEST_SCALE, FIRST_SCALE = 0.3, 1e3, 5.0
 """Of the disturbance's variance, as adapted and at the start."""
 LAGS = 6
@@ -151,7 +150,7 @@ class ParameterFilter:
         self._free = np.zeros(len(mean))
         self._free[layout.inertial(self.count)] = stddev[layout.inertial(self.count)] ** 2
         self._steps = 1e-5 * stddev  # far above rounding, far below what bends
-        self._steps[self.chain + layout.POSITION_X :] = 0.0
+        self._steps[self.chain + layout.POSITION_X : self.chain + layout.AIR_X] = 0.0
         self._lags = layout.LINK * np.arange(self.count) + layout.LOG_LAG
         torque = DISTURBED * self.limit_n * 0.5 * chain.lengths
         self._disturbance = np.concatenate([torque, np.full(2 * self.count, DISTURBED * self.limit_n)]) ** 2
@@ -192,8 +191,8 @@ class ParameterFilter:
             thrust=thrust,
             bristles=bristles,
             commands=commands,
-            belief=self._passed(state.belief, moved.lasted_s),
-            challenger=self._passed(state.challenger, moved.lasted_s),
+            belief=self._passed(state.belief, moved.lasted_s, moved.errors),
+            challenger=self._passed(state.challenger, moved.lasted_s, moved.errors),
         )
         # Air off, an end stop, or a link that is not heard: nothing to learn from.
         if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
@@ -246,27 +245,35 @@ class ParameterFilter:
                 seen = thrust.copy()
         return thrust, seen, tuple(commands)
 
-    def _passed(self, belief: Moments, step_s: float) -> Moments:
-        """The errors of the navigation go their way; everything else stays."""
-        velocity, position, gravity = (
+    def _passed(self, belief: Moments, step_s: float, errors: NavigationErrors) -> Moments:
+        """The errors of the navigation go their way, as far as it knows itself; everything else stays."""
+        velocity, position, air = (
             slice(self.chain + first, self.chain + first + 2)
-            for first in (layout.VELOCITY_X, layout.POSITION_X, layout.GRAVITY_X)
+            for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
         )
         mean, covariance = belief.mean.copy(), belief.covariance.copy()
         mean[position] += step_s * mean[velocity]
-        mean[velocity] += step_s * mean[gravity]
         covariance[position] += step_s * covariance[velocity]
-        covariance[velocity] += step_s * covariance[gravity]
         covariance[:, position] += step_s * covariance[:, velocity]
-        covariance[:, velocity] += step_s * covariance[:, gravity]
         # Batteries shift and water is shed: half a percent in a second's root.
         for link in range(self.count):
             for quantity in (layout.LOG_MASS, layout.LOG_INERTIA):
                 e = layout.LINK * link + quantity
                 covariance[e, e] += SLOWLY**2 * step_s
-        for e in (velocity.start, velocity.start + 1):
-            covariance[e, e] += ADRIFT * step_s
-        return Moments(mean, covariance)
+        covariance[velocity, velocity] += errors.drift
+        calmer = np.exp(-step_s / layout.AIR_TIME_S)
+        mean[air] *= calmer
+        covariance[air] *= calmer
+        covariance[:, air] *= calmer
+        for e in (air.start, air.start + 1):
+            covariance[e, e] += (1.0 - calmer**2) * layout.AIR_M_S**2
+        passed = Moments(mean, covariance)
+        if len(errors.told):
+            by = np.zeros((len(errors.told), len(mean)))
+            by[:, velocity] = errors.by
+            passed = corrected(passed, errors.told - by @ mean, by, np.diag(errors.variances))
+        passed.mean[velocity.start : position.stop] -= errors.change
+        return passed
 
     def _learned(self, state: ParameterState, window: tuple[Window, ...]) -> ParameterState:
         rows = [one.moved for one in window]

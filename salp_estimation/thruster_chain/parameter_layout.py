@@ -4,7 +4,7 @@
 |---|---|
 | link | log mass, log inertia, centre of mass x y, thrust by command, reverse thrust against forward, direction, thruster place x y, log time constant |
 | joint | stiffness, torque at rest, viscous friction, dry friction |
-| chain | drag along and across a link, each linear and quadratic; delay of the thrusters, curvature of their thrust; errors of the inertial navigation's velocity, position and gravity along the table |
+| chain | drag along and across a link, each linear and quadratic; delay of the thrusters, curvature of their thrust; errors of the inertial navigation's velocity and position; velocity of the air |
 
 Everything but drag and friction is an error against the configuration.
 """  # noqa: E501
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import OF_TOLERANCE, SLOPE_RAD, clock_stddev_s
+from salp_estimation.thruster_chain.inertial_layout import OF_TOLERANCE, clock_stddev_s
 
 LOG_MASS, LOG_INERTIA, CENTRE_X, CENTRE_Y, GAIN, REVERSE, DIRECTION, THRUSTER_X, THRUSTER_Y, LOG_LAG = range(10)
 LINK = 10
@@ -33,11 +33,13 @@ JOINT = 4
     VELOCITY_Y,
     POSITION_X,
     POSITION_Y,
-    GRAVITY_X,
-    GRAVITY_Y,
+    AIR_X,
+    AIR_Y,
 ) = range(12)
 CHAIN = 12
 
+AIR_M_S = 0.05  # of each axis: half of what passes for still air where people sit (ISO 7730 takes 0.1 m/s)
+AIR_TIME_S = 20.0  # in which a room's circulation turns over at a table of 2 m
 BRISTLE_RAD = 0.02  # turn over which dry friction builds up (Dahl, "A solid friction model", 1968)
 
 
@@ -88,7 +90,7 @@ def prior(configuration: ThrusterChainConfiguration) -> tuple[Vector, Vector]:
     link[LOG_LAG] = 0.5 * np.log(largest / least) + 0.05
     joint = torque * np.array([0.04, 0.02, 0.02, 0.02])
     drag = limit_n * np.array([0.2, 0.4, 0.3, 0.5])
-    navigation = [1e-3, 1e-3, 1e-3, 1e-3, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]]
+    navigation = [1e-3, 1e-3, 1e-3, 1e-3, AIR_M_S, AIR_M_S]
     chain = np.concatenate([drag, [delay_stddev_s(configuration), 0.1], navigation])
     mean = np.zeros(parameter_size(count))
     mean[chain_part(count) : chain_part(count) + 4] = 0.5 * drag

@@ -14,6 +14,8 @@ from salp_estimation.thruster_chain.dynamics import accelerate
 from salp_estimation.thruster_chain.parameter_layout import (
     ACROSS_LINEAR,
     ACROSS_QUADRATIC,
+    AIR_X,
+    AIR_Y,
     ALONG_LINEAR,
     ALONG_QUADRATIC,
     BRISTLE_RAD,
@@ -119,8 +121,8 @@ def respond(
         px, py = design[i, 3] + parameters[base + THRUSTER_X], design[i, 4] + parameters[base + THRUSTER_Y]
         turning = px * fy - py * fx
         c, s = np.cos(headings[i]), np.sin(headings[i])
-        vx = velocities[i, 0] + parameters[chain + VELOCITY_X]
-        vy = velocities[i, 1] + parameters[chain + VELOCITY_Y]
+        vx = velocities[i, 0] + parameters[chain + VELOCITY_X] - parameters[chain + AIR_X]
+        vy = velocities[i, 1] + parameters[chain + VELOCITY_Y] - parameters[chain + AIR_Y]
         along, across = c * vx + s * vy, -s * vx + c * vy
         fx -= (along1 + along2 * abs(along)) * along
         for k in range(STRIPS.shape[0]):

@@ -33,6 +33,7 @@ class Publication:
         self._configuration, self._chain = configuration, configuration.chain
         self._space = published_space(configuration)
         self._navigation, self._parameters = navigation, parameters
+        self._centre_m = inertial_layout.OF_TOLERANCE * configuration.tolerances.centre_of_mass_m
         self._shared_clock = inertial_layout.clock_stddev_s(configuration) ** 2 / configuration.chain.count
         self._clock_share = self._shared_clock / (self._shared_clock + float(parameters.delay.covariance[0, 0]))
 
@@ -76,6 +77,7 @@ class Publication:
         covariance[place, place] += self._configuration.gyro_stddev_rad_s**2 * np.eye(count)
         self._put_parameters(covariance, belief.covariance, places, masses, inertias)
         self._put_odometry(covariance, navigation, belief, base, pushed)
+        self._put_centre(covariance, headings, masses)
         return Estimate(stamp_ns, space.plus(mean, np.zeros(space.dimension)), covariance)
 
     def _shared(self, navigation: NavigationState, belief: Moments, base: int) -> tuple[float, float]:
@@ -120,6 +122,16 @@ class Publication:
                 turn = float(known[np.ix_(self._navigation.headings, self._navigation.headings)].mean())
                 covariance[place, place] += np.outer(turned, turned) / max(turn, 1e-12)
             covariance[place, place] += (1.0 if name == "position" else RATE_OF_REACH**2) * reach
+
+    def _put_centre(self, covariance: Matrix, headings: Vector, masses: Vector) -> None:
+        """Where the centre of mass is in the chain hangs on how heavy each link is, and on where in it."""
+        at = link_positions(self._chain.lengths, headings[None], masses, np.zeros((1, 2)))[0]
+        by = at.T / masses.sum()
+        place, heavy = self._space.tangent("position"), self._space.tangent("masses")
+        known = by @ covariance[heavy, heavy]
+        covariance[place, place] += known @ by.T + self._centre_m**2 * np.sum((masses / masses.sum()) ** 2) * np.eye(2)
+        covariance[place, heavy] += known
+        covariance[heavy, place] += known.T
 
     def _reach(self, navigation: NavigationState, headings: Matrix) -> Matrix:
         """(2, 2) covariance of the centre of mass against the first link's middle, by headings that are unsure."""

@@ -18,6 +18,7 @@ from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import Moved
+from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
 from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState, _adapted
 from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
 
@@ -30,6 +31,7 @@ LINKS = layout.LINK * np.arange(COUNT)
 TICK_S, STEPS = 0.01, 10
 COMMANDED = 2  # ticks: 50 Hz
 FIRST_PUSH_S = 0.3
+DRIFT = 3e-4  # (m/s)^2/s, of the velocity that is dead-reckoned
 
 
 class Truth(NamedTuple):
@@ -138,6 +140,7 @@ def seen(truth: Truth, motion: simulated.Motion, rng: np.random.Generator) -> li
                 middle[begin + STEPS // 2],
                 np.array([[c, s], [-s, c]]) @ pull,
                 True,
+                NavigationErrors(DRIFT * TICK_S * np.eye(2), np.empty(0), np.empty((0, 2)), np.empty(0), np.zeros(4)),
             )
         )
     return out
