@@ -1,20 +1,6 @@
 """What the filter with a residual model did, step by step, and how each step carries information back in time.
 
-The backward pass is Bryson and Frazier's form of the Rauch-Tung-Striebel smoother (Bierman, "Fixed interval smoothing
-with discrete measurements", Int. J. Control 18, 1973): the same means and covariances, but it goes back through single
-measurements, needs no inverse of a covariance (some of the states are constants that hardly anything reveals) and keeps
-a few vectors of each step instead of three matrices. With x and P the filter's state and covariance at an instant, all
-measurements after it say
-
-    smoothed state = x - P adjoint,    smoothed covariance = P - P information P,
-
-and both are carried back through a prediction with transition F, and a correction with slope H, gain K, innovation v
-and its covariance S, by
-
-    adjoint <- F^T adjoint                              information <- F^T information F
-    adjoint <- (I - K H)^T adjoint - H^T S^-1 v         information <- (I - K H)^T information (I - K H) + H^T S^-1 H.
-
-The noise of the process does not appear: neither does an inflated covariance. Errors are tangent vectors as in
+The backward pass is that of `onboard_estimation.filtering.looking_back`. Errors are tangent vectors as in
 `residual_filter_kernels`; that a correction of the pose turns the axes of its own error is left out, as in the filter.
 """
 
@@ -27,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.looking_back import Later
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.residual_filter import FilterState, Linearised, ResidualFilter
@@ -93,13 +80,9 @@ class Correction(PastStep):
     innovation: Vector
 
     def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
-        """See the module."""
-        inverse = np.linalg.inv(self.spread)
-        along = information @ self.gain
-        half = self.slopes.T @ (0.5 * (self.gain.T @ along + inverse)) - along
-        change = half @ self.slopes
-        earlier = adjoint - self.slopes.T @ (self.gain.T @ adjoint + inverse @ self.innovation)
-        return earlier, information + change + change.T
+        """See `Later`."""
+        precision: Matrix = np.linalg.inv(self.spread).astype(np.float64)
+        return Later(adjoint, information).before_correction(self.slopes, self.gain, precision, self.innovation)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,10 +170,11 @@ def predict(
     lasted_s: Vector,
     noise: Vector,
     blind: Vector,
-) -> None:
+) -> Rows:
     """Move state and covariance on by what each link's IMU did, `moved` (N, 7) and `by` (N, 5, 7).
 
     `lasted_s` (N,) on each link's clock; `noise` the densities; `blind` (N,) 1 where nothing was heard of a link.
+    Returns the transition F of the errors, as `transform` takes it.
     """
     count = half.shape[0]
     joints, chain = LINK * count, LINK * count + JOINT * (count - 1)
@@ -251,14 +252,16 @@ def predict(
             transition[entries, 2] = by[i, 0, m]
             entries += 1
         state[LINK * i + HEADING] += moved[i, 0]
-    _transform(covariance, transition, entries)
+    transition = transition[:entries]
+    transform(covariance, transition)
     _add_noise(state, covariance, half, place, moved, lasted_s, noise, blind)
+    return transition
 
 
 @njit(cache=True)
-def _transform(covariance: Rows, transition: Rows, entries: int) -> None:
-    """F P F^T for F = I + the entries: O(entries n)."""
-    n = covariance.shape[0]
+def transform(covariance: Rows, transition: Rows) -> None:
+    """F P F^T for F = I + entries, (E, 3) rows of row, column and entry: O(E n)."""
+    n, entries = covariance.shape[0], transition.shape[0]
     half_way = covariance.copy()
     for e in range(entries):
         row, column, entry = int(transition[e, 0]), int(transition[e, 1]), transition[e, 2]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import Gate, Innovation, decide
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import corrected, correction, innovate
+from onboard_estimation.filtering.wide_moments import Seen, corrected, correction, innovate
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.thruster_chain import inertial_kernels as kernels
 from salp_estimation.thruster_chain import navigation_errors
@@ -105,6 +105,32 @@ class Moved(NamedTuple):
     errors: NavigationErrors
 
 
+class Pinned(NamedTuple):
+    """What held the pins together at a tick: `toward` and `onward` (n,) are what `keep_unobservable` was given before
+    and after the correction by what was `seen`, whose observation is `slopes` (m, n)."""
+
+    toward: Vector
+    slopes: Matrix
+    seen: Seen
+    onward: Vector
+
+
+class Passage(NamedTuple):
+    """How errors went through a tick: by the `transition` of `kernels.predict`, and by the pins, if they were held."""
+
+    transition: Matrix
+    pinned: Pinned | None
+
+
+class Ticked(NamedTuple):
+    """What came of a tick."""
+
+    state: NavigationState
+    moved: Moved
+    innovation: Innovation
+    passage: Passage
+
+
 class JointedNavigation:
     """The filter; it has no state but its settings."""
 
@@ -164,9 +190,7 @@ class JointedNavigation:
                 return False
         return True
 
-    def tick(
-        self, state: NavigationState, tick_s: float, at_rest: bool
-    ) -> tuple[NavigationState, Moved, Innovation | None]:
+    def tick(self, state: NavigationState, tick_s: float, at_rest: bool) -> Ticked:
         """Go on to an instant, and hold the pins together.
 
         Raises
@@ -203,17 +227,17 @@ class JointedNavigation:
             keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
             rows.append(readings[keep:])
         known = navigation_errors.own(covariance, count)
-        kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
+        transition = kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
         lost = covariance[self.headings, self.headings] > LOST_RAD**2
         heard = not (blind.any() or lost.any())
         predicted, place = navigation_errors.own(covariance, count), slice(chain_part(count), chain_part(count) + 4)
         pins = mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost
-        after, covariance, innovation, rejected = self._pinned(*pins, state.rejected_in_a_row)
+        after, covariance, innovation, rejected, pinned = self._pinned(*pins, state.rejected_in_a_row)
         change = after[place] - mean[place]
         errors = navigation_errors.of_tick(known, predicted, navigation_errors.own(covariance, count), change)
         did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
-        mean = after
-        return NavigationState(mean, covariance, tick_s, labels, rates, tuple(rows), rejected), did, innovation
+        now = NavigationState(after, covariance, tick_s, labels, rates, tuple(rows), rejected)
+        return Ticked(now, did, innovation, Passage(transition, pinned))
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -298,7 +322,7 @@ class JointedNavigation:
         at_rest: bool,
         lost: NDArray[np.bool_],
         rejected_in_a_row: int,
-    ) -> tuple[Vector, Matrix, Innovation, int]:
+    ) -> tuple[Vector, Matrix, Innovation, int, Pinned | None]:
         count, n = self.count, len(mean)
         gaps = 2 * (count - 1)
         residual, jacobian = np.empty(gaps), np.empty((gaps, n))
@@ -323,11 +347,12 @@ class JointedNavigation:
             return self._pinned(mean, covariance * inflation, rates, labels, moved, lasted, at_rest, lost, 0)
         # Of the gaps alone: the first rows of a lower root are the root of the first rows.
         innovation = Innovation(residual[:gaps], seen.root[:gaps, :gaps], seen.nis, accepted)
-        if accepted:
-            change, covariance = correction(held, seen)
-            mean = mean + change
-            kernels.keep_unobservable(covariance, change - toward, count)
-        return mean, covariance, innovation, rejected
+        if not accepted:
+            return mean, covariance, innovation, rejected, None
+        change, covariance = correction(held, seen)
+        onward = change - toward
+        kernels.keep_unobservable(covariance, onward, count)
+        return mean + change, covariance, innovation, rejected, Pinned(toward, jacobian, seen, onward)
 
     def _still(self, mean: Vector, moved: Matrix, lasted: Vector) -> tuple[Vector, Matrix, Vector]:
         """Rest: no gyro turns, no IMU moves."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from onboard_estimation.filtering.gating import gate_threshold
 from onboard_estimation.filtering.moments import Moments
-from onboard_estimation.filtering.wide_moments import corrected, correction, innovate, part, put
+from onboard_estimation.filtering.wide_moments import Seen, corrected, correction, innovate, part, put
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
@@ -117,6 +117,39 @@ class ParameterState(NamedTuple):
     changes: int = 0
 
 
+class Corrected(NamedTuple):
+    """A belief after a correction: what was `seen` of it, by `slopes` (k, n), entered as of a spread 1 / `share` times
+    as large; `likelihood` is its log, but for a constant."""
+
+    belief: Moments
+    slopes: Matrix
+    seen: Seen
+    share: float
+    likelihood: float
+
+
+class ParameterPassage(NamedTuple):
+    """How errors of both beliefs went through a tick.
+
+    Attributes
+    ----------
+    transition
+        (E, 3) as `inertial_kernels.transform` takes it.
+    belief, challenger
+        Their corrections after it, in order.
+    taken_over
+        The challenger was believed from then on, and another one began.
+    begun_anew
+        Another challenger began from the belief.
+    """
+
+    transition: Matrix
+    belief: tuple[Corrected, ...] = ()
+    challenger: tuple[Corrected, ...] = ()
+    taken_over: bool = False
+    begun_anew: bool = False
+
+
 def weighed(state: ParameterState) -> Moments:
     """Mean and covariance of both beliefs, weighed by the odds of a load: unsure as soon as there is reason to be."""
     share = 1.0 / (1.0 + np.exp(min(UNLIKELY - state.evidence, 500.0)))
@@ -181,26 +214,27 @@ class ParameterFilter:
         """Other thrusts (N,) are asked for, from a stamp on."""
         return state._replace(commands=(*state.commands, (stamp_s, np.clip(thrusts, -self.limit_n, self.limit_n))))
 
-    def ticked(self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool) -> ParameterState:
+    def ticked(
+        self, state: ParameterState, tick_s: float, moved: Moved, at_rest: bool
+    ) -> tuple[ParameterState, ParameterPassage]:
         """Go on over a tick that ends there; every few of them are a measurement."""
         thrust, middle, commands = self._thrust(state, tick_s, moved.lasted_s)
         turned = moved.lasted_s * np.diff(moved.rates)
         bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
         bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
+        belief, ours = self._passed(state.belief, moved.lasted_s, moved.errors)
+        challenger, theirs = self._passed(state.challenger, moved.lasted_s, moved.errors)
         state = state._replace(
-            thrust=thrust,
-            bristles=bristles,
-            commands=commands,
-            belief=self._passed(state.belief, moved.lasted_s, moved.errors),
-            challenger=self._passed(state.challenger, moved.lasted_s, moved.errors),
+            thrust=thrust, bristles=bristles, commands=commands, belief=belief, challenger=challenger
         )
+        passage = ParameterPassage(self._transition(moved.lasted_s), ours, theirs)
         # Air off, an end stop, or a link that is not heard: nothing to learn from.
         if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
-            return state._replace(window=())
+            return state._replace(window=()), passage
         window = (*state.window, Window(moved, middle, bristles))
         if len(window) < WINDOW:
-            return state._replace(window=window)
-        return self._learned(state._replace(window=()), window)
+            return state._replace(window=window), passage
+        return self._learned(state._replace(window=()), window, passage)
 
     def after_gap(self, state: ParameterState, velocity_stddev_m_s: float, position_stddev_m: float) -> ParameterState:
         """Nothing was heard for long: thrust has died away, and the navigation has lost its velocity and place."""
@@ -245,7 +279,16 @@ class ParameterFilter:
                 seen = thrust.copy()
         return thrust, seen, tuple(commands)
 
-    def _passed(self, belief: Moments, step_s: float, errors: NavigationErrors) -> Moments:
+    def _transition(self, step_s: float) -> Matrix:
+        """What `_passed` does to errors."""
+        calmer = np.exp(-step_s / layout.AIR_TIME_S)
+        moved = [(self.chain + layout.POSITION_X + e, self.chain + layout.VELOCITY_X + e, step_s) for e in range(2)]
+        calmed = [(self.chain + layout.AIR_X + e, self.chain + layout.AIR_X + e, calmer - 1.0) for e in range(2)]
+        return np.array([*moved, *calmed])
+
+    def _passed(
+        self, belief: Moments, step_s: float, errors: NavigationErrors
+    ) -> tuple[Moments, tuple[Corrected, ...]]:
         """The errors of the navigation go their way, as far as it knows itself; everything else stays."""
         velocity, position, air = (
             slice(self.chain + first, self.chain + first + 2)
@@ -267,36 +310,44 @@ class ParameterFilter:
         covariance[:, air] *= calmer
         for e in (air.start, air.start + 1):
             covariance[e, e] += (1.0 - calmer**2) * layout.AIR_M_S**2
-        passed = Moments(mean, covariance)
+        told: tuple[Corrected, ...] = ()
         if len(errors.told):
             by = np.zeros((len(errors.told), len(mean)))
             by[:, velocity] = errors.by
-            passed = corrected(passed, errors.told - by @ mean, by, np.diag(errors.variances))
-        passed.mean[velocity.start : position.stop] -= errors.change
-        return passed
+            seen = innovate(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
+            change, covariance = correction(covariance, seen)
+            mean = mean + change
+            told = (Corrected(Moments(mean, covariance), by, seen, 1.0, 0.0),)
+        mean = mean.copy()
+        mean[velocity.start : position.stop] -= errors.change
+        return Moments(mean, covariance), told
 
-    def _learned(self, state: ParameterState, window: tuple[Window, ...]) -> ParameterState:
+    def _learned(
+        self, state: ParameterState, window: tuple[Window, ...], passage: ParameterPassage
+    ) -> tuple[ParameterState, ParameterPassage]:
         rows = [one.moved for one in window]
         headings, rates = np.stack([one.headings for one in rows]), np.stack([one.rates for one in rows])
         velocities = np.stack([one.velocities for one in rows])
         thrust, bristles = np.stack([one.thrust for one in window]), np.stack([one.bristles for one in window])
         measured = np.mean([np.concatenate([one.force, one.angular]) for one in rows], axis=0)
         given = Given(headings, rates, velocities, thrust, bristles, self.design, state.reference, self.limit_n)
-        belief, whitened, likelihood = self._corrected(state.belief, given, measured, state.scale)
-        challenger, _, other = self._corrected(state.challenger, given, measured, state.scale)
-        scale, past = _adapted(state.scale, state.past, whitened)
-        evidence, age, changes = state.evidence + other - likelihood, state.age + 1, state.changes
-        if evidence > EVIDENCE:
-            belief, evidence, age, changes = challenger, 0.0, 0, changes + 1
-            challenger = self._freed(belief)
-        elif age >= (RESTART if evidence < PROMISING else LONGEST):
+        ours = self._corrected(state.belief, given, measured, state.scale)
+        other = self._corrected(state.challenger, given, measured, state.scale)
+        scale, past = _adapted(state.scale, state.past, ours.seen.whitened)
+        belief, challenger = ours.belief, other.belief
+        evidence, age, changes = state.evidence + other.likelihood - ours.likelihood, state.age + 1, state.changes
+        taken_over = evidence > EVIDENCE
+        begun_anew = not taken_over and age >= (RESTART if evidence < PROMISING else LONGEST)
+        if taken_over:
+            belief, changes = challenger, changes + 1
+        if taken_over or begun_anew:
             challenger, evidence, age = self._freed(belief), 0.0, 0
         reference = np.append(belief.mean[self._lags], np.clip(belief.mean[self.chain + layout.DELAY], -0.03, 0.1))
         moved_thrust = state.thrust.copy()
         change = reference - state.reference
         for way in range(2):
             moved_thrust[:, way] += change[:-1] * state.thrust[:, 2 + way] - change[-1] * state.thrust[:, 4 + way]
-        return state._replace(
+        after = state._replace(
             belief=belief,
             challenger=challenger,
             evidence=evidence,
@@ -307,11 +358,15 @@ class ParameterFilter:
             past=past,
             changes=changes,
         )
+        passage = passage._replace(
+            belief=(*passage.belief, ours),
+            challenger=(*passage.challenger, other),
+            taken_over=taken_over,
+            begun_anew=begun_anew,
+        )
+        return after, passage
 
-    def _corrected(
-        self, belief: Moments, given: Given, measured: Vector, scale: float
-    ) -> tuple[Moments, Vector, float]:
-        """The belief after a window, the whitened innovation, and the log of its likelihood, but for a constant."""
+    def _corrected(self, belief: Moments, given: Given, measured: Vector, scale: float) -> Corrected:
         size, n = self.count + 2, len(belief.mean)
         predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
         expect(belief.mean, *given, self._steps, predicted, jacobian, disturbed)
@@ -321,8 +376,9 @@ class ParameterFilter:
         nis = seen.nis
         likelihood = -0.5 * min(nis, self._cap) - float(np.log(np.diag(seen.root)).sum())
         # A blow is taken as if it were as likely as the cap.
-        change, covariance = correction(belief.covariance, seen, min(1.0, self._cap / nis))
-        return Moments(belief.mean + change, covariance), seen.whitened, likelihood
+        share = min(1.0, self._cap / nis)
+        change, covariance = correction(belief.covariance, seen, share)
+        return Corrected(Moments(belief.mean + change, covariance), jacobian, seen, share, likelihood)
 
     def _freed(self, belief: Moments) -> Moments:
         return Moments(belief.mean, belief.covariance + np.diag(self._free))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth, initial_state
 from onboard_estimation.description import Shapes
@@ -35,6 +36,7 @@ from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
+    from salp_estimation.thruster_chain.robust_smoother import RobustSmoother
 
 Rows = NDArray[np.float64]
 
@@ -47,6 +49,7 @@ class ThrusterChainRobot(
     SimulatedLive[ThrusterChainConfiguration],
     Drawn[ThrusterChainConfiguration],
     StartedFromTruth[ThrusterChainConfiguration],
+    Smoothed[ThrusterChainConfiguration],
     Trained[ThrusterChainConfiguration],
 ):
     """Planar chain of links with inertia, a thruster and an IMU on each."""
@@ -98,6 +101,17 @@ class ThrusterChainRobot(
         if name == "robust":
             return RobustEstimator(configuration)
         return PaperEstimator(configuration) if name == "paper_ukf" else GyrosEstimator(configuration)
+
+    def smoother(self, configuration: ThrusterChainConfiguration, name: str) -> RobustSmoother:
+        """That of `robust`; UserError for the others."""
+        if name != "robust":
+            raise UserError(
+                f"--smooth: the smoother of the thruster chain is that of robust, and {name} has none; "
+                "leave out --smooth, or take --estimator robust"
+            )
+        from salp_estimation.thruster_chain.robust_smoother import RobustSmoother  # offline only: nodes do without
+
+        return RobustSmoother(configuration)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no calibration of a chain."""

@@ -23,8 +23,14 @@ from salp_estimation.thruster_chain import inertial_layout
 from salp_estimation.thruster_chain.calibration import Calibration
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.jointed_navigation import SILENT_S, TICK_NS, JointedNavigation, NavigationState
-from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState
+from salp_estimation.thruster_chain.jointed_navigation import (
+    SILENT_S,
+    TICK_NS,
+    JointedNavigation,
+    NavigationState,
+    Passage,
+)
+from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterPassage, ParameterState
 from salp_estimation.thruster_chain.robust_publication import Publication
 from salp_estimation.thruster_chain.space import first_by_headings, link_positions, link_velocities, published_space
 
@@ -64,6 +70,31 @@ class RobustState(NamedTuple):
     pushed: bool = False
     silent: frozenset[int] = frozenset()
     moving: bool = False
+
+
+class PastTick(NamedTuple):
+    """How errors of both filters went through a tick."""
+
+    navigation: Passage
+    parameters: ParameterPassage
+
+
+class Followed(NamedTuple):
+    """What came of a measurement, and how, for whoever looks back.
+
+    Attributes
+    ----------
+    step
+        The estimator's.
+    begun_anew
+        The navigation was, before the ticks.
+    ticks
+        In order.
+    """
+
+    step: Step
+    begun_anew: bool = False
+    ticks: tuple[PastTick, ...] = ()
 
 
 class RobustEstimator(Estimator[RobustState]):
@@ -121,6 +152,10 @@ class RobustEstimator(Estimator[RobustState]):
 
     def step(self, state: RobustState, measurement: Measurement) -> Step:
         """Take a command, or a reading and all ticks that it makes possible."""
+        return self.followed(state, measurement).step
+
+    def followed(self, state: RobustState, measurement: Measurement) -> Followed:
+        """As `step`, with what happened at each tick."""
         if state.start_ns is None:
             state = state._replace(start_ns=measurement.stamp_ns)
         assert state.start_ns is not None
@@ -128,21 +163,26 @@ class RobustEstimator(Estimator[RobustState]):
         if measurement.sensor == COMMAND:
             pushed = state.pushed or bool((np.abs(measurement.value) > MOVING_N).any())
             parameters = self.parameters.commanded(state.parameters, now_s, measurement.value)
-            return Step(state._replace(parameters=parameters, pushed=pushed))
+            return Followed(Step(state._replace(parameters=parameters, pushed=pushed)))
         rate, force = measurement.value[IMU.angular_velocity], measurement.value[IMU.linear_acceleration]
         if not (np.isfinite(rate[2]) and np.isfinite(force[:2]).all()):
-            return Step(state, used=False)
+            return Followed(Step(state, used=False))
         reading = np.array([now_s - self._delay_s, rate[2], force[0], force[1]])
         state = state._replace(
             navigation=self.navigation.heard(state.navigation, self._link_of[measurement.sensor], reading)
         )
-        state, innovation, events, moved = self._ticked(state, now_s)
-        if not moved:
-            return Step(state)
-        estimate = self._publication.estimate(
-            state.navigation, state.parameters, measurement.stamp_ns, now_s, state.pushed
+        followed = self._ticked(state, now_s)
+        if not followed.ticks:
+            return followed
+        return followed._replace(
+            step=followed.step._replace(estimate=self.told(followed.step.state, measurement.stamp_ns))
         )
-        return Step(state, estimate, innovation, events)
+
+    def told(self, state: RobustState, stamp_ns: int) -> Estimate:
+        """The estimate at a stamp, from a state that has come up to it."""
+        assert state.start_ns is not None
+        now_s = (stamp_ns - state.start_ns) / NANOSECONDS_PER_SECOND
+        return self._publication.estimate(state.navigation, state.parameters, stamp_ns, now_s, state.pushed)
 
     def _begun_again(self, state: RobustState, now_s: float) -> RobustState:
         """Headings anew after a gap that no integration bridges."""
@@ -164,25 +204,22 @@ class RobustEstimator(Estimator[RobustState]):
         parameters = self.parameters.after_gap(state.parameters, UNSEEN_M_S, UNSEEN_M_S * gap_s)
         return state._replace(navigation=navigation, parameters=parameters, ticks=ticks)
 
-    def _ticked(
-        self, state: RobustState, now_s: float
-    ) -> tuple[RobustState, Innovation | None, tuple[Event, ...], bool]:
+    def _ticked(self, state: RobustState, now_s: float) -> Followed:
         innovation: Innovation | None = None
         events: tuple[Event, ...] = ()
-        moved = False
-        if now_s - state.navigation.tick_s > LONGEST_GAP_S:
-            gap_s = now_s - state.navigation.tick_s
+        ticks: tuple[PastTick, ...] = ()
+        gap_s = now_s - state.navigation.tick_s
+        if begun_anew := gap_s > LONGEST_GAP_S:
             events = (Notice(f"nothing was heard for {gap_s:.1f} s: headings are lost, what was learned is kept"),)
             state = self._begun_again(state, now_s)
         while True:
             tick_s = (state.ticks + 1) * TICK_NS / NANOSECONDS_PER_SECOND
-            if not self.navigation.ready(state.navigation, tick_s, now_s):
-                return state, innovation, events, moved
-            if tick_s > now_s - self._delay_s:
-                return state, innovation, events, moved
+            if tick_s > now_s - self._delay_s or not self.navigation.ready(state.navigation, tick_s, now_s):
+                return Followed(Step(state, None, innovation, events), begun_anew, ticks)
             at_rest = not (state.pushed or state.moving) and tick_s < self._rest_s
-            navigation, did, innovation = self.navigation.tick(state.navigation, tick_s, at_rest)
-            parameters = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
+            navigation, did, innovation, passed = self.navigation.tick(state.navigation, tick_s, at_rest)
+            parameters, learned = self.parameters.ticked(state.parameters, tick_s, did, not state.pushed)
+            ticks = (*ticks, PastTick(passed, learned))
             navigation, parameters = self.guided(state, navigation, parameters, tick_s)
             if parameters.changes > state.parameters.changes:
                 sentence = f"masses changed at about {self._clock(state, tick_s):.2f} s: they are learned anew"
@@ -200,7 +237,6 @@ class RobustEstimator(Estimator[RobustState]):
                 )
                 events = (*events, Notice(sentence))
             state = state._replace(navigation=navigation, parameters=parameters, ticks=state.ticks + 1, silent=silent)
-            moved = True
 
     def guided(
         self, state: RobustState, navigation: NavigationState, parameters: ParameterState, tick_s: float

@@ -96,9 +96,9 @@ def navigated(run: Run) -> Navigated:
         reading = np.array([now_s - CONFIGURATION.imu.delay_s, rate[2], *force[:2]])
         state = navigation.heard(state, link, reading)
         while (tick_s := 0.01 * (len(kept) + 1)) < now_s and navigation.ready(state, tick_s, now_s):
-            state, _, innovation = navigation.tick(state, tick_s, tick_s < CONFIGURATION.initial.rest_s)
-            assert innovation is not None
-            accepted.append(innovation.accepted)
+            ticked = navigation.tick(state, tick_s, tick_s < CONFIGURATION.initial.rest_s)
+            state = ticked.state
+            accepted.append(ticked.innovation.accepted)
             kept.append(state)
     return Navigated(
         0.01 * (1.0 + np.arange(len(kept))),

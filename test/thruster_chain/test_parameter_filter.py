@@ -165,7 +165,7 @@ def filtered(run: Driven, first: int = 0, state: ParameterState | None = None) -
     for k in range(first, len(run.moved)):
         if k % COMMANDED == 0:
             state = tracker.commanded(state, TICK_S * k, run.commands[k])
-        state = tracker.ticked(state, TICK_S * (k + 1), run.moved[k], TICK_S * k < FIRST_PUSH_S)
+        state, _ = tracker.ticked(state, TICK_S * (k + 1), run.moved[k], TICK_S * k < FIRST_PUSH_S)
         states.append(state)
     return states
 

@@ -1,0 +1,130 @@
+"""Fixed-interval smoother of `robust`: each of its two filters forward, then back, see `robust_history`.
+
+Its states hold the measurements, and the filter's state once a second. Looking back, each of those seconds is filtered
+once more, with all that a tick was: so ten minutes of ten links take about half a gigabyte and not forty.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from onboard_estimation.estimator import Estimator, Step
+from onboard_estimation.filtering.looking_back import Later
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.measurement import Estimate, Measurement
+from salp_estimation.thruster_chain import inertial_layout
+from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.jointed_navigation import NavigationState
+from salp_estimation.thruster_chain.robust_estimator import Followed, RobustEstimator, RobustState
+from salp_estimation.thruster_chain.robust_history import Line, before_navigation_tick
+
+STRETCH_TICKS = 100
+"""Between two states that are kept: 1 s."""
+
+
+class Stretch(NamedTuple):
+    """A stretch of the run: the filter's state at its start, and what was measured in it."""
+
+    start: RobustState
+    measurements: tuple[Measurement, ...] = ()
+
+
+class SmootherState(NamedTuple):
+    """The filter's, and what it came from: whole stretches, and the one that still grows."""
+
+    filtered: RobustState
+    past: tuple[Stretch, ...]
+    last: Stretch
+
+
+class RobustSmoother(Estimator[SmootherState]):
+    """`RobustEstimator`, which looks back over what it has filtered: a `Smoother`.
+
+    What the pins' gate refused stays refused. What comes after a gap over which headings are lost says nothing of those
+    before it.
+    """
+
+    def __init__(self, configuration: ThrusterChainConfiguration) -> None:
+        self._filter = RobustEstimator(configuration)
+        self._count = configuration.chain.count
+        self.space = self._filter.space
+
+    def start(self, initial: Estimate | None) -> SmootherState:
+        """As the filter."""
+        filtered = self._filter.start(initial)
+        return SmootherState(filtered, (), Stretch(filtered))
+
+    def step(self, state: SmootherState, measurement: Measurement) -> Step:
+        """As the filter; the measurement is kept."""
+        filtered, past, last = state
+        if filtered.ticks >= last.start.ticks + STRETCH_TICKS:
+            past, last = (*past, last), Stretch(filtered)
+        step = self._filter.step(filtered, measurement)
+        last = last._replace(measurements=(*last.measurements, measurement))
+        return step._replace(state=SmootherState(step.state, past, last))
+
+    def smoothed(self, state: SmootherState) -> list[Estimate]:
+        """One wherever the filter has one, and at the end the filter's own."""
+        evidence = state.filtered.parameters.evidence
+        later = Hindsight.at_the_end(state.filtered)
+        out: list[Estimate] = []
+        for stretch in reversed((*state.past, state.last)):
+            for followed in reversed(self._followed(stretch)):
+                if followed.step.estimate is not None:
+                    smoothed = later.smoothed(followed.step.state, evidence)
+                    out.append(self._filter.told(smoothed, followed.step.estimate.stamp_ns))
+                later = later.before(followed, self._count)
+        return out[::-1]
+
+    def _followed(self, stretch: Stretch) -> list[Followed]:
+        out, filtered = [], stretch.start
+        for measurement in stretch.measurements:
+            followed = self._filter.followed(filtered, measurement)
+            out.append(followed)
+            filtered = followed.step.state
+        return out
+
+
+class Hindsight(NamedTuple):
+    """What was measured later says of the navigation, and of both beliefs that there are at the end."""
+
+    navigation: Later
+    belief: Line
+    challenger: Line
+
+    @classmethod
+    def at_the_end(cls, state: RobustState) -> Hindsight:
+        nothing = Later.nothing(len(state.parameters.belief.mean))
+        return cls(Later.nothing(len(state.navigation.mean)), Line(nothing, False), Line(nothing, True))
+
+    def before(self, followed: Followed, count: int) -> Hindsight:
+        """Before a measurement."""
+        navigation, belief, challenger = self
+        for tick in reversed(followed.ticks):
+            navigation = before_navigation_tick(navigation, tick.navigation, count)
+            belief = belief.before_tick(tick.parameters)
+            challenger = challenger.before_tick(tick.parameters)
+        if followed.begun_anew:
+            navigation = Later.nothing(len(navigation.adjoint))
+        return Hindsight(navigation, belief, challenger)
+
+    def smoothed(self, state: RobustState, evidence: float) -> RobustState:
+        """A state given what came later; `evidence` of the challenger at the end."""
+        parameters = state.parameters._replace(
+            belief=self.belief.smoothed(state.parameters),
+            challenger=self.challenger.smoothed(state.parameters),
+            evidence=evidence,
+        )
+        return state._replace(navigation=_smoothed(state.navigation, self.navigation), parameters=parameters)
+
+
+def _smoothed(state: NavigationState, later: Later) -> NavigationState:
+    """The navigation given what came later; turning rates with the biases and scales that it then has."""
+    mean, covariance = later.smoothed(Moments(state.mean, state.covariance))
+    links = inertial_layout.LINK * np.arange(len(state.rates))
+    bias, scale = links + inertial_layout.GYRO_BIAS, links + inertial_layout.GYRO_SCALE
+    gain = 1.0 - mean[scale]
+    rates = gain / (1.0 - state.mean[scale]) * state.rates - gain * (mean[bias] - state.mean[bias])
+    return state._replace(mean=mean, covariance=covariance, rates=rates)

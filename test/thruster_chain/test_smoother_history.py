@@ -1,0 +1,282 @@
+"""Both filters of `robust` gone back through, against a state that is carried forward beside the filter's.
+
+The oracle needs no backward pass and no inverse of a covariance: the state of an instant becomes further states that
+never change, tied to the filter's by a covariance, and every correction corrects them too (fixed-point smoothing;
+Sarkka, "Bayesian filtering and smoothing", 2013, section 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from test_jointed_navigation import CONFIGURATION, COUNT, NAMES, Run, driven
+from test_parameter_filter import COMMANDED, FIRST_PUSH_S, Truth
+from test_parameter_filter import CONFIGURATION as PARAMETERS
+from test_parameter_filter import driven as pushed
+
+from onboard_estimation.estimator import Step
+from onboard_estimation.filtering.looking_back import Later
+from onboard_estimation.filtering.moments import Moments
+from onboard_estimation.reading_parts import IMU
+from salp_estimation.thruster_chain import inertial_kernels, inertial_layout, parameter_layout
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Ticked
+from salp_estimation.thruster_chain.parameter_filter import Corrected, ParameterFilter, ParameterPassage, ParameterState
+from salp_estimation.thruster_chain.robust_estimator import Followed, PastTick, RobustState
+from salp_estimation.thruster_chain.robust_history import Line, before_navigation_tick
+from salp_estimation.thruster_chain.robust_smoother import Hindsight
+
+Array = NDArray[np.float64]
+
+
+class Fixed:
+    """Moments of an instant, corrected by what comes after it; `tie` is their covariance with the running state."""
+
+    def __init__(self, moments: Moments) -> None:
+        self.mean, self.covariance = (one.copy() for one in moments)
+        self.tie = moments.covariance.copy()
+
+    def moved(self, transition: Array) -> None:
+        """The running state was."""
+        self.tie = self.tie @ transition.T
+
+    def corrected(self, slopes: Array, covariance: Array, spread: Array, innovation: Array) -> None:
+        """By an innovation with that covariance (k, k); `spread` (k, n) is H P of the running state."""
+        inverse = np.linalg.inv(covariance)
+        gain = self.tie @ slopes.T @ inverse
+        self.mean = self.mean + gain @ innovation
+        self.covariance = self.covariance - gain @ covariance @ gain.T
+        self.tie = self.tie @ (np.eye(len(self.mean)) - spread.T @ inverse @ slopes).T
+
+
+def assert_same(found: Moments, expected: Fixed, filtered: Moments) -> None:
+    """In standard deviations of the filter."""
+    stddev = np.sqrt(np.diag(filtered.covariance))
+    np.testing.assert_allclose((found.mean - expected.mean) / stddev, 0.0, atol=1e-9)
+    np.testing.assert_allclose((found.covariance - expected.covariance) / np.outer(stddev, stddev), 0.0, atol=1e-9)
+
+
+# The navigation.
+
+
+class Tick(NamedTuple):
+    """What the navigation was before a tick, and what came of that."""
+
+    before: NavigationState
+    ticked: Ticked
+
+
+def ticks(run: Run, gate_probability: float) -> list[Tick]:
+    configuration = replace(CONFIGURATION, gate_probability=gate_probability, recover_after=3)
+    navigation = JointedNavigation(configuration)
+    start = run.headings(np.zeros(1))[0]
+    state = navigation.start(*inertial_layout.started(configuration, start, 0.01 * np.eye(COUNT), np.zeros(2)))
+    out: list[Tick] = []
+    for message in run.messages():
+        if not message.sensor.startswith("imu/"):
+            continue
+        now_s, link = 1e-9 * message.stamp_ns, NAMES.index(message.sensor.removeprefix("imu/"))
+        rate, force = message.value[IMU.angular_velocity], message.value[IMU.linear_acceleration]
+        reading = np.array([now_s - configuration.imu.delay_s, rate[2], *force[:2]])
+        state = navigation.heard(state, link, reading)
+        while (tick_s := TICK_S * (len(out) + 1)) < now_s and navigation.ready(state, tick_s, now_s):
+            out.append(Tick(state, navigation.tick(state, tick_s, tick_s < configuration.initial.rest_s)))
+            state = out[-1].ticked.state
+    return out
+
+
+def dense(transition: Array, n: int) -> Array:
+    out = np.eye(n)
+    np.add.at(out, tuple(transition[:, :2].astype(int).T), transition[:, 2])
+    return out
+
+
+def carrying(change: Array) -> Array:
+    """The transition of `keep_unobservable`: it leaves what its rows are made of alone, so that T T^T shows it."""
+    n = len(change)
+    square = np.eye(n)
+    inertial_kernels.keep_unobservable(square, change, COUNT)
+    links = inertial_layout.LINK * np.arange(COUNT)
+    told = np.concatenate([links + inertial_layout.HEADING, links + inertial_layout.ACCELEROMETER_SCALE])
+    out = np.eye(n)
+    out[:, told] = square[:, told]
+    return out
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return driven(5, 3.0)
+
+
+@pytest.mark.parametrize("gate_probability", [0.997, 0.02])
+def test_navigation_gone_back_is_a_state_carried_forward(run: Run, gate_probability: float) -> None:
+    """At rest and in motion; and where the gate refuses much, and the covariance is inflated to recover."""
+    found = ticks(run, gate_probability)
+    n = inertial_layout.state_size(COUNT)
+    refused = [one.ticked.passage.pinned is None for one in found]
+    assert any(refused) == (gate_probability < 0.9)
+    fixed: dict[int, Fixed] = {}
+    for k, (before, ticked) in enumerate(found):
+        if k in (0, 60, 149, 151, 230):
+            fixed[k] = Fixed(Moments(before.mean, before.covariance))
+        for one in fixed.values():
+            one.moved(dense(ticked.passage.transition, n))
+            if (pinned := ticked.passage.pinned) is not None:
+                one.moved(carrying(pinned.toward))
+                seen = pinned.seen
+                one.corrected(pinned.slopes, seen.root @ seen.root.T, seen.spread, seen.value)
+                one.moved(carrying(pinned.onward))
+    later = Later.nothing(n)
+    for k in range(len(found) - 1, -1, -1):
+        later = before_navigation_tick(later, found[k].ticked.passage, COUNT)
+        if k in fixed:
+            filtered = Moments(found[k].before.mean, found[k].before.covariance)
+            assert_same(later.smoothed(filtered), fixed[k], filtered)
+            assert np.linalg.eigvalsh(later.smoothed(filtered).covariance)[0] > -1e-12
+
+
+def test_transitions_are_those_of_the_covariances() -> None:
+    rng = np.random.default_rng(2)
+    n = inertial_layout.state_size(COUNT)
+    root = rng.normal(size=(n, n))
+    covariance, change = root @ root.T, rng.normal(0.0, 0.02, n)
+    carried = covariance.copy()
+    inertial_kernels.keep_unobservable(carried, change, COUNT)
+    transition = carrying(change)
+    np.testing.assert_allclose(carried, transition @ covariance @ transition.T, rtol=0.0, atol=1e-9)
+    entries = np.column_stack([rng.integers(0, n, 40), rng.integers(0, n, 40), rng.normal(size=40)])
+    moved = covariance.copy()
+    inertial_kernels.transform(moved, entries)
+    np.testing.assert_allclose(moved, dense(entries, n) @ covariance @ dense(entries, n).T, rtol=0.0, atol=1e-9)
+
+
+def test_turning_rates_are_those_of_the_biases_and_scales_that_are_known_later(run: Run) -> None:
+    _, ticked = ticks(run, 0.997)[200]
+    state, rng = ticked.state, np.random.default_rng(4)
+    n, links = len(state.mean), inertial_layout.LINK * np.arange(COUNT)
+    later = Later(1e4 * rng.normal(size=n), np.zeros((n, n)))
+    parameters = ParameterFilter(CONFIGURATION).start()
+    nothing = Later.nothing(len(parameters.belief.mean))
+    whole = RobustState(0, state, parameters)
+    found = Hindsight(later, Line(nothing, False), Line(nothing, True)).smoothed(whole, 0.0).navigation
+    bias, scale = links + inertial_layout.GYRO_BIAS, links + inertial_layout.GYRO_SCALE
+    readings = state.rates / (1.0 - state.mean[scale]) + state.mean[bias]
+    assert np.abs(found.mean[bias] - state.mean[bias]).max() > 1e-5
+    np.testing.assert_allclose(found.rates, (readings - found.mean[bias]) * (1.0 - found.mean[scale]), rtol=1e-12)
+
+
+def test_where_the_navigation_began_anew_nothing_later_tells_of_it(run: Run) -> None:
+    _, ticked = ticks(run, 0.997)[200]
+    size = len(ParameterFilter(CONFIGURATION).start().belief.mean)
+    rng, n = np.random.default_rng(6), len(ticked.state.mean)
+    told = Later(rng.normal(size=size), np.eye(size))
+    later = Hindsight(Later(rng.normal(size=n), np.eye(n)), Line(told, False), Line(told, False))
+    tick = PastTick(ticked.passage, ParameterPassage(np.empty((0, 3))))
+    before = later.before(Followed(Step(None), True, (tick,)), COUNT)
+    assert not before.navigation.adjoint.any()
+    assert not before.navigation.information.any()
+    assert before.belief.later.adjoint.any()  # masses are the same ones
+    assert later.before(Followed(Step(None), False, (tick,)), COUNT).navigation.adjoint.any()
+
+
+# The parameters.
+
+
+class Told(NamedTuple):
+    """What the parameter filter was before a tick and after it, and how."""
+
+    before: ParameterState
+    after: ParameterState
+    passage: ParameterPassage
+
+    def corrections(self, challenging: bool) -> tuple[Corrected, ...]:
+        """Of one of the beliefs."""
+        return self.passage.challenger if challenging else self.passage.belief
+
+
+@pytest.fixture(scope="module")
+def told() -> list[Told]:
+    """A load after 8 s, found some seconds later; a blow before it, which counts for less; what pins tell at times."""
+    truth = Truth.drawn(11, draught_n=0.003)
+    loaded = pushed(((truth, 8.0), (truth.loaded(2, 0.4), 7.0)), 11)
+    tracker = ParameterFilter(PARAMETERS)
+    state, out = tracker.start(), []
+    for k, moved in enumerate(loaded.moved):
+        if 600 <= k < 610:
+            moved = moved._replace(angular=moved.angular + np.array([40.0, -30.0, 20.0]))
+        if k % 50 == 7:
+            errors = moved.errors._replace(told=np.array([1e-3]), by=np.array([[1.0, 0.5]]), variances=np.array([1e-4]))
+            moved = moved._replace(errors=errors._replace(change=np.full(4, 1e-3)))
+        if k % COMMANDED == 0:
+            state = tracker.commanded(state, TICK_S * k, loaded.commands[k])
+        after, passage = tracker.ticked(state, TICK_S * (k + 1), moved, TICK_S * k < FIRST_PUSH_S)
+        out.append(Told(state, after, passage))
+        state = after
+    return out
+
+
+def test_transition_of_the_parameters_is_that_of_their_beliefs(told: list[Told]) -> None:
+    """But for noise, which has no correlations."""
+    before, after, passage = told[702]
+    assert not passage.belief
+    transition = dense(passage.transition, len(before.belief.mean))
+    np.testing.assert_allclose(after.belief.mean, transition @ before.belief.mean, rtol=0.0, atol=1e-15)
+    noise = after.belief.covariance - transition @ before.belief.covariance @ transition.T
+    np.testing.assert_allclose(noise, np.diag(np.diag(noise)), rtol=0.0, atol=1e-15)
+
+
+def ancestry(told: Sequence[Told], challenging: bool) -> list[bool]:
+    """Whether the belief (or the challenger) of the end was the challenger before each tick, by identity of means."""
+    out = []
+    for one in reversed(told):
+        if one.passage.taken_over or one.passage.begun_anew:
+            challenging = one.passage.taken_over
+        out.append(challenging)
+    return out[::-1]
+
+
+@pytest.mark.parametrize("challenging", [False, True])
+def test_beliefs_gone_back_are_states_carried_forward(told: list[Told], challenging: bool) -> None:
+    """Through the challenger that found the load, and the belief that it began from."""
+    assert told[-1].after.changes > 0
+    assert min(found.share for one in told for found in one.passage.belief) < 0.5
+    was_challenger = ancestry(told, challenging)
+    assert len(set(was_challenger)) == 2
+    n = len(told[0].before.belief.mean)
+    chosen = (0, 500, *np.flatnonzero(np.diff(was_challenger)).tolist(), len(told) - 100)
+    fixed: dict[int, Fixed] = {}
+    for k, one in enumerate(told):
+        if k in chosen:
+            fixed[k] = Fixed(one.before.challenger if was_challenger[k] else one.before.belief)
+        for state in fixed.values():
+            state.moved(dense(one.passage.transition, n))
+            for found in one.corrections(was_challenger[k]):
+                covariance = found.seen.root @ found.seen.root.T / found.share
+                state.corrected(found.slopes, covariance, found.seen.spread, found.seen.value)
+    line = Line(Later.nothing(n), challenging)
+    for k in range(len(told) - 1, -1, -1):
+        line = line.before_tick(told[k].passage)
+        assert line.challenging == was_challenger[k]
+        if k in fixed:
+            filtered = told[k].before.challenger if was_challenger[k] else told[k].before.belief
+            assert_same(line.smoothed(told[k].before), fixed[k], filtered)
+
+
+def test_a_load_is_placed_where_the_challenger_began(told: list[Told]) -> None:
+    """The filter learns of it seconds after it; looking back the mass steps within the seconds of a challenger."""
+    place = parameter_layout.LINK * 2 + parameter_layout.LOG_MASS
+    line = Line(Later.nothing(len(told[0].before.belief.mean)), False)
+    found_s = TICK_S * next(k for k, one in enumerate(told) if one.after.changes > 0)
+    masses = []
+    for one in reversed(told):
+        line = line.before_tick(one.passage)
+        masses.append(line.smoothed(one.before).mean[place])
+    masses = np.array(masses[::-1])
+    steps = np.abs(np.diff(masses))
+    stepped_s = TICK_S * int(np.argmax(steps))
+    assert steps.max() > 0.1
+    assert 5.0 < stepped_s < found_s
