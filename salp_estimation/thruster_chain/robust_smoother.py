@@ -121,10 +121,15 @@ class Hindsight(NamedTuple):
 
 
 def _smoothed(state: NavigationState, later: Later) -> NavigationState:
-    """The navigation given what came later; turning rates with the biases and scales that it then has."""
+    """The navigation given what came later, turning rates with the biases and scales that it then has.
+
+    Its velocity and position stay the filter's: of their errors the parameter filter knows, and is smoothed.
+    """
     mean, covariance = later.smoothed(Moments(state.mean, state.covariance))
     links = inertial_layout.LINK * np.arange(len(state.rates))
     bias, scale = links + inertial_layout.GYRO_BIAS, links + inertial_layout.GYRO_SCALE
     gain = 1.0 - mean[scale]
     rates = gain / (1.0 - state.mean[scale]) * state.rates - gain * (mean[bias] - state.mean[bias])
+    chain = inertial_layout.chain_part(len(links))
+    mean[chain : chain + 4] = state.mean[chain : chain + 4]
     return state._replace(mean=mean, covariance=covariance, rates=rates)
