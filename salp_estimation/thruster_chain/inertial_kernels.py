@@ -33,6 +33,8 @@ from salp_estimation.thruster_chain.inertial_layout import (
     MOUNTING,
     PLACE_X,
     PLACE_Y,
+    SCALE_APART,
+    SCALED,
 )
 
 Vector = NDArray[np.float64]
@@ -42,9 +44,10 @@ Stack = NDArray[np.float64]
 MOVED = 7  # of a link over a tick: turn, velocity x y, way x y of its IMU; variances of turn and velocity by sampling
 TURN_VARIANCE, VELOCITY_VARIANCE = 5, 6
 STEP = 1.0 / np.sqrt(12.0)  # of a step that lies anywhere between two readings, against a straight line between them
-CAUSES = 7  # that they depend on
-CAUSE = np.array([HEADING, GYRO_BIAS, GYRO_SCALE, BIAS_X, BIAS_X + 1, MOUNTING, ACCELEROMETER_SCALE])
+CAUSES = 8  # that they depend on
+CAUSE = np.array([HEADING, GYRO_BIAS, GYRO_SCALE, BIAS_X, BIAS_X + 1, MOUNTING, ACCELEROMETER_SCALE, SCALE_APART])
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
+CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
 BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns by 0.1 rad in 10 ms
 BLIND_FORCE = 1.0  # (m/s^2)^2/Hz: and is pushed by a newton
 
@@ -65,11 +68,16 @@ def integrate(
 
     `readings` (K, 4) are stamps (s), rate, and specific force x y; those of the link are `first` to `end`. Between them
     they are taken as straight lines; what that leaves out where a force sets in, or a rate bends, is a variance. `by`
-    (5, 7) gets the derivatives. Returns the stamp that it came to: that of the last reading, where they end before.
+    (5, 8) gets the derivatives. Returns the stamp that it came to: that of the last reading, where they end before.
     """
     base = LINK * link
     heading, mounting = state[base + HEADING], state[base + MOUNTING]
-    rate_gain, force_gain = 1.0 - state[base + GYRO_SCALE], 1.0 - state[base + ACCELEROMETER_SCALE]
+    rate_gain, both, apart = (
+        1.0 - state[base + GYRO_SCALE],
+        state[base + ACCELEROMETER_SCALE],
+        state[base + SCALE_APART],
+    )
+    gain_x, gain_y = 1.0 - both - apart, 1.0 - both + apart
     rate_bias, bias_x, bias_y = state[base + GYRO_BIAS], state[base + BIAS_X], state[base + BIAS_X + 1]
     moved[:] = 0.0
     by[:] = 0.0
@@ -90,7 +98,7 @@ def integrate(
         rate = rate_gain * raw_rate
         angle = heading + moved[0] + 0.5 * rate * step + mounting
         c, s = np.cos(angle), np.sin(angle)
-        ax, ay = force_gain * (c * raw_x - s * raw_y), force_gain * (s * raw_x + c * raw_y)
+        ax, ay = c * gain_x * raw_x - s * gain_y * raw_y, s * gain_x * raw_x + c * gain_y * raw_y
         for j in range(CAUSES):
             angle_by = turn_by[j]
             if j == 1:
@@ -101,14 +109,17 @@ def integrate(
                 angle_by += 1.0
             x_by, y_by = -ay * angle_by, ax * angle_by
             if j == 3:
-                x_by -= force_gain * c
-                y_by -= force_gain * s
+                x_by -= gain_x * c
+                y_by -= gain_x * s
             elif j == 4:
-                x_by += force_gain * s
-                y_by -= force_gain * c
+                x_by += gain_y * s
+                y_by -= gain_y * c
             elif j == 6:
-                x_by -= ax / force_gain
-                y_by -= ay / force_gain
+                x_by -= c * raw_x - s * raw_y
+                y_by -= s * raw_x + c * raw_y
+            elif j == 7:
+                x_by -= c * raw_x + s * raw_y
+                y_by -= s * raw_x - c * raw_y
             by[3, j] += step * by[1, j] + 0.5 * step * step * x_by
             by[4, j] += step * by[2, j] + 0.5 * step * step * y_by
             by[1, j] += step * x_by
@@ -171,14 +182,14 @@ def predict(
     noise: Vector,
     blind: Vector,
 ) -> Rows:
-    """Move state and covariance on by what each link's IMU did, `moved` (N, 7) and `by` (N, 5, 7).
+    """Move state and covariance on by what each link's IMU did, `moved` (N, 7) and `by` (N, 5, 8).
 
     `lasted_s` (N,) on each link's clock; `noise` the densities; `blind` (N,) 1 where nothing was heard of a link.
     Returns the transition F of the errors, as `transform` takes it.
     """
     count = half.shape[0]
     joints, chain = LINK * count, LINK * count + JOINT * (count - 1)
-    transition = np.empty((96 * count + 64 + 2 * count * (count + 1), 3))  # row, column, entry of F - I
+    transition = np.empty((104 * count + 68 + 2 * count * (count + 1), 3))  # row, column, entry of F - I
     entries = 0
     velocity_x, velocity_y = state[chain], state[chain + 1]
     for j in range(count - 1):
@@ -335,6 +346,7 @@ def _add_noise(
                     covariance[at[a], v + 2] += 0.5 * lasted * push * gain[a]
             covariance[base + BIAS_X + e, base + BIAS_X + e] += lasted * noise[ACCELEROMETER_WALK]
         covariance[base + GYRO_BIAS, base + GYRO_BIAS] += lasted * noise[GYRO_WALK]
+        covariance[base + CLOCK, base + CLOCK] += lasted * CLOCK_WALK**2
 
 
 @njit(cache=True)
@@ -384,6 +396,6 @@ def keep_unobservable(covariance: Rows, change: Vector, count: int) -> None:
             covariance[k] += -change[k + 1] * turn + change[k] * scale
             covariance[k + 1] += change[k] * turn + change[k + 1] * scale
         for i in range(count):
-            for part in (PLACE_X, PLACE_Y, HALF_LENGTH):
+            for part in SCALED:
                 covariance[LINK * i + part] += change[LINK * i + part] * scale
         covariance[:] = covariance.T.copy()

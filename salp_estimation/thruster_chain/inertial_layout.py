@@ -4,7 +4,7 @@ One block of each link, one of each joint, one of the chain:
 
 | block | parts |
 |---|---|
-| link | heading, gyro bias and scale, accelerometer biases x y, mounting angle, IMU place x y, clock, accelerometer scale, half length |
+| link | heading, gyro bias and scale, accelerometer biases x y, mounting angle, IMU place x y, clock, accelerometer scale, half length, and by how much the scale along differs from that across, halved |
 | joint k, links k and k + 1 | velocity of the IMU before it against the one behind it (room), gap of the pins (room) |
 | chain | velocity and position of the first link's IMU (room), gravity along the table (room) |
 
@@ -34,8 +34,11 @@ from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV
     CLOCK,
     ACCELEROMETER_SCALE,
     HALF_LENGTH,
-) = range(11)
-LINK = 11
+    SCALE_APART,
+) = range(12)
+LINK = 12
+SCALED = (PLACE_X, PLACE_Y, HALF_LENGTH, SCALE_APART)
+"""Of a link, what grows with the common scale of lengths and accelerometers."""
 JOINT = 4
 CHAIN = 6
 
@@ -63,7 +66,7 @@ def chain_part(count: int) -> int:
 
 def lasting(count: int) -> NDArray[np.intp]:
     """Places in the state of what stays with a robot from one switch-on to the next."""
-    parts = GYRO_SCALE, MOUNTING, PLACE_X, PLACE_Y, ACCELEROMETER_SCALE, HALF_LENGTH
+    parts = GYRO_SCALE, MOUNTING, PLACE_X, PLACE_Y, ACCELEROMETER_SCALE, HALF_LENGTH, SCALE_APART
     return np.array([LINK * link + part for link in range(count) for part in parts])
 
 
@@ -88,7 +91,7 @@ def prior_stddev(configuration: ThrusterChainConfiguration) -> Vector:
     link[MOUNTING] = mounting
     link[[PLACE_X, PLACE_Y]] = OF_TOLERANCE * tolerances.imu_place_m
     link[CLOCK] = clock_stddev_s(configuration)
-    link[ACCELEROMETER_SCALE] = BOUND_TO_STDDEV * accelerometer.scale_fraction
+    link[[ACCELEROMETER_SCALE, SCALE_APART]] = np.sqrt(0.5) * BOUND_TO_STDDEV * accelerometer.scale_fraction
     link[HALF_LENGTH] = 0.5 * tolerances.length_m
     joint = np.full(JOINT, 1e-4)
     chain = np.array([1e-4, 1e-4, 0.0, 0.0, *2 * [configuration.gravity_m_s2 * SLOPE_RAD]])

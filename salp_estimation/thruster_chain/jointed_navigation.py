@@ -1,7 +1,7 @@
 """Headings of the links from their IMUs and from the pins that hold them together: no masses, no thrust, no model.
 
 See `inertial_kernels` for the equations. An extended Kalman filter: its model is all but linear over a tick, its
-derivatives are exact, and its 11 states of a link would cost an unscented one 23 integrations of every IMU.
+derivatives are exact, and its 12 states of a link would cost an unscented one 25 integrations of every IMU.
 """
 
 from __future__ import annotations

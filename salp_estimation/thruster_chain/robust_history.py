@@ -84,7 +84,7 @@ def _unobservable(change: Vector, count: int) -> tuple[Matrix, Matrix]:
     x, y = change[vectors].reshape(-1, 2).T
     directions[0, vectors] = np.column_stack([-y, x]).ravel()
     directions[1, vectors] = change[vectors]
-    for part in (layout.PLACE_X, layout.PLACE_Y, layout.HALF_LENGTH):
+    for part in layout.SCALED:
         directions[1, links + part] = change[links + part]
     means[0, links + layout.HEADING], means[1, links + layout.ACCELEROMETER_SCALE] = 1.0 / count, -1.0 / count
     return directions, means

@@ -25,7 +25,7 @@ CONFIGURATION = replace(
     gyro=replace(CONFIGURATION.gyro, range_rad_s=17.453),
     initial=replace(CONFIGURATION.initial, rest_s=1.4, heading_stddev_rad=0.005),
 )
-SIZE = 6  # lasting parts of an IMU, its gyro's scale first
+SIZE = 7  # lasting parts of an IMU, its gyro's scale first
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,8 @@ def differences(function: Callable[[Array], Array], at: Array, step: float = 1e-
 
 def test_a_given_motion_is_integrated_as_scipy_does_it() -> None:
     """A smooth motion of an IMU with bias, scales and mounting, read at 1 kHz, against its equations of motion."""
-    rate_bias, gyro_scale, bias, mounting, scale = 0.02, 0.01, np.array([0.1, -0.2]), 0.03, -0.008
+    rate_bias, gyro_scale, bias, mounting = 0.02, 0.01, np.array([0.1, -0.2]), 0.03
+    scale, apart = -0.008, 0.003  # along the link less, across it more
     start = 0.7
 
     def rate(t: Array | float) -> Array:
@@ -97,13 +98,12 @@ def test_a_given_motion_is_integrated_as_scipy_does_it() -> None:
     def force(t: Array | float) -> Array:
         return np.stack([4.0 * np.cos(5.0 * np.asarray(t)), 3.0 * np.sin(4.0 * np.asarray(t) + 1.0)], axis=-1)
 
-    stamps = np.arange(-0.001, 0.6, 0.001)
-    raw = np.column_stack([stamps, rate(stamps) / (1.0 - gyro_scale) + rate_bias, force(stamps) / (1.0 - scale) + bias])
+    stamps, gain = np.arange(-0.001, 0.6, 0.001), 1.0 - np.array([scale + apart, scale - apart])
+    raw = np.column_stack([stamps, rate(stamps) / (1.0 - gyro_scale) + rate_bias, force(stamps) / gain + bias])
     state = np.zeros(layout.state_size(2))
-    own = layout.LINK + np.array(
-        [layout.HEADING, layout.GYRO_BIAS, layout.GYRO_SCALE, layout.MOUNTING, layout.ACCELEROMETER_SCALE]
-    )
-    state[own] = start, rate_bias, gyro_scale, mounting, scale
+    parts = layout.HEADING, layout.GYRO_BIAS, layout.GYRO_SCALE, layout.MOUNTING
+    state[layout.LINK + np.array(parts)] = start, rate_bias, gyro_scale, mounting
+    state[[layout.LINK + layout.ACCELEROMETER_SCALE, layout.LINK + layout.SCALE_APART]] = scale, apart
     state[[layout.LINK + layout.BIAS_X, layout.LINK + layout.BIAS_Y]] = bias
 
     def derivative(t: float, motion: Array) -> Array:
@@ -178,6 +178,7 @@ def test_noise_goes_where_a_push_of_an_imu_goes() -> None:
         expected[own + layout.GYRO_BIAS, own + layout.GYRO_BIAS] += TICK_S * noise[2]
         for part in (layout.BIAS_X, layout.BIAS_Y):
             expected[own + part, own + part] += TICK_S * noise[3]
+        expected[own + layout.CLOCK, own + layout.CLOCK] += TICK_S * 9e-10  # 30 us in a second's root
     _, covariance = chain.predicted(chain.state, noise=noise)
     np.testing.assert_allclose(covariance, expected, rtol=0.0, atol=1e-5 * noise[1] * TICK_S)
 
@@ -204,6 +205,7 @@ def scaled(chain: Chain, state: Array, by: float) -> Array:
     """The same readings, of a chain that is larger, and of accelerometers that read too little."""
     out = state.copy()
     out[LINKS + layout.ACCELEROMETER_SCALE] = 1.0 - (1.0 + by) * (1.0 - state[LINKS + layout.ACCELEROMETER_SCALE])
+    out[LINKS + layout.SCALE_APART] *= 1.0 + by
     for axis, part in enumerate((layout.PLACE_X, layout.PLACE_Y)):
         out[LINKS + part] += by * (chain.place[:, axis] + state[LINKS + part])
     out[LINKS + layout.HALF_LENGTH] += by * (chain.half + state[LINKS + layout.HALF_LENGTH])

@@ -131,6 +131,18 @@ def test_position_is_as_unsure_as_it_is_wrong(seed: int) -> None:
     assert np.nanmax(np.abs(result.parts["position"].error)) < 4.0
 
 
+def test_two_minutes_of_fast_turns_are_held() -> None:
+    """At 700 deg/s clocks that drift by 20 ppm, and accelerometers of unlike axes, tell: all was refused after 80 s."""
+    configuration = laboratory(3)
+    recording = simulated_recording(ROBOT, configuration, "hardware", "mixed", 120.0, 4)
+    result = judge(ROBOT, configuration, "robust", recording)
+    for part in ("headings", "masses", "inertias", "position"):
+        assert covered(result, part, 5.0) > 0.95, part
+    joints = np.diff(result.parts["headings"].error, axis=1)
+    assert np.rad2deg(np.sqrt(np.nanmean(joints**2))) < 0.5
+    assert not any("asses changed" in note for note in result.notes)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("run", RUNS)
 def test_every_recorded_run(shared_data: Path, run: str) -> None:
