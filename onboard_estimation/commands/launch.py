@@ -19,6 +19,7 @@ EXAMPLES = output.examples(
     "launch my_folder/two_robots.launch.py",
     "launch PACKAGE FILE speed:=2.0",
 )
+_PACKAGE = "onboard_estimation"
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
 # Launch configurations that launch itself reads; no launch file declares them.
@@ -61,6 +62,8 @@ def launch(
         return
     _warn_of_unknown(path, description, arguments)
     without = runtime is embedded_ros.Runtime.EMBEDDED
+    if not without and path in project_launch_files().values():
+        _require_workspace()
     typer.echo(f"launching {path} {'without' if without else 'with'} ROS 2", err=True)
     code = _run(path, description, arguments, assignments, noninteractive or not sys.stdin.isatty(), debug)
     if code:
@@ -77,6 +80,22 @@ def project_launch_files() -> dict[str, Path]:
     except UserError:
         return {}
     return {path.name: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+
+
+def _require_workspace() -> None:
+    """ROS 2 starts nodes of packages that its workspaces hold; a wheel is in none."""
+    from ament_index_python.packages import get_package_prefix
+
+    from onboard_estimation.errors import UserError
+
+    try:
+        get_package_prefix(_PACKAGE)
+    except LookupError:
+        raise UserError(
+            f"ROS 2 does not know the package {_PACKAGE}, whose nodes this launch file starts: pip installs it for "
+            "Python only. Build it in a workspace and source that (docs/ros2.md), or go on without ROS 2: "
+            "ONBOARD_ESTIMATION_RUNTIME=embedded onboard-estimation launch ..."
+        ) from None
 
 
 def _file_and_assignments(words: Sequence[str]) -> tuple[Path, list[str]]:

@@ -123,6 +123,14 @@ def test_a_node_under_ros2_and_one_without_it_work_together(
             assert_quiet_end(process)
 
 
+def test_what_is_not_in_a_workspace_is_said(environment: dict[str, str]) -> None:
+    """A wheel beside a sourced ROS 2: its launch says what to do, before ROS 2 says that there is no such package."""
+    done = real_ros2().run(*OURS, "launch", "salp.launch.py", **environment)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "ROS 2 does not know the package onboard_estimation" in done.stderr
+    assert "ONBOARD_ESTIMATION_RUNTIME=embedded" in done.stderr
+
+
 def test_what_is_wrong_ends_as_with_ros2_launch(installed: Peer, environment: dict[str, str], tmp_path: Path) -> None:
     """Exit code and what is said of processes and faults, of both."""
     files = {
