@@ -219,7 +219,9 @@ class RobotLaunch:
             in_namespace.append(_node(PACKAGE, "markers", [*filtering, {"robot": self.robot}]))
         beside = []
         if record:
-            beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True}]))
+            source = _source_of(values)
+            labelled = {"source": source} if source else {}
+            beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
             picture = self._beside(f"{self.robot}.rviz")
             beside.append(
@@ -248,6 +250,16 @@ def _declared(name: str, default: str, description: str, choices: Sequence[str] 
 def _values(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> dict[str, str]:
     """Of this launch's own arguments: one that includes it may have others, under names that mean something else."""
     return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
+
+
+def _source_of(values: dict[str, str]) -> str:
+    """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
+    if values.get("bag") and values.get("source", "bag") == "bag":
+        from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
+
+        with Bag(Path(values["bag"])) as bag:
+            return bag.custom_data.get("source", "")
+    return "simulated" if values.get("source") == "simulated" else ""
 
 
 def _files(values: dict[str, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 One thread receives (rclpy's executor), one writes, with a queue between them, so that a slow disk does not make
 subscriptions overflow. Also a node for launch files: `recorder`, with the parameters `output`, `storage`, `topics`,
-`regex`, `exclude_regex` and `all`.
+`regex`, `exclude_regex` and `all`, and `source`: what made the messages (`simulated`), for the bag's metadata.
 """
 
 from __future__ import annotations
@@ -285,11 +285,11 @@ def _run_as_node(node: Any, stop: StopRequest) -> None:
     storage = str(parameter("storage", "mcap"))
     topics = tuple(topic for topic in parameter("topics", [""]) if topic)
     regex, exclude = str(parameter("regex", "")), str(parameter("exclude_regex", ""))
-    everything = bool(parameter("all", False))
+    everything, source = bool(parameter("all", False)), str(parameter("source", ""))
     if not output:
         raise UserError("parameter output is empty: it names the bag to write")
     selection = Selection(everything, topics, regex, exclude)
-    bag = GrowingBag(Path(output), storage)
+    bag = GrowingBag(Path(output), storage, {"source": source} if source else {})
     recorder = Recorder(node, bag, selection)
     node.get_logger().info(f"recording to {output}")
     recorder.run(stop)

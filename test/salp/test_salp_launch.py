@@ -76,6 +76,7 @@ def test_simulated_robot_is_recorded_until_ctrl_c_and_replayed(tmp_path: Path) -
         assert opened.damage is None
         assert opened.topics["/salp/odometry"].count > 100
         assert opened.topics["/salp/imu/link_1/data_raw"].count > 50
+        assert opened.custom_data["source"] == "simulated"
         gyros = sum(opened.topics[f"/salp/imu/link_{link}/data_raw"].count for link in (1, 2, 3))
 
     words = ("salp_replay.launch.py", f"bag:={bag}", "rate:=0", f"record:={replayed}", "markers:=false")
@@ -91,6 +92,8 @@ def test_simulated_robot_is_recorded_until_ctrl_c_and_replayed(tmp_path: Path) -
     expected = estimates_of(bag)
     assert 0 < len(expected) <= gyros
     assert stamps_ns(replayed, "/salp/state") == expected
+    with open_bag(replayed) as opened:
+        assert opened.custom_data["source"] == "simulated"
 
 
 @pytest.mark.slow
