@@ -128,10 +128,13 @@ class Publication:
         at = link_positions(self._chain.lengths, headings[None], masses, np.zeros((1, 2)))[0]
         by = at.T / masses.sum()
         place, heavy = self._space.tangent("position"), self._space.tangent("masses")
-        known = by @ covariance[heavy, heavy]
-        covariance[place, place] += known @ by.T + self._centre_m**2 * np.sum((masses / masses.sum()) ** 2) * np.eye(2)
-        covariance[place, heavy] += known
-        covariance[heavy, place] += known.T
+        with_them = slice(heavy.start, self._space.tangent("inertias").stop)  # which go with the masses
+        known = by @ covariance[heavy, with_them]
+        from_masses = known[:, : len(masses)] @ by.T
+        covariance[place, place] += from_masses
+        covariance[place, place] += self._centre_m**2 * np.sum((masses / masses.sum()) ** 2) * np.eye(2)
+        covariance[place, with_them] += known
+        covariance[with_them, place] += known.T
 
     def _reach(self, navigation: NavigationState, headings: Matrix) -> Matrix:
         """(2, 2) covariance of the centre of mass against the first link's middle, by headings that are unsure."""

@@ -18,9 +18,13 @@ from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.series import Recording
 from onboard_estimation.testing import Check, checks
+from salp_estimation.thruster_chain import parameter_layout
 from salp_estimation.thruster_chain.robot import ROBOT
+from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
+from salp_estimation.thruster_chain.robust_publication import Publication
 from salp_estimation.thruster_chain.unknown_chain import read_unknown_chain
 
 Array = NDArray[np.float64]
@@ -118,6 +122,23 @@ def test_what_was_not_heard_is_not_claimed(silent: str) -> None:
 def test_unknown_robots_are_followed_and_weighed(shared_data: Path, run: str) -> None:
     """The first seconds of one run of each robot."""
     assert_good(shared_data, run, SHORT_S)
+
+
+def test_what_is_told_of_a_calibrated_chain_is_a_covariance() -> None:
+    """Masses and inertias that are known but for one scale: where the centre of mass is goes with both."""
+    estimator = RobustEstimator(laboratory(3))
+    state = estimator.start(None)
+    scale = np.zeros(len(state.parameters.belief.mean))
+    for part in (parameter_layout.LOG_MASS, parameter_layout.LOG_INERTIA):
+        scale[parameter_layout.LINK * np.arange(3) + part] = 0.1, 0.12, 0.09
+    certain = Moments(state.parameters.belief.mean, np.outer(scale, scale) + 1e-9 * np.eye(len(scale)))
+    known = state.parameters._replace(belief=certain, challenger=certain)
+    told = Publication(laboratory(3), estimator.navigation, estimator.parameters).estimate(
+        state.navigation, known, 0, 0.0, True
+    )
+    assert np.linalg.eigvalsh(told.covariance).min() > 0.0
+    masses, position = estimator.space.tangent("masses"), estimator.space.tangent("position")
+    assert np.abs(told.covariance[masses, position]).max() > 1e-5
 
 
 @pytest.mark.parametrize("seed", range(301, 306))
