@@ -1,0 +1,225 @@
+"""Compiled motion of a segment bent to an arc of a circle, for batches of particles.
+
+Coordinates are q = (dx, dy, dL): bending by dx / d and dy / d (rad, d a chosen radius) about the base's y and minus x
+axes, and elongation. With x = (dx^2 + dy^2) / d^2, the squared bending angle, all that is needed are the Stumpff
+functions c_k(x) = sum_j (-x)^j / (2j + k)!, which are smooth at x = 0: c_0 = cos sqrt x, c_1 = sin sqrt x / sqrt x,
+c_2 = (1 - cos sqrt x) / x. The papers' f2 is c_1 and their f1 is c_2. With
+
+    c_k = 1 / k! - x c_{k+2},    c_k' = (k c_{k+2} - c_{k+1}) / 2
+
+two series, for c_5 and c_6, give all others and all derivatives: no division by x, no branch, no digits lost.
+
+Mass sits in points, each at a fraction of the segment's length and an offset beyond it along the tangent there: the
+rows (fraction, offset m, mass kg) of `points` (n, 3). A segment is an array `segment` (8,), see the offsets below; a
+state is (dx, dy, dL, and their rates), (6,). Actuation (generalised forces of the pressures) and stiffness have a row
+for each state, or one row for all. A state outside the domain (bending beyond MAXIMUM_BENDING_RAD, no length left) has
+no acceleration: NaN, which a filter sees and weighs as impossible.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Three = tuple[float, float, float]
+Six = tuple[float, float, float, float, float, float]
+
+LENGTH, RADIUS, GRAVITY, DAMPING = 0, 1, 2, 5
+COLUMNS = 8
+
+MAXIMUM_BENDING_RAD = 2.0 * np.pi
+"""Where the series hold to rounding; a segment bent to a full circle has a singular Jacobian, too."""
+
+_TERMS = 18
+# Quotients of neighbouring terms of the series of c_5 and c_6, from the last to the first, as Horner's rule takes them.
+_FACTORS_5 = np.array([1.0 / ((2 * j + 4) * (2 * j + 5)) for j in range(_TERMS, 0, -1)])
+_FACTORS_6 = np.array([1.0 / ((2 * j + 5) * (2 * j + 6)) for j in range(_TERMS, 0, -1)])
+
+
+@njit(cache=True, error_model="numpy")
+def stumpff(x: float) -> tuple[float, float, float, float, float, float, float]:
+    """c_0 to c_6 at x, the squared bending angle: to 1e-15 up to 180 degrees, to 2e-14 up to MAXIMUM_BENDING_RAD."""
+    c5 = c6 = 1.0
+    for j in range(_TERMS):
+        c5 = 1.0 - x * _FACTORS_5[j] * c5
+        c6 = 1.0 - x * _FACTORS_6[j] * c6
+    c5 /= 120.0
+    c6 /= 720.0
+    c4 = 1.0 / 24.0 - x * c6
+    c3 = 1.0 / 6.0 - x * c5
+    c2 = 0.5 - x * c4
+    c1 = 1.0 - x * c3
+    return 1.0 - x * c2, c1, c2, c3, c4, c5, c6
+
+
+@njit(cache=True, error_model="numpy")
+def point_motion(
+    segment: Array, fraction: float, offset: float, state: Array
+) -> tuple[Three, tuple[Three, Three, Three], Three]:
+    """Position of a point, rows of its Jacobian in q, and Jdot qdot, all in the base's frame.
+
+    Up to the point the segment is bent by b = fraction q[:2] / d and is m = fraction (L0 + dL) long. The point lies at
+    (b_x G, b_y G, H), G = m c_2 + h c_1 and H = m c_1 + h c_0 at u = b^2, with h its offset along the tangent.
+    """
+    scale = fraction / segment[RADIUS]
+    bx, by, length = scale * state[0], scale * state[1], fraction * (segment[LENGTH] + state[2])
+    vx, vy, stretching = scale * state[3], scale * state[4], fraction * state[5]
+    c0, c1, c2, c3, c4, c5, c6 = stumpff(bx * bx + by * by)
+    # First and second derivatives in u
+    c1_u, c2_u = 0.5 * (c3 - c2), c4 - 0.5 * c3
+    c0_uu, c1_uu, c2_uu = -0.5 * c1_u, 0.75 * (c5 - c4) + 0.25 * c3, 2.0 * c6 - 1.25 * c5 + 0.25 * c4
+    g, g_u, g_uu = length * c2 + offset * c1, length * c2_u + offset * c1_u, length * c2_uu + offset * c1_uu
+    h, h_u, h_uu = length * c1 + offset * c0, length * c1_u - 0.5 * offset * c1, length * c1_uu + offset * c0_uu
+    jacobian = (
+        (scale * (g + 2.0 * bx * bx * g_u), scale * 2.0 * bx * by * g_u, fraction * bx * c2),
+        (scale * 2.0 * bx * by * g_u, scale * (g + 2.0 * by * by * g_u), fraction * by * c2),
+        (scale * 2.0 * bx * h_u, scale * 2.0 * by * h_u, fraction * c1),
+    )
+    u_rate, u_rate_rate = 2.0 * (bx * vx + by * vy), 2.0 * (vx * vx + vy * vy)
+    g_rate = g_u * u_rate + stretching * c2
+    g_rate_rate = g_uu * u_rate * u_rate + g_u * u_rate_rate + 2.0 * stretching * c2_u * u_rate
+    h_rate_rate = h_uu * u_rate * u_rate + h_u * u_rate_rate + 2.0 * stretching * c1_u * u_rate
+    convective = (2.0 * vx * g_rate + bx * g_rate_rate, 2.0 * vy * g_rate + by * g_rate_rate, h_rate_rate)
+    return (bx * g, by * g, h), jacobian, convective
+
+
+@njit(cache=True, error_model="numpy")
+def acceleration(segment: Array, points: Array, state: Array, actuation: Array, stiffness: Array) -> Three:
+    """Of one state: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = actuation - stiffness q - damping qdot."""
+    bending = (state[0] * state[0] + state[1] * state[1]) / (segment[RADIUS] * segment[RADIUS])
+    if not (bending <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
+        return np.nan, np.nan, np.nan
+    r0 = actuation[0] - stiffness[0] * state[0] - segment[DAMPING] * state[3]
+    r1 = actuation[1] - stiffness[1] * state[1] - segment[DAMPING + 1] * state[4]
+    r2 = actuation[2] - stiffness[2] * state[2] - segment[DAMPING + 2] * state[5]
+    m00 = m01 = m02 = m11 = m12 = m22 = 0.0
+    for i in range(points.shape[0]):
+        mass = points[i, 2]
+        _, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
+        fx = mass * (segment[GRAVITY] - convective[0])
+        fy = mass * (segment[GRAVITY + 1] - convective[1])
+        fz = mass * (segment[GRAVITY + 2] - convective[2])
+        r0 += jx[0] * fx + jy[0] * fy + jz[0] * fz
+        r1 += jx[1] * fx + jy[1] * fy + jz[1] * fz
+        r2 += jx[2] * fx + jy[2] * fy + jz[2] * fz
+        m00 += mass * (jx[0] * jx[0] + jy[0] * jy[0] + jz[0] * jz[0])
+        m01 += mass * (jx[0] * jx[1] + jy[0] * jy[1] + jz[0] * jz[1])
+        m02 += mass * (jx[0] * jx[2] + jy[0] * jy[2] + jz[0] * jz[2])
+        m11 += mass * (jx[1] * jx[1] + jy[1] * jy[1] + jz[1] * jz[1])
+        m12 += mass * (jx[1] * jx[2] + jy[1] * jy[2] + jz[1] * jz[2])
+        m22 += mass * (jx[2] * jx[2] + jy[2] * jy[2] + jz[2] * jz[2])
+    # Solved by the factors L D L^T of the mass matrix, elongation last.
+    l10, l20 = m01 / m00, m02 / m00
+    d1 = m11 - l10 * m01
+    l21 = (m12 - l20 * m01) / d1
+    d2 = m22 - l20 * m02 - l21 * l21 * d1
+    y1 = r1 - l10 * r0
+    a2 = (r2 - l20 * r0 - l21 * y1) / d2
+    a1 = y1 / d1 - l21 * a2
+    return r0 / m00 - l10 * a1 - l20 * a2, a1, a2
+
+
+@njit(cache=True, error_model="numpy")
+def accelerations(segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, out: Array) -> None:
+    """Second rates of q into `out` (K, 3) for states (K, 6)."""
+    for k in range(states.shape[0]):
+        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
+        out[k, 0], out[k, 1], out[k, 2] = acceleration(segment, points, states[k], forces, stiff)
+
+
+@njit(cache=True, error_model="numpy")
+def base_loads(
+    segment: Array, points: Array, origin: Array, states: Array, actuation: Array, stiffness: Array, out: Array
+) -> None:
+    """Force and torque about `origin` (3,) that the moving segment puts on its base, into `out` (K, 6).
+
+    Each point pulls with m (g - acceleration): by Newton's laws for the segment as a whole, whatever acts inside it.
+    """
+    for k in range(states.shape[0]):
+        state = states[k]
+        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
+        a0, a1, a2 = acceleration(segment, points, state, forces, stiff)
+        load = out[k]
+        load[:] = 0.0
+        for i in range(points.shape[0]):
+            mass = points[i, 2]
+            position, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
+            fx = mass * (segment[GRAVITY] - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
+            fy = mass * (segment[GRAVITY + 1] - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
+            fz = mass * (segment[GRAVITY + 2] - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
+            x, y, z = position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]
+            load[0] += fx
+            load[1] += fy
+            load[2] += fz
+            load[3] += y * fz - z * fy
+            load[4] += z * fx - x * fz
+            load[5] += x * fy - y * fx
+
+
+@njit(cache=True, error_model="numpy")
+def positions(segment: Array, fraction: float, offset: float, states: Array, out: Array) -> None:
+    """Of one point of the segment, into `out` (K, 3)."""
+    for k in range(states.shape[0]):
+        position, _, _ = point_motion(segment, fraction, offset, states[k])
+        out[k, 0], out[k, 1], out[k, 2] = position
+
+
+@njit(cache=True, error_model="numpy")
+def jacobians(segment: Array, fraction: float, offset: float, states: Array, out: Array, convective: Array) -> None:
+    """Of one point: its Jacobian in q into `out` (K, 3, 3), and Jdot qdot into `convective` (K, 3)."""
+    for k in range(states.shape[0]):
+        _, rows, rest = point_motion(segment, fraction, offset, states[k])
+        for i in range(3):
+            out[k, i, 0], out[k, i, 1], out[k, i, 2] = rows[i]
+            convective[k, i] = rest[i]
+
+
+@njit(cache=True, error_model="numpy")
+def rotations(segment: Array, states: Array, out: Array) -> None:
+    """Quaternions x, y, z, w of the tip's axes in the base's frame, into `out` (K, 4); no twist about the backbone."""
+    half = 0.5 / segment[RADIUS]
+    for k in range(states.shape[0]):
+        bx, by = half * states[k, 0], half * states[k, 1]
+        c0, c1, _, _, _, _, _ = stumpff(bx * bx + by * by)
+        out[k, 0], out[k, 1], out[k, 2], out[k, 3] = -by * c1, bx * c1, 0.0, c0
+
+
+@njit(cache=True, error_model="numpy")
+def step_runge_kutta(
+    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
+) -> None:
+    """Move states (K, 6) in place by `count` steps of the classical fourth-order rule, actuation and stiffness held."""
+    start, stage = np.empty(6), np.empty(6)
+    for k in range(states.shape[0]):
+        state = states[k]
+        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
+        for _ in range(count):
+            start[:] = state
+            stage[:] = state
+            for order in range(4):
+                weight = step_s / 6.0 if order == 0 or order == 3 else step_s / 3.0
+                ahead = 0.5 * step_s if order < 2 else step_s
+                a = acceleration(segment, points, stage, forces, stiff)
+                for i in range(3):
+                    rate = stage[3 + i]
+                    state[i] += weight * rate
+                    state[3 + i] += weight * a[i]
+                    stage[i] = start[i] + ahead * rate
+                    stage[3 + i] = start[3 + i] + ahead * a[i]
+
+
+@njit(cache=True, error_model="numpy")
+def step_semi_implicit(
+    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
+) -> None:
+    """Move states (K, 6) in place by `count` semi-implicit Euler steps: rates first, then q by the new rates."""
+    for k in range(states.shape[0]):
+        state = states[k]
+        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
+        for _ in range(count):
+            a = acceleration(segment, points, state, forces, stiff)
+            for i in range(3):
+                state[3 + i] += step_s * a[i]
+                state[i] += step_s * state[3 + i]

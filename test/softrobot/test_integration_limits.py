@@ -1,0 +1,119 @@
+"""Limits of steps against textbook modes, and against what longer steps do to the segment itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import root
+
+from onboard_estimation.errors import UserError
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, Integrator
+from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, linearised, sub_steps
+
+INTEGRATORS: list[Integrator] = ["runge_kutta", "semi_implicit"]
+MASS, LENGTH, RADIUS, GRAVITY = 0.166, 0.128, 0.0146, 9.81
+SEGMENT = ConstantCurvatureSegment(
+    length_m=LENGTH,
+    bending_radius_m=RADIUS,
+    tip_mass_kg=MASS,
+    damping_n_s_m=(0.0, 0.0, 0.0),
+    bending_stiffness_n_m=702.4,
+    elongation_stiffness_n_m=1400.0,
+    gravity_m_s2=(0.0, 0.0, GRAVITY),
+    chamber_angles_rad=(0.5, 2.5, 4.6),
+    chamber_centre_radius_m=0.0126,
+    chamber_areas_m2=(1.5e-4, 1.6e-4, 1.7e-4),
+)
+SAG = MASS * GRAVITY / 1400.0
+STRAIGHT = np.array([0.0, 0.0, SAG, 0.0, 0.0, 0.0])
+PRESSURES = [5e4, 1e4, 2e4]
+
+
+def at_rest(segment: ConstantCurvatureSegment) -> np.ndarray:
+    found = root(
+        lambda q: segment.acceleration(np.r_[0.01 * q, 0, 0, 0], PRESSURES),
+        np.zeros(3),
+        tol=1e-13,
+        options={"factor": 0.1},
+    )
+    return np.r_[0.01 * found.x, 0, 0, 0]
+
+
+def test_modes_of_a_straight_segment_are_a_pendulums_and_a_springs() -> None:
+    """Bent by a small angle t the tip moves by l t / 2 and rises by l t^2 / 6."""
+    length = LENGTH + SAG
+    bending = np.sqrt((702.4 * RADIUS**2 + MASS * GRAVITY * length / 3.0) / (MASS * length**2 / 4.0))
+    modes = np.sort(np.abs(np.linalg.eigvals(linearised(SEGMENT, STRAIGHT)).imag))[::2]
+    np.testing.assert_allclose(modes, np.sort([bending, bending, np.sqrt(1400.0 / MASS)]), rtol=1e-6)
+
+
+def test_what_stands_upright_and_is_too_soft_falls() -> None:
+    upright = replace(SEGMENT, gravity_m_s2=(0.0, 0.0, -GRAVITY))
+    state = np.array([0.0, 0.0, -SAG, 0.0, 0.0, 0.0])
+    bears = MASS * GRAVITY * (LENGTH - SAG) / 3.0 / RADIUS**2
+    for share, falls in ((1.01, False), (0.99, True)):
+        stiffness = upright.stiffness(share * bears)
+        assert bool((np.linalg.eigvals(linearised(upright, state, None, stiffness)).real > 0.01).any()) is falls
+        # Falling is no fault of the integrator: the step's limit is still that of the elongation.
+        limit = largest_stable_step_s(upright, state, None, stiffness)
+        assert limit == pytest.approx(2.0 * np.sqrt(2.0) / np.sqrt(1400.0 / MASS), rel=1e-3)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.05, 0.7, 3.0])
+def test_limits_are_the_textbooks_for_one_mode(ratio: float) -> None:
+    """The stretch of a stiff spring is the fastest mode of a straight segment."""
+    frequency = np.sqrt(1e5 / MASS)
+    stiff = replace(SEGMENT, elongation_stiffness_n_m=1e5, damping_n_s_m=(0.0, 0.0, 2.0 * ratio * frequency * MASS))
+    state = np.array([0.0, 0.0, MASS * GRAVITY / 1e5, 0.0, 0.0, 0.0])
+    limit = largest_stable_step_s(stiff, state, integrator="semi_implicit")
+    assert limit * frequency == pytest.approx(2.0 * (np.sqrt(1.0 + ratio**2) - ratio), rel=1e-4)
+    limit = largest_stable_step_s(stiff, state)
+    if ratio == 0.0:
+        assert limit * frequency == pytest.approx(2.0 * np.sqrt(2.0), rel=1e-4)
+    if ratio == 3.0:
+        assert limit * frequency * (ratio + np.sqrt(ratio**2 - 1.0)) == pytest.approx(2.785, rel=1e-3)
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+@pytest.mark.parametrize("spread", [False, True], ids=["tip", "spread"])
+@pytest.mark.parametrize("damping", [0.5, 60.0])
+def test_a_step_at_the_limit_stays_and_one_of_twice_it_does_not(
+    integrator: Integrator, spread: bool, damping: float
+) -> None:
+    segment = replace(SEGMENT, damping_n_s_m=(damping,) * 3)
+    if spread:
+        segment = replace(segment, tip_mass_kg=0.02, backbone_mass_kg=0.15)
+    rest = at_rest(segment)
+    assert np.hypot(*rest[:2]) / RADIUS > 0.2
+    limit = largest_stable_step_s(segment, rest, PRESSURES, integrator=integrator)
+
+    def error_after(step_s: float, count: int) -> float:
+        start = rest + np.r_[1e-9, -2e-9, 1e-9, 0, 0, 0]
+        moved = segment.step(start, count * step_s, PRESSURES, sub_steps=count, integrator=integrator)
+        return float(np.linalg.norm(moved[:3] - rest[:3]))
+
+    assert error_after(0.98 * limit, 4000) < 1e-8
+    assert not error_after(2.0 * limit, 60) < 1e-3
+
+
+def test_the_shortest_limit_of_all_states_counts() -> None:
+    bent = np.array([2.0 * RADIUS, 0.0, -0.02, 0.0, 0.0, 0.0])
+    limits = [largest_stable_step_s(SEGMENT, state) for state in (STRAIGHT, bent)]
+    assert limits[1] < limits[0]
+    assert largest_stable_step_s(SEGMENT, np.array([STRAIGHT, bent])) == limits[1]
+
+
+def test_sub_steps_keep_below_the_limit() -> None:
+    assert sub_steps(0.008, 0.02) == 1
+    assert sub_steps(SAFETY * 0.03, 0.01) == 3
+    assert sub_steps(SAFETY * 0.0301, 0.01) == 4
+    for step, limit in ((0.0, 0.01), (float("nan"), 0.01), (0.008, 0.0)):
+        with pytest.raises(UserError, match="above zero"):
+            sub_steps(step, limit)
+
+
+def test_outside_the_model_there_is_no_limit() -> None:
+    with pytest.raises(UserError, match="full circle"):
+        largest_stable_step_s(SEGMENT, [0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
