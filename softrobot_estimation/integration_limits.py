@@ -2,7 +2,11 @@
 
 For one undamped mode of angular frequency w the limits are known: w h = 2 sqrt 2 for the classical Runge-Kutta rule,
 w h = 2 for semi-implicit Euler; with damping ratio z the latter falls to 2 (sqrt(1 + z^2) - z). The three modes of a
-bent segment are coupled, so the limit is found from the growth of its linearised model in one step.
+bent segment are coupled, so the limit is found from its linearised model.
+
+The segment is taken to be held at rest where it is linearised, by whatever pressures that takes: then stiffness and
+mass are symmetric, and a mode vibrates, creeps, or falls (an upright segment that is too soft), but never swings up by
+itself. What falls does so at any step, and sets no limit.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
+from softrobot_estimation import curvature_kernels as kernels
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, Integrator
 
 Array = NDArray[np.float64]
@@ -20,21 +25,22 @@ Array = NDArray[np.float64]
 SAFETY = 0.7
 """Share of the limit that a step may take: pressures and states change the modes after they were linearised."""
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-6
 
 
 def linearised(
-    segment: ConstantCurvatureSegment,
-    state: ArrayLike,
-    pressures_pa: ArrayLike | None = None,
-    stiffness_n_m: ArrayLike | None = None,
+    segment: ConstantCurvatureSegment, coordinates: ArrayLike, stiffness_n_m: ArrayLike | None = None
 ) -> Array:
-    """(6, 6) derivative of the rates of a state with respect to it."""
-    at = np.asarray(state, dtype=np.float64)
-    # Accelerations are quadratic in rates, so that only the differences in q are short.
+    """(6, 6) derivative of a state's rates with respect to it, where the segment is held at rest at q (3,)."""
+    at = np.concatenate([np.asarray(coordinates, dtype=np.float64), np.zeros(3)])
+    stiffness = np.atleast_2d(segment.stiffness() if stiffness_n_m is None else stiffness_n_m).astype(np.float64)
+    holding = stiffness * at[:3]
+    for fraction, offset, mass in segment.arrays[1]:
+        holding = holding - mass * np.array(segment.gravity_m_s2) @ segment.jacobian(at, fraction, offset)[0]
+    # Accelerations are quadratic in rates, so that only the differences in q need to be short.
     lengths = np.repeat([1e-5 * segment.bending_radius_m, segment.bending_radius_m], 3)
-    both = np.vstack([at + np.diag(lengths), at - np.diag(lengths)])
-    values = segment.acceleration(both, pressures_pa, stiffness_n_m)
+    both, values = np.vstack([at + np.diag(lengths), at - np.diag(lengths)]), np.empty((12, 3))
+    kernels.accelerations(*segment.arrays, both, holding, stiffness, values)
     out = np.zeros((6, 6))
     out[:3, 3:] = np.eye(3)
     out[3:] = ((values[:6] - values[6:]) / (2.0 * lengths[:, None])).T
@@ -43,31 +49,29 @@ def linearised(
 
 def largest_stable_step_s(
     segment: ConstantCurvatureSegment,
-    states: ArrayLike,
-    pressures_pa: ArrayLike | None = None,
+    coordinates: ArrayLike,
     stiffness_n_m: ArrayLike | None = None,
     *,
     integrator: Integrator = "runge_kutta",
 ) -> float:
-    """Longest step at which no mode grows that does not grow by itself, over the states given.
+    """Longest step at which no vibration grows, at any of the places given.
 
     Parameters
     ----------
-    states
-        (6,) or (K, 6): the corners of where the segment will be. A shorter or more bent one vibrates faster.
-    pressures_pa, stiffness_n_m
-        One for all states: (C,), (3,). Take the highest stiffness.
+    coordinates
+        q, (3,) or (K, 3): the corners of where the segment will be. A shorter or more bent one vibrates faster.
+    stiffness_n_m
+        (3,), one for all: take the highest.
     integrator
         `runge_kutta` or `semi_implicit`.
 
     Raises
     ------
     UserError
-        For a state outside the model's domain.
+        For a place outside the model's domain.
     """
-    return min(
-        _limit_s(linearised(segment, state, pressures_pa, stiffness_n_m), integrator) for state in np.atleast_2d(states)
-    )
+    systems = [linearised(segment, place, stiffness_n_m) for place in np.atleast_2d(coordinates)]
+    return min(_limit_s(system, integrator) for system in systems)
 
 
 def sub_steps(step_s: float, largest_step_s: float) -> int:
@@ -78,31 +82,34 @@ def sub_steps(step_s: float, largest_step_s: float) -> int:
 
 
 def _limit_s(system: Array, integrator: Integrator) -> float:
-    """Where the growth of one step passes the growth of the system itself, by bisection."""
+    """Where a step of the linear system begins to grow, by bisection."""
     if not np.isfinite(system).all():
         raise UserError(
-            "no stable step for a state outside the model's domain: bent by a full circle or more, or without length"
+            "no stable step for a segment outside the model's domain: bent by a full circle or more, or without length"
         )
-    poles = np.linalg.eigvals(system)
-    if not np.abs(poles).max() > 0.0:
+    fastest = float(np.abs(np.linalg.eigvals(system)).max())
+    if fastest == 0.0:
         return math.inf
-    # A single mode has its limit at 4 or less in these units, whatever its damping.
-    stable, unstable = 0.0, 4.0 / np.abs(poles).max()
+    grows = _runge_kutta_grows if integrator == "runge_kutta" else _semi_implicit_grows
+    # A mode has its limit at 4 or less in these units, whatever its damping.
+    stable, unstable = 0.0, 4.0 / fastest
     while unstable - stable > 1e-6 * unstable:
         middle = 0.5 * (stable + unstable)
-        own_growth = max(1.0, math.exp(middle * poles.real.max()))
-        if _growth(system, poles, middle, integrator) <= own_growth * (1.0 + _ROUNDING):
-            stable = middle
-        else:
+        if grows(system, middle):
             unstable = middle
+        else:
+            stable = middle
     return stable
 
 
-def _growth(system: Array, poles: NDArray[np.complex128], step_s: float, integrator: Integrator) -> float:
-    """Spectral radius of one step."""
-    if integrator == "runge_kutta":
-        z = poles * step_s
-        return float(np.abs(1.0 + z * (1.0 + z / 2.0 * (1.0 + z / 3.0 * (1.0 + z / 4.0)))).max())
+def _runge_kutta_grows(system: Array, step_s: float) -> bool:
+    z = np.linalg.eigvals(system * step_s)
+    z = z[z.real <= _ROUNDING]
+    return bool((np.abs(1.0 + z * (1.0 + z / 2.0 * (1.0 + z / 3.0 * (1.0 + z / 4.0)))) > 1.0 + _ROUNDING).any())
+
+
+def _semi_implicit_grows(system: Array, step_s: float) -> bool:
+    """With symmetric mass, stiffness and damping only a factor below -1 is the rule's own; one above 1 is a fall."""
     rates = np.hstack([step_s * system[3:, :3], np.eye(3) + step_s * system[3:, 3:]])
-    step = np.vstack([np.hstack([np.eye(3), np.zeros((3, 3))]) + step_s * rates, rates])
-    return float(np.abs(np.linalg.eigvals(step)).max())
+    step = np.vstack([np.eye(3, 6) + step_s * rates, rates])
+    return bool((np.linalg.eigvals(step).real < -1.0 - _ROUNDING).any())
