@@ -126,6 +126,7 @@ class RobustEstimator(Estimator[RobustState]):
             position = initial.mean[space.coordinates("position")]
             place = space.tangent("headings")
             covariance = initial.covariance[place, place]
+        headings = np.unwrap(headings)  # a joint's angle is a difference, and its cable and its stops know it
         middle = link_positions(chain.lengths, headings[None], chain.masses, position[None])[0, 0]
         c, s = np.cos(headings[0]), np.sin(headings[0])
         first = middle + np.array([[c, -s], [s, c]]) @ chain.imu_places[0]

@@ -141,6 +141,19 @@ def test_what_is_told_of_a_calibrated_chain_is_a_covariance() -> None:
     assert np.abs(told.covariance[masses, position]).max() > 1e-5
 
 
+def test_a_chain_across_the_turn_of_angles_is_learned_as_any_other() -> None:
+    """Headings of 179 and -179 degrees are two apart: with a joint at 358 nothing was learned of masses."""
+    straight = laboratory(3)
+    across = replace(
+        straight, initial=replace(straight.initial, headings_rad=(np.pi - 0.02, 0.02 - np.pi, np.pi - 0.01))
+    )
+    turned = replace(
+        straight, initial=replace(straight.initial, headings_rad=(np.pi - 0.02, np.pi + 0.02, np.pi - 0.01))
+    )
+    here, there = (RobustEstimator(one).start(None).navigation.mean for one in (across, turned))
+    np.testing.assert_allclose(here, there, rtol=0.0, atol=1e-12)
+
+
 @pytest.mark.parametrize("seed", range(301, 306))
 def test_position_is_as_unsure_as_it_is_wrong(seed: int) -> None:
     """Dead-reckoned on a table that is not level, in moving air: some robots were sure of what was metres away."""
