@@ -48,5 +48,5 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
         "duration_s": float(duration_ns) / NANOSECONDS_PER_SECOND,
         "notes": list(content.notes),
         "counts": dict(content.counts),
-        "next": "evaluate" if content.recording.truth else "inspect",
+        "next": "evaluate" if content.recording.sensors and content.recording.truth else "inspect",
     }

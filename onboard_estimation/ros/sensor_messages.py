@@ -34,7 +34,7 @@ def header(new: New, stamp_ns: int, frame_id: str = "") -> Any:
 def _imu(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
     not_measured = np.zeros(9)
     not_measured[0] = -1.0
-    frame = header(new, stamp_ns, prefix + channel.sensor.replace("/", "_"))
+    frame = header(new, stamp_ns, _frame(channel, prefix))
     if channel.field == "orientation":
         qx, qy, qz, qw = value
         return new(
@@ -84,6 +84,25 @@ def _point(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str
     return new("geometry_msgs/msg/PointStamped", header=header(new, stamp_ns, TRUTH_FRAME), point=point)
 
 
+def _wrench(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    wrench = new(
+        "geometry_msgs/msg/Wrench",
+        force=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
+        torque=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
+    )
+    frame = header(new, stamp_ns, _frame(channel, prefix))
+    return new("geometry_msgs/msg/WrenchStamped", header=frame, wrench=wrench)
+
+
+def _pressure(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    frame = header(new, stamp_ns, _frame(channel, prefix))
+    return new("sensor_msgs/msg/FluidPressure", header=frame, fluid_pressure=value[0])
+
+
+def _frame(channel: Channel, prefix: str) -> str:
+    return prefix + channel.sensor.replace("/", "_")
+
+
 def _xyz(new: New, message_type: str, value: list[float]) -> Any:
     x, y, z = value
     return new(message_type, x=x, y=y, z=z)
@@ -95,4 +114,6 @@ _MAKERS: dict[str, Callable[[New, Channel, int, list[float], str], Any]] = {
     "geometry_msgs/msg/PoseStamped": _pose,
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
+    "geometry_msgs/msg/WrenchStamped": _wrench,
+    "sensor_msgs/msg/FluidPressure": _pressure,
 }

@@ -19,13 +19,23 @@ from numpy.typing import NDArray
 from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
+from onboard_estimation.laboratory_files import (
+    Table,
+    faulty,
+    mapping,
+    number,
+    numbers,
+    read_table,
+    said_to_be_simulated,
+    sequence,
+    text,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel, truth_channel
 from salp_estimation.thruster_chain.channels import command_channel, true_parameters_channel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.space import centre_of_mass
-from salp_estimation.thruster_chain.tables import Table, faulty, mapping, number, numbers, read_table, sequence, text
 
 CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""
@@ -101,7 +111,7 @@ def read_unknown_chain(path: Path, as_recorded: bool = False) -> Converted:
     notes += [note for table in (commands, *imus.values()) for note in table.notes]
     truth, truth_notes = _truth(path, names, int(commands.stamps_ns[0]), as_recorded)
     notes += truth_notes
-    simulated = _said_to_be_simulated(path)
+    simulated = said_to_be_simulated(path)
     if simulated is not None:
         notes.append(f"The recording is simulated, as {simulated} says; the bag says so too.")
     return Converted(
@@ -301,15 +311,3 @@ def _true_parameters(file: Path, found: Mapping[str, Any], names: tuple[str, ...
     values += [number(file, named[name], "inertia_about_com_kg_m2", name) for name in names]
     rows: NDArray[np.float64] = np.array([values])
     return Series(true_parameters_channel(names), np.array([start_ns], dtype=np.int64), rows)
-
-
-def _said_to_be_simulated(path: Path) -> str | None:
-    """Name of the README, beside the run or up to two folders above, that calls the recordings simulated."""
-    for folder in (path, *path.resolve().parents[:2]):
-        readme = folder / "README.md"
-        try:
-            if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
-                return f"{folder.name}/README.md"
-        except OSError:
-            continue
-    return None

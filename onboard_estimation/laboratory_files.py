@@ -148,3 +148,15 @@ def text(file: Path, entries: Mapping[str, Any], name: str) -> str:
 
 def _shown(found: Any) -> str:
     return "missing" if found is None else repr(found)
+
+
+def said_to_be_simulated(folder: Path) -> str | None:
+    """Name of the README, in a folder or up to two folders above it, that calls the recordings simulated."""
+    for place in (folder, *folder.resolve().parents[:2]):
+        readme = place / "README.md"
+        try:
+            if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
+                return f"{place.name}/README.md"
+        except OSError:
+            continue
+    return None

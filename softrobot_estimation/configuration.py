@@ -1,0 +1,215 @@
+"""Parameters of a pneumatic soft robot of one segment: what a laboratory knows of it before it has moved.
+
+The defaults are a hanging segment of 13 cm with three chambers on a six-axis force-torque sensor, as such robots are
+built. Frames (right-handed):
+
+- base: origin in the segment's mounting face, z along the unbent segment from base to tip (down where it hangs), x and
+  y such that the chambers lie at their angles, counted from x towards y;
+- sensor: of the force-torque sensor, on the base's z axis and turned about it;
+- tip: origin on the outer face of the tip plate, axes as the base's where the segment is straight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.configuration import parameter
+from onboard_estimation.measurement import Matrix, Vector
+
+_LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
+_FULL_TURN_DEG = 360.0
+
+
+@dataclass(frozen=True)
+class SegmentConfiguration:
+    """The segment, a cylinder of soft material with a plate at its tip."""
+
+    length_m: float = parameter(
+        0.128, "of the soft part, unbent and without pressure; the tip plate is beyond", unit="m", exclusive_minimum=0.0
+    )
+    diameter_m: float = parameter(0.044, "outer diameter", unit="m", exclusive_minimum=0.0)
+    mass_kg: float = parameter(
+        0.156, "all that hangs on the sensor, the tip plate included", unit="kg", exclusive_minimum=0.0
+    )
+    tip_plate_thickness_m: float = parameter(0.006, "from the end of the soft part to the tip", unit="m", minimum=0.0)
+    tip_plate_mass_kg: float = parameter(0.01, "of the plate, with what is fixed to it", unit="kg", minimum=0.0)
+
+    def faults(self) -> Iterable[str]:
+        """A plate as heavy as the whole."""
+        if self.tip_plate_mass_kg >= self.mass_kg:
+            yield f"tip_plate_mass_kg: {self.tip_plate_mass_kg:g} kg, and the whole robot is {self.mass_kg:g} kg"
+
+
+@dataclass(frozen=True)
+class ChamberConfiguration:
+    """Chambers along the segment, all alike."""
+
+    names: tuple[str, ...] = parameter(("chamber_1", "chamber_2", "chamber_3"), "in order, as in pressure/<name>")
+    angles_deg: tuple[float, ...] = parameter(
+        (90.0, 210.0, 330.0), "of each chamber about the base's z, from its x towards its y", unit="deg"
+    )
+    centre_radius_m: float = parameter(
+        0.0126, "from the segment's axis to the middle of a chamber", unit="m", exclusive_minimum=0.0
+    )
+    area_m2: float = parameter(1.55e-4, "cross-section of a chamber", unit="m^2", exclusive_minimum=0.0)
+    pressure_max_pa: float = parameter(67000.0, "largest gauge pressure", unit="Pa", exclusive_minimum=0.0)
+
+    def faults(self) -> Iterable[str]:
+        """Too few chambers to bend both ways, numbers that do not fit, doubled names or places."""
+        count = len(self.names)
+        if count < 3:
+            yield f"names: {count} chambers given; a segment that bends to every side has three or more"
+        if len(set(self.names)) != count:
+            yield f"names: names must differ, got {', '.join(self.names)}"
+        if len(self.angles_deg) != count:
+            yield f"angles_deg: {len(self.angles_deg)} values given, {count} chambers need {count}"
+            return
+        turned = sorted(angle % _FULL_TURN_DEG for angle in self.angles_deg)
+        for one, other in pairwise([*turned, turned[0] + _FULL_TURN_DEG]):
+            if other - one < _LEAST_SPREAD_DEG:
+                yield f"angles_deg: two chambers at {one:g} deg"
+
+    @property
+    def count(self) -> int:
+        """Number of chambers C."""
+        return len(self.names)
+
+    @property
+    def angles_rad(self) -> Vector:
+        """(C,) rad."""
+        return np.radians(self.angles_deg)
+
+
+@dataclass(frozen=True)
+class StiffnessConfiguration:
+    """Nominal stiffness, as of a bench test at small deflection."""
+
+    bending_n_m_per_rad: float = parameter(
+        0.15, "moment for an angle of bending over the whole length", unit="N m/rad", exclusive_minimum=0.0
+    )
+    axial_n_per_m: float = parameter(1400.0, "force for an elongation", unit="N/m", exclusive_minimum=0.0)
+
+
+@dataclass(frozen=True)
+class MountingConfiguration:
+    """How the base stands in the room. The filter's model feels it as the direction of gravity."""
+
+    attitude: Literal["hanging", "upright"] = parameter("hanging", "the base's z points down, or up")
+    tilt_deg: tuple[float, float] = parameter(
+        (0.0, 0.0),
+        "turn of the base about its own x and y from exactly hanging or upright (one rotation vector), where somebody "
+        "has measured it",
+        unit="deg",
+        minimum=-45.0,
+        maximum=45.0,
+    )
+    tilt_stddev_deg: float = parameter(1.0, "of either; what `roughly vertical` means", unit="deg", minimum=0.0)
+
+    @property
+    def down_in_base(self) -> Vector:
+        """(3,) unit vector of gravity's direction in base coordinates."""
+        vertical = np.array([0.0, 0.0, 1.0 if self.attitude == "hanging" else -1.0])
+        turn = Rotation.from_rotvec([*np.radians(self.tilt_deg), 0.0])
+        down: Vector = turn.inv().apply(vertical)
+        return down
+
+
+@dataclass(frozen=True)
+class WrenchConfiguration:
+    """Force-torque sensor between the base plate and the frame, by its data sheet."""
+
+    origin_in_base_m: tuple[float, float, float] = parameter(
+        (0.0, 0.0, -0.0142), "where it measures torque, in base coordinates", unit="m"
+    )
+    angle_about_base_z_deg: float = parameter(
+        30.0, "Rz of it turns a vector of the sensor's frame into the base's", unit="deg", minimum=-360.0, maximum=360.0
+    )
+    sign: Literal["robot_on_sensor", "sensor_on_robot"] = parameter(
+        "robot_on_sensor", "whose force on whom the messages hold; the weight of a hanging robot on it is positive in z"
+    )
+    tare: Literal["without_robot", "with_robot"] = parameter(
+        "without_robot", "when it was zeroed: before the robot was fixed to it (weight is read), or with it at rest"
+    )
+    rate_hz: float = parameter(125.0, "samples a second", unit="Hz", exclusive_minimum=0.0)
+    force_stddev_n: float = parameter(0.009, "white noise of a sample", unit="N", exclusive_minimum=0.0)
+    torque_stddev_n_m: float = parameter(1e-4, "white noise of a sample", unit="N m", exclusive_minimum=0.0)
+    force_resolution_n: float = parameter(0.00625, "step of a reading", unit="N", minimum=0.0)
+    torque_resolution_n_m: float = parameter(3.125e-5, "step of a reading", unit="N m", minimum=0.0)
+    crosstalk_fraction: float = parameter(0.01, "of one axis in another, a bound", minimum=0.0, exclusive_maximum=1.0)
+    force_drift_n: float = parameter(0.03, "drift in a run while it warms", unit="N", minimum=0.0)
+    torque_drift_n_m: float = parameter(1e-3, "drift in a run while it warms", unit="N m", minimum=0.0)
+
+    @property
+    def base_from_sensor(self) -> Matrix:
+        """(3, 3) rotation of a vector in sensor coordinates into base coordinates."""
+        turn: Matrix = Rotation.from_euler("z", self.angle_about_base_z_deg, degrees=True).as_matrix()
+        return turn
+
+
+@dataclass(frozen=True)
+class PressureConfiguration:
+    """Transducers of gauge pressure at the regulators, whose messages hold absolute pressure."""
+
+    ambient_pa: float = parameter(
+        101325.0,
+        "taken off the messages' absolute pressure; whoever publishes gauge pressure has added it",
+        unit="Pa",
+        exclusive_minimum=0.0,
+    )
+    rate_hz: float = parameter(125.0, "samples a second", unit="Hz", exclusive_minimum=0.0)
+    noise_pa: float = parameter(70.0, "white noise of a sample", unit="Pa", exclusive_minimum=0.0)
+    offset_stddev_pa: float = parameter(250.0, "of a transducer that nobody has zeroed", unit="Pa", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class TruthConfiguration:
+    """Motion capture: its noise, which the evaluation adds to the filter's covariance when it judges it."""
+
+    rate_hz: float = parameter(100.0, "frames a second", unit="Hz", exclusive_minimum=0.0)
+    position_stddev_m: float = parameter(1e-4, "of a body in a frame", unit="m", minimum=0.0)
+    orientation_stddev_deg: float = parameter(0.1, "of a body in a frame", unit="deg", minimum=0.0)
+    alignment_stddev_m: float = parameter(
+        3e-4, "of a marker body against the part it is on, always the same", unit="m", minimum=0.0
+    )
+    alignment_stddev_deg: float = parameter(0.3, "of a marker body's axes, always the same", unit="deg", minimum=0.0)
+
+
+@dataclass(frozen=True)
+class SoftRobotConfiguration:
+    """All that is known beforehand of a soft robot and its sensors."""
+
+    segment: SegmentConfiguration = SegmentConfiguration()
+    chambers: ChamberConfiguration = ChamberConfiguration()
+    stiffness: StiffnessConfiguration = StiffnessConfiguration()
+    mounting: MountingConfiguration = MountingConfiguration()
+    wrench: WrenchConfiguration = WrenchConfiguration()
+    pressure: PressureConfiguration = PressureConfiguration()
+    truth: TruthConfiguration = TruthConfiguration()
+    gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
+
+    def faults(self) -> Iterable[str]:
+        """Chambers that are not inside the segment."""
+        if self.chambers.centre_radius_m >= 0.5 * self.segment.diameter_m:
+            yield (
+                f"chambers.centre_radius_m: {self.chambers.centre_radius_m:g} m is outside of a segment of "
+                f"segment.diameter_m {self.segment.diameter_m:g} m"
+            )
+
+    @property
+    def gravity_in_base_m_s2(self) -> Vector:
+        """(3,) acceleration of gravity in base coordinates, by the mounting as it is known."""
+        return self.gravity_m_s2 * self.mounting.down_in_base
+
+    @property
+    def resting_force_in_sensor_n(self) -> Vector:
+        """(3,) force that the resting robot's weight shows in the wrench, in sensor coordinates, by its mass."""
+        if self.wrench.tare == "with_robot":
+            return np.zeros(3)
+        on_sensor = self.segment.mass_kg * self.gravity_in_base_m_s2 @ self.wrench.base_from_sensor
+        return on_sensor if self.wrench.sign == "robot_on_sensor" else -on_sensor
