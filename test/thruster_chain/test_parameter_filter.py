@@ -19,7 +19,13 @@ from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.jointed_navigation import Moved
 from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
-from salp_estimation.thruster_chain.parameter_filter import ParameterFilter, ParameterState, _adapted
+from salp_estimation.thruster_chain.parameter_filter import (
+    UNLIKELY,
+    ParameterFilter,
+    ParameterState,
+    _adapted,
+    weighed,
+)
 from salp_estimation.thruster_chain.thrust_patterns import laboratory_mixture
 
 Array = NDArray[np.float64]
@@ -298,3 +304,58 @@ def test_a_blow_is_no_information() -> None:
         np.sqrt(np.diag(states[19].belief.covariance)) > 0.9 * np.sqrt(np.diag(before[at + 19].belief.covariance))
     ).all()
     assert np.abs(known(states[-1].belief, truth)[2]).max() < 3.0
+
+
+def test_thrust_is_as_if_its_lags_had_been_known_all_along() -> None:
+    """Each time that a lag or the delay is believed otherwise, the thrusters' state is moved along."""
+    truth = Truth.drawn(5, draught_n=0.0)
+    run = driven(((truth, 1.5),), 5)
+    tracker, states = ParameterFilter(CONFIGURATION), filtered(run)
+    moved_on, left = [], []
+    for k in range(40, len(states)):
+        if not (states[k].reference != states[k - 1].reference).any():
+            continue
+        afresh = []
+        for reference in (states[k].reference, states[k - 1].reference):
+            again = tracker.start()._replace(reference=reference)
+            for tick in range(k + 1):
+                if tick % COMMANDED == 0:
+                    again = tracker.commanded(again, TICK_S * tick, run.commands[tick])
+                again, _ = tracker.ticked(again, TICK_S * (tick + 1), run.moved[tick], True)
+            afresh.append(again.thrust[:, :2])
+        if np.abs(afresh[0] - afresh[1]).max() > 1e-3:
+            moved_on.append(np.abs(states[k].thrust[:, :2] - afresh[0]).max())
+            left.append(np.abs(afresh[1] - afresh[0]).max())
+    assert len(left) > 3
+    assert np.median(moved_on) < 0.5 * np.median(left)
+
+
+def test_two_beliefs_weighed_are_the_moments_of_their_mixture() -> None:
+    rng = np.random.default_rng(8)
+    state = ParameterFilter(CONFIGURATION).start()
+    n = len(state.belief.mean)
+    roots = rng.normal(size=(2, n, n)) / n
+    one, other = (Moments(rng.normal(size=n), root @ root.T + 1e-3 * np.eye(n)) for root in roots)
+    for evidence, share in ((UNLIKELY, 0.5), (UNLIKELY + np.log(3.0), 0.75), (-50.0, 0.0)):
+        found = weighed(state._replace(belief=one, challenger=other, evidence=evidence))
+        mean = (1.0 - share) * one.mean + share * other.mean
+        second = (1.0 - share) * (one.covariance + np.outer(one.mean, one.mean))
+        second += share * (other.covariance + np.outer(other.mean, other.mean))
+        np.testing.assert_allclose(found.mean, mean, atol=1e-12)
+        np.testing.assert_allclose(found.covariance, second - np.outer(mean, mean), atol=1e-9)
+
+
+def test_the_air_stays_as_restless_as_it_was() -> None:
+    """With nothing learned of it for two minutes; and what was known of it is forgotten in half a minute."""
+    tracker = ParameterFilter(CONFIGURATION)
+    air = layout.chain_part(COUNT) + layout.AIR_X
+    calm = tracker.prior.covariance.copy()
+    calm[air, air] = 1e-8
+    still = NavigationErrors(np.zeros((2, 2)), np.empty(0), np.empty((0, 2)), np.empty(0), np.zeros(4))
+    state = tracker.start()._replace(belief=Moments(tracker.prior.mean, calm))
+    moved = driven(((Truth.drawn(5, draught_n=0.0), 0.1),), 5).moved[0]._replace(errors=still)
+    for tick in range(3000):
+        state, _ = tracker.ticked(state, TICK_S * (tick + 1), moved, True)
+    untouched, known = np.sqrt(np.diag(state.challenger.covariance))[air], np.sqrt(state.belief.covariance[air, air])
+    assert untouched == pytest.approx(layout.AIR_M_S)
+    assert known == pytest.approx(layout.AIR_M_S * np.sqrt(1.0 - np.exp(-2.0 * 30.0 / layout.AIR_TIME_S)), rel=1e-3)

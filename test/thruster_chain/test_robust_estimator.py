@@ -21,7 +21,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.series import Recording
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain import parameter_layout
+from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.robot import ROBOT
 from salp_estimation.thruster_chain.robust_estimator import RobustEstimator
 from salp_estimation.thruster_chain.robust_publication import Publication
@@ -93,6 +93,7 @@ def assert_good(data: Path, run: str, duration_s: float) -> None:
     for part in ("masses", "inertias"):
         assert covered(ours, part, 5.0) >= 0.95, part
     assert covered(ours, "position", 0.0) > 0.9
+    assert (ours.parts["masses"].stddev[-1] < 0.8 * ours.parts["masses"].stddev[0]).all()  # it has learned
 
 
 @pytest.mark.parametrize("silent", ["imu/link_2", "all"])
@@ -152,6 +153,33 @@ def test_a_chain_across_the_turn_of_angles_is_learned_as_any_other() -> None:
     )
     here, there = (RobustEstimator(one).start(None).navigation.mean for one in (across, turned))
     np.testing.assert_allclose(here, there, rtol=0.0, atol=1e-12)
+
+
+def test_a_turn_of_the_whole_and_a_shift_of_all_clocks_are_told_of() -> None:
+    """The way is wrong by a wrong heading of the whole; a delay that thrust knows tells the clocks in common."""
+    configuration = laboratory(3)
+    estimator = RobustEstimator(configuration)
+    publication = Publication(configuration, estimator.navigation, estimator.parameters)
+    started = estimator.start(None)
+    navigation, known = started.navigation._replace(rates=np.full(3, 4.0)), started.parameters
+    headings, chain = estimator.navigation.headings, inertial_layout.chain_part(3)
+    turn = np.zeros(len(navigation.mean))
+    turn[headings], turn[chain + 2 : chain + 4] = 1.0, (-3.0, 1.0)
+    turned = navigation._replace(covariance=navigation.covariance + 0.02**2 * np.outer(turn, turn))
+    place, angles = estimator.space.tangent("position"), estimator.space.tangent("headings")
+    told = [publication.estimate(one, known, 0, 0.0, True).covariance for one in (navigation, turned)]
+    gained = told[1][place, place] - told[0][place, place]
+    along = np.array([-3.0, 1.0]) / np.sqrt(10.0)
+    assert 0.02**2 * 10.0 * 0.5 < along @ gained @ along < 0.02**2 * 10.0 * 1.5
+    delay = parameter_layout.chain_part(3) + parameter_layout.DELAY
+    surer = known.belief.covariance.copy()
+    surer[delay, :] = surer[:, delay] = 0.0
+    surer[delay, delay] = 1e-8
+    certain = Moments(known.belief.mean, surer)
+    late = publication.estimate(navigation, known._replace(belief=certain, challenger=certain), 0, 0.0, True)
+    shared = inertial_layout.clock_stddev_s(configuration) ** 2 / 3
+    less = (told[0] - late.covariance)[angles, angles]
+    assert 0.2 * shared < less[0, 1] / 16.0 < shared
 
 
 @pytest.mark.parametrize("seed", range(301, 306))
