@@ -14,6 +14,7 @@ from embedded_ros.wire.dds import (
     ddspy_take,
     ddspy_write,
 )
+from embedded_ros.wire.interruption import uninterrupted
 from embedded_ros.wire.qos import POLICIES, Qos
 
 _now_ns = time.time_ns
@@ -117,7 +118,8 @@ class Reader(_Endpoint):
 
     def take(self, limit: int = 64) -> list[Sample]:
         """The oldest samples that were not taken yet, at most `limit`; empty where there are none."""
-        taken = ddspy_take(self.entity, 127, limit)
+        with uninterrupted:
+            taken = ddspy_take(self.entity, 127, limit)
         if type(taken) is int:
             raise dds.DdsError(taken, f"reading {self.topic}")
         if not taken:
@@ -137,7 +139,8 @@ class Reader(_Endpoint):
 
     def _writer_gid(self, handle: int) -> bytes:
         """GID of a writer, asked for once; zeros where it has gone since."""
-        gid = ddspy_get_matched_publication_data(self.entity, handle, _endpoint_key, _no_qos)
+        with uninterrupted:
+            gid = ddspy_get_matched_publication_data(self.entity, handle, _endpoint_key, _no_qos)
         if not isinstance(gid, bytes):
             return NO_GID
         if len(self._writers) > 1000:
@@ -164,5 +167,6 @@ def _matched_gids(entity: int, list_handles: Any, data: Any) -> set[bytes]:
         return set()
     handles = (ct.c_uint64 * count)()
     count = min(count, list_handles(entity, handles, count))
-    gids = (data(entity, handle, _endpoint_key, _no_qos) for handle in handles[: max(count, 0)])
+    with uninterrupted:
+        gids = [data(entity, handle, _endpoint_key, _no_qos) for handle in handles[: max(count, 0)]]
     return {gid for gid in gids if isinstance(gid, bytes)}

@@ -12,6 +12,7 @@ from enum import IntEnum
 from types import FrameType
 from typing import Any
 
+from embedded_ros.wire.interruption import uninterrupted
 from rclpy.context import contexts
 
 
@@ -58,4 +59,4 @@ def _handle(number: int, frame: FrameType | None) -> None:
         context._interrupt()
     earlier = _earlier.get(number)
     if callable(earlier):
-        earlier(number, frame)
+        uninterrupted.after(earlier, number, frame)
