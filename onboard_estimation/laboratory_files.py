@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from embedded_ros.parameter_file import read_parameter_file
 from onboard_estimation.errors import UserError
 
+POSE_COLUMNS = ("x", "y", "z", "qx", "qy", "qz", "qw")
 _STAMP = "stamp_ns"
 _LARGEST_STAMP_NS = 2**62
 
@@ -150,13 +151,13 @@ def _shown(found: Any) -> str:
     return "missing" if found is None else repr(found)
 
 
-def said_to_be_simulated(folder: Path) -> str | None:
-    """Name of the README, in a folder or up to two folders above it, that calls the recordings simulated."""
+def said_to_be_simulated(folder: Path) -> list[str]:
+    """A sentence naming the README, in a folder or up to two above it, that calls the recordings simulated; or none."""
     for place in (folder, *folder.resolve().parents[:2]):
         readme = place / "README.md"
         try:
             if "simulated recording" in readme.read_text(encoding="utf-8", errors="replace").lower():
-                return f"{place.name}/README.md"
+                return [f"The recording is simulated, as {place.name}/README.md says; the bag says so too."]
         except OSError:
             continue
-    return None
+    return []

@@ -20,6 +20,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.laboratory_files import (
+    POSE_COLUMNS,
     Table,
     faulty,
     mapping,
@@ -37,7 +38,6 @@ from softrobot_estimation.channels import WRENCH, pressure_channel, pressure_com
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
 _BODIES = ("tip", "base")
-_POSE = ("x", "y", "z", "qx", "qy", "qz", "qw")
 _WRENCH_COLUMNS = ("fx", "fy", "fz", "tx", "ty", "tz")
 
 # Numbers in robot.yaml, and what they are called here. Those of the first table have to be there.
@@ -118,7 +118,7 @@ def read_unknown_soft_robot(path: Path, as_recorded: bool = False) -> Converted:
     columns = tuple(f"p{number}" for number in range(1, configuration.chambers.count + 1))
     pressures, wrench = _needed(path, "pressure", columns), _needed(path, "wrench", _WRENCH_COLUMNS)
     commands = read_table(path, "pressure_command", columns)
-    truth = {body: table for body in _BODIES if (table := read_table(path, f"truth_{body}", _POSE))}
+    truth = {body: table for body in _BODIES if (table := read_table(path, f"truth_{body}", POSE_COLUMNS))}
     tables = {"pressure": pressures, "wrench": wrench}
     if commands is not None:
         tables["pressure_command"] = commands
@@ -134,8 +134,6 @@ def read_unknown_soft_robot(path: Path, as_recorded: bool = False) -> Converted:
     if as_recorded:
         notes.append("Nothing of such a run is mended: --as-recorded changes nothing.")
     simulated = said_to_be_simulated(path)
-    if simulated is not None:
-        notes.append(f"The recording is simulated, as {simulated} says; the bag says so too.")
     sensors = [Series(WRENCH, wrench.stamps_ns, wrench.values)]
     for place, chamber in enumerate(configuration.chambers.names):
         for channel, table in ((pressure_channel, pressures), (pressure_command_channel, commands)):
@@ -148,9 +146,9 @@ def read_unknown_soft_robot(path: Path, as_recorded: bool = False) -> Converted:
             tuple(Series(truth_channel(body), table.stamps_ns, table.values) for body, table in truth.items()),
         ),
         epoch_ns=0,
-        notes=tuple(notes),
+        notes=(*notes, *simulated),
         counts={"chambers": configuration.chambers.count},
-        simulated=simulated is not None,
+        simulated=bool(simulated),
         configurations={"softrobot": configuration},
     )
 

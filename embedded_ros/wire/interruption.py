@@ -1,7 +1,7 @@
 """Signals wait until C code that calls Python has come to its end.
 
-The CycloneDDS package makes Python objects of what it takes, and does not look whether that went well: where the handler
-of a signal raises meanwhile, as that of Ctrl-C does, it goes on with what is no object, and the process crashes.
+The CycloneDDS package makes Python objects of what it takes, and does not look whether that went well: where a signal's
+handler raises meanwhile, as that of Ctrl-C does, it goes on with what is no object, and the process crashes.
 """
 
 from __future__ import annotations

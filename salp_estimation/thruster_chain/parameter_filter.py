@@ -25,6 +25,7 @@ from onboard_estimation.filtering.wide_moments import Seen, corrected, correctio
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.inertial_kernels import transform
 from salp_estimation.thruster_chain.inertial_layout import clock_stddev_s
 from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved
 from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
@@ -222,12 +223,13 @@ class ParameterFilter:
         turned = moved.lasted_s * np.diff(moved.rates)
         bristles = state.bristles + turned - np.abs(turned) * state.bristles / layout.BRISTLE_RAD
         bristles = np.clip(bristles, -layout.BRISTLE_RAD, layout.BRISTLE_RAD)
-        belief, ours = self._passed(state.belief, moved.lasted_s, moved.errors)
-        challenger, theirs = self._passed(state.challenger, moved.lasted_s, moved.errors)
+        transition, noise = self._passing(moved.lasted_s, moved.errors)
+        belief, ours = self._passed(state.belief, transition, noise, moved.errors)
+        challenger, theirs = self._passed(state.challenger, transition, noise, moved.errors)
         state = state._replace(
             thrust=thrust, bristles=bristles, commands=commands, belief=belief, challenger=challenger
         )
-        passage = ParameterPassage(self._transition(moved.lasted_s), ours, theirs)
+        passage = ParameterPassage(transition, ours, theirs)
         # Air off, an end stop, or a link that is not heard: nothing to learn from.
         if at_rest or not moved.heard or (np.abs(np.diff(moved.headings)) > self._stop_rad).any():
             return state._replace(window=()), passage
@@ -279,37 +281,40 @@ class ParameterFilter:
                 seen = thrust.copy()
         return thrust, seen, tuple(commands)
 
-    def _transition(self, step_s: float) -> Matrix:
-        """What `_passed` does to errors."""
-        calmer = np.exp(-step_s / layout.AIR_TIME_S)
-        moved = [(self.chain + layout.POSITION_X + e, self.chain + layout.VELOCITY_X + e, step_s) for e in range(2)]
-        calmed = [(self.chain + layout.AIR_X + e, self.chain + layout.AIR_X + e, calmer - 1.0) for e in range(2)]
-        return np.array([*moved, *calmed])
+    def _passing(self, step_s: float, errors: NavigationErrors) -> tuple[Matrix, Matrix]:
+        """Transition of a tick as `inertial_kernels.transform` takes it, and its noise (n, n).
+
+        Errors of the navigation go their way, as far as it knows itself; the air calms down and is stirred up again;
+        everything else stays, but that batteries shift and water is shed: half a percent in a second's root.
+        """
+        pairs, calmer = np.arange(2), np.exp(-step_s / layout.AIR_TIME_S)
+        velocity, position, air = (
+            self.chain + first + pairs for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
+        )
+        shifted = layout.LINK * np.arange(self.count)
+        transition = np.vstack(
+            [
+                np.column_stack([position, velocity, [step_s] * 2]),
+                np.column_stack([air, air, [calmer - 1.0] * 2]),
+            ]
+        )
+        noise = np.zeros((len(self._free),) * 2)
+        for inertial in (shifted + layout.LOG_MASS, shifted + layout.LOG_INERTIA):
+            noise[inertial, inertial] = SLOWLY**2 * step_s
+        noise[np.ix_(velocity, velocity)] = errors.drift
+        noise[air, air] = (1.0 - calmer**2) * layout.AIR_M_S**2
+        return transition, noise
 
     def _passed(
-        self, belief: Moments, step_s: float, errors: NavigationErrors
+        self, belief: Moments, transition: Matrix, noise: Matrix, errors: NavigationErrors
     ) -> tuple[Moments, tuple[Corrected, ...]]:
-        """The errors of the navigation go their way, as far as it knows itself; everything else stays."""
-        velocity, position, air = (
-            slice(self.chain + first, self.chain + first + 2)
-            for first in (layout.VELOCITY_X, layout.POSITION_X, layout.AIR_X)
-        )
+        """A belief after a tick, and what the navigation told of its velocity then."""
+        velocity = slice(self.chain + layout.VELOCITY_X, self.chain + layout.VELOCITY_Y + 1)
+        rows, columns = transition[:, :2].astype(np.intp).T
         mean, covariance = belief.mean.copy(), belief.covariance.copy()
-        mean[position] += step_s * mean[velocity]
-        covariance[position] += step_s * covariance[velocity]
-        covariance[:, position] += step_s * covariance[:, velocity]
-        # Batteries shift and water is shed: half a percent in a second's root.
-        for link in range(self.count):
-            for quantity in (layout.LOG_MASS, layout.LOG_INERTIA):
-                e = layout.LINK * link + quantity
-                covariance[e, e] += SLOWLY**2 * step_s
-        covariance[velocity, velocity] += errors.drift
-        calmer = np.exp(-step_s / layout.AIR_TIME_S)
-        mean[air] *= calmer
-        covariance[air] *= calmer
-        covariance[:, air] *= calmer
-        for e in (air.start, air.start + 1):
-            covariance[e, e] += (1.0 - calmer**2) * layout.AIR_M_S**2
+        mean[rows] += transition[:, 2] * belief.mean[columns]
+        transform(covariance, transition)
+        covariance += noise
         told: tuple[Corrected, ...] = ()
         if len(errors.told):
             by = np.zeros((len(errors.told), len(mean)))
@@ -317,9 +322,8 @@ class ParameterFilter:
             seen = innovate(covariance, errors.told - by @ mean, by, np.diag(errors.variances))
             change, covariance = correction(covariance, seen)
             mean = mean + change
-            told = (Corrected(Moments(mean, covariance), by, seen, 1.0, 0.0),)
-        mean = mean.copy()
-        mean[velocity.start : position.stop] -= errors.change
+            told = (Corrected(Moments(mean.copy(), covariance), by, seen, 1.0, 0.0),)
+        mean[velocity.start : velocity.start + len(errors.change)] -= errors.change
         return Moments(mean, covariance), told
 
     def _learned(

@@ -20,6 +20,7 @@ from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.laboratory_files import (
+    POSE_COLUMNS,
     Table,
     faulty,
     mapping,
@@ -41,7 +42,6 @@ CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""
 
 _IMU = ("gx", "gy", "gz", "ax", "ay", "az")
-_POSE = ("x", "y", "z", "qx", "qy", "qz", "qw")
 _TOLERANCES = {
     name: name
     for name in (
@@ -112,14 +112,12 @@ def read_unknown_chain(path: Path, as_recorded: bool = False) -> Converted:
     truth, truth_notes = _truth(path, names, int(commands.stamps_ns[0]), as_recorded)
     notes += truth_notes
     simulated = said_to_be_simulated(path)
-    if simulated is not None:
-        notes.append(f"The recording is simulated, as {simulated} says; the bag says so too.")
     return Converted(
         recording=Recording(tuple(sensors), tuple(truth)),
         epoch_ns=0,
-        notes=tuple(notes),
+        notes=(*notes, *simulated),
         counts={"links": len(names)},
-        simulated=simulated is not None,
+        simulated=bool(simulated),
         configurations={"thruster_chain": configuration},
     )
 
@@ -283,7 +281,7 @@ def _truth(path: Path, names: tuple[str, ...], start_ns: int, as_recorded: bool)
             late_s = number(file, found, "motion_capture_late_s")
         series.append(_true_parameters(file, found, names, start_ns))
         notes.append("Masses and inertias as weighed are on ground_truth/inertial_parameters.")
-    tables = {name: read_table(path, f"truth_{name}", _POSE) for name in names}
+    tables = {name: read_table(path, f"truth_{name}", POSE_COLUMNS) for name in names}
     late_ns = 0 if as_recorded else round(late_s * NANOSECONDS_PER_SECOND)
     for name, table in tables.items():
         if table is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from laboratory_folders import changed, lines, write
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
@@ -81,22 +81,6 @@ def table(
     stamps = (START_NS + late_ns + row * period_ms * 1_000_000 for row in range(ROWS))
     rows = [f"{stamp},{','.join(map(str, values(row)))}" for row, stamp in enumerate(stamps)]
     write(file, [",".join(["stamp_ns", *columns]), *rows])
-
-
-def write(file: Path, lines: list[str]) -> None:
-    with gzip.open(file.with_name(f"{file.name}.csv.gz"), "wt") as stream:
-        stream.write("\n".join(lines) + "\n")
-
-
-def lines(file: Path) -> list[str]:
-    with gzip.open(file.with_name(f"{file.name}.csv.gz"), "rt") as stream:
-        return stream.read().splitlines()
-
-
-def changed(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    content = yaml.safe_load(file.read_text())
-    change(content)
-    file.write_text(yaml.safe_dump(content))
 
 
 def converted(folder: Path, bag: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

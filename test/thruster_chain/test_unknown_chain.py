@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from laboratory_folders import changed, lines, write
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_configuration import configuration_in
@@ -75,22 +75,6 @@ def run_folder(folder: Path, count: int = 2, truth: bool = True) -> Path:
 def table(file: Path, header: list[str], period_ns: int, values: list[float], late_ns: int = 0) -> None:
     rows = [f"{START_NS + late_ns + k * period_ns},{','.join(map(str, values))}" for k in range(100)]
     write(file, [",".join(header), *rows])
-
-
-def write(file: Path, lines: list[str]) -> None:
-    with gzip.open(file.with_name(f"{file.name}.csv.gz"), "wt") as stream:
-        stream.write("\n".join(lines) + "\n")
-
-
-def lines(file: Path) -> list[str]:
-    with gzip.open(file.with_name(f"{file.name}.csv.gz"), "rt") as stream:
-        return stream.read().splitlines()
-
-
-def changed(file: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    content = yaml.safe_load(file.read_text())
-    change(content)
-    file.write_text(yaml.safe_dump(content))
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
