@@ -1,10 +1,16 @@
-"""Topics of a soft robot: absolute pressure of each chamber, set point of each, wrench at the base."""
+"""Topics of a soft robot: absolute pressure of each chamber, set point of each, wrench at the base, true stiffness."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from onboard_estimation.measurement import Channel
 
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
+TRUE_STIFFNESS = Channel(
+    "ground_truth/stiffness", "sensor_msgs/msg/JointState", "stiffness", "position", ("bending",), required=False
+)
+"""Of a simulated robot, N m/rad: moment over angle, for the whole length. It holds until the next message."""
 
 
 def pressure_channel(chamber: str) -> Channel:
@@ -16,3 +22,9 @@ def pressure_command_channel(chamber: str) -> Channel:
     """Set point of a chamber's regulator as absolute pressure, Pa; an estimator can do without."""
     topic = f"pressure/{chamber}/command"
     return Channel(topic, "sensor_msgs/msg/FluidPressure", topic, required=False, command=True)
+
+
+def channels(chambers: Sequence[str]) -> tuple[Channel, ...]:
+    """All that is recorded: set points, pressures, wrench."""
+    pressures = (channel(name) for channel in (pressure_command_channel, pressure_channel) for name in chambers)
+    return (*pressures, WRENCH)

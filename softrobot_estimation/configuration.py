@@ -181,6 +181,46 @@ class TruthConfiguration:
 
 
 @dataclass(frozen=True)
+class ModelConfiguration:
+    """The nominal model: what no data sheet says of it, and standard deviations of all that it rests on."""
+
+    damping_ratio: float = parameter(
+        0.15, "of bending and of elongation, each as a share of critical damping", exclusive_minimum=0.0, maximum=2.0
+    )
+    damping_ratio_stddev: float = parameter(0.1, "of that", minimum=0.0)
+    pressure_lag_s: float = parameter(
+        0.025, "time constant of hose and chamber, behind the transducer", unit="s", exclusive_minimum=0.0
+    )
+    pressure_lag_stddev_s: float = parameter(0.015, "of that", unit="s", minimum=0.0)
+    bending_stiffness_spread: float = parameter(
+        0.3,
+        "standard deviation of the stiffness in bending, as a share: it changes with bending, creep and hysteresis",
+        minimum=0.0,
+        exclusive_maximum=1.0,
+    )
+    axial_stiffness_spread: float = parameter(
+        0.2, "standard deviation of the axial stiffness, as a share", minimum=0.0, exclusive_maximum=1.0
+    )
+    chamber_spread: float = parameter(
+        0.05, "standard deviation of a chamber's force and torque, as a share", minimum=0.0, exclusive_maximum=1.0
+    )
+    shape_stddev_m: float = parameter(
+        0.002,
+        "of the tip's place, each axis, for the segment is no arc of a circle; it comes and goes with its vibration",
+        unit="m",
+        exclusive_minimum=0.0,
+    )
+
+
+@dataclass(frozen=True)
+class InitialConfiguration:
+    """How far the robot may be from hanging straight, without pressure, when a filter starts."""
+
+    position_stddev_m: float = parameter(0.01, "of the tip, each axis", unit="m", exclusive_minimum=0.0)
+    velocity_stddev_m_s: float = parameter(0.05, "of the tip, each axis", unit="m/s", exclusive_minimum=0.0)
+
+
+@dataclass(frozen=True)
 class SoftRobotConfiguration:
     """All that is known beforehand of a soft robot and its sensors."""
 
@@ -191,6 +231,8 @@ class SoftRobotConfiguration:
     wrench: WrenchConfiguration = WrenchConfiguration()
     pressure: PressureConfiguration = PressureConfiguration()
     truth: TruthConfiguration = TruthConfiguration()
+    model: ModelConfiguration = ModelConfiguration()
+    initial: InitialConfiguration = InitialConfiguration()
     gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
 
     def faults(self) -> Iterable[str]:

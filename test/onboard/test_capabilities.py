@@ -61,7 +61,8 @@ def test_the_signatures_of_robots_say_what_they_take() -> None:
     [
         (
             ("urdf", "strapdown"),
-            "robot 'strapdown' has no URDF or bodies to draw; these robots have: hopper, salp, thruster_chain",
+            "robot 'strapdown' has no URDF or bodies to draw; "
+            "these robots have: hopper, salp, softrobot, thruster_chain",
         ),
         (("gait", "hopper", "forward"), "robot 'hopper' has no gaits; these robots have: salp"),
         (("simulate", "salp", "-o", "bag", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal, hardware"),

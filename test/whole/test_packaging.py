@@ -183,6 +183,7 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
     assert dict(entry_points["onboard_estimation.robots"]) == {
         "salp": "salp_estimation.robot:ROBOT",
         "hopper": "hopper_estimation.robot:ROBOT",
+        "softrobot": "softrobot_estimation.robot:ROBOT",
         "strapdown": "strapdown_estimation.robot:ROBOT",
         "thruster_chain": "salp_estimation.thruster_chain.robot:ROBOT",
         "pendulum": "salp_estimation.thruster_chain.pendulum_robot:ROBOT",

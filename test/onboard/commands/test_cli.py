@@ -425,7 +425,7 @@ def test_bash_completes_commands_options_robots_and_launch_files(tmp_path: Path)
         "evaluate",
         "observability",
         "--estimator --estimates-rate",
-        "hopper pendulum salp strapdown thruster_chain two_link",
+        "hopper pendulum salp softrobot strapdown thruster_chain two_link",
         "salp.launch.py salp_replay.launch.py",
         "",
     ]

@@ -221,7 +221,10 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -
         (["--namespace", "/robot1"], "--namespace /robot1: no topic of salp is there, there are some in /salp"),
         (["--namespace", "/robot1", "--robot", "strapdown"], "no topic of strapdown is there, nor anywhere else"),
         (["--robot", "strapdown"], "strapdown: /imu/foot/data_raw (sensor_msgs/msg/Imu) is missing"),
-        (["--robot", "robot"], "no robot 'robot'; installed are: hopper, pendulum, salp, strapdown, thruster_chain"),
+        (
+            ["--robot", "robot"],
+            "no robot 'robot'; installed are: hopper, pendulum, salp, softrobot, strapdown, thruster_chain",
+        ),
         (["--estimator", "ekf"], "salp has no estimator 'ekf'; it has ukf"),
         (["--drop", "imu/link_9"], "--drop imu/link_9: no such sensor; there are actuators/command, imu/link_1"),
         (["--drop", "imu", "--drop", "actuators"], "--drop leaves no sensor"),
@@ -288,8 +291,8 @@ def test_a_bag_of_no_known_robot_lists_what_is_there(tmp_path: Path) -> None:
     samples = [Sample("/tank/pressure", PRESSURE, EPOCH_NS + i, pressure(EPOCH_NS + i, 1.0)) for i in range(5)]
     said = refused(samples, tmp_path)
     assert said == (
-        "no installed robot (hopper, pendulum, salp, strapdown, thruster_chain, two_link) knows a topic of this bag: "
-        "/tank/pressure (sensor_msgs/msg/FluidPressure)"
+        "no installed robot (hopper, pendulum, salp, softrobot, strapdown, thruster_chain, two_link) knows a topic of "
+        "this bag: /tank/pressure (sensor_msgs/msg/FluidPressure)"
     )
 
 
@@ -754,7 +757,10 @@ FOUR_LINKS = [
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["salq"], "no robot 'salq'; installed are: hopper, pendulum, salp, strapdown, thruster_chain, two_link"),
+        (
+            ["salq"],
+            "no robot 'salq'; installed are: hopper, pendulum, salp, softrobot, strapdown, thruster_chain, two_link",
+        ),
         (["salp", "--scenario", "storm"], "salp has no scenario 'storm'; it has ideal, hardware"),
         (["salp", "--gait", "sideways"], "no variant 'sideways'; there are forward, backward"),
         (["salp", "--gait", ""], "no variant ''; there are forward, backward"),

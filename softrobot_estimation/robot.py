@@ -1,0 +1,105 @@
+"""The soft robot as a robot of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.truth import WithTrueRates
+from onboard_estimation.description import Shapes
+from onboard_estimation.errors import UserError
+from onboard_estimation.estimator import Estimator
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import Channel, Matrix
+from onboard_estimation.robots import TruthSpecification
+from softrobot_estimation import channels, description
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.open_loop import OpenLoop
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.truth import BodyTrack
+
+_SETTLE_S = 2.0
+"""What the state at the start was is forgotten, and hoses are filled."""
+
+
+class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfiguration]):
+    """One pneumatic segment with three or more chambers on a force-torque sensor."""
+
+    name = "softrobot"
+    summary = (
+        "soft segment with pressure chambers on a force-torque sensor: tip and stiffness from the forces at its base"
+    )
+    settle_s = _SETTLE_S
+    configuration_type = SoftRobotConfiguration
+    configuration_file = "config/softrobot.yaml"
+    estimators = ("open_loop",)
+
+    def channels(self, configuration: SoftRobotConfiguration) -> tuple[Channel, ...]:
+        """Set points and pressures of the chambers, wrench at the base."""
+        return channels.channels(configuration.chambers.names)
+
+    def listened_channels(self, configuration: SoftRobotConfiguration, estimator: str) -> tuple[Channel, ...]:
+        """Without set points, which no estimator makes use of, and without the wrench where it is not asked for."""
+        unused = {channels.WRENCH.sensor} if estimator == "open_loop" else set()
+        return tuple(one for one in self.channels(configuration) if not one.command and one.sensor not in unused)
+
+    def refuse_topics(self, configuration: SoftRobotConfiguration, names: Collection[str]) -> None:
+        """Raise UserError where the chambers with a pressure are not those of the configuration."""
+        expected = set(configuration.chambers.names)
+        found = {name.split("/")[1] for name in names if name.startswith("pressure/") and name.count("/") == 1}
+        if found and found != expected:
+            raise UserError(
+                f"the recording has pressures of {len(found)} chambers ({', '.join(sorted(found))}), and the "
+                f"configuration {len(expected)} ({', '.join(configuration.chambers.names)}): name the parameter file "
+                "of this robot with --config"
+            )
+
+    def estimator(self, configuration: SoftRobotConfiguration, name: str) -> Estimator[Any]:
+        """The one of that name."""
+        return OpenLoop(configuration)
+
+    def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
+        """Poses of tip and base, and the stiffness of a simulated robot."""
+        from softrobot_estimation.ground_truth import specification  # offline only: nodes do without
+
+        return specification(configuration)
+
+    def true_parts(
+        self, configuration: SoftRobotConfiguration, bodies: Mapping[str, NDArray[np.float64]]
+    ) -> dict[str, Matrix]:
+        """Place of the tip in the base's frame, and the stiffness of a simulated robot."""
+        from softrobot_estimation.ground_truth import parts
+
+        return parts(bodies)
+
+    def true_rates(
+        self, configuration: SoftRobotConfiguration, tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]
+    ) -> dict[str, Matrix]:
+        """Velocity of the tip, by parabolas through five frames."""
+        from softrobot_estimation.ground_truth import velocities
+
+        return {"velocity": velocities(tracks, stamps_ns)}
+
+    def body_poses(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
+        """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""
+        return description.body_poses(configuration, means[:, space.coordinates("position")])
+
+    def body_shapes(self, configuration: SoftRobotConfiguration) -> Shapes:
+        """Cylinders and two plates."""
+        return description.shapes(configuration)
+
+    def urdf(self, configuration: SoftRobotConfiguration) -> str:
+        """Its bodies, each free in the one before."""
+        return description.urdf(configuration, self.name)
+
+    def outline(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> Matrix:
+        """Backbone as one sees it along the base's z, which shows how far and where to it bends."""
+        return description.outline(configuration, means[:, space.coordinates("position")])
+
+
+ROBOT = SoftRobot()

@@ -1,0 +1,214 @@
+"""The soft robot as a robot of the suite: what the truth tells, how it is drawn, and the open loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import JudgeSettings
+from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.description import BASE, PIECES, TIP
+from softrobot_estimation.integration_limits import linearised
+from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment
+from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.space import SPACE
+from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
+
+Array = NDArray[np.float64]
+
+CONFIGURATION = SoftRobotConfiguration()
+PLATE_M = CONFIGURATION.segment.tip_plate_thickness_m
+LENGTH_M = CONFIGURATION.segment.length_m + PLATE_M
+
+
+def pressures(stamp_ns: int, *gauge_pa: float) -> list[Measurement]:
+    ambient = CONFIGURATION.pressure.ambient_pa
+    return [
+        Measurement(stamp_ns, f"pressure/chamber_{number}", np.array([ambient + one]))
+        for number, one in enumerate(gauge_pa, 1)
+    ]
+
+
+def test_an_arc_is_found_from_where_its_tip_is() -> None:
+    """Any bending below 170 degrees, straight included; the plate stands off along the tangent."""
+    segment = nominal_segment(CONFIGURATION)
+    bending, towards = np.meshgrid(np.linspace(0.0, np.radians(170.0), 12), np.linspace(0.0, 6.0, 7))
+    states = np.zeros((bending.size, 6))
+    states[:, 0] = segment.bending_radius_m * (bending * np.cos(towards)).ravel()
+    states[:, 1] = segment.bending_radius_m * (bending * np.sin(towards)).ravel()
+    states[:, 2] = np.linspace(-0.02, 0.03, bending.size)
+    found = coordinates_of_tip(segment, segment.position(states, offset_m=PLATE_M), PLATE_M)
+    np.testing.assert_allclose(found, states[:, :3], atol=1e-8)
+
+
+def test_the_nominal_segment_weighs_what_the_robot_weighs_and_is_damped_as_configured() -> None:
+    configuration = load(SoftRobotConfiguration, {"model.damping_ratio": 0.25})
+    segment = nominal_segment(configuration)
+    hanging = np.array([0.0, 0.0, (0.01 + 0.5 * 0.146) * 9.81 / 1400.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(segment.acceleration(hanging), 0.0, atol=1e-9)
+    assert segment.base_load(hanging)[2] == pytest.approx(0.156 * 9.81)
+    assert segment.stiffness()[0] * segment.bending_radius_m**2 == pytest.approx(0.15)
+    without_gravity = replace(segment, gravity_m_s2=(0.0, 0.0, 0.0))
+    poles = np.linalg.eigvals(linearised(without_gravity, np.zeros(3)))
+    np.testing.assert_allclose(-poles.real / np.abs(poles), 0.25, rtol=1e-3)
+
+
+def test_the_truth_is_the_tip_as_the_base_sees_it() -> None:
+    """A base that hangs turned and tilted, seen with noise: its mean is taken."""
+    rng = np.random.default_rng(1)
+    hanging = Rotation.from_euler("xyz", [181.0, -0.7, 40.0], degrees=True)
+    place, mounted = np.array([0.01, -0.02, 0.13]), np.array([1.0, 2.0, 1.5])
+    base, tip = np.zeros((400, 7)), np.zeros((400, 7))
+    base[:, :3] = mounted + 1e-4 * rng.normal(size=(400, 3))
+    base[:, 3:] = (hanging * Rotation.from_rotvec(np.radians(0.1) * rng.normal(size=(400, 3)))).as_quat()
+    tip[:, :3], tip[:, 6] = mounted + hanging.apply(place), 1.0
+    found = ROBOT.true_parts(CONFIGURATION, {TIP: tip, BASE: base, "stiffness": np.full((400, 1), 0.2)})
+    assert np.abs(found["position"] - place).max() < 3e-5
+    np.testing.assert_array_equal(found["stiffness"], 0.2)
+    assert "stiffness" not in ROBOT.true_parts(CONFIGURATION, {TIP: tip, BASE: base})
+
+
+def test_turned_axes_of_the_base_are_part_of_the_truths_noise() -> None:
+    noise = ROBOT.truth_specification(CONFIGURATION).covariances["position"]
+    turned = np.radians(CONFIGURATION.truth.alignment_stddev_deg) * LENGTH_M
+    np.testing.assert_allclose(noise[0, 0] - noise[2, 2], turned**2)
+    assert np.sqrt(noise[0, 0]) == pytest.approx(0.83e-3, rel=0.02)
+
+
+def test_true_velocity_is_the_slope_and_unknown_beside_a_gap() -> None:
+    frames_ns = np.arange(0, 2_000_000_000, 10_000_000)
+    frames_ns = frames_ns[(frames_ns < 900_000_000) | (frames_ns > 1_100_000_000)]
+    time_s = frames_ns * 1e-9
+    values = np.zeros((len(frames_ns), 7))
+    values[:, 0], values[:, 2], values[:, 6] = 0.02 * np.sin(8.0 * time_s), 0.1 * time_s, 1.0
+    base = np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0], (len(frames_ns), 1))
+    tracks = {TIP: BodyTrack.clean(TIP, frames_ns, values), BASE: BodyTrack.clean(BASE, frames_ns, base)}
+    asked_ns = np.array([503_000_000, 880_000_000, 895_000_000, 1_000_000_000, 1_400_000_000])
+    found = ROBOT.true_rates(CONFIGURATION, tracks, asked_ns)["velocity"]
+    np.testing.assert_array_equal(np.isfinite(found[:, 0]), [True, False, False, False, True])
+    expected = 0.16 * np.cos(8.0 * asked_ns[[0, 4]] * 1e-9)
+    np.testing.assert_allclose(found[[0, 4], 0], expected, atol=1e-3)
+    np.testing.assert_allclose(found[[0, 4], 2], 0.1, atol=1e-9)
+
+
+def test_all_bodies_are_on_one_arc_from_base_to_tip() -> None:
+    segment = nominal_segment(CONFIGURATION)
+    state = np.array([[0.006, -0.004, 0.005, 0.0, 0.0, 0.0]])
+    mean = np.zeros((1, 7))
+    mean[:, :3] = segment.position(state, offset_m=PLATE_M)
+    poses = ROBOT.body_poses(CONFIGURATION, SPACE, mean)
+    assert list(poses) == [BASE, *(f"backbone_{number}" for number in range(1, PIECES + 1)), TIP]
+    np.testing.assert_allclose(poses[TIP][:, :3], mean[:, :3], atol=1e-9)
+    np.testing.assert_allclose(poses[TIP][:, 3:], segment.tip_quaternion_xyzw(state), atol=1e-9)
+    np.testing.assert_allclose(poses["backbone_3"][:, :3], segment.position(state, 2.5 / PIECES), atol=1e-9)
+    # A body's z is the backbone's tangent.
+    ahead, behind = segment.position(state, 2.501 / PIECES), segment.position(state, 2.499 / PIECES)
+    tangent = (ahead - behind) / np.linalg.norm(ahead - behind)
+    np.testing.assert_allclose(Rotation.from_quat(poses["backbone_3"][0, 3:]).as_matrix()[:, 2], tangent[0], atol=1e-6)
+    seen = ROBOT.outline(CONFIGURATION, SPACE, mean)[0]
+    np.testing.assert_allclose(seen[[0, -1]], [[0.0, 0.0], mean[0, :2]], atol=1e-9)
+
+
+def test_the_urdf_has_every_body_that_is_drawn() -> None:
+    document = ElementTree.fromstring(ROBOT.urdf(CONFIGURATION))
+    links = [link.get("name") for link in document.iter("link")]
+    assert links == list(ROBOT.body_shapes(CONFIGURATION))
+    assert [joint.get("type") for joint in document.iter("joint")] == ["floating"] * (PIECES + 1)
+
+
+def test_a_robot_of_another_build_is_refused() -> None:
+    topics = [f"pressure/chamber_{number}" for number in range(1, 5)]
+    with pytest.raises(UserError, match=r"pressures of 4 chambers \(chamber_1, .*, and the configuration 3 \("):
+        ROBOT.refuse_topics(CONFIGURATION, topics)
+    ROBOT.refuse_topics(CONFIGURATION, [*topics[:3], "pressure/chamber_1/command", "wrench"])
+
+
+def pipeline(initial: Estimate | None = None) -> Pipeline:
+    return Pipeline(ROBOT.estimator(CONFIGURATION, "open_loop"), ROBOT.channels(CONFIGURATION), initial)
+
+
+def test_the_open_loop_comes_to_rest_where_the_pressures_hold_the_segment() -> None:
+    measured = [one for k in range(1, 600) for one in pressures(8_000_000 * k, 20e3, 10e3, 0.0)]
+    record = pipeline().run(measured)
+    segment = nominal_segment(CONFIGURATION)
+    state = np.zeros((1, 6))
+    state[:, :3] = coordinates_of_tip(segment, record[-1].mean[None, :3], PLATE_M)
+    assert np.abs(segment.acceleration(state[0], [20e3, 10e3, 0.0])).max() < 1e-3
+    assert np.abs(record[-1].mean[3:6]).max() < 1e-5
+    # Away from the chamber at 90 degrees.
+    assert record[-1].mean[1] < -0.005
+
+
+def test_the_open_loops_deviation_is_that_of_models_with_other_numbers() -> None:
+    """The first-order sum is a Monte Carlo's within a third: at rest, where only parameters count."""
+    measured = [one for k in range(1, 400) for one in pressures(8_000_000 * k, 15e3, 5e3, 0.0)]
+    last = pipeline().run(measured)[-1]
+    rng, known, model = np.random.default_rng(3), CONFIGURATION, CONFIGURATION.model
+    places = []
+    for _ in range(60):
+        tilted = replace(known.mounting, tilt_deg=tuple(known.mounting.tilt_stddev_deg * rng.normal(size=2)))
+        segment = nominal_segment(replace(known, mounting=tilted, model=replace(model, damping_ratio=1.0)))
+        stiffness = segment.stiffness(
+            segment.bending_stiffness_n_m * (1.0 + 0.3 * np.clip(rng.normal(), -2.0, 2.0)),
+            segment.elongation_stiffness_n_m * (1.0 + 0.2 * rng.normal()),
+        )
+        acting = (1.0 + 0.05 * rng.normal(size=3)) * ([15e3, 5e3, 0.0] + 250.0 * rng.normal(size=3))
+        places.append(
+            segment.position(segment.step(np.zeros(6), 1.5, acting, stiffness, sub_steps=600), offset_m=PLATE_M)
+        )
+    expected = np.sqrt(np.var(places, axis=0) + model.shape_stddev_m**2)
+    np.testing.assert_allclose(np.sqrt(np.diag(last.covariance))[:3], expected, rtol=0.35)
+
+
+def test_a_silent_chamber_is_said_once_and_makes_the_tip_unsure() -> None:
+    measured = [one for k in range(1, 400) for one in pressures(8_000_000 * k, 5e3, 5e3, 5e3)]
+    heard = [one for one in measured if one.sensor != "pressure/chamber_2" or one.stamp_ns < 1_000_000_000]
+    whole, deaf = pipeline(), pipeline()
+    sure, unsure = whole.run(measured)[-1], deaf.run(heard)[-1]
+    assert unsure.covariance[0, 0] > 4.0 * sure.covariance[0, 0]
+    (said,) = [sentence for sentence in deaf.messages if "chamber_2" in sentence]
+    assert "no pressure of chamber_2 for 0.5 s" in said
+    assert not whole.messages
+
+
+def test_a_given_start_is_damped_away() -> None:
+    initial = Estimate(0, np.array([0.02, 0.0, LENGTH_M - 0.002, 0.0, 0.0, 0.0, 0.15]), np.diag([1e-6] * 6 + [1e-4]))
+    measured = [one for k in range(1, 600) for one in pressures(8_000_000 * k, 0.0, 0.0, 0.0)]
+    given, straight = pipeline(initial).run(measured), pipeline().run(measured)
+    np.testing.assert_allclose(given[0].mean[:3], initial.mean[:3], atol=1e-3)
+    assert abs(given[20].mean[0]) > 0.002
+    np.testing.assert_allclose(given[-1].mean[:3], straight[-1].mean[:3], atol=1e-4)
+
+
+@pytest.mark.parametrize("run", [1, 4])
+def test_the_open_loop_is_honest_on_a_robot_whose_simulator_nobody_here_wrote(shared_data: Path, run: int) -> None:
+    """With the laboratory's numbers, nothing fitted, it errs by a centimetre, and says so."""
+    converted = read_unknown_soft_robot(shared_data / "unknown_soft_robot" / f"run_{run}")
+    configuration = converted.configurations["softrobot"]
+    assert isinstance(configuration, SoftRobotConfiguration)
+    ends = [int(one.stamps_ns[0]) + 20_000_000_000 for one in converted.recording.sensors]
+    cut = replace(
+        converted.recording,
+        sensors=tuple(
+            one.rows(one.stamps_ns < end) for one, end in zip(converted.recording.sensors, ends, strict=True)
+        ),
+    )
+    recording = from_simulator(cut, (TIP, BASE))
+    result = judge(ROBOT, configuration, "open_loop", recording, JudgeSettings())
+    position, velocity = result.metrics["position"], result.metrics["velocity"]
+    assert position["position_ate_rmse_m"] < 0.0125
+    assert position["coverage_3_sigma"] > 0.95
+    assert velocity["coverage_3_sigma"] > 0.93
