@@ -21,6 +21,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.measurement import Matrix, Vector
+from softrobot_estimation.behaviour_configuration import BehaviourConfiguration, FilterConfiguration
 
 _LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
 _FULL_TURN_DEG = 360.0
@@ -233,10 +234,16 @@ class SoftRobotConfiguration:
     truth: TruthConfiguration = TruthConfiguration()
     model: ModelConfiguration = ModelConfiguration()
     initial: InitialConfiguration = InitialConfiguration()
+    behaviour: BehaviourConfiguration = BehaviourConfiguration()
+    filter: FilterConfiguration = FilterConfiguration()
     gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
 
     def faults(self) -> Iterable[str]:
-        """Chambers that are not inside the segment."""
+        """Chambers that are not inside the segment, or numbers of them that are not one for each."""
+        for name in ("chamber_gains", "pressure_offsets_pa"):
+            given = len(getattr(self.behaviour, name))
+            if given != self.chambers.count:
+                yield f"behaviour.{name}: {given} numbers for {self.chambers.count} chambers"
         if self.chambers.centre_radius_m >= 0.5 * self.segment.diameter_m:
             yield (
                 f"chambers.centre_radius_m: {self.chambers.centre_radius_m:g} m is outside of a segment of "

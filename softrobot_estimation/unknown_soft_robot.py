@@ -172,6 +172,8 @@ def read_configuration(path: Path) -> tuple[SoftRobotConfiguration, list[str]]:
         raise faulty(file, f"chambers.count is {count!r}, and chambers.angles_deg has {len(angles)}")
     values: dict[str, Any] = {
         "chambers.names": [f"chamber_{place}" for place in range(1, len(angles) + 1)],
+        "behaviour.chamber_gains": [1.0] * len(angles),
+        "behaviour.pressure_offsets_pa": [0.0] * len(angles),
         "chambers.angles_deg": numbers(file, entries, "chambers.angles_deg", len(angles), "robot.yaml"),
         "wrench.origin_in_base_m": numbers(file, entries, "force_torque_sensor.origin_in_base_m", 3, "robot.yaml"),
     }

@@ -1,0 +1,154 @@
+"""A soft robot as its configuration has it, for filters and identification: arrays for `grey_box_kernels`.
+
+Bending is in rad here (`bending_radius_m` is 1), stiffness in bending in N m/rad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from onboard_estimation.measurement import Matrix, Vector
+from softrobot_estimation import grey_box_kernels as kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.integration_limits import largest_stable_step_s, sub_steps
+
+STEP_S = 0.008
+"""Of the force-torque sensor; longer steps are divided."""
+
+_CORNER_BENDING_RAD = 1.5
+_CORNER_ELONGATION = 0.2
+_STIFFER = 1.5  # than the nominal stiffness, somewhere
+
+
+class GreyBox:
+    """Motion, loads and tip of batches of rows, see `grey_box_kernels`; pressures are gauge pressures (C,), Pa.
+
+    Attributes
+    ----------
+    stiffness
+        Of the configuration, N m/rad: where the law's factor is 1.
+    gains
+        (3, C) generalised forces (N m, N m, N) of unit pressures.
+    offsets_pa
+        (C,) what the transducers read at no pressure.
+    """
+
+    def __init__(self, configuration: SoftRobotConfiguration) -> None:
+        known, behaviour, chambers = configuration.segment, configuration.behaviour, configuration.chambers
+        self.stiffness = configuration.stiffness.bending_n_m_per_rad
+        self.lag_s = behaviour.supply_lag_s
+        self.beyond_m = known.tip_plate_thickness_m
+        self._origin = np.array(configuration.wrench.origin_in_base_m)
+        soft_kg = known.mass_kg - known.tip_plate_mass_kg
+        axial = configuration.stiffness.axial_n_per_m
+        gx, gy, gz = configuration.gravity_in_base_m_s2.tolist()
+        segment = ConstantCurvatureSegment(
+            length_m=known.length_m,
+            bending_radius_m=1.0,
+            tip_mass_kg=known.tip_plate_mass_kg + behaviour.inertia_share * soft_kg,
+            tip_mass_offset_m=0.5 * known.tip_plate_thickness_m,
+            backbone_mass_kg=(1.0 - behaviour.inertia_share) * soft_kg,
+            damping_n_s_m=(0.0, 0.0, 0.0),
+            bending_stiffness_n_m=self.stiffness,
+            elongation_stiffness_n_m=axial,
+            gravity_m_s2=(gx, gy, gz),
+        )
+        inertia = np.zeros(3)
+        for fraction, offset_m, mass_kg in segment.arrays[1].tolist():
+            inertia += mass_kg * (segment.jacobian(np.zeros(6), fraction, offset_m)[0] ** 2).sum(axis=0)
+        critical = 2.0 * np.sqrt(segment.stiffness() * inertia)
+        ratios = np.array([behaviour.bending_damping_ratio] * 2 + [behaviour.axial_damping_ratio])
+        x, y, z = (ratios * critical).tolist()
+        self.segment = replace(segment, damping_n_s_m=(x, y, z))
+        self._segment, self._points = self.segment.arrays
+        loading = replace(
+            self.segment,
+            tip_mass_kg=known.tip_plate_mass_kg + behaviour.load_share * soft_kg,
+            backbone_mass_kg=(1.0 - behaviour.load_share) * soft_kg,
+        )
+        self._load_points = loading.arrays[1]
+        angles = chambers.angles_rad + np.radians(behaviour.chambers_turned_deg)
+        areas = chambers.area_m2 * np.array(behaviour.chamber_gains)
+        arm_m = chambers.centre_radius_m * behaviour.moment_gain
+        self.gains = np.vstack([-arm_m * np.cos(angles), -arm_m * np.sin(angles), np.ones_like(angles)]) * areas
+        self.offsets_pa = np.array(behaviour.pressure_offsets_pa)
+        self.behaviour = np.array(
+            [
+                behaviour.bending_stiffening_per_rad2,
+                behaviour.pressure_stiffening_per_100_kpa,
+                behaviour.anisotropy,
+                *behaviour.rest_bending_rad,
+                behaviour.rest_elongation_m,
+                behaviour.bending_damping_growth_per_rad2,
+                *behaviour.relaxation_shares,
+                *behaviour.relaxation_times_s,
+                axial,
+                self.stiffness,
+                configuration.filter.moment_time_s,
+            ]
+        )
+        bent, long = _CORNER_BENDING_RAD, _CORNER_ELONGATION * known.length_m
+        corners = [[x, y, z] for x, y in ((0.0, 0.0), (bent, 0.0), (0.0, bent)) for z in (-0.5 * long, long)]
+        held = 1.0 + sum(behaviour.relaxation_shares)
+        stiffest = self.segment.stiffness(_STIFFER * held * self.stiffness, _STIFFER * held * axial)
+        self._largest_step_s = largest_stable_step_s(self.segment, corners, stiffest)
+
+    def resting_row(self) -> Vector:
+        """(ROW,) hanging or standing still without pressure, as bent and as long as it is then."""
+        row = np.zeros(kernels.ROW)
+        rest = self.behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
+        row[:3] = rest
+        weight = np.array(self.segment.gravity_m_s2)
+        holding = self.segment.stiffness()
+        for _ in range(20):
+            jacobians = [
+                mass * weight @ self.segment.jacobian(row[:6], fraction, offset)[0]
+                for fraction, offset, mass in self._points
+            ]
+            row[:3] += 0.5 * (rest + np.sum(jacobians, axis=0) / holding - row[:3])
+        row[kernels.RELAXED : kernels.MOMENTS] = np.tile(row[:3], 2)
+        return row
+
+    def propagate(self, rows: Matrix, stiffness: Vector, mean_pa: Vector, step_s: float) -> Matrix:
+        """Rows (K, n) after a step through chambers' mean pressures (C,), with stiffness (K,) N m/rad of each."""
+        out = np.empty_like(rows)
+        parts = sub_steps(step_s, self._largest_step_s)
+        kernels.propagate(
+            self.behaviour, self._segment, self._points, rows, stiffness, self.gains @ mean_pa, 1e-5 * mean_pa.sum(),
+            step_s, parts, out,
+        )  # fmt: skip
+        return out
+
+    def loads(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:
+        """(K, 6) what the rows put on the force-torque sensor, at its origin, in the base's frame; N, N m."""
+        out = np.empty((len(rows), 6))
+        kernels.loads(
+            self.behaviour, self._segment, self._points, self._load_points, self._origin, rows, stiffness,
+            self.gains @ pressures_pa, 1e-5 * pressures_pa.sum(), out,
+        )  # fmt: skip
+        return out
+
+    def tips(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:
+        """(K, 7) position (m) and velocity (m/s) of the tip in the base's frame, stiffness now (N m/rad)."""
+        out = np.empty((len(rows), 7))
+        kernels.tips(self.behaviour, self._segment, self.beyond_m, rows, stiffness, 1e-5 * pressures_pa.sum(), out)
+        return out
+
+    def through_hoses(self, readings_pa: Vector, chambers_pa: Vector, step_s: float) -> tuple[Vector, Vector]:
+        """Pressures in the chambers (C,) after a step of held readings without offsets, and their mean over it."""
+        after, mean = chambers_pa.copy(), np.empty_like(chambers_pa)
+        kernels.chamber_pressures(readings_pa, self.lag_s, step_s, after, mean)
+        return after, mean
+
+    def simulate(self, stamps_s: Vector, readings_pa: Matrix, start: Vector) -> tuple[Matrix, Matrix]:
+        """Rows (N, ROW) and places of the tip (N, 3) at the stamps, on gauge readings (N, C); NaN once it fell."""
+        rows, places = np.empty((len(stamps_s), kernels.ROW)), np.empty((len(stamps_s), 3))
+        parts = sub_steps(STEP_S, self._largest_step_s)
+        kernels.simulate(
+            self.behaviour, self._segment, self._points, self.beyond_m, self.gains, self.lag_s, stamps_s,
+            readings_pa - self.offsets_pa, start, self.stiffness, parts, rows, places,
+        )  # fmt: skip
+        return rows, places
