@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+from marker_files import ARMS_M, write_markers
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
@@ -21,17 +21,15 @@ from softrobot_estimation.soft_arm import read_soft_arm
 c3d = pytest.importorskip("c3d", reason="reading .c3d needs the package c3d")
 LABELS = ["Base - 1", "Base - 2", "Base - 3", "Tip - 1", "Tip - 2", "Tip - 3", "Loose"]
 FRAMES = 40
-# Of three markers on a body, about their middle, m.
-ARMS = np.array([[0.02, 0.0, 0.0], [-0.01, 0.02, 0.0], [-0.01, -0.02, 0.0]])
 
 
 def true_markers() -> NDArray[np.float64]:
     """(FRAMES, 7, 3) m: a base at rest, a tip that swings about x and moves along y, and a marker by itself."""
     turns = Rotation.from_rotvec(np.outer(np.linspace(0.0, 0.8, FRAMES), [1.0, 0.0, 0.0]))
     markers = np.empty((FRAMES, 7, 3))
-    markers[:, :3] = ARMS + np.array([0.1, 0.2, 0.3])
+    markers[:, :3] = ARMS_M + np.array([0.1, 0.2, 0.3])
     for frame, turn in enumerate(turns):
-        markers[frame, 3:6] = turn.apply(ARMS) + np.array([0.1, 0.2 + 0.001 * frame, 0.1])
+        markers[frame, 3:6] = turn.apply(ARMS_M) + np.array([0.1, 0.2 + 0.001 * frame, 0.1])
     markers[:, 6] = [0.0, 0.0, 0.01]
     return markers
 
@@ -43,18 +41,7 @@ def write(
     unit: str = "m",
     hidden: tuple[tuple[int, int], ...] = (),
 ) -> Path:
-    """Frames of markers at 100 Hz; `hidden` by frame and marker."""
-    writer = c3d.Writer(point_rate=100.0, point_units=unit)
-    points = np.zeros((*markers.shape[:2], 5), dtype=np.float32)
-    points[:, :, :3] = markers
-    for frame, marker in hidden:
-        points[frame, marker, 3] = -1.0
-    writer.add_frames([(frame, np.array([[]])) for frame in points])
-    writer.set_point_labels(labels)
-    with file.open("wb") as stream, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        writer.write(stream)
-    return file
+    return write_markers(file, markers, labels, unit, hidden)
 
 
 def test_markers_are_points_and_bodies_poses(tmp_path: Path) -> None:
