@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.errors import UserError
 from softrobot_estimation.arm_course import fit_course, predicted_deflections
 from softrobot_estimation.arm_step import MarkedArc, PressureStep, fit_arc, read_pressure_step
-from softrobot_estimation.arm_stiffness import LARGEST_BENDING_RAD, StiffnessLaw, fit_stiffness
+from softrobot_estimation.arm_stiffness import LARGEST_BENDING_RAD, PRIOR_SCATTER, StiffnessLaw, fit_stiffness
 
 Array = NDArray[np.float64]
 
@@ -55,20 +55,24 @@ def test_stiffness_of_a_known_arm_is_found() -> None:
         law.bending_rad([100.0, 600.0])
 
 
-def test_ranges_hold_as_often_as_they_say() -> None:
-    """Four runs to fit to and a fifth, all with the scatter that the prior expects; between and beyond the others."""
+@pytest.mark.parametrize(("scatter", "least", "most"), [(PRIOR_SCATTER, 0.90, 0.96), (2.0 * PRIOR_SCATTER, 0.74, 0.84)])
+def test_ranges_hold_as_often_as_they_say(scatter: float, least: float, most: float) -> None:
+    """Four runs to fit to and a fifth, between or beyond them; with the prior's scatter, and with twice as much.
+
+    Four runs cannot outweigh the prior: where it is wrong by a factor of two, 90 % become 80 %.
+    """
     random, pressures = np.random.default_rng(5), np.array(PRESSURES_MBAR, dtype=float)
     inside, open_ended = 0, 0
-    for case in range(250):
+    for case in range(500):
         left_out = case % 5
-        bendings = true_bending(pressures * np.exp(0.02 * random.standard_normal(5)))
+        bendings = true_bending(pressures * np.exp(scatter * random.standard_normal(5)))
         others = np.arange(5) != left_out
         found = fit_stiffness(pressures[others], bendings[others]).range(pressures[left_out])
         inside += found.lower_rad <= bendings[left_out] <= found.upper_rad
-        open_ended += found.upper_rad >= 0.99 * LARGEST_BENDING_RAD
+        open_ended += left_out != 4 and found.upper_rad >= 0.99 * LARGEST_BENDING_RAD
         assert found.lower_rad < found.expected_rad < found.upper_rad
-    assert 0.85 <= inside / 250 <= 0.96
-    assert open_ended == 0
+    assert least <= inside / 500 <= most
+    assert open_ended == 0, "but where the highest pressure is left out"
 
 
 def test_a_range_that_nothing_bounds_says_so() -> None:
@@ -138,6 +142,7 @@ def recording_of_a_step(file: Path) -> Path:
     across, along = np.array([0.0, 0.0, 1.0]), np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
     moved = np.concatenate([np.zeros((100, 2)), step.displacements_m, np.zeros((60, 2))])
     tip = 0.1 * along + np.outer(moved[:, 0], across) + np.outer(moved[:, 1], along) + [0.02, -0.02, 0.01]
+    tip[:30] -= 3e-4 * across  # markers that creep when the capture begins
     still = np.tile([0.0, 0.0, 0.0, 1.0], (len(tip), 1))
     turned = Rotation.from_matrix(np.column_stack([across, np.cross(along, across), along]))
     base = turned.apply(np.array([[0.03, 0.0, 0.0], [-0.03, 0.04, 0.0], [-0.02, -0.04, 0.0]]))

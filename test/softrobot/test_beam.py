@@ -129,6 +129,7 @@ def recording_of_a_release(file: Path, sag_m: float, frequency_hz: float, held_m
     ages = np.maximum(times, 0.0)
     fallen = sag_m * (1.0 - ringing(ages, frequency_hz, 0.06))
     tip = np.column_stack([np.full(len(times), 0.02), held_m - fallen, np.full(len(times), 0.1)])
+    tip[:30, 1] += 5e-4  # the hand still moves when the capture begins
     turns = Rotation.from_rotvec(np.outer(fallen / 0.07, [1.0, 0.0, 0.0])).as_quat()
     return write_two_bodies(file, tip, turns, np.array([[0.03, 0, 0], [-0.03, 0.02, 0], [0.0, -0.03, 0]]))
 
