@@ -19,6 +19,7 @@ from onboard_estimation.robots import TruthSpecification
 from softrobot_estimation import channels, description
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.open_loop import OpenLoop
+from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.truth import BodyTrack
@@ -37,7 +38,7 @@ class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfigurat
     settle_s = _SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
-    estimators = ("open_loop",)
+    estimators = ("ukf", "open_loop")
 
     def channels(self, configuration: SoftRobotConfiguration) -> tuple[Channel, ...]:
         """Set points and pressures of the chambers, wrench at the base."""
@@ -61,6 +62,8 @@ class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfigurat
 
     def estimator(self, configuration: SoftRobotConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
+        if name == "ukf":
+            return UnscentedEstimator(configuration)
         return OpenLoop(configuration)
 
     def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
