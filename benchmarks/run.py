@@ -42,6 +42,7 @@ ON_REQUEST = (
     "salp_filter_step",
     "salp_hardware",
     "salp_noise",
+    "soft_arm",
     "thruster_chain_observability",
     "thruster_chain_paper",
     "thruster_chain_step",
