@@ -117,6 +117,8 @@ class StiffnessLaw:
 def fit_stiffness(pressures_mbar: Sequence[float], bendings_rad: ArrayLike) -> StiffnessLaw:
     """The law that fits pairs of pressure and bending best, in log stiffness.
 
+    An arm that stiffens as it bends is out of its reach: it gets a constant stiffness, and a scatter that shows it.
+
     Parameters
     ----------
     pressures_mbar, bendings_rad
