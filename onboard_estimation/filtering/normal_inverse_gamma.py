@@ -1,0 +1,287 @@
+"""What each particle has learned of an unknown function: normal-inverse-gamma statistics, updated by rank one.
+
+A sample is k = a^T phi + v, v ~ N(0, sigma^2), with a | sigma^2 ~ N(m, sigma^2 C) and sigma^2 inverse gamma with nu
+degrees of freedom and scatter psi: eqs. (9) to (15) of the paper on marginalised particle filters for soft robots. Here
+phi are basis functions times the roots of their prior variances, so that C is the identity before anything is learned.
+A sample changes m, C and psi by rank one (m = r1^-1 s1, C = r1^-1 in the paper's terms): nothing is inverted.
+
+**Forgetting.** Of what was learned a share lambda is kept, of the prior all: the posterior is the one of samples
+weighted by lambda^age and the full prior. The factor on C, psi and nu fades the prior too. To psi and nu it is given
+back at once, to C one weight at a time in turn, by the rank-one update of an observation that the weight is zero, when
+that weight's prior has faded to LEAST_PRIOR_SHARE. So between that, less what M more steps take, and all of it stands;
+m, C and psi are exactly those of that prior.
+
+**Sharing.** A particle's C is a matrix that it shares with its relatives, less outer products of the vectors of the
+steps since: C = c B - sum_t c_t u_t u_t^T. Only these vectors are new in a step; whose they are is told by the
+ancestors' numbers, so that resampling copies no matrix. When there are many steps, the oldest are folded into new
+matrices, one for each ancestor of then that has descendants still, which are few. No array is written once it is part
+of a state: states share most of their memory, and an old one stays valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.filtering import conjugate_kernels as kernels
+from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+FOLDED_LOSSES = 8
+"""How many outer products are folded at once; up to twice as many are kept."""
+LEAST_PRIOR_SHARE = 0.97
+"""A weight's prior is given back once so much of it is left."""
+
+
+class Loss(NamedTuple):
+    """What the matrices of all particles lost at once: an outer product each.
+
+    Attributes
+    ----------
+    factors
+        (N', M) u_t of the particles of that time.
+    lineage
+        (N,) for each particle of now, its ancestor's row.
+    scale
+        c_t.
+    """
+
+    factors: Array
+    lineage: Indices
+    scale: float
+
+
+class Statistics(NamedTuple):
+    """Of N particles, p outputs, M weights; see the module.
+
+    Attributes
+    ----------
+    matrices, matrix_of, scale
+        (B, M, M) shared, (N,) which one is a particle's, and c.
+    losses
+        Since then, the oldest first.
+    means
+        (N, p, M) m.
+    scatters
+        (N, p) psi.
+    degrees_of_freedom
+        nu, the same for all.
+    prior_shares
+        (M,) how much of each weight's prior stands.
+    next_restored
+        Weight whose prior is given back next.
+    """
+
+    matrices: Array
+    matrix_of: Indices
+    scale: float
+    losses: tuple[Loss, ...]
+    means: Array
+    scatters: Array
+    degrees_of_freedom: float
+    prior_shares: Array
+    next_restored: int
+
+
+class Prediction(NamedTuple):
+    """Of the next sample of each particle, before it is drawn: Student's t, eqs. (22) and (23).
+
+    Attributes
+    ----------
+    means
+        (N, p) mu.
+    variances
+        (N, p) Lambda, squared scales (the variance is nu / (nu - 2) times as large).
+    degrees_of_freedom
+        nu.
+    gains, widths
+        (N, M) C phi, and (N,) 1 + phi^T C phi.
+    statistics
+        Before the sample.
+    """
+
+    means: Array
+    variances: Array
+    degrees_of_freedom: float
+    gains: Array
+    widths: Array
+    statistics: Statistics
+
+
+@dataclass(frozen=True)
+class FixedPrior:
+    """Prior of the weights and of the noise, and how statistics go on from it.
+
+    Attributes
+    ----------
+    basis
+        M functions and their prior variances, for a function of unit deviation.
+    scatters
+        (p,) psi of the prior.
+    degrees_of_freedom
+        nu of the prior.
+    deviation_to_noise
+        Deviation of the function over that of its noise.
+    """
+
+    basis: ReducedRankBasis
+    scatters: tuple[float, ...]
+    degrees_of_freedom: float
+    deviation_to_noise: float
+
+    walking: ClassVar[int] = 0
+    """Hyper-parameters of each particle: none."""
+
+    @cached_property
+    def factors(self) -> Array:
+        """(M,) roots of the prior variances of the weights, in units of the noise's variance."""
+        return np.asarray(self.deviation_to_noise * np.exp(0.5 * self.basis.log_spectral_densities()))
+
+    def start(self, count: int) -> Statistics:
+        """Of `count` particles that have learned nothing."""
+        m, p = self.basis.function_count, len(self.scatters)
+        return Statistics(
+            matrices=np.eye(m)[None],
+            matrix_of=np.zeros(count, dtype=np.int64),
+            scale=1.0,
+            losses=(),
+            means=np.zeros((count, p, m)),
+            scatters=np.tile(np.array(self.scatters, dtype=np.float64), (count, 1)),
+            degrees_of_freedom=self.degrees_of_freedom,
+            prior_shares=np.ones(m),
+            next_restored=0,
+        )
+
+    def functions(self, places: Array) -> tuple[Array, int]:
+        """phi (N, M) at places (N, d), and how many places were clamped."""
+        return self.basis.functions(places, self.factors)
+
+    def predict(
+        self,
+        statistics: Statistics,
+        ancestors: Indices,
+        functions: Array,
+        step_s: float,
+        kept: float,
+        normals: Array,
+    ) -> Prediction:
+        """The next sample's distribution for the children of `ancestors`.
+
+        Parameters
+        ----------
+        ancestors
+            (N,) a row of `statistics` for each child.
+        functions
+            (N, M) phi where the children are.
+        step_s, kept
+            Time since the last sample, and lambda of it.
+        normals
+            (N, 0): nothing walks here.
+        """
+        children = self._forgotten(_descended(statistics, ancestors), kept)
+        gains, means = np.empty_like(functions), np.empty(children.scatters.shape)
+        kernels.multiply(children.matrices, children.matrix_of, children.scale, functions, gains)
+        for loss in children.losses:
+            kernels.subtract_outer(*loss, functions, gains)
+        kernels.row_products(children.means, functions, means)
+        widths = 1.0 + np.maximum(np.einsum("nm,nm->n", gains, functions), 0.0)
+        nu = children.degrees_of_freedom
+        variances = widths[:, None] * children.scatters / nu
+        return Prediction(means, variances, nu, gains, widths, children)
+
+    def observe(self, prediction: Prediction, samples: Array) -> Statistics:
+        """Statistics with the samples (N, p) drawn from a prediction; eqs. (15) by rank one."""
+        before = prediction.statistics
+        means, scatters = before.means.copy(), before.scatters.copy()
+        factors = np.empty_like(prediction.gains)
+        kernels.observe(prediction.gains, prediction.widths, samples - prediction.means, means, scatters, factors)
+        return _folded(
+            before._replace(
+                means=means,
+                scatters=scatters,
+                degrees_of_freedom=before.degrees_of_freedom + 1.0,
+                losses=(*before.losses, Loss(factors, np.arange(len(factors)), 1.0)),
+            )
+        )
+
+    def scatters_of(self, statistics: Statistics) -> Array:
+        """(N, p) psi."""
+        return statistics.scatters
+
+    def covariances(self, statistics: Statistics) -> Array:
+        """(N, M, M) C of every particle, written out."""
+        return _written_out(statistics, len(statistics.losses), np.arange(len(statistics.matrix_of)))
+
+    def _forgotten(self, children: Statistics, kept: float) -> Statistics:
+        """Statistics whose samples weigh `kept` of what they did, with one weight's prior given back."""
+        if kept == 1.0:
+            return children
+        lost, coordinate = 1.0 - kept, children.next_restored
+        shares = kept * children.prior_shares
+        faded = children._replace(
+            scale=children.scale / kept,
+            losses=tuple(Loss(loss.factors, loss.lineage, loss.scale / kept) for loss in children.losses),
+            scatters=kept * children.scatters + lost * np.array(self.scatters),
+            degrees_of_freedom=kept * children.degrees_of_freedom + lost * self.degrees_of_freedom,
+            prior_shares=shares,
+        )
+        if shares[coordinate] > LEAST_PRIOR_SHARE:
+            return faded
+        precision = 1.0 - shares[coordinate]
+        shares[coordinate] = 1.0
+        means = faded.means.copy()
+        columns = np.empty((len(means), len(shares)))
+        kernels.take_columns(faded.matrices, faded.matrix_of, faded.scale, coordinate, columns)
+        for loss in faded.losses:
+            kernels.subtract_outer_column(*loss, coordinate, columns)
+        factors = np.empty_like(columns)
+        kernels.observe_zero(columns, coordinate, precision, means, faded.scatters, factors)
+        return faded._replace(
+            means=means,
+            losses=(*faded.losses, Loss(factors, np.arange(len(factors)), 1.0)),
+            next_restored=(coordinate + 1) % len(shares),
+        )
+
+
+def _descended(statistics: Statistics, ancestors: Indices) -> Statistics:
+    """The statistics of the children of `ancestors`."""
+    return statistics._replace(
+        matrix_of=statistics.matrix_of[ancestors],
+        losses=tuple(Loss(loss.factors, loss.lineage[ancestors], loss.scale) for loss in statistics.losses),
+        means=statistics.means[ancestors],
+        scatters=statistics.scatters[ancestors],
+    )
+
+
+def _folded(statistics: Statistics) -> Statistics:
+    """The same with few losses: the oldest are in new matrices, one for each ancestor of then that has descendants."""
+    if len(statistics.losses) < 2 * FOLDED_LOSSES:
+        return statistics
+    # Whoever shares an ancestor at the last of the folded losses shares all before it.
+    _, first, matrix_of = np.unique(
+        statistics.losses[FOLDED_LOSSES - 1].lineage, return_index=True, return_inverse=True
+    )
+    return statistics._replace(
+        matrices=_written_out(statistics, FOLDED_LOSSES, first),
+        matrix_of=matrix_of,
+        scale=1.0,
+        losses=statistics.losses[FOLDED_LOSSES:],
+    )
+
+
+def _written_out(statistics: Statistics, count: int, particles: Indices) -> Array:
+    """(B, M, M) the matrices of so many particles with their oldest `count` losses."""
+    losses, m = statistics.losses[:count], statistics.means.shape[2]
+    factors = np.empty((len(particles), count, m))
+    for r, loss in enumerate(losses):
+        factors[:, r] = loss.factors[loss.lineage[particles]]
+    out = np.empty((len(particles), m, m))
+    scales = np.array([loss.scale for loss in losses])
+    kernels.fold(statistics.matrices, statistics.matrix_of[particles], statistics.scale, factors, scales, out)
+    return out

@@ -1,0 +1,100 @@
+"""Weights of particles: normalised, judged, turned into descendants; and what their outputs say of a reading."""
+
+from __future__ import annotations
+
+from math import log, pi
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+def normalised(log_weights: Array) -> tuple[Array, float]:
+    """Weights (N,) of sum 1, and the logarithm of the sum before; -inf weighs nothing.
+
+    Raises
+    ------
+    ArithmeticError
+        No particle weighs anything.
+    """
+    highest = float(log_weights.max())
+    if not np.isfinite(highest):
+        raise ArithmeticError(f"none of {len(log_weights)} particles has a weight: their outputs are no numbers")
+    weights = np.exp(log_weights - highest)
+    total = float(weights.sum())
+    return weights / total, highest + log(total)
+
+
+def effective_sample_size(weights: Array) -> float:
+    """1 / sum w^2: N for equal weights of sum 1, 1 where one particle has all."""
+    return 1.0 / float(weights @ weights)
+
+
+def systematic(weights: Array, uniform: float) -> Indices:
+    """Ancestors (N,) in rising order: particle i has N w_i descendants on average, and less than one more or less.
+
+    `uniform` in [0, 1) places one comb of N equal teeth on the weights (Kitagawa, 1996).
+    """
+    count = len(weights)
+    edges = np.cumsum(weights)
+    teeth = (np.arange(count) + uniform) * (edges[-1] / count)
+    found = np.searchsorted(edges, teeth, side="right")
+    return np.minimum(found, np.flatnonzero(weights)[-1])  # rounding may put the last tooth on the last edge
+
+
+def moments(weights: Array, rows: Array) -> tuple[Array, Array]:
+    """Mean (d,) and covariance (d, d) of weighted rows (N, d)."""
+    mean = weights @ rows
+    deviations = rows - mean
+    return mean, (weights[:, None] * deviations).T @ deviations
+
+
+def log_constant(root: Array) -> float:
+    """Logarithm of a normal density at its mean, from a root (m, m) of its covariance."""
+    return -float(np.log(np.diagonal(root)).sum()) - 0.5 * len(root) * log(2.0 * pi)
+
+
+@njit(cache=True, error_model="numpy")
+def log_densities(errors: Array, heard: Indices, whitening: Array, constant: float, out: Array) -> None:
+    """Into `out` (N,) log densities of the elements `heard` (h,) of `errors` (N, m); -inf where they are no numbers.
+
+    `whitening` (h, h) is the inverse of the lower root of their covariance.
+    """
+    for i in range(errors.shape[0]):
+        total = 0.0
+        for row in range(heard.size):
+            value = 0.0
+            for column in range(row + 1):
+                value += whitening[row, column] * errors[i, heard[column]]
+            total += value * value
+        out[i] = constant - 0.5 * total if total < np.inf else -np.inf
+
+
+@njit(cache=True, error_model="numpy")
+def scatter(log_weights: Array, densities: Array, rows: Array, mean: Array, covariance: Array) -> None:
+    """Into `mean` (m,) and `covariance` (m, m) those of weighted `rows` (N, m), without those of density 0.
+
+    Of no rows they are zero.
+    """
+    m, total = mean.size, 0.0
+    mean[:] = 0.0
+    covariance[:] = 0.0
+    for i in range(rows.shape[0]):
+        if densities[i] > -np.inf:
+            weight = np.exp(log_weights[i])
+            total += weight
+            for j in range(m):
+                mean[j] += weight * rows[i, j]
+    if not total > 0.0:
+        return
+    for j in range(m):
+        mean[j] /= total
+    for i in range(rows.shape[0]):
+        if densities[i] > -np.inf:
+            weight = np.exp(log_weights[i]) / total
+            for j in range(m):
+                for k in range(m):
+                    covariance[j, k] += weight * (rows[i, j] - mean[j]) * (rows[i, k] - mean[k])

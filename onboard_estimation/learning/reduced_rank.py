@@ -1,0 +1,161 @@
+"""Gaussian processes of reduced rank: a sum of M fixed functions with independent weights (Solin and Särkkä, 2020).
+
+On a box, a stationary kernel is nearly sum_m S(sqrt(e_m)) phi_m(x) phi_m(x'), with the Laplace operator's
+eigenfunctions phi_m and eigenvalues e_m there, and the kernel's spectral density S: eqs. (3) to (8) of the paper on
+marginalised particle filters for soft robots. What was a function is linear in M weights with prior variances S: that
+is what makes it learnable at a constant cost.
+
+Coordinates are scaled by their length scales, so that the kernel is one of distance alone, and the M functions with the
+smallest eigenvalues are those of the largest prior variances, however long the box is in each direction.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from functools import cached_property
+from math import gamma
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.learning.reduced_rank_kernels import eigenfunctions
+from onboard_estimation.learning.training_data import check_inputs
+
+Array = NDArray[np.float64]
+Kernel = Literal["squared_exponential", "matern_3_2", "matern_5_2"]
+KERNELS: tuple[str, ...] = get_args(Kernel)
+_SMOOTHNESS = {"matern_3_2": 1.5, "matern_5_2": 2.5}
+
+
+@dataclass(frozen=True)
+class ReducedRankBasis:
+    """M functions on a box, and how much each of them varies under a kernel of unit variance.
+
+    All functions are zero on the box's edge, and so is what they can learn: choose half widths some two length scales
+    wider than where data will be. Places nearer to the edge than `margin` are taken to lie on that inner box.
+
+    Attributes
+    ----------
+    centre, half_widths, length_scales
+        (d,) each, in the units of the coordinates.
+    function_count
+        M.
+    kernel
+        One of KERNELS.
+    margin
+        Share of the half widths next to the edge where the functions are not evaluated.
+
+    Raises
+    ------
+    UserError
+        Lengths that do not fit together, or numbers that make no box.
+    """
+
+    centre: tuple[float, ...]
+    half_widths: tuple[float, ...]
+    length_scales: tuple[float, ...]
+    function_count: int = 40
+    kernel: Kernel = "squared_exponential"
+    margin: float = 0.05
+
+    def __post_init__(self) -> None:
+        d = len(self.centre)
+        if not d or len(self.half_widths) != d or len(self.length_scales) != d:
+            raise UserError(
+                f"a box needs a centre, a half width and a length scale for every coordinate: there are {d}, "
+                f"{len(self.half_widths)} and {len(self.length_scales)}"
+            )
+        for name in ("half_widths", "length_scales"):
+            if not all(0.0 < value < np.inf for value in getattr(self, name)):
+                raise UserError(f"{name} of a basis are {getattr(self, name)}; all must be more than zero, and finite")
+        if not np.isfinite(self.centre).all():
+            raise UserError(f"centre of a basis is {self.centre}; it must be finite")
+        if self.function_count < 1 or not 0.0 <= self.margin < 1.0 or self.kernel not in KERNELS:
+            raise UserError(
+                f"a basis of {self.function_count} functions, margin {self.margin}, kernel {self.kernel}: at least one "
+                f"function, a margin in [0, 1) and one of {', '.join(KERNELS)} are needed"
+            )
+
+    @property
+    def dimensions(self) -> int:
+        """d."""
+        return len(self.centre)
+
+    @cached_property
+    def _scaled_half_widths(self) -> Array:
+        return np.array(self.half_widths) / np.array(self.length_scales)
+
+    @cached_property
+    def indices(self) -> NDArray[np.int64]:
+        """(M, d), from 1: half waves of each function along each coordinate, by rising eigenvalue."""
+        widths = self._scaled_half_widths
+
+        def entry(tuple_: tuple[int, ...]) -> tuple[float, tuple[int, ...]]:
+            return float(((np.array(tuple_) / widths) ** 2).sum()), tuple_
+
+        # A tuple's eigenvalue is larger than those of the tuples below it: the frontier always holds the next one.
+        frontier = [entry((1,) * self.dimensions)]
+        seen = {frontier[0][1]}
+        chosen: list[tuple[int, ...]] = []
+        while len(chosen) < self.function_count:
+            _, smallest = heapq.heappop(frontier)
+            chosen.append(smallest)
+            for i in range(self.dimensions):
+                following = (*smallest[:i], smallest[i] + 1, *smallest[i + 1 :])
+                if following not in seen:
+                    seen.add(following)
+                    heapq.heappush(frontier, entry(following))
+        return np.array(chosen, dtype=np.int64)
+
+    @cached_property
+    def eigenvalues(self) -> Array:
+        """(M,), in coordinates over their length scales."""
+        return ((0.5 * np.pi * self.indices / self._scaled_half_widths) ** 2).sum(axis=1)
+
+    def log_spectral_densities(self, log_length_factors: ArrayLike = 0.0) -> Array:
+        """(..., M) log prior variances of the weights, for a kernel of unit variance: eq. (8), and its like for Matern.
+
+        Parameters
+        ----------
+        log_length_factors
+            (...) logarithms of factors on all length scales; the functions stay as they are.
+        """
+        logs, d = np.asarray(log_length_factors, dtype=np.float64)[..., None], self.dimensions
+        if self.kernel == "squared_exponential":
+            return 0.5 * d * np.log(2.0 * np.pi) + d * logs - 0.5 * np.exp(2.0 * logs) * self.eigenvalues
+        nu = _SMOOTHNESS[self.kernel]
+        constant = d * np.log(2.0 * np.sqrt(np.pi)) + np.log(gamma(nu + 0.5 * d) / gamma(nu)) + nu * np.log(2.0 * nu)
+        shifted = 2.0 * nu * np.exp(-2.0 * logs) + self.eigenvalues
+        return constant - 2.0 * nu * logs - (nu + 0.5 * d) * np.log(shifted)
+
+    def functions(self, places: ArrayLike, factors: Array | None = None) -> tuple[Array, int]:
+        """phi (K, M) at `places` (K, d), and how many places had to be clamped to the inner box.
+
+        Parameters
+        ----------
+        places
+            In the units of the coordinates. Coordinates that are no number count as clamped.
+        factors
+            (M,) that the functions are multiplied by.
+
+        Raises
+        ------
+        UserError
+            Places with another number of coordinates.
+        """
+        x = check_inputs(places, self.dimensions)
+        out = np.empty((len(x), self.function_count))
+        scale = self._norm if factors is None else self._norm * factors
+        clamped = eigenfunctions(x, *self._box, 1.0 - self.margin, self.indices, scale, out)
+        return out, clamped
+
+    @cached_property
+    def _norm(self) -> Array:
+        return np.full(self.function_count, 1.0 / np.sqrt(np.prod(self._scaled_half_widths)))
+
+    @cached_property
+    def _box(self) -> tuple[Array, Array]:
+        return np.array(self.centre, dtype=np.float64), np.array(self.half_widths, dtype=np.float64)
