@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.truth import WithTrueRates
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
@@ -28,7 +30,9 @@ _SETTLE_S = 2.0
 """What the state at the start was is forgotten, and hoses are filled."""
 
 
-class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfiguration]):
+class SoftRobot(
+    SimulatedLive[SoftRobotConfiguration], Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfiguration]
+):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
     name = "softrobot"
@@ -39,6 +43,15 @@ class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfigurat
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
     estimators = ("ukf", "open_loop")
+    scenarios: Mapping[str, Scenario] = {
+        "laboratory": Scenario(
+            "a fine chain of uneven stiffness with hysteresis and creep, valves, hoses, drift, tilt, late motion "
+            "capture: drawn anew for each seed"
+        ),
+        "payload": Scenario("the same, and 10 to 40 g are hung on the tip in the middle of the run"),
+        "upright": Scenario("the first, but the base's z points up"),
+        "paper": Scenario("the filters' own segment of a hidden stiffness over (dx, dy), white noise alone"),
+    }
 
     def channels(self, configuration: SoftRobotConfiguration) -> tuple[Channel, ...]:
         """Set points and pressures of the chambers, wrench at the base."""
@@ -87,6 +100,32 @@ class SoftRobot(Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfigurat
         from softrobot_estimation.ground_truth import velocities
 
         return {"velocity": velocities(tracks, stamps_ns)}
+
+    def known_in(self, configuration: SoftRobotConfiguration, scenario: str) -> SoftRobotConfiguration:
+        """That it stands upright; in the paper's, that there is nothing but noise."""
+        if scenario == "upright":
+            return replace(configuration, mounting=replace(configuration.mounting, attitude="upright"))
+        if scenario == "paper":
+            from softrobot_estimation.paper_simulator import known_configuration  # estimating nodes do without
+
+            return known_configuration(configuration)
+        return configuration
+
+    def simulation(
+        self,
+        configuration: SoftRobotConfiguration,
+        scenario: str,
+        variant: str,
+        rng: np.random.Generator,
+        imu_rate_hz: float = 0.0,
+    ) -> Simulation:
+        """A robot that is drawn from the generator, and follows set points without an end. It has no IMU."""
+        from softrobot_estimation.paper_simulator import PaperSimulation  # estimating nodes do without
+        from softrobot_estimation.simulator import LaboratorySimulation
+
+        if scenario == "paper":
+            return PaperSimulation(configuration, rng)
+        return LaboratorySimulation(self.known_in(configuration, scenario), rng, payload=scenario == "payload")
 
     def body_poses(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
         """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""

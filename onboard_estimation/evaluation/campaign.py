@@ -66,7 +66,8 @@ def simulated_runs(
         recording = simulated_recording(robot, configuration, scenario, variant, duration_s, seed)
         if what_if is not None:
             recording = recording.changed(what_if)
-        runs.append(judge(robot, configuration, estimator, recording, replace(base, seed=seed)))
+        known = robot.known_in(configuration, scenario)
+        runs.append(judge(robot, known, estimator, recording, replace(base, seed=seed)))
         progress()
     return runs
 

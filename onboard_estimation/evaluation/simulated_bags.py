@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from onboard_estimation.capabilities.simulated import Simulated
+from onboard_estimation.evaluation.bag_configuration import write_configuration
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bulk_writing import serialise_alike
 from onboard_estimation.evaluation.message_factory import new
@@ -36,7 +37,8 @@ def simulate_to_bag(
 ) -> dict[str, Any]:
     """Simulate and write a bag; what was written, for a summary.
 
-    The bag says in its metadata that it is simulated, and how (`custom_data`).
+    The bag says in its metadata that it is simulated, and how (`custom_data`). Where the scenario's robot is known to
+    be another than the configured one, its configuration is written beside the messages.
     """
     progress("motion and sensors")
     recording = robot.simulate(configuration, scenario, variant, duration_s, np.random.default_rng(seed))
@@ -53,6 +55,8 @@ def simulate_to_bag(
     with BagWriter(path, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
         count = writer.message_count
+    if (known := robot.known_in(configuration, scenario)) != configuration:
+        write_configuration(path, robot.name, known)
     return {**description, "path": str(path), "messages": count, "topics": len(series), "duration_s": duration_s}
 
 

@@ -7,7 +7,7 @@ import pytest
 from onboard_estimation.robots import find_robot
 from onboard_estimation.testing import Check, checks
 
-ROBOTS = ("salp", "hopper", "strapdown")
+ROBOTS = ("salp", "hopper", "strapdown", "softrobot")
 SLOW_TO_COMPILE = ("thruster_chain",)
 
 

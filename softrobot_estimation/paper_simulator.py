@@ -1,0 +1,150 @@
+"""Simulated robot of the paper's tables: the filters' own segment, of a stiffness that they do not know.
+
+The stiffness in bending depends on (dx, dy) alone, smoothly; there is no lag, hysteresis, creep, tilt or drift, and all
+that sensors add is white Gaussian noise. The truth is exact. The paper gives no numbers for its simulation: noise is
+that of the configured sensors, the stiffness is drawn for each seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
+from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import truth_channel
+from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.description import BASE, TIP
+from softrobot_estimation.message_streams import Stream
+from softrobot_estimation.nominal_segment import nominal_segment
+from softrobot_estimation.pressure_patterns import mixture
+
+SUB_STEPS = 4
+"""Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""
+
+_BUMPS, _REACH_RAD, _WIDTH_RAD, _HEIGHT = 6, 0.5, 0.25, 0.6
+_MOST = 0.5  # share by which all bumps together change the stiffness
+_SPREAD = 0.15  # of the nominal stiffness, as after a bench test
+
+
+def known_configuration(configuration: SoftRobotConfiguration) -> SoftRobotConfiguration:
+    """What is known of that robot: the same, without all that this simulation has not."""
+    return replace(
+        configuration,
+        mounting=replace(configuration.mounting, tilt_deg=(0.0, 0.0), tilt_stddev_deg=0.0),
+        wrench=replace(
+            configuration.wrench,
+            tare="without_robot",
+            force_resolution_n=0.0,
+            torque_resolution_n_m=0.0,
+            crosstalk_fraction=0.0,
+            force_drift_n=0.0,
+            torque_drift_n_m=0.0,
+        ),
+        pressure=replace(configuration.pressure, offset_stddev_pa=0.0),
+        truth=replace(
+            configuration.truth,
+            rate_hz=configuration.wrench.rate_hz,
+            position_stddev_m=0.0,
+            orientation_stddev_deg=0.0,
+            alignment_stddev_m=0.0,
+            alignment_stddev_deg=0.0,
+        ),
+        model=replace(
+            configuration.model,
+            damping_ratio_stddev=0.0,
+            pressure_lag_s=1e-4,
+            pressure_lag_stddev_s=0.0,
+            axial_stiffness_spread=0.0,
+            chamber_spread=0.0,
+            shape_stddev_m=1e-4,
+        ),
+    )
+
+
+class StiffnessMap:
+    """Bending stiffness (N m/rad) over the angles of bending: a drawn mean and bumps, each way."""
+
+    def __init__(self, nominal_n_m_per_rad: float, rng: np.random.Generator) -> None:
+        self._mean = nominal_n_m_per_rad * (1.0 + _SPREAD * np.clip(rng.normal(), -2.0, 2.0))
+        self._centres_rad = _REACH_RAD * rng.uniform(-1.0, 1.0, (_BUMPS, 2))
+        self._heights = _HEIGHT * rng.choice([-1.0, 1.0], _BUMPS)
+
+    def __call__(self, bending_rad: Matrix) -> Vector:
+        """(K,) at angles (K, 2) towards x and y."""
+        away = ((bending_rad[:, None] - self._centres_rad) ** 2).sum(axis=-1)
+        bumps = (self._heights * np.exp(-0.5 * away / _WIDTH_RAD**2)).sum(axis=-1)
+        stiffness: Vector = self._mean * (1.0 + _MOST * np.tanh(bumps / _MOST))
+        return stiffness
+
+
+class PaperSimulation:
+    """The segment, driven by set points that act at once; straight and at rest at stamp zero."""
+
+    def __init__(self, configuration: SoftRobotConfiguration, rng: np.random.Generator) -> None:
+        self._configuration = known_configuration(configuration)
+        self._segment = nominal_segment(self._configuration)
+        self.stiffness = StiffnessMap(configuration.stiffness.bending_n_m_per_rad, rng)
+        chambers = configuration.chambers
+        self._pattern = mixture(chambers.angles_rad, chambers.pressure_max_pa, rng)
+        self._state = np.zeros(6)
+        weight = np.array(self._segment.gravity_m_s2)
+        held = sum(m * weight @ self._segment.jacobian(self._state, s, h)[0] for s, h, m in self._segment.arrays[1])
+        self._state[:3] = held / self._segment.stiffness()
+        rate_hz = configuration.wrench.rate_hz
+        self._sampled = Stream(rate_hz, rng.spawn(1)[0], chambers.count + 6)
+
+    def advance(self, stop_ns: int) -> Recording:
+        """What is recorded from where it stands up to `stop_ns`, which is left out."""
+        known, segment = self._configuration, self._segment
+        at_ns, noise = self._sampled.samples(stop_ns)
+        set_points, count = self._pattern(at_ns / NANOSECONDS_PER_SECOND), known.chambers.count
+        states = self._driven(at_ns, set_points)
+        bending = self.stiffness(states[:, :2] / segment.bending_radius_m)
+        stiffness = segment.stiffness(bending / segment.bending_radius_m**2)
+        load = segment.base_load(states, set_points, stiffness, origin_m=known.wrench.origin_in_base_m)
+        load = np.hstack([load[:, :3] @ known.wrench.base_from_sensor, load[:, 3:] @ known.wrench.base_from_sensor])
+        sizes = np.repeat([known.wrench.force_stddev_n, known.wrench.torque_stddev_n_m], 3)
+        wrench = (load if known.wrench.sign == "robot_on_sensor" else -load) + sizes * noise[:, count : count + 6]
+        read_pa = known.pressure.ambient_pa + set_points + known.pressure.noise_pa * noise[:, :count]
+        sensors = [
+            Series(channel(name), at_ns, values[:, [place]])
+            for channel, values in (
+                (pressure_command_channel, known.pressure.ambient_pa + set_points),
+                (pressure_channel, read_pa),
+            )
+            for place, name in enumerate(known.chambers.names)
+        ]
+        # The world's axes are the base's, turned so that gravity points down.
+        turn = [0.0, 0.0, 0.0, 1.0] if known.mounting.attitude == "upright" else [1.0, 0.0, 0.0, 0.0]
+        truth = (
+            Series(truth_channel(TIP), at_ns, self._tip_poses(states)),
+            Series(truth_channel(BASE), at_ns, np.tile([0.0, 0.0, 0.0, *turn], (len(at_ns), 1))),
+            Series(TRUE_STIFFNESS, at_ns, bending[:, None]),
+        )
+        return Recording((*sensors, Series(WRENCH, at_ns, wrench)), truth)
+
+    def _driven(self, at_ns: NDArray[np.int64], set_points: Matrix) -> Matrix:
+        """(K, 6) states at the samples; the last one's set points act until the first of the next piece."""
+        states = np.empty((len(at_ns), 6))
+        radius_m = self._segment.bending_radius_m
+        step_s = 1.0 / (self._configuration.wrench.rate_hz * SUB_STEPS)
+        for k, acting_pa in enumerate(set_points):
+            states[k] = self._state
+            for _ in range(SUB_STEPS):
+                bending = float(self.stiffness(self._state[None, :2] / radius_m)[0])
+                stiffness = self._segment.stiffness(bending / radius_m**2)
+                self._state = self._segment.step(self._state, step_s, acting_pa, stiffness)
+        return states
+
+    def _tip_poses(self, states: Matrix) -> Matrix:
+        """(K, 7) in the world."""
+        places = self._segment.position(states, offset_m=self._configuration.segment.tip_plate_thickness_m)
+        x, y, z, w = self._segment.tip_quaternion_xyzw(states).T
+        if self._configuration.mounting.attitude == "upright":
+            return np.column_stack([places, x, y, z, w])
+        # Half a turn about x, and then the tip's.
+        return np.column_stack([places * [1.0, -1.0, -1.0], w, -z, y, -x])

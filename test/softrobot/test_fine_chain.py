@@ -1,0 +1,266 @@
+"""The simulated chain against oracles that share nothing with it: elastica, beam, energy, differences."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import solve_bvp
+from scipy.linalg import eigh
+from scipy.spatial.transform import Rotation
+
+from softrobot_estimation import fine_chain_kernels as kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.fine_chain_kernels import Chain, ChainState
+from softrobot_estimation.laboratory import Magnitudes, draw, with_payload
+
+Array = NDArray[np.float64]
+
+LENGTH_M, MASS_KG, PLATE_KG, PLATE_AT_M, FLEXURAL_N_M2 = 0.128, 0.146, 0.01, 0.003, 0.15 * 0.128
+STEP_S = 2.5e-4
+NO_PRESSURE = np.zeros((4000, 3))
+DAMPED = np.array([[1.0, 0.036]])
+
+
+def uniform(n: int, **other: Any) -> Chain:
+    """An even chain without any loss."""
+    piece = LENGTH_M / n
+    angles = np.radians([90.0, 210.0, 330.0])
+    parts: dict[str, Array] = {
+        "length": np.full(n, piece),
+        "mass": np.full(n, MASS_KG / n),
+        "beyond": np.array([[PLATE_AT_M, PLATE_KG]]),
+        "plate": np.array([0.006]),
+        "gravity": np.array([0.0, 0.0, 9.81]),
+        "origin": np.array([0.0, 0.0, -0.0142]),
+        "bending": np.full(n, FLEXURAL_N_M2 / piece),
+        "stretching": np.full(n, 1400.0 * n),
+        "change": np.array([1.0, 0.1]),
+        "direction": np.eye(2),
+        "relaxing": np.zeros((0, 2)),
+        "slipping": np.zeros((0, 3)),
+        "viscosity_s": np.zeros(1),
+        "chambers": np.column_stack([np.full(3, 1.55e-4), np.full(3, 0.0126), np.cos(angles), np.sin(angles)]),
+        "area_change": np.zeros(1),
+    }
+    return Chain(**{**parts, **other})
+
+
+def masses(chain: Chain) -> Array:
+    return np.concatenate([chain.mass, chain.beyond[:, 1]])
+
+
+def located(chain: Chain, coordinates: Array, rates: Array) -> kernels.Points:
+    points = kernels.room(chain)
+    kernels.locate(chain, coordinates, rates, points)
+    return points
+
+
+def mass_matrix(chain: Chain, coordinates: Array) -> Array:
+    points = located(chain, coordinates, np.zeros_like(coordinates))
+    return np.einsum("k,kri,krj->ij", masses(chain), points.jacobians, points.jacobians)
+
+
+def energy(chain: Chain, state: ChainState) -> float:
+    points = located(chain, state.coordinates, state.rates)
+    speed = points.jacobians @ state.rates
+    total = 0.5 * masses(chain) @ (speed**2).sum(axis=1) - masses(chain) @ points.places @ chain.gravity
+    a, b, e = state.coordinates.reshape(-1, 3).T
+    square = np.einsum("ni,ij,nj->n", np.column_stack([a, b]), chain.direction, np.column_stack([a, b]))
+    factor, half = chain.change
+    bent = 0.5 * square + 0.5 * (factor - 1.0) * (square - half**2 * np.log1p(square / half**2))
+    return float(total + chain.bending @ bent + 0.5 * chain.stretching @ e**2)
+
+
+def bent_state(chain: Chain) -> ChainState:
+    """Swung out smoothly, stretched by its weight: little of the fast vibrations."""
+    state, n = kernels.hanging(chain), len(chain.length)
+    state.coordinates[0::3], state.coordinates[1::3] = 0.6 / n, -0.3 / n
+    state.rates[1::3] = 2.0 / n
+    return state
+
+
+def test_jacobians_and_their_rates_are_those_of_differences() -> None:
+    chain, rng = uniform(4, beyond=np.array([[0.003, 0.01], [0.02, 0.03]])), np.random.default_rng(1)
+    coordinates = 0.4 * rng.normal(size=12) * np.tile([1.0, 1.0, 0.01], 4)
+    rates = rng.normal(size=12) * np.tile([1.0, 1.0, 0.05], 4)
+    points, short = located(chain, coordinates, rates), 1e-6
+    for i, one in enumerate(short * np.eye(12)):
+        ahead, behind = (located(chain, coordinates + sign * one, rates).places for sign in (1.0, -1.0))
+        np.testing.assert_allclose((ahead - behind) / (2.0 * short), points.jacobians[:, :, i], atol=1e-9)
+    ahead, behind = (located(chain, coordinates + s * short * rates, rates).jacobians @ rates for s in (1.0, -1.0))
+    np.testing.assert_allclose((ahead - behind) / (2.0 * short), points.convective, atol=1e-7)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_without_losses_energy_is_kept(factor: float) -> None:
+    """A second of large swings, of even and of changing stiffness, stiffer in one direction.
+
+    The rule damps vibrations in elongation, which swings excite, a little: by the fifth power of the step.
+    """
+    chain = uniform(6, change=np.array([factor, 0.08]), direction=np.array([[1.05, 0.03], [0.03, 0.95]]))
+    rest, lost = energy(chain, kernels.hanging(chain)), []
+    for parts in (1, 4):
+        state, out = bent_state(chain), np.empty((4000, kernels.OUTPUTS))
+        before, highest = energy(chain, state), 0.0
+        for _ in range(4 * parts):
+            kernels.drive(chain, state, NO_PRESSURE[:1000], STEP_S / parts, out[:1000])
+            highest = max(highest, abs(energy(chain, state) - before))
+        lost.append(highest / (before - rest))
+    assert lost[0] < 0.012
+    assert lost[1] < 1e-4
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        {"relaxing": np.array([[0.3, 0.02]])},
+        {"slipping": np.array([[0.2, 0.02, 2e-4]])},
+        {"viscosity_s": np.array([3e-4])},
+    ],
+    ids=["relaxing", "slipping", "viscous"],
+)
+def test_each_loss_takes_energy_away(loss: dict[str, Array]) -> None:
+    chain = uniform(6, **loss)
+    state, out = bent_state(chain), np.empty((4000, kernels.OUTPUTS))
+    before, rest = energy(chain, state), energy(chain, kernels.hanging(chain))
+    kernels.drive(chain, state, NO_PRESSURE, STEP_S, out)
+    assert energy(chain, state) - rest < 0.85 * (before - rest)
+
+
+def elastica() -> Array:
+    """Place of the end of a beam that does not stretch and sags sideways under its own weight and the plate's."""
+    along, plate_n = MASS_KG / LENGTH_M * 9.81, PLATE_KG * 9.81
+
+    def rates(s: Array, y: Array) -> Array:
+        heading, moment = y[0], y[1]
+        shear = -np.cos(heading) * (along * (LENGTH_M - s) + plate_n)
+        return np.vstack([moment / FLEXURAL_N_M2, shear, np.sin(heading), np.cos(heading)])
+
+    def ends(start: Array, stop: Array) -> Array:
+        return np.array([start[0], start[2], start[3], stop[1] - plate_n * PLATE_AT_M * np.cos(stop[0])])
+
+    grid = np.linspace(0.0, LENGTH_M, 100)
+    solution = solve_bvp(rates, ends, grid, np.zeros((4, 100)), tol=1e-9)
+    return np.array([solution.y[2, -1], 0.0, solution.y[3, -1]])
+
+
+def test_it_sags_as_the_elastica_does() -> None:
+    expected = elastica()
+    assert expected[0] > 0.02
+    away = []
+    for n in (6, 12, 24):
+        chain = uniform(n, gravity=np.array([9.81, 0.0, 0.0]), stretching=np.full(n, 1e6 * n))
+        hanging = kernels.hanging(chain)
+        away.append(np.linalg.norm(located(chain, hanging.coordinates, hanging.rates).end[3] - expected))
+    assert away[0] < 6e-4
+    # Twice the pieces, a quarter of the error.
+    np.testing.assert_allclose(np.array(away[:-1]) / away[1:], 4.0, rtol=0.1)
+
+
+def test_its_frequencies_are_those_of_a_beam_and_a_rod() -> None:
+    chain = uniform(6, beyond=np.zeros((0, 2)), gravity=np.zeros(3))
+    matrix = mass_matrix(chain, np.zeros(18))
+    # The last joint moves no mass: what there is of it is infinitely fast.
+    bending = 1.0 / np.sqrt(eigh(matrix[0::3, 0::3], np.diag(chain.bending), eigvals_only=True)[::-1][:2])
+    beam = np.array([1.87510407, 4.69409113]) ** 2 * np.sqrt(FLEXURAL_N_M2 / (MASS_KG * LENGTH_M**3))
+    np.testing.assert_allclose(bending, beam, rtol=0.016)
+    stretching = 1.0 / np.sqrt(eigh(matrix[2::3, 2::3], np.diag(chain.stretching), eigvals_only=True)[-1])
+    assert stretching == pytest.approx(0.5 * np.pi * np.sqrt(1400.0 / MASS_KG), rel=0.01)
+
+
+def test_at_rest_it_puts_its_weight_on_the_base_and_stays() -> None:
+    gravity = 9.81 * np.array([np.sin(0.3), 0.0, np.cos(0.3)])
+    chain = uniform(6, gravity=gravity, relaxing=np.array([[0.3, 0.02]]), slipping=np.array([[0.2, 0.02, 2e-4]]))
+    state, out = kernels.hanging(chain), np.empty((400, kernels.OUTPUTS))
+    kernels.drive(chain, state, NO_PRESSURE[:400], STEP_S, out)
+    assert np.abs(out[-1, 6:9] - out[0, 6:9]).max() < 1e-9
+    np.testing.assert_allclose(out[0, :3], (MASS_KG + PLATE_KG) * gravity, rtol=1e-9)
+    points = located(chain, state.coordinates, state.rates)
+    moments = np.cross(points.places - chain.origin, masses(chain)[:, None] * gravity).sum(axis=0)
+    np.testing.assert_allclose(out[0, 3:6], moments, atol=1e-9)
+    # The pose is that of the plate's outer face.
+    axes, place = Rotation.from_quat(out[0, 9:13]).as_matrix(), points.end[3]
+    np.testing.assert_allclose(axes, points.end[:3].T, atol=1e-9)
+    np.testing.assert_allclose(out[0, 6:9], place + 0.006 * axes[:, 2], atol=1e-12)
+
+
+def test_loads_while_it_swings_are_what_its_momentum_takes() -> None:
+    """Force is weight less the rate of momentum, by differences along the motion."""
+    chain = uniform(6, relaxing=np.array([[0.3, 0.02]]))
+    state, momenta, loads = bent_state(chain), [], []
+    for _ in range(3):
+        points = located(chain, state.coordinates, state.rates)
+        momenta.append(masses(chain) @ (points.jacobians @ state.rates))
+        out = np.empty((1, kernels.OUTPUTS))
+        kernels.drive(chain, state, NO_PRESSURE[:1], 1e-5, out)
+        loads.append(out[0, :3])
+    expected = (MASS_KG + PLATE_KG) * chain.gravity - (momenta[2] - momenta[0]) / 2e-5
+    np.testing.assert_allclose(loads[1], expected, atol=3e-5)
+
+
+def test_pressure_bends_it_away_from_the_chamber_by_its_moment_over_stiffness() -> None:
+    chain = uniform(6, gravity=np.zeros(3), relaxing=DAMPED)
+    state, out = kernels.straight(chain), np.empty((12000, kernels.OUTPUTS))
+    kernels.drive(chain, state, np.tile([0.0, 30e3, 0.0], (12000, 1)), STEP_S, out)
+    a, b, e = state.coordinates.reshape(-1, 3).sum(axis=0)
+    moment = 30e3 * 1.55e-4 * 0.0126
+    np.testing.assert_allclose([a, b], -moment / 0.15 * np.array([np.cos(np.radians(210)), -0.5]), rtol=1e-3)
+    assert e == pytest.approx(30e3 * 1.55e-4 / 1400.0, rel=1e-3)
+
+
+def test_it_creeps_to_its_relaxed_stiffness() -> None:
+    """Under a load that stays, a spring behind a damper lets go with its own time, longer by its share."""
+    share, time_s = 0.12, 2.0
+    chain = uniform(4, gravity=np.zeros(3), relaxing=np.vstack([DAMPED, [share, time_s]]))
+    out, state = np.empty((48000, kernels.OUTPUTS)), kernels.straight(chain)
+    kernels.drive(chain, state, np.tile([20e3, 0.0, 0.0], (48000, 1)), STEP_S, out)
+    bending = np.linalg.norm(Rotation.from_quat(out[:, 9:13]).as_rotvec(), axis=1)
+    relaxed = 20e3 * 1.55e-4 * 0.0126 / 0.15
+    assert bending[-1] == pytest.approx(relaxed, rel=2e-3)
+    for at_s in (1.5, 3.0):
+        left = share / (1.0 + share) * np.exp(-at_s / (time_s * (1.0 + share)))
+        assert bending[round(at_s / STEP_S)] == pytest.approx(relaxed * (1.0 - left), rel=2e-3)
+
+
+@pytest.mark.parametrize("period_s", [0.5, 1.0])
+def test_slipping_springs_make_a_loop_that_does_not_depend_on_the_rate(period_s: float) -> None:
+    """Moment against angle of a joint that is moved to and fro: each slip takes four times limit times way."""
+    share, angle, swing = 0.2, 0.02, 0.05
+    chain = uniform(1, slipping=np.array([[share, angle, 1.0]]))
+    steps = round(period_s / STEP_S)
+    at, start = swing * np.sin(2.0 * np.pi * np.arange(2 * steps + 1) / steps), kernels.straight(chain)
+    area, held = 0.0, []
+    for before, after in pairwise(at.tolist()):
+        start.coordinates[0] = before
+        moved = np.array([after, 0.0, 0.0])
+        out = np.empty(3)
+        kernels.stage_forces(
+            chain, start, moved, np.zeros(3), np.zeros(3), np.ones(0), np.ones(0), np.empty((0, 3)), start.slipping, out
+        )
+        held.append(start.slipping[0, 0])
+        if len(held) > steps:
+            area += 0.5 * (held[-1] + held[-2]) * (after - before)
+    limit = share * chain.bending[0] * angle
+    assert max(held) == pytest.approx(limit)
+    assert area == pytest.approx(4.0 * limit * (swing - angle), rel=0.01)
+
+
+def test_every_drawn_chain_is_integrated_stably() -> None:
+    """Its fastest vibration, all springs holding, within what the Runge-Kutta rule takes; payload and tilt included."""
+    configuration, magnitudes = SoftRobotConfiguration(), Magnitudes()
+    fastest, factors = 0.0, []
+    for seed in range(40):
+        build = draw(configuration, magnitudes, True, np.random.default_rng(seed))
+        factors.append(build.chain.change[0])
+        for chain in (build.chain, with_payload(build, magnitudes)):
+            stiffness = np.column_stack([chain.bending * max(factors[-1], 1.0)] * 2 + [chain.stretching]).ravel()
+            held = stiffness * (1.0 + chain.relaxing[:, 0].sum() + chain.slipping[:, 0].sum())
+            matrix = mass_matrix(chain, kernels.hanging(chain).coordinates)
+            fastest = max(fastest, float(eigh(np.diag(held), matrix, eigvals_only=True)[-1]))
+    assert np.sqrt(fastest) * magnitudes.step_ns * 1e-9 < 2.4
+    # Stiffness rises with bending in some, falls in others.
+    assert 0.2 < np.mean(np.array(factors) > 1.0) < 0.8
