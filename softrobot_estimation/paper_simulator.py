@@ -10,21 +10,23 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
+from softrobot_estimation.behaviour_configuration import BehaviourConfiguration
 from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.message_streams import Stream
 from softrobot_estimation.nominal_segment import nominal_segment
+from softrobot_estimation.pneumatics import pneumatics
 from softrobot_estimation.pressure_patterns import mixture
 
 SUB_STEPS = 4
 """Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""
 
+_REGULATOR = (60.0, 0.9, 1e6)  # rad/s, damping ratio, Pa/s
 _BUMPS, _REACH_RAD, _WIDTH_RAD, _HEIGHT = 6, 0.5, 0.25, 0.6
 _MOST = 0.5  # share by which all bumps together change the stiffness
 _SPREAD = 0.15  # of the nominal stiffness, as after a bench test
@@ -56,11 +58,30 @@ def known_configuration(configuration: SoftRobotConfiguration) -> SoftRobotConfi
         model=replace(
             configuration.model,
             damping_ratio_stddev=0.0,
-            pressure_lag_s=1e-4,
+            pressure_lag_s=1e-6,
             pressure_lag_stddev_s=0.0,
             axial_stiffness_spread=0.0,
             chamber_spread=0.0,
             shape_stddev_m=1e-4,
+        ),
+        behaviour=replace(
+            BehaviourConfiguration(),
+            bending_damping_ratio=configuration.model.damping_ratio,
+            axial_damping_ratio=configuration.model.damping_ratio,
+            supply_lag_s=1e-6,
+            relaxation_shares=(0.0, 0.0),
+            inertia_share=0.0,
+            load_share=0.0,
+        ),
+        filter=replace(
+            configuration.filter,
+            force_stddev_n=configuration.wrench.force_stddev_n,
+            torque_stddev_n_m=configuration.wrench.torque_stddev_n_m,
+            twist_stddev_n_m=configuration.wrench.torque_stddev_n_m,
+            force_walk_n_sqrt_s=1e-6,
+            torque_walk_n_m_sqrt_s=1e-7,
+            payload_walk_kg_sqrt_s=0.0,
+            payload_stddev_kg=1e-6,
         ),
     )
 
@@ -82,7 +103,7 @@ class StiffnessMap:
 
 
 class PaperSimulation:
-    """The segment, driven by set points that act at once; straight and at rest at stamp zero."""
+    """The segment, driven by pressures that act from their stamps on; straight and at rest at stamp zero."""
 
     def __init__(self, configuration: SoftRobotConfiguration, rng: np.random.Generator) -> None:
         self._configuration = known_configuration(configuration)
@@ -90,7 +111,8 @@ class PaperSimulation:
         self.stiffness = StiffnessMap(configuration.stiffness.bending_n_m_per_rad, rng)
         chambers = configuration.chambers
         self._pattern = mixture(chambers.angles_rad, chambers.pressure_max_pa, rng)
-        self._state = np.zeros(6)
+        self._state, self._acting_pa = np.zeros(6), np.zeros(chambers.count)
+        self._pneumatics = np.zeros((3, chambers.count))
         weight = np.array(self._segment.gravity_m_s2)
         held = sum(m * weight @ self._segment.jacobian(self._state, s, h)[0] for s, h, m in self._segment.arrays[1])
         self._state[:3] = held / self._segment.stiffness()
@@ -102,14 +124,18 @@ class PaperSimulation:
         known, segment = self._configuration, self._segment
         at_ns, noise = self._sampled.samples(stop_ns)
         set_points, count = self._pattern(at_ns / NANOSECONDS_PER_SECOND), known.chambers.count
-        states = self._driven(at_ns, set_points)
+        acting_pa = self._regulated(set_points)
+        states = self._driven(acting_pa)
         bending = self.stiffness(states[:, :2] / segment.bending_radius_m)
         stiffness = segment.stiffness(bending / segment.bending_radius_m**2)
-        load = segment.base_load(states, set_points, stiffness, origin_m=known.wrench.origin_in_base_m)
+        # A pressure acts from its stamp on: what the sensor reads at that stamp is still of the one before.
+        before_pa = np.vstack([self._acting_pa, acting_pa])
+        self._acting_pa = before_pa[-1]
+        load = segment.base_load(states, before_pa[:-1], stiffness, origin_m=known.wrench.origin_in_base_m)
         load = np.hstack([load[:, :3] @ known.wrench.base_from_sensor, load[:, 3:] @ known.wrench.base_from_sensor])
         sizes = np.repeat([known.wrench.force_stddev_n, known.wrench.torque_stddev_n_m], 3)
         wrench = (load if known.wrench.sign == "robot_on_sensor" else -load) + sizes * noise[:, count : count + 6]
-        read_pa = known.pressure.ambient_pa + set_points + known.pressure.noise_pa * noise[:, :count]
+        read_pa = known.pressure.ambient_pa + acting_pa + known.pressure.noise_pa * noise[:, :count]
         sensors = [
             Series(channel(name), at_ns, values[:, [place]])
             for channel, values in (
@@ -127,12 +153,20 @@ class PaperSimulation:
         )
         return Recording((*sensors, Series(WRENCH, at_ns, wrench)), truth)
 
-    def _driven(self, at_ns: NDArray[np.int64], set_points: Matrix) -> Matrix:
-        """(K, 6) states at the samples; the last one's set points act until the first of the next piece."""
-        states = np.empty((len(at_ns), 6))
+    def _regulated(self, set_points: Matrix) -> Matrix:
+        """(K, C) pressures at the samples, smooth as a regulator's: steps would be pulses in the wrench."""
+        count = set_points.shape[1]
+        goals, step_s = np.repeat(set_points, SUB_STEPS, axis=0), 1.0 / (self._configuration.wrench.rate_hz * SUB_STEPS)
+        outlets, chambers = np.empty_like(goals), np.empty_like(goals)
+        pneumatics(np.tile(_REGULATOR, (count, 1)), np.ones(count), goals, step_s, self._pneumatics, outlets, chambers)
+        return outlets[::SUB_STEPS]
+
+    def _driven(self, pressures_pa: Matrix) -> Matrix:
+        """(K, 6) states at the samples; the last one's pressures act until the first of the next piece."""
+        states = np.empty((len(pressures_pa), 6))
         radius_m = self._segment.bending_radius_m
         step_s = 1.0 / (self._configuration.wrench.rate_hz * SUB_STEPS)
-        for k, acting_pa in enumerate(set_points):
+        for k, acting_pa in enumerate(pressures_pa):
             states[k] = self._state
             for _ in range(SUB_STEPS):
                 bending = float(self.stiffness(self._state[None, :2] / radius_m)[0])

@@ -23,6 +23,7 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.laboratory import Magnitudes, draw, with_payload
 from softrobot_estimation.message_streams import Gaps, Stamps, Stream, Way
+from softrobot_estimation.pneumatics import pneumatics
 from softrobot_estimation.pressure_patterns import mixture
 
 _PLACE, _TURN, _STIFFNESS = slice(6, 9), slice(9, 13), slice(13, 14)
@@ -102,7 +103,7 @@ class LaboratorySimulation:
         outlets, chambers = (np.empty((len(steps), len(build.lags_s))) for _ in range(2))
         step_s = m.step_ns / NANOSECONDS_PER_SECOND
         goals = self._goals(steps)
-        _pneumatics(build.regulators, build.lags_s, goals, step_s, self._pneumatics, outlets, chambers)
+        pneumatics(build.regulators, build.lags_s, goals, step_s, self._pneumatics, outlets, chambers)
         outputs = np.empty((len(steps), kernels.OUTPUTS))
         hung_at = int(min(build.payload_at_s * NANOSECONDS_PER_SECOND / m.step_ns, 2**62))
         for chain, rows in (
@@ -227,21 +228,6 @@ def _digits(values: Matrix, steps: Vector | float) -> Matrix:
     """Rounded to the digits of a sensor, where it has any."""
     size = np.broadcast_to(steps, values.shape[1:])
     return np.where(size > 0.0, np.round(values / np.where(size > 0.0, size, 1.0)) * size, values)
-
-
-@njit(cache=True)
-def _pneumatics(
-    regulators: Matrix, lags_s: Vector, goals: Matrix, step_s: float, state: Matrix, outlets: Matrix, chambers: Matrix
-) -> None:
-    """Pressures at outlets and in chambers (K, C) as each step starts; `state` (3, C): outlet, its rate, chamber."""
-    for k in range(len(goals)):
-        for c in range(goals.shape[1]):
-            outlets[k, c], chambers[k, c] = state[0, c], state[2, c]
-            frequency, damping, fastest = regulators[c, 0], regulators[c, 1], regulators[c, 2]
-            pull = frequency * frequency * (goals[k, c] - state[0, c]) - 2.0 * damping * frequency * state[1, c]
-            state[1, c] = min(max(state[1, c] + step_s * pull, -fastest), fastest)
-            state[0, c] += step_s * state[1, c]
-            state[2, c] += (1.0 - np.exp(-step_s / lags_s[c])) * (state[0, c] - state[2, c])
 
 
 @njit(cache=True)

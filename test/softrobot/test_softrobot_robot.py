@@ -19,6 +19,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.testing import Check, checks
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, PIECES, TIP
 from softrobot_estimation.integration_limits import linearised
@@ -32,6 +33,11 @@ Array = NDArray[np.float64]
 CONFIGURATION = SoftRobotConfiguration()
 PLATE_M = CONFIGURATION.segment.tip_plate_thickness_m
 LENGTH_M = CONFIGURATION.segment.length_m + PLATE_M
+
+
+@pytest.mark.parametrize("check", checks(ROBOT, estimator="open_loop"), ids=str)
+def test_contract_of_the_open_loop(check: Check) -> None:
+    check()
 
 
 def pressures(stamp_ns: int, *gauge_pa: float) -> list[Measurement]:
