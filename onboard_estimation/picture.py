@@ -35,15 +35,16 @@ _DISPLAY = {"m": ("cm", 100.0), "rad": ("deg", float(np.rad2deg(1.0))), "m/s": (
 
 @dataclass(frozen=True)
 class BaseUncertainty:
-    """The base in the plane: position (2,) and its covariance (2, 2) along the fixed axes, heading and its deviation.
+    """The base from above: position (2,) and its covariance (2, 2) along the fixed axes, heading and its deviation.
 
-    Both of the heading are None where the state has none.
+    Both of the heading are None where the state has none. The height is that of the state, zero in the plane.
     """
 
     position_m: Vector
     covariance_m2: Matrix
     heading_rad: float | None
     heading_stddev_rad: float | None
+    height_m: float = 0.0
 
 
 class HeightUncertainty(NamedTuple):
@@ -83,17 +84,18 @@ def base_uncertainty(space: StateSpace, estimate: Estimate) -> BaseUncertainty |
         return BaseUncertainty(np.array([x, y]), turn @ body[:2, :2] @ turn.T, heading, _root(body[2, 2]))
     if "position" not in kinds or space.block("position").dimension < 2:
         return None
-    position = estimate.mean[space.coordinates("position")][:2]
+    place = estimate.mean[space.coordinates("position")]
+    position, height_m = place[:2], float(place[2]) if len(place) > 2 else 0.0
     rows = space.tangent("position")
     covariance = estimate.covariance[rows, rows][:2, :2]
     if kinds.get("attitude") != SO3:
-        return BaseUncertainty(position, covariance, None, None)
+        return BaseUncertainty(position, covariance, None, None, height_m)
     x, y, z, w = estimate.mean[space.coordinates("attitude")].tolist()
     heading = float(np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z)))
     # The attitude's error is in the body frame; the fixed z axis as the body sees it takes it to the heading.
     up = np.array([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)])
     rows = space.tangent("attitude")
-    return BaseUncertainty(position, covariance, heading, _root(up @ estimate.covariance[rows, rows] @ up))
+    return BaseUncertainty(position, covariance, heading, _root(up @ estimate.covariance[rows, rows] @ up), height_m)
 
 
 def height_uncertainty(space: StateSpace, estimate: Estimate) -> HeightUncertainty | None:

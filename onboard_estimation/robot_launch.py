@@ -47,7 +47,7 @@ class RobotLaunch:
     package
         That has these executables.
     scenarios, variants
-        Which there are, in words, for a robot with a live simulator; empty: it has none.
+        Which there are, in words, for a robot with a live simulator; empty: it has none, or its scenarios have none.
     variant
         What the robot calls its variants; a launch argument.
     estimators
@@ -92,7 +92,7 @@ class RobotLaunch:
                     ("none", "simulated"),
                 ),
                 _declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
-                _declared(self.variant, "", f"simulated: {self.variants}; empty: as in nodes"),
+                *self._variants(),
                 _declared("seed", "0", "simulated: of all noise"),
                 _declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
                 _declared("duration_s", "0.0", "simulated; 0: without an end"),
@@ -117,6 +117,11 @@ class RobotLaunch:
         if self.truth_starts:
             arguments.append(_declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._replay, arguments))])
+
+    def _variants(self) -> list[DeclareLaunchArgument]:
+        """The argument for variants, of a robot that has any."""
+        meaning = f"simulated: {self.variants}; empty: as in nodes"
+        return [_declared(self.variant, "", meaning)] if self.variants else []
 
     def _common(self) -> list[DeclareLaunchArgument]:
         arguments = [
@@ -171,7 +176,7 @@ class RobotLaunch:
                 **({"control": control} if control else {}),
             }
             for parameter, name in (("scenario", "scenario"), ("variant", self.variant)):
-                if values[name]:
+                if values.get(name):
                     simulated[parameter] = _argument(name, str)
             parameters = [*_files(values), simulated]
             in_namespace.append(_node(self.package, f"{self.robot}_simulator", parameters, **GivesUp().options))

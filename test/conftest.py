@@ -47,6 +47,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     robots = ["salp", "hopper", "strapdown"]
     if any(item.path.parent.name == "thruster_chain" and item.get_closest_marker("slow") for item in session.items):
         robots += ["thruster_chain", "two_link"]
+    if any(item.path.parent.name == "softrobot" and item.get_closest_marker("slow") for item in session.items):
+        robots.append("softrobot")
     if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
         robots.reverse()
     for robot in robots:

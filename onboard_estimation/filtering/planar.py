@@ -1,4 +1,4 @@
-"""Planar poses from poses in space, and states of bodies that have a place in the plane but no heading."""
+"""Planar poses from poses in space, and states of bodies that have a place but no heading."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from onboard_estimation.reading_parts import POSE
 _PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
-def is_planar_point(space: StateSpace) -> bool:
-    """Whether a state has a `position` x, y (m) that turns with nothing: a centre of mass of several bodies."""
+def point_dimension(space: StateSpace) -> int:
+    """Of a `position` x, y or x, y, z (m) that turns with nothing: a centre of mass, a soft robot's tip; else 0."""
     blocks = {block.name: block for block in space.blocks}
     place = blocks.get("position")
-    return (
-        place is not None and (place.kind, place.dimension) == (VECTOR, 2) and not {"pose", "attitude"} & blocks.keys()
-    )
+    if place is None or place.kind != VECTOR or {"pose", "attitude"} & blocks.keys():
+        return 0
+    return place.dimension if place.dimension in (2, 3) else 0
 
 
 def planar_pose(poses: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ What is published follows from the blocks of the state space:
 | blocks | message |
 |---|---|
 | `pose` (SE(2)), or `position`, `attitude` and `velocity` | `nav_msgs/Odometry` on `odometry` |
-| `position` of x and y without an attitude, and `velocity` | the same, along the fixed axes; the heading unknown |
+| `position` without an attitude, and `velocity` | the same, along the fixed axes; how it is turned is unknown |
 | `height` and `vertical_velocity`, one number each | the same: z and the velocity along z, all else unknown |
 | `joint_angles`, or `headings` of links | `sensor_msgs/JointState` on `joint_states` and `joint_states_stddev` |
 | `masses` and `inertias` | `sensor_msgs/JointState` on `inertial_parameters` and `inertial_parameters_stddev` |
@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import is_planar_point
+from onboard_estimation.filtering.planar import point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
@@ -89,8 +89,8 @@ class EstimateMessages:
         self._part: _VerticalOdometry | _PointOdometry | None = None
         if is_vertical(space):
             self._part = _VerticalOdometry(space)
-        elif is_planar_point(space):
-            self._part = _PointOdometry(space)
+        elif dimension := point_dimension(space):
+            self._part = _PointOdometry(space, dimension)
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
@@ -264,12 +264,14 @@ class _VerticalOdometry:
 
 
 class _PointOdometry:
-    """Numbers of odometry of a place in the plane without a heading; the child's axes are the fixed ones."""
+    """Numbers of odometry of a place without an attitude, in the plane or not; the child's axes are the fixed ones."""
 
-    def __init__(self, space: StateSpace) -> None:
-        self._space = space
+    def __init__(self, space: StateSpace, dimension: int) -> None:
+        self._space, self._dimension = space, dimension
         self._moves = any(block.name == "velocity" for block in space.blocks)
-        constrained = np.diag([0.0, 0.0, *[CONSTRAINED_VARIANCE] * 3, UNKNOWN_VARIANCE])
+        # One in the plane does not leave it, and turns about z only.
+        others = [CONSTRAINED_VARIANCE] * 3 + [UNKNOWN_VARIANCE] if dimension == 2 else [UNKNOWN_VARIANCE] * 3
+        constrained = np.diag([0.0] * dimension + others)
         self._template = np.concatenate([[0.0] * 6, [1.0], constrained.ravel(), [0.0] * 6, constrained.ravel()])
         if not self._moves:
             self._template[-36:] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
@@ -281,12 +283,12 @@ class _PointOdometry:
         for name, start in (("position", 0), ("velocity", 43)):
             if name == "velocity" and not self._moves:
                 continue
-            values[:, start : start + 2] = means[:, self._space.coordinates(name)]
+            values[:, start : start + self._dimension] = means[:, self._space.coordinates(name)]
             rows = self._space.tangent(name)
             matrix = start + (7 if name == "position" else 6)
-            for row in range(2):
+            for row in range(self._dimension):
                 first = matrix + 6 * row
-                values[:, first : first + 2] = covariances[:, rows.start + row, rows]
+                values[:, first : first + self._dimension] = covariances[:, rows.start + row, rows]
         return values
 
 

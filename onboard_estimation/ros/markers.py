@@ -209,6 +209,7 @@ class Scene:
             return []
         unit = self._xyz("Vector3", [1.0, 1.0, 1.0])
         outline = picture.ellipse(base.position_m, base.covariance_m2)
+        above += base.height_m
         rows = self._points(outline, above)
         out = [self._marker(stamp_ns, frame, "position_95", 0, LINE_STRIP, _WHITE, 0.9, scale=line, points=rows)]
         arc = picture.wedge(base, _WEDGE * self._size)
@@ -224,9 +225,11 @@ class Scene:
         covariances = picture.body_covariances(self._robot, self._configuration, self.space, estimate) if poses else {}
         for name, covariance in covariances.items():
             outline = picture.ellipse(poses[name][0, :2], covariance)
-            segments.append(np.stack([outline[:-1], outline[1:]], axis=1).reshape(-1, 2))
+            flat = np.stack([outline[:-1], outline[1:]], axis=1).reshape(-1, 2)
+            height = poses[name][0, 2] + _ABOVE * self._size
+            segments.append(np.column_stack([flat, np.full(len(flat), height)]))
         if segments:
-            rows = self._points(np.vstack(segments), above)
+            rows = self._points(np.vstack(segments))
             band = picture.BAND_COLOUR
             out.append(self._marker(stamp_ns, frame, "bodies_95", 0, LINE_LIST, band, 0.9, scale=line, points=rows))
         return out
@@ -244,7 +247,7 @@ class Scene:
         if height is not None:
             return _Place(np.array([0.0, 0.0, height.height_m]), np.array([0.0, 0.0, 1.0]), height)
         base = picture.base_uncertainty(self.space, estimate)
-        return None if base is None else _Place(np.append(base.position_m, 0.0), np.array([0.0, 1.0, 0.0]))
+        return None if base is None else _Place(np.append(base.position_m, base.height_m), np.array([0.0, 1.0, 0.0]))
 
     def _letters(self, stamp_ns: int, namespace: str, index: int, words: str, place: Vector, colour: str) -> Any:
         height = self._xyz("Vector3", [0.0, 0.0, _LETTERS * self._size])

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.filtering.manifold_kernels import SE2, SO3
-from onboard_estimation.filtering.planar import is_planar_point
+from onboard_estimation.filtering.planar import point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.measurement import Estimate, Vector
@@ -96,8 +96,8 @@ def base_pose(space: StateSpace, mean: Vector) -> Vector | None:
         return np.concatenate([mean[space.coordinates("position")], mean[space.coordinates("attitude")]])
     if is_vertical(space):
         return np.array([0.0, 0.0, mean[space.coordinates(HEIGHT).start], 0.0, 0.0, 0.0, 1.0])
-    if is_planar_point(space):
-        return planar([*mean[space.coordinates("position")], 0.0])
+    if dimension := point_dimension(space):
+        return np.concatenate([mean[space.coordinates("position")], np.zeros(6 - dimension), [1.0]])
     return None
 
 

@@ -64,7 +64,7 @@ def test_ros2_finds_the_executables(installed: Peer) -> None:
     assert "onboard_estimation salp_estimator" in listed.stdout.splitlines()
     helped = installed.command("ros2", "run", "onboard_estimation", "onboard-estimation", "--help")
     assert helped.returncode == 0, helped.stderr
-    for robot in ("salp", "hopper", "strapdown", "thruster_chain"):
+    for robot in ("salp", "hopper", "strapdown", "thruster_chain", "softrobot"):
         for file, argument in ((f"{robot}.launch.py", "source"), (f"{robot}_replay.launch.py", "start_offset")):
             shown = installed.command("ros2", "launch", "onboard_estimation", file, "--show-args")
             assert shown.returncode == 0, shown.stderr

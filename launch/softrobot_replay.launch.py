@@ -1,0 +1,17 @@
+"""Replays a bag of a soft robot through the live estimator, in simulated time, losing nothing.
+
+    ros2 launch onboard_estimation softrobot_replay.launch.py bag:=recordings/run_7
+    onboard-estimation launch softrobot_replay.launch.py bag:=recordings/run_7 rate:=0
+    ... bag:=converted config:=converted/softrobot.yaml namespace:=/
+
+With `rate:=0` the player goes as fast as the estimator takes the messages. Estimates that the bag holds from its own
+run are not played. The launch ends with the bag.
+"""
+
+from launch import LaunchDescription
+
+from onboard_estimation.robot_launch import RobotLaunch
+
+
+def generate_launch_description() -> LaunchDescription:
+    return RobotLaunch(__file__, "softrobot", estimators="see `onboard-estimation robots softrobot`").replay()

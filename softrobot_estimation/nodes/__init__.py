@@ -1,0 +1,1 @@
+"""The soft robot's rclpy nodes."""

@@ -1,0 +1,140 @@
+"""What a soft robot's node publishes: odometry of the tip in the base's frame, tf of its bodies; RViz; live."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from launched import LAUNCH, Launch, nothing_is_left, recorded
+from live_graph import LONGEST_WAIT_S, wait_until
+from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
+
+import embedded_ros
+from onboard_estimation.capabilities.drawn import poses_of_bodies
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.bulk import read_channels
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.measurement import Channel, Estimate
+from onboard_estimation.nodes.outputs import published_topics
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.markers import Scene
+from onboard_estimation.ros.transforms import base_pose, base_to_first_body
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.description import BASE, TIP
+from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.space import SPACE
+
+CONFIGURATION = SoftRobotConfiguration()
+NAMESPACE = "/softrobot"
+
+
+def estimate() -> Estimate:
+    mean = np.array([0.02, -0.01, 0.13, 0.1, 0.2, -0.3, 0.15])
+    covariance = np.diag([1e-6, 2e-6, 3e-6, 1e-4, 2e-4, 3e-4, 1e-4])
+    covariance[0, 2] = covariance[2, 0] = 5e-7
+    covariance[3, 5] = covariance[5, 3] = -1e-5
+    return Estimate(5_000_000_000, mean, covariance)
+
+
+def test_odometry_is_that_of_the_tip_in_space() -> None:
+    odometry = {output.topic: output.message for output in EstimateMessages(SPACE, new)(estimate())}["odometry"]
+    pose, twist = odometry.pose, odometry.twist
+    place = pose.pose.position
+    assert (place.x, place.y, place.z, pose.pose.orientation.w) == (0.02, -0.01, 0.13, 1.0)
+    assert (twist.twist.linear.x, twist.twist.linear.y, twist.twist.linear.z) == (0.1, 0.2, -0.3)
+    for message, name in ((pose, "position"), (twist, "velocity")):
+        matrix = np.reshape(message.covariance, (6, 6))
+        rows = SPACE.tangent(name)
+        np.testing.assert_array_equal(matrix[:3, :3], estimate().covariance[rows, rows])
+        np.testing.assert_array_equal(matrix[3:, 3:], 1e6 * np.eye(3))  # nothing is known of how it is turned
+        assert not matrix[:3, 3:].any()
+
+
+def test_the_first_body_hangs_on_the_tips_frame_where_the_base_is() -> None:
+    tip = estimate()
+    np.testing.assert_array_equal(base_pose(SPACE, tip.mean), [0.02, -0.01, 0.13, 0.0, 0.0, 0.0, 1.0])
+    bodies = poses_of_bodies(ROBOT, CONFIGURATION, SPACE, tip.mean[None])
+    (transform,) = base_to_first_body(new, SPACE, tip, bodies, "softrobot/")
+    assert (transform.header.frame_id, transform.child_frame_id) == ("softrobot/base_link", "softrobot/base")
+    there = transform.transform.translation
+    np.testing.assert_allclose([there.x, there.y, there.z], [-0.02, 0.01, -0.13])
+
+
+def test_a_player_leaves_out_all_that_the_node_publishes() -> None:
+    published = {f"{NAMESPACE}/{topic}" for topic in EstimateMessages(SPACE, new).types()}
+    assert published <= set(published_topics("softrobot"))
+
+
+@pytest.fixture(scope="module")
+def rviz(repository: Path) -> dict[str, Any]:
+    file = repository / "config" / "softrobot.rviz"
+    manager: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["Visualization Manager"]
+    return manager
+
+
+def test_rviz_shows_what_is_published(rviz: dict[str, Any]) -> None:
+    known = {f"{NAMESPACE}/{topic}": kind for topic, kind in EstimateMessages(SPACE, new).types().items()}
+    known |= {f"{NAMESPACE}/ground_truth/{body}/pose": "geometry_msgs/msg/PoseStamped" for body in (TIP, BASE)}
+    known |= {f"{NAMESPACE}/path": "nav_msgs/msg/Path", f"{NAMESPACE}/markers": "visualization_msgs/msg/MarkerArray"}
+    for display in rviz["Displays"]:
+        kind = display["Class"].partition("/")[2]
+        assert kind in DISPLAYS
+        if kind in MESSAGE_OF_DISPLAY:
+            assert known[display["Topic"]["Value"]] == MESSAGE_OF_DISPLAY[kind]
+    assert rviz["Global Options"]["Fixed Frame"] == "world"
+    assert not any(tool["Class"].endswith("/SetInitialPose") for tool in rviz["Tools"])
+
+
+def test_markers_are_where_the_tip_is_and_can_be_switched(rviz: dict[str, Any]) -> None:
+    scene, path = Scene(new, ROBOT, CONFIGURATION, SPACE), np.zeros((2, 2))
+    truth = dict.fromkeys((TIP, BASE), np.array([0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]))
+    markers = [*scene.estimate(estimate()), *scene.truth(1, truth), *scene.text(estimate()), *scene.legend(estimate())]
+    markers += [*scene.path(1, path), *scene.path(1, path, truth=True)]
+    (display,) = (one for one in rviz["Displays"] if one["Class"].endswith("/MarkerArray"))
+    assert {marker.ns for marker in markers} == set(display["Namespaces"])
+    (ellipse,) = (marker for marker in markers if marker.ns == "position_95")
+    assert {round(point.z, 6) for point in ellipse.points} == {0.13 + 0.05 * 0.2}  # clear of the tip by a little
+    heights = {round(point.z, 6) for marker in markers if marker.ns == "bodies_95" for point in marker.points}
+    assert len(heights) == len(ROBOT.body_shapes(CONFIGURATION))
+
+
+@pytest.mark.parametrize("name", ["softrobot.launch.py", "softrobot_replay.launch.py"])
+def test_arguments_are_shown(name: str) -> None:
+    shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
+    assert shown.returncode == 0
+    assert "config/softrobot.yaml" in shown.stdout
+    assert "'estimator'" in shown.stdout
+    assert "'variant'" not in shown.stdout
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(400)
+@pytest.mark.slow
+@pytest.mark.skipif(
+    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
+    reason="with ROS 2, launch files run from a colcon workspace",
+)
+def test_a_simulated_robot_is_estimated_drawn_and_recorded_live(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    launch = Launch("softrobot.launch.py", f"record:={bag}", "seed:=3", log=tmp_path / "launch.log")
+    try:
+        topics = ("odometry", "state", "state_covariance", "ground_truth/tip/pose", "ground_truth/stiffness", "markers")
+        topics += ("wrench", "pressure/chamber_3", "pressure/chamber_3/command")
+        wait_until(lambda: all(recorded(bag, f"{NAMESPACE}/{topic}") > 20 for topic in topics))
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    with open_bag(bag) as opened:
+        assert opened.damage is None
+        topic = f"{NAMESPACE}/state"
+        names = tuple(name for name in SPACE.names)
+        channel = Channel(topic, "sensor_msgs/msg/JointState", "state", "position", names)
+        states = read_channels(opened, {topic: channel})[topic].values
+    assert np.isfinite(states).all()
+    np.testing.assert_allclose(states[:, 2], 0.135, atol=0.02)
