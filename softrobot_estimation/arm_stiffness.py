@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 PRIOR_SCATTER, PRIOR_READINGS = 0.02, 4
 """Standard deviation of log stiffness from run to run before anything is fitted, and how many readings that counts for.
 
-Valves are set to a few percent, and the arm creeps by as much while its plateau is read.
+An assumption: valves are set to a few percent, and the arm creeps by as much while its plateau is read.
 """
 LARGEST_BENDING_RAD = np.pi
 """Up to which a bending is looked for: a half circle."""

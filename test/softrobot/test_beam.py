@@ -12,6 +12,7 @@ from scipy.integrate import solve_bvp
 from scipy.optimize import brentq
 from scipy.spatial.transform import Rotation
 
+from benchmarks.soft_arm import BEAM, LOADS, foretold
 from onboard_estimation.errors import UserError
 from softrobot_estimation.beam_models import GRAVITY_M_S2, Beam, arc, fit_modulus, rod
 from softrobot_estimation.beam_release import Release, read_releases
@@ -19,9 +20,8 @@ from softrobot_estimation.ring_down import Measured, fit_decaying_sinusoid, ring
 
 Array = NDArray[np.float64]
 
-SILICONE = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1070.0, load_height_m=0.015)
-SLENDER = Beam(length_m=0.1, side_m=0.003, density_kg_m3=1070.0, shears=False)
-LOADS = {0.0: "beam_gravity_V2_a.c3d", 0.052: "beam_load52_V2_a.c3d", 0.101: "beam_load101_V2_a.c3d"}
+LOADED_HIGH = Beam(length_m=0.1, side_m=0.03, density_kg_m3=1100.0, load_height_m=0.012)
+SLENDER = Beam(length_m=0.1, side_m=0.003, density_kg_m3=1100.0, shears=False)
 
 
 def ringing(times: Array, frequency_hz: float, damping_ratio: float) -> Array:
@@ -51,7 +51,7 @@ def test_what_does_not_ring_is_refused() -> None:
 
 
 @pytest.mark.parametrize("load_kg", [0.0, 0.101])
-@pytest.mark.parametrize("beam", [SILICONE, Beam(0.1, 0.03, 1070.0, shears=False), Beam(0.1, 0.02, 1000.0)])
+@pytest.mark.parametrize("beam", [LOADED_HIGH, Beam(0.1, 0.03, 1100.0, shears=False), Beam(0.1, 0.02, 1000.0)])
 def test_a_rod_sags_as_its_differential_equations_say(beam: Beam, load_kg: float) -> None:
     """phi' = M / (E I), M' = -(weight beyond) cos of the backbone, shear gamma = V / (k G A); solved by scipy."""
     modulus, weight = 3e5, beam.density_kg_m3 * beam.area_m2 * GRAVITY_M_S2
@@ -108,19 +108,19 @@ def test_an_arc_is_too_stiff_for_a_cantilever_by_as_much_as_said() -> None:
 
 def test_too_soft_a_beam_is_refused() -> None:
     with pytest.raises(UserError, match="too soft"):
-        rod(Beam(0.1, 0.003, 1070.0), 1e4, 5.0)
+        rod(Beam(0.1, 0.003, 1100.0), 1e4, 5.0)
 
 
 @pytest.mark.parametrize("model", [rod, arc])
 @pytest.mark.parametrize("figure", ["sag_m", "frequency_hz"])
 def test_the_modulus_of_a_known_beam_is_found(model: object, figure: str) -> None:
     assert callable(model)
-    true = {load_kg: getattr(model(SILICONE, 2.4e5, load_kg), figure) for load_kg in LOADS}
+    true = {load_kg: getattr(model(LOADED_HIGH, 2.4e5, load_kg), figure) for load_kg in LOADS}
     exact = {load_kg: Measured(value, 0.02 * value) for load_kg, value in true.items()}
-    found = fit_modulus(model, SILICONE, exact, figure)  # type: ignore[arg-type]
+    found = fit_modulus(model, LOADED_HIGH, exact, figure)  # type: ignore[arg-type]
     assert found.value == pytest.approx(2.4e5, rel=1e-4)
     at_odds = {load_kg: Measured(value * (1.0 + 2.0 * load_kg), 0.02 * value) for load_kg, value in true.items()}
-    assert fit_modulus(model, SILICONE, at_odds, figure).uncertainty > 2.0 * found.uncertainty  # type: ignore[arg-type]
+    assert fit_modulus(model, LOADED_HIGH, at_odds, figure).uncertainty > 2.0 * found.uncertainty  # type: ignore[arg-type]
 
 
 def recording_of_a_release(file: Path, sag_m: float, frequency_hz: float, held_m: float) -> Path:
@@ -173,25 +173,35 @@ def test_the_real_beam_as_its_readme_says(recorded: list[Release]) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("left_out", range(3))
-def test_the_real_beam_under_a_load_left_out(recorded: list[Release], left_out: int) -> None:
-    """Sag within its uncertainty; frequency within 2 %, which is twice its uncertainty; sags need another modulus."""
+@pytest.mark.parametrize(("figure", "share", "uncertainties"), [("sag_m", 0.15, 1.1), ("frequency_hz", 0.07, 1.35)])
+def test_the_real_beam_under_a_load_left_out(
+    recorded: list[Release], left_out: int, figure: str, share: float, uncertainties: float
+) -> None:
+    """What docs/soft_arm.md claims, and no more: not all are within what is unsure of recording and prediction."""
     release = recorded[left_out]
-    others = [one for one in recorded if one is not release]
-    moduli = {}
-    for figure, misfit in (("sag_m", release.sag_m.uncertainty), ("frequency_hz", 0.02 * release.frequency_hz.value)):
-        found = fit_modulus(rod, SILICONE, {one.load_kg: getattr(one, figure) for one in others}, figure)
-        moduli[figure] = found.value
-        predicted = getattr(rod(SILICONE, found.value, release.load_kg), figure)
-        assert abs(predicted - getattr(release, figure).value) < misfit, figure
-    assert 1.08 < moduli["frequency_hz"] / moduli["sag_m"] < 1.18
+    measured, predicted = getattr(release, figure), foretold(rod, recorded, release, figure)
+    off = abs(predicted.value - measured.value)
+    assert off < share * measured.value
+    assert off < uncertainties * np.hypot(measured.uncertainty, predicted.uncertainty)
+    assert predicted.uncertainty < 0.08 * measured.value, "and says something"
+
+
+@pytest.mark.data
+def test_the_real_beam_is_stiffer_when_it_is_fast(recorded: list[Release]) -> None:
+    slow, fast = (
+        fit_modulus(rod, BEAM, {one.load_kg: getattr(one, figure) for one in recorded}, figure)
+        for figure in ("sag_m", "frequency_hz")
+    )
+    assert 1.1 < fast.value / slow.value < 1.2
+    assert fast.value - slow.value > 2.0 * np.hypot(slow.uncertainty, fast.uncertainty)
 
 
 @pytest.mark.data
 def test_constant_curvature_is_wrong_for_the_real_beam_by_as_much_as_said(recorded: list[Release]) -> None:
     """It sags as it should only with a modulus a third too small, and then its end turns too far."""
     sags = {release.load_kg: release.sag_m for release in recorded}
-    by_arc, by_rod = (fit_modulus(model, SILICONE, sags, "sag_m").value for model in (arc, rod))
+    by_arc, by_rod = (fit_modulus(model, BEAM, sags, "sag_m").value for model in (arc, rod))
     assert 0.55 < by_arc / by_rod < 0.7
     bare = recorded[0]
-    assert rod(SILICONE, by_rod, 0.0).turn_rad == pytest.approx(bare.turn_rad, rel=0.1)
-    assert arc(SILICONE, by_arc, 0.0).turn_rad > 1.4 * bare.turn_rad
+    assert rod(BEAM, by_rod, 0.0).turn_rad == pytest.approx(bare.turn_rad, rel=0.1)
+    assert arc(BEAM, by_arc, 0.0).turn_rad > 1.4 * bare.turn_rad
