@@ -110,3 +110,32 @@ class FilterConfiguration:
         0.002, "random walk of a payload at the tip; it may come at any time", unit="kg/sqrt(s)", minimum=0.0
     )
     payload_stddev_kg: float = parameter(0.003, "of a payload at the start", unit="kg", exclusive_minimum=0.0)
+
+
+@dataclass(frozen=True)
+class LearningConfiguration:
+    """What `marginalized_pf` learns of the stiffness, a Gaussian process of bending and elongation, and how."""
+
+    model: str = parameter("", "file of a stiffness that was learned before, by `train`; empty: from nothing")
+    particles: int = parameter(500, "how many", minimum=50, maximum=20000)
+    functions: int = parameter(40, "basis functions of the stiffness", minimum=4, maximum=400)
+    kernel: str = parameter(
+        "squared_exponential", "of the Gaussian process", choices=("squared_exponential", "matern_3_2", "matern_5_2")
+    )
+    half_width_rad: float = parameter(
+        1.6, "of the box over bending; beyond it nothing is learned", unit="rad", exclusive_minimum=0.0
+    )
+    half_width_m: float = parameter(
+        0.04, "of the box over elongation, about that of half the largest pressure", unit="m", exclusive_minimum=0.0
+    )
+    length_scale_rad: float = parameter(0.6, "over which stiffness changes", unit="rad", exclusive_minimum=0.0)
+    length_scale_m: float = parameter(0.02, "the same over elongation", unit="m", exclusive_minimum=0.0)
+    deviation_share: float = parameter(
+        0.2, "standard deviation of the stiffness about its mean, as a share", exclusive_minimum=0.0, maximum=1.0
+    )
+    noise_share: float = parameter(
+        0.2, "of that again, from one instant to the next, to begin with", exclusive_minimum=0.0, maximum=2.0
+    )
+    memory_s: float = parameter(60.0, "after which what was learned is forgotten", unit="s", exclusive_minimum=0.0)
+    hyper_parameters: bool = parameter(False, "learn scale and length of the kernel, too: four times the work")
+    seed: int = parameter(1, "of all random numbers", minimum=0)

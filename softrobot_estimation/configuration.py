@@ -21,7 +21,11 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.measurement import Matrix, Vector
-from softrobot_estimation.behaviour_configuration import BehaviourConfiguration, FilterConfiguration
+from softrobot_estimation.behaviour_configuration import (
+    BehaviourConfiguration,
+    FilterConfiguration,
+    LearningConfiguration,
+)
 
 _LEAST_SPREAD_DEG = 1.0  # between chambers: two at one angle are one chamber
 _FULL_TURN_DEG = 360.0
@@ -236,6 +240,7 @@ class SoftRobotConfiguration:
     initial: InitialConfiguration = InitialConfiguration()
     behaviour: BehaviourConfiguration = BehaviourConfiguration()
     filter: FilterConfiguration = FilterConfiguration()
+    learning: LearningConfiguration = LearningConfiguration()
     gravity_m_s2: float = parameter(9.81, "at the laboratory", unit="m/s^2", exclusive_minimum=0.0)
 
     def faults(self) -> Iterable[str]:

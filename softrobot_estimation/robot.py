@@ -21,6 +21,7 @@ from onboard_estimation.robots import TruthSpecification
 from softrobot_estimation import channels, description
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.open_loop import OpenLoop
+from softrobot_estimation.particle_estimator import ParticleEstimator
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class SoftRobot(
     settle_s = _SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
-    estimators = ("ukf", "open_loop")
+    estimators = ("marginalized_pf", "ukf", "open_loop")
     scenarios: Mapping[str, Scenario] = {
         "laboratory": Scenario(
             "a fine chain of uneven stiffness with hysteresis and creep, valves, hoses, drift, tilt, late motion "
@@ -75,6 +76,8 @@ class SoftRobot(
 
     def estimator(self, configuration: SoftRobotConfiguration, name: str) -> Estimator[Any]:
         """The one of that name."""
+        if name == "marginalized_pf":
+            return ParticleEstimator(configuration)
         if name == "ukf":
             return UnscentedEstimator(configuration)
         return OpenLoop(configuration)

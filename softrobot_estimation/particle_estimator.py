@@ -1,0 +1,171 @@
+"""Marginalised particle filter on pressures and wrench that learns the stiffness: `marginalized_pf`.
+
+Algorithm 1 of the paper (`onboard_estimation.filtering.marginalized_particles`) over the grey box: a particle is a row
+of it, its stiffness k a sample of a Gaussian process of bending and elongation, whose weights are integrated out, as
+are the offsets of the six outputs.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from onboard_estimation.filtering.gating import Gate, Innovation
+from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
+from onboard_estimation.filtering.particle_cloud import Cloud, ParticleFilterSettings
+from onboard_estimation.filtering.particle_weights import moments
+from onboard_estimation.filtering.unknown_function import UnknownFunction
+from onboard_estimation.filtering.walking_prior import HyperParameterWalk
+from onboard_estimation.learning.reduced_rank import ReducedRankBasis
+from onboard_estimation.measurement import Matrix, Notice, Vector
+from softrobot_estimation import grey_box_kernels as kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.grey_box import GreyBox
+from softrobot_estimation.wrench_filter import WrenchFilter
+
+_LEAST_SHARE = 0.25
+"""Of the configured stiffness: no sample is lower."""
+_GATE = Gate(1.0 - 1e-9, 12)
+_RECOVERY = (0.1, 0.1, 0.002, 0.5, 0.5, 0.02, 0.05, 0.05, 0.001, 0.05, 0.05, 0.001)
+"""How far pose, rates and what has relaxed are spread anew: rad, m, and per second."""
+_RECOVERY_PAYLOAD_KG = 0.01
+
+
+class _Pending(NamedTuple):
+    """A step that a measurement may still correct."""
+
+    mean_pa: Vector
+    step_s: float
+    moment_stddev_n_m: float
+
+
+class Tracked(NamedTuple):
+    """A cloud, and the step after it."""
+
+    cloud: Cloud
+    pending: _Pending | None
+    effective_sample_size: float
+
+
+class _Model:
+    """The grey box as the filter asks for it; inputs are pressures in the chambers."""
+
+    def __init__(self, box: GreyBox) -> None:
+        self._box = box
+
+    def propagate(self, states: Matrix, inputs: Vector, values: Matrix, step_s: float) -> Matrix:
+        return self._box.propagate(states, values[:, 0], inputs, step_s)
+
+    def outputs(self, states: Matrix, inputs: Vector, values: Matrix) -> Matrix:
+        return self._box.loads(states, values[:, 0], inputs)
+
+    def places(self, states: Matrix) -> Matrix:
+        return np.ascontiguousarray(states[:, :3])
+
+
+def stiffness_prior(configuration: SoftRobotConfiguration) -> UnknownFunction:
+    """The stiffness (N m/rad) as a function of bending (rad, rad) and elongation (m), before anything is learned."""
+    learning, mean = configuration.learning, configuration.stiffness.bending_n_m_per_rad
+    chambers = configuration.chambers
+    half_force_n = 0.5 * chambers.count * chambers.area_m2 * chambers.pressure_max_pa
+    basis = ReducedRankBasis(
+        centre=(0.0, 0.0, half_force_n / configuration.stiffness.axial_n_per_m),
+        half_widths=(learning.half_width_rad, learning.half_width_rad, learning.half_width_m),
+        length_scales=(learning.length_scale_rad, learning.length_scale_rad, learning.length_scale_m),
+        function_count=learning.functions,
+        kernel=learning.kernel,  # type: ignore[arg-type]  # checked by the configuration
+    )
+    return UnknownFunction(
+        basis,
+        (mean,),
+        (learning.deviation_share * mean,),
+        noise_share=learning.noise_share,
+        memory_s=learning.memory_s,
+        lowest=(_LEAST_SHARE * mean,),
+        walk=HyperParameterWalk() if learning.hyper_parameters else None,
+    )
+
+
+from onboard_estimation.filtering.bridged_particles import BridgedParticleFilter
+
+
+class ParticleEstimator(WrenchFilter[Tracked]):
+    """Tip and stiffness by particles."""
+
+    def __init__(self, configuration: SoftRobotConfiguration) -> None:
+        super().__init__(configuration)
+        self._model, self._unknown = _Model(self.grey_box), stiffness_prior(configuration)
+        self._tracker = lru_cache(maxsize=8)(self._built)
+
+    def _built(self, moment_stddev_n_m: float) -> MarginalizedParticleFilter:
+        """The filter for moments of that size: they are larger while a chamber's pressure is not known."""
+        settings = self.configuration.filter
+        noise, recovery = np.zeros(kernels.ROW), np.zeros(kernels.ROW)
+        noise[kernels.RATES : kernels.RELAXED] = [
+            *[settings.bending_rate_noise_rad_s_sqrt_s] * 2,
+            settings.elongation_rate_noise_m_s_sqrt_s,
+        ]
+        noise[kernels.MOMENTS : kernels.PAYLOAD] = moment_stddev_n_m * math.sqrt(2.0 / settings.moment_time_s)
+        noise[kernels.PAYLOAD] = settings.payload_walk_kg_sqrt_s
+        recovery[: kernels.MOMENTS] = _RECOVERY
+        recovery[kernels.MOMENTS : kernels.PAYLOAD] = moment_stddev_n_m
+        recovery[kernels.PAYLOAD] = _RECOVERY_PAYLOAD_KG
+        return BridgedParticleFilter(
+            self._model,
+            self._unknown,
+            ParticleFilterSettings(
+                noise,
+                np.diag(self.wrench_stddev**2),
+                recovery,
+                particle_count=self.configuration.learning.particles,
+                offset_noise=self.offset_walk,
+                offset_stddevs=self.offset_stddev,
+                gate=_GATE,
+            ),
+        )
+
+    def begun(self, rows: Vector, stddev: Vector, stiffness: float, stiffness_stddev: float) -> Tracked:
+        """Particles drawn there; of the stiffness they know what the prior says."""
+        tracker = self._tracker(self.configuration.filter.moment_stddev_n_m)
+        cloud = tracker.start(rows, np.diag(stddev**2), self.configuration.learning.seed)
+        cloud = cloud._replace(offsets=np.tile(self.offset_start, (len(cloud.states), 1)))
+        return Tracked(cloud, None, float(len(cloud.states)))
+
+    def moved(self, filtered: Tracked, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> Tracked:
+        """The step before this one is taken; this one waits for a wrench at its end."""
+        settled = self._settled_now(filtered, mean_pa)
+        return settled._replace(pending=_Pending(mean_pa, step_s, moment_stddev_n_m))
+
+    def corrected(
+        self, filtered: Tracked, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
+    ) -> tuple[Tracked, Innovation, int, tuple[Notice, ...]]:
+        """By all six outputs at once."""
+        pending = filtered.pending or _Pending(chambers_pa, 1e-6, self.configuration.filter.moment_stddev_n_m)
+        tracker = self._tracker(pending.moment_stddev_n_m)
+        cloud, info = tracker.step(filtered.cloud, pending.step_s, wrench, pending.mean_pa, chambers_pa)
+        events: tuple[Notice, ...] = ()
+        if info.spread:
+            events = (
+                Notice(f"the particles had lost the robot, for the {cloud.spreads}. time: they were spread anew"),
+            )
+        assert info.innovation is not None  # something was measured
+        return Tracked(cloud, None, info.effective_sample_size), info.innovation, cloud.rejected_in_a_row, events
+
+    def published(self, filtered: Tracked, chambers_pa: Vector) -> tuple[Vector, Matrix]:
+        """Moments of the tips that the particles have."""
+        cloud = self._settled_now(filtered, chambers_pa).cloud
+        tips = self.grey_box.tips(cloud.states, cloud.values[:, 0], chambers_pa)
+        mean, covariance = moments(np.exp(cloud.log_weights), tips)
+        return mean, covariance
+
+    def _settled_now(self, filtered: Tracked, chambers_pa: Vector) -> Tracked:
+        """With the step that no measurement corrects any more."""
+        pending = filtered.pending
+        if pending is None:
+            return filtered
+        tracker = self._tracker(pending.moment_stddev_n_m)
+        cloud, info = tracker.step(filtered.cloud, pending.step_s, None, pending.mean_pa, chambers_pa)
+        return Tracked(cloud, None, info.effective_sample_size)
