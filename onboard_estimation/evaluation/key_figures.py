@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from onboard_estimation.evaluation.presentation import display_unit, format_number, words
+from onboard_estimation.evaluation.presentation import display_unit, format_number, unit_suffix, words
 from onboard_estimation.evaluation.result import EvaluationResult, KeyFigure
 
 COUNT = 5
@@ -40,8 +40,7 @@ def error_figures(result: EvaluationResult) -> Iterator[KeyFigure]:
         else:
             part = result.parts[name]
             unit = part.units[0] if part.units and set(part.units) == {part.units[0]} else ""
-            suffix = "_" + unit.replace("^", "").replace("/", "_per_")
-            rms = [_number(group, f"{one}_rmse{suffix}") for one in part.names]
+            rms = [_number(group, f"{one}_rmse{unit_suffix(unit)}") for one in part.names]
             known = [one for one in rms if one is not None]
             if unit in ("m", "m/s", "m/s^2") and len(known) == len(part.names):
                 yield KeyFigure(f"{words(name)}: error", _quantity(math.hypot(*known), unit), "RMS")

@@ -13,6 +13,7 @@ from evo.core.metrics import APE, RPE, PoseRelation, Unit
 from evo.core.trajectory import PosePath3D
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation.presentation import unit_suffix
 from onboard_estimation.evaluation.result import PartResult
 from onboard_estimation.filtering.consistency import chi_square_band, coverage
 from onboard_estimation.measurement import Vector
@@ -45,8 +46,7 @@ def part_metrics(part: PartResult, time_s: Vector, settle_s: float) -> dict[str,
         if unit == "rad":
             metrics[f"{name}_rmse_deg"] = _rms_deg(error[:, column])
         else:
-            suffix = "_" + unit.replace("^", "").replace("/", "_per_") if unit else ""
-            metrics[f"{name}_rmse{suffix}"] = float(np.sqrt(np.mean(error[:, column] ** 2)))
+            metrics[f"{name}_rmse{unit_suffix(unit)}"] = float(np.sqrt(np.mean(error[:, column] ** 2)))
     degrees = len(part.names)
     nees = part.nees[used & np.isfinite(part.nees)]  # a singular covariance has none
     if len(nees):

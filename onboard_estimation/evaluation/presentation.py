@@ -36,6 +36,8 @@ _UNITS = {
     "hz": ("hertz", "hertz"),
     "kg": ("kilogram", "kilograms"),
     "pa": ("pascal", "pascals"),
+    "kg_m2": ("kilogram metre squared", "kilogram metres squared"),
+    "n_m": ("newton metre", "newton metres"),
     "percent": ("per cent", "per cent"),
     "m_s": ("metre per second", "metres per second"),
     "m_s2": ("metre per second squared", "metres per second squared"),
@@ -61,6 +63,11 @@ def words(name: str) -> str:
     """`joint_angle_rmse` -> `Joint angle RMSE`. Names without underscores and acronyms stay as they are."""
     spelled = " ".join(_ACRONYMS.get(word.lower(), word) for word in name.split("_") if word)
     return spelled[:1].upper() + spelled[1:] if spelled else name
+
+
+def unit_suffix(unit: str) -> str:
+    """What a unit is at the end of a metric's key: `m/s^2` is _m_per_s2, `N m/rad` is _n_m_per_rad."""
+    return "_" + unit.lower().replace("^", "").replace("/", "_per_").replace(" ", "_") if unit else ""
 
 
 def metric_label(key: str) -> tuple[str, str]:

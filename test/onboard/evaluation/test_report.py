@@ -36,7 +36,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.plot_drawing import ellipse_outline
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, EVENTS, TRUTH
 from onboard_estimation.evaluation.plots import write_plots
-from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label
+from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label, unit_suffix
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult
 from onboard_estimation.evaluation.views import coverage, thin, traces, truth_centre, worst_window
@@ -440,6 +440,8 @@ def test_coverage_of_gaussian_errors() -> None:
         ("velocity_rmse_m_per_s", "Velocity RMSE", "metres per second"),
         ("z_rmse_m_per_s2", "Z RMSE", "metres per second squared"),
         ("gyro_bias_rad_s", "Gyro bias", "radians per second"),
+        (f"bending_rmse{unit_suffix('N m/rad')}", "Bending RMSE", "newton metres per radian"),
+        (f"link_1_rmse{unit_suffix('kg m^2')}", "Link 1 RMSE", "kilogram metres squared"),
         ("drift_percent_of_distance", "Drift", "per cent of the distance"),
         ("duration_s", "Duration", "seconds"),
         ("nees_min", "NEES min", ""),
