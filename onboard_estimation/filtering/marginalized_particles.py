@@ -36,6 +36,7 @@ from onboard_estimation.filtering.particle_cloud import (
 )
 from onboard_estimation.filtering.particle_weights import (
     effective_sample_size,
+    factorised,
     log_constant,
     log_densities,
     moments,
@@ -212,7 +213,7 @@ class MarginalizedParticleFilter:
         Writes out a matrix for each particle: some milliseconds for 500.
         """
         weights, prior = np.exp(cloud.log_weights), self.prior
-        learned: Any = cloud.learned  # of the prior's own kind
+        learned = _own(cloud)
         nu = learned.degrees_of_freedom
         noise = prior.scatters_of(learned) / (nu - 2.0)
         matrices = prior.covariances(learned)
@@ -249,16 +250,17 @@ class MarginalizedParticleFilter:
         errors = seen.values - (self.model.outputs(ahead, inputs, values) + cloud.offsets)
         block = np.ix_(seen.heard, seen.heard)
         covariance = (self._noise + cloud.offset_covariance)[block]
-        root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-        whitening, constant = np.asarray(np.linalg.inv(root), dtype=np.float64), log_constant(root)
+        root, whitening = factorised(covariance)
+        constant = log_constant(root)
         densities, mean, spread = np.empty(len(errors)), np.empty(len(self._noise)), np.empty(self._noise.shape)
         log_densities(errors, seen.heard, whitening, constant, densities)
-        scatter(cloud.log_weights, densities, errors, mean, spread)
+        scatter(np.exp(cloud.log_weights), densities, errors, mean, spread)
         total = spread[block] + covariance
         if cloud.surplus is not None:
             total += cloud.surplus[block]
-        total_root, value = np.asarray(np.linalg.cholesky(total), dtype=np.float64), mean[seen.heard]
-        normal = np.linalg.solve(total_root, value)
+        total_root, inverse = factorised(total)
+        value = mean[seen.heard]
+        normal = inverse @ value
         innovation = Innovation(value, total_root, float(normal @ normal), True)
         return _Auxiliary(errors, covariance, whitening, constant, densities, innovation)
 
@@ -270,9 +272,9 @@ class MarginalizedParticleFilter:
         self, cloud: Cloud, rng: np.random.Generator, step_s: float, states: Array, ancestors: NDArray[np.int64]
     ) -> _Drawn:
         """Values of the children of `ancestors`, who are in `states`, and what they learn of them: lines 2, 8 to 15."""
-        dead = np.asarray(~np.isfinite(states).all(axis=1))
-        learned: Any = cloud.learned  # of the prior's own kind
-        if dead.any():  # they weigh nothing; numbers they need all the same
+        dead, learned = None, _own(cloud)
+        if not np.isfinite(states).all():  # the dead weigh nothing; numbers they need all the same
+            dead = np.asarray(~np.isfinite(states).all(axis=1))
             states = np.where(dead[:, None], cloud.states[ancestors], states)
         phi, clamped = self.prior.functions(self.model.places(states))
         normals = rng.standard_normal((len(states), self.prior.walking))
@@ -287,7 +289,7 @@ class MarginalizedParticleFilter:
     ) -> tuple[Cloud, StepInfo]:
         """The cloud moved on, without a measurement."""
         drawn = self._drawn(cloud, rng, step_s, states, np.arange(len(states)))
-        weights, _ = normalised(np.where(drawn.dead, -np.inf, cloud.log_weights))
+        weights, _ = normalised(_without(drawn.dead, cloud.log_weights))
         refused = None if innovation is None else replace(innovation, accepted=False)
         info = StepInfo(refused, 0.0, effective_sample_size(weights), float(len(states)), drawn.clamped, False)
         return cloud._replace(
@@ -305,13 +307,14 @@ class MarginalizedParticleFilter:
         weights, _ = normalised(np.where(auxiliary.log_densities > -np.inf, cloud.log_weights, -np.inf))
         ancestors = systematic(weights, float(rng.random()))
         states, errors = ahead[ancestors], auxiliary.errors[ancestors][:, seen.heard]
-        covariance, root = auxiliary.covariance, np.linalg.cholesky(auxiliary.covariance)
+        covariance = auxiliary.covariance
+        root, _ = factorised(covariance)
         deviations = errors - errors.mean(axis=0)
         together = deviations.T @ deviations / len(states) + covariance
         gain = -np.linalg.solve(together, deviations.T @ (states - states.mean(axis=0)) / len(states)).T
         moved = states + (errors + rng.standard_normal(errors.shape) @ root.T) @ gain.T
         drawn = self._drawn(cloud, rng, step_s, moved, ancestors)
-        even, _ = normalised(np.where(drawn.dead, -np.inf, 0.0))
+        even, _ = normalised(_without(drawn.dead, np.zeros(len(states))))
         innovation = auxiliary.innovation
         log_likelihood = log_constant(innovation.root) - 0.5 * innovation.nis
         after = cloud._replace(
@@ -339,12 +342,12 @@ class MarginalizedParticleFilter:
         """The cloud resampled by what its predictions say, moved on, and weighted by what came of it: lines 6 to 16."""
         first, log_total = normalised(cloud.log_weights + auxiliary.log_densities)
         ancestors = systematic(first, float(rng.random()))
-        drawn = self._drawn(cloud, rng, step_s, self._shaken(ahead[ancestors], rng, step_s), ancestors)
-        offsets = cloud.offsets[ancestors]
+        drawn = self._drawn(cloud, rng, step_s, self._shaken(ahead.take(ancestors, axis=0), rng, step_s), ancestors)
+        offsets = cloud.offsets.take(ancestors, axis=0)
         errors = seen.values - (self.model.outputs(drawn.states, inputs, drawn.values) + offsets)
         densities = np.empty(len(errors))
         log_densities(errors, seen.heard, auxiliary.whitening, auxiliary.constant, densities)
-        if drawn.dead.any():
+        if drawn.dead is not None:
             densities[drawn.dead] = -np.inf
         weights, log_sum = normalised(densities - auxiliary.log_densities[ancestors])
         first_size = effective_sample_size(first)
@@ -355,7 +358,7 @@ class MarginalizedParticleFilter:
             values=drawn.values,
             learned=drawn.learned,
             log_weights=_logarithms(weights),
-            surplus=_surplus(cloud.surplus, densities, auxiliary.errors[ancestors] - errors),
+            surplus=_surplus(cloud.surplus, densities, auxiliary.errors.take(ancestors, axis=0) - errors),
             rejected_in_a_row=0,
             collapsed_in_a_row=cloud.collapsed_in_a_row + 1 if collapsed else 0,
             steps_since_spread=None if since is None else since + 1,
@@ -409,7 +412,7 @@ class _Drawn(NamedTuple):
     states: Array
     values: Array
     learned: Statistics | WalkingStatistics
-    dead: NDArray[np.bool_]
+    dead: NDArray[np.bool_] | None
     clamped: int
 
 
@@ -429,8 +432,17 @@ def _spread(cloud: Cloud) -> Cloud:
 def _surplus(before: Array | None, densities: Array, differences: Array) -> Array:
     """(m, m) scatter of drawn outputs about auxiliary ones, with these differences (N, m)."""
     mean, newest = np.empty(differences.shape[1]), np.empty((differences.shape[1],) * 2)
-    scatter(np.zeros(len(differences)), densities, differences, mean, newest)
+    scatter(np.ones(len(differences)), densities, differences, mean, newest)
     return newest if before is None else before + SURPLUS_SHARE * (newest - before)
+
+
+def _own(cloud: Cloud) -> Any:
+    """What was learned, in the statistics of the filter's own prior: of which kind, types cannot tell."""
+    return cloud.learned
+
+
+def _without(dead: NDArray[np.bool_] | None, log_weights: Array) -> Array:
+    return log_weights if dead is None else np.where(dead, -np.inf, log_weights)
 
 
 def _logarithms(weights: Array) -> Array:

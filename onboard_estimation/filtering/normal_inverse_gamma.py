@@ -35,26 +35,8 @@ Indices = NDArray[np.int64]
 
 FOLDED_LOSSES = 8
 """How many outer products are folded at once; up to twice as many are kept."""
-LEAST_PRIOR_SHARE = 0.97
+LEAST_PRIOR_SHARE = 0.95
 """A weight's prior is given back once so much of it is left."""
-
-
-class Loss(NamedTuple):
-    """What the matrices of all particles lost at once: an outer product each.
-
-    Attributes
-    ----------
-    factors
-        (N', M) u_t of the particles of that time.
-    lineage
-        (N,) for each particle of now, its ancestor's row.
-    scale
-        c_t.
-    """
-
-    factors: Array
-    lineage: Indices
-    scale: float
 
 
 class Statistics(NamedTuple):
@@ -62,10 +44,14 @@ class Statistics(NamedTuple):
 
     Attributes
     ----------
-    matrices, matrix_of, scale
-        (B, M, M) shared, (N,) which one is a particle's, and c.
+    matrices
+        (B, M, M), shared.
     losses
-        Since then, the oldest first.
+        Of the steps since, the oldest first: K arrays (N', M), u_t of the particles of then.
+    lineages
+        (1 + K, N) for each particle of now: the number of its matrix, then its ancestors' rows in the losses.
+    scales
+        (1 + K,) c and c_t.
     means
         (N, p, M) m.
     scatters
@@ -79,9 +65,9 @@ class Statistics(NamedTuple):
     """
 
     matrices: Array
-    matrix_of: Indices
-    scale: float
-    losses: tuple[Loss, ...]
+    losses: tuple[Array, ...]
+    lineages: Indices
+    scales: Array
     means: Array
     scatters: Array
     degrees_of_freedom: float
@@ -148,9 +134,9 @@ class FixedPrior:
         m, p = self.basis.function_count, len(self.scatters)
         return Statistics(
             matrices=np.eye(m)[None],
-            matrix_of=np.zeros(count, dtype=np.int64),
-            scale=1.0,
             losses=(),
+            lineages=np.zeros((1, count), dtype=np.int64),
+            scales=np.ones(1),
             means=np.zeros((count, p, m)),
             scatters=np.tile(np.array(self.scatters, dtype=np.float64), (count, 1)),
             degrees_of_freedom=self.degrees_of_freedom,
@@ -185,12 +171,10 @@ class FixedPrior:
             (N, 0): nothing walks here.
         """
         children = self._forgotten(_descended(statistics, ancestors), kept)
-        gains, means = np.empty_like(functions), np.empty(children.scatters.shape)
-        kernels.multiply(children.matrices, children.matrix_of, children.scale, functions, gains)
-        for loss in children.losses:
-            kernels.subtract_outer(*loss, functions, gains)
-        kernels.row_products(children.means, functions, means)
-        widths = 1.0 + np.maximum(np.einsum("nm,nm->n", gains, functions), 0.0)
+        gains, means, widths = np.empty_like(functions), np.empty(children.scatters.shape), np.empty(len(functions))
+        losses = children.losses + (functions,) * (2 * FOLDED_LOSSES - len(children.losses))
+        kernels.multiply(children.matrices, losses, children.lineages, children.scales, functions, gains)
+        kernels.predict(children.means, gains, functions, means, widths)
         nu = children.degrees_of_freedom
         variances = widths[:, None] * children.scatters / nu
         return Prediction(means, variances, nu, gains, widths, children)
@@ -202,11 +186,8 @@ class FixedPrior:
         factors = np.empty_like(prediction.gains)
         kernels.observe(prediction.gains, prediction.widths, samples - prediction.means, means, scatters, factors)
         return _folded(
-            before._replace(
-                means=means,
-                scatters=scatters,
-                degrees_of_freedom=before.degrees_of_freedom + 1.0,
-                losses=(*before.losses, Loss(factors, np.arange(len(factors)), 1.0)),
+            _lost(before, factors)._replace(
+                means=means, scatters=scatters, degrees_of_freedom=before.degrees_of_freedom + 1.0
             )
         )
 
@@ -216,7 +197,7 @@ class FixedPrior:
 
     def covariances(self, statistics: Statistics) -> Array:
         """(N, M, M) C of every particle, written out."""
-        return _written_out(statistics, len(statistics.losses), np.arange(len(statistics.matrix_of)))
+        return _written_out(statistics, len(statistics.losses), np.arange(len(statistics.means)))
 
     def _forgotten(self, children: Statistics, kept: float) -> Statistics:
         """Statistics whose samples weigh `kept` of what they did, with one weight's prior given back."""
@@ -225,8 +206,7 @@ class FixedPrior:
         lost, coordinate = 1.0 - kept, children.next_restored
         shares = kept * children.prior_shares
         faded = children._replace(
-            scale=children.scale / kept,
-            losses=tuple(Loss(loss.factors, loss.lineage, loss.scale / kept) for loss in children.losses),
+            scales=children.scales / kept,
             scatters=kept * children.scatters + lost * np.array(self.scatters),
             degrees_of_freedom=kept * children.degrees_of_freedom + lost * self.degrees_of_freedom,
             prior_shares=shares,
@@ -235,27 +215,34 @@ class FixedPrior:
             return faded
         precision = 1.0 - shares[coordinate]
         shares[coordinate] = 1.0
-        means = faded.means.copy()
+        means, scatters = faded.means.copy(), faded.scatters.copy()
         columns = np.empty((len(means), len(shares)))
-        kernels.take_columns(faded.matrices, faded.matrix_of, faded.scale, coordinate, columns)
-        for loss in faded.losses:
-            kernels.subtract_outer_column(*loss, coordinate, columns)
+        lineages, scales = faded.lineages, faded.scales
+        kernels.take_columns(faded.matrices, lineages[0], scales[0], coordinate, columns)
+        for earlier, lineage, scale in zip(faded.losses, lineages[1:], scales[1:], strict=True):
+            kernels.subtract_outer_column(earlier, lineage, scale, coordinate, columns)
         factors = np.empty_like(columns)
-        kernels.observe_zero(columns, coordinate, precision, means, faded.scatters, factors)
-        return faded._replace(
-            means=means,
-            losses=(*faded.losses, Loss(factors, np.arange(len(factors)), 1.0)),
-            next_restored=(coordinate + 1) % len(shares),
+        kernels.observe_zero(columns, coordinate, precision, means, scatters, factors)
+        return _lost(faded, factors)._replace(
+            means=means, scatters=scatters, next_restored=(coordinate + 1) % len(shares)
         )
 
 
 def _descended(statistics: Statistics, ancestors: Indices) -> Statistics:
     """The statistics of the children of `ancestors`."""
     return statistics._replace(
-        matrix_of=statistics.matrix_of[ancestors],
-        losses=tuple(Loss(loss.factors, loss.lineage[ancestors], loss.scale) for loss in statistics.losses),
-        means=statistics.means[ancestors],
-        scatters=statistics.scatters[ancestors],
+        lineages=statistics.lineages.take(ancestors, axis=1),
+        means=statistics.means.take(ancestors, axis=0),
+        scatters=statistics.scatters.take(ancestors, axis=0),
+    )
+
+
+def _lost(statistics: Statistics, factors: Array) -> Statistics:
+    """The statistics with one more outer product taken off, that of every particle's own row of `factors` (N, M)."""
+    return statistics._replace(
+        losses=(*statistics.losses, factors),
+        lineages=np.vstack([statistics.lineages, np.arange(len(factors))]),
+        scales=np.append(statistics.scales, 1.0),
     )
 
 
@@ -264,24 +251,21 @@ def _folded(statistics: Statistics) -> Statistics:
     if len(statistics.losses) < 2 * FOLDED_LOSSES:
         return statistics
     # Whoever shares an ancestor at the last of the folded losses shares all before it.
-    _, first, matrix_of = np.unique(
-        statistics.losses[FOLDED_LOSSES - 1].lineage, return_index=True, return_inverse=True
-    )
+    _, first, matrix_of = np.unique(statistics.lineages[FOLDED_LOSSES], return_index=True, return_inverse=True)
     return statistics._replace(
         matrices=_written_out(statistics, FOLDED_LOSSES, first),
-        matrix_of=matrix_of,
-        scale=1.0,
         losses=statistics.losses[FOLDED_LOSSES:],
+        lineages=np.vstack([matrix_of, statistics.lineages[FOLDED_LOSSES + 1 :]]),
+        scales=np.append(1.0, statistics.scales[FOLDED_LOSSES + 1 :]),
     )
 
 
 def _written_out(statistics: Statistics, count: int, particles: Indices) -> Array:
     """(B, M, M) the matrices of so many particles with their oldest `count` losses."""
-    losses, m = statistics.losses[:count], statistics.means.shape[2]
-    factors = np.empty((len(particles), count, m))
-    for r, loss in enumerate(losses):
-        factors[:, r] = loss.factors[loss.lineage[particles]]
-    out = np.empty((len(particles), m, m))
-    scales = np.array([loss.scale for loss in losses])
-    kernels.fold(statistics.matrices, statistics.matrix_of[particles], statistics.scale, factors, scales, out)
+    lineages, m = statistics.lineages[:, particles], statistics.means.shape[2]
+    factors, out = np.empty((len(particles), count, m)), np.empty((len(particles), m, m))
+    for number in range(count):
+        factors[:, number] = statistics.losses[number][lineages[number + 1]]
+    scales = statistics.scales
+    kernels.fold(statistics.matrices, lineages[0], scales[0], factors, scales[1 : count + 1], out)
     return out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log, pi
+import math
 
 import numpy as np
 from numba import njit
@@ -25,7 +25,7 @@ def normalised(log_weights: Array) -> tuple[Array, float]:
         raise ArithmeticError(f"none of {len(log_weights)} particles has a weight: their outputs are no numbers")
     weights = np.exp(log_weights - highest)
     total = float(weights.sum())
-    return weights / total, highest + log(total)
+    return weights / total, highest + math.log(total)
 
 
 def effective_sample_size(weights: Array) -> float:
@@ -38,11 +38,26 @@ def systematic(weights: Array, uniform: float) -> Indices:
 
     `uniform` in [0, 1) places one comb of N equal teeth on the weights (Kitagawa, 1996).
     """
-    count = len(weights)
-    edges = np.cumsum(weights)
-    teeth = (np.arange(count) + uniform) * (edges[-1] / count)
-    found = np.searchsorted(edges, teeth, side="right")
-    return np.minimum(found, np.flatnonzero(weights)[-1])  # rounding may put the last tooth on the last edge
+    ancestors = np.empty(len(weights), dtype=np.int64)
+    _comb(weights, uniform * float(weights.sum()) / len(weights), ancestors)
+    return ancestors
+
+
+@njit(cache=True, error_model="numpy")
+def _comb(weights: Array, first: float, ancestors: Indices) -> None:
+    """The number of the weight on which each tooth of a comb stands."""
+    count, last = weights.size, 0
+    width, edge, particle = 0.0, weights[0], 0
+    for i in range(count):
+        width += weights[i]
+        if weights[i] > 0.0:
+            last = i
+    for tooth in range(count):
+        place = first + tooth * (width / count)
+        while edge <= place and particle < last:  # rounding may put the last tooth on the last edge
+            particle += 1
+            edge += weights[particle]
+        ancestors[tooth] = particle
 
 
 def moments(weights: Array, rows: Array) -> tuple[Array, Array]:
@@ -52,9 +67,32 @@ def moments(weights: Array, rows: Array) -> tuple[Array, Array]:
     return mean, (weights[:, None] * deviations).T @ deviations
 
 
+def factorised(covariance: Array) -> tuple[Array, Array]:
+    """Lower root (m, m) of a positive covariance, and its inverse."""
+    root, inverse = np.zeros_like(covariance), np.zeros_like(covariance)
+    _factorise(covariance, root, inverse)
+    return root, inverse
+
+
 def log_constant(root: Array) -> float:
     """Logarithm of a normal density at its mean, from a root (m, m) of its covariance."""
-    return -float(np.log(np.diagonal(root)).sum()) - 0.5 * len(root) * log(2.0 * pi)
+    return -float(np.log(np.diagonal(root)).sum()) - 0.5 * len(root) * math.log(2.0 * math.pi)
+
+
+@njit(cache=True, error_model="numpy")
+def _factorise(covariance: Array, root: Array, inverse: Array) -> None:
+    """Into the zeros of `root` its Cholesky factor, of `inverse` that one's inverse. LAPACK takes longer to call."""
+    for i in range(covariance.shape[0]):
+        for j in range(i + 1):
+            total = covariance[i, j]
+            for k in range(j):
+                total -= root[i, k] * root[j, k]
+            root[i, j] = math.sqrt(total) if i == j else total / root[j, j]
+        for j in range(i + 1):
+            total = 1.0 if i == j else 0.0
+            for k in range(j, i):
+                total -= root[i, k] * inverse[k, j]
+            inverse[i, j] = total / root[i, i]
 
 
 @njit(cache=True, error_model="numpy")
@@ -74,8 +112,8 @@ def log_densities(errors: Array, heard: Indices, whitening: Array, constant: flo
 
 
 @njit(cache=True, error_model="numpy")
-def scatter(log_weights: Array, densities: Array, rows: Array, mean: Array, covariance: Array) -> None:
-    """Into `mean` (m,) and `covariance` (m, m) those of weighted `rows` (N, m), without those of density 0.
+def scatter(weights: Array, densities: Array, rows: Array, mean: Array, covariance: Array) -> None:
+    """Into `mean` (m,) and `covariance` (m, m) those of weighted `rows` (N, m), without those of log density -inf.
 
     Of no rows they are zero.
     """
@@ -84,17 +122,16 @@ def scatter(log_weights: Array, densities: Array, rows: Array, mean: Array, cova
     covariance[:] = 0.0
     for i in range(rows.shape[0]):
         if densities[i] > -np.inf:
-            weight = np.exp(log_weights[i])
-            total += weight
+            total += weights[i]
             for j in range(m):
-                mean[j] += weight * rows[i, j]
+                mean[j] += weights[i] * rows[i, j]
     if not total > 0.0:
         return
     for j in range(m):
         mean[j] /= total
     for i in range(rows.shape[0]):
         if densities[i] > -np.inf:
-            weight = np.exp(log_weights[i]) / total
+            weight = weights[i] / total
             for j in range(m):
                 for k in range(m):
                     covariance[j, k] += weight * (rows[i, j] - mean[j]) * (rows[i, k] - mean[k])

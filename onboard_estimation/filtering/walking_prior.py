@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering import information_kernels as kernels
-from onboard_estimation.filtering.conjugate_kernels import row_products
+from onboard_estimation.filtering.conjugate_kernels import predict
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 Array = NDArray[np.float64]
@@ -168,13 +168,12 @@ class WalkingPrior:
         kernels.posteriors(
             statistics.information, statistics.moments, ancestors, kept, roots, functions, gains, weights
         )
-        means, explained = np.empty((n, p)), np.empty((n, p))
-        row_products(weights, functions, means)
+        means, explained, widths = np.empty((n, p)), np.empty((n, p)), np.empty(n)
+        predict(weights, gains, functions, means, widths)
         for q in range(p):
             explained[:, q] = np.einsum("nm,nm->n", statistics.moments[ancestors, q], weights[:, q])
         prior = np.array(self.scatters)
         scatters = prior + kept * np.maximum(statistics.squares[ancestors] - explained, 0.0)
-        widths = 1.0 + np.maximum(np.einsum("nm,nm->n", gains, functions), 0.0)
         nu = kept * statistics.degrees_of_freedom + (1.0 - kept) * self.degrees_of_freedom
         variances = widths[:, None] * scatters / nu
         return WalkingPrediction(
