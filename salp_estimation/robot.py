@@ -248,6 +248,7 @@ class SalpRobot(
         recordings: Mapping[str, LoadedRecording],
         full: bool = False,
         cutoff_hz: float | None = None,
+        progress: Callable[[str], None] = lambda step: None,
     ) -> IdentificationReport:
         """Drag of wheels and joints from commands and motion capture."""
         from salp_estimation.identified import identify  # offline only: nodes do without

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
+from onboard_estimation.capabilities.identified import IdentificationReport, Identified
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.truth import WithTrueRates
 from onboard_estimation.description import Shapes
@@ -25,6 +26,7 @@ from softrobot_estimation.particle_estimator import ParticleEstimator
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 if TYPE_CHECKING:
+    from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.truth import BodyTrack
 
 _SETTLE_S = 2.0
@@ -32,7 +34,10 @@ _SETTLE_S = 2.0
 
 
 class SoftRobot(
-    SimulatedLive[SoftRobotConfiguration], Drawn[SoftRobotConfiguration], WithTrueRates[SoftRobotConfiguration]
+    SimulatedLive[SoftRobotConfiguration],
+    Drawn[SoftRobotConfiguration],
+    WithTrueRates[SoftRobotConfiguration],
+    Identified[SoftRobotConfiguration],
 ):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
@@ -145,6 +150,21 @@ class SoftRobot(
     def outline(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> Matrix:
         """Backbone as one sees it along the base's z, which shows how far and where to it bends."""
         return description.outline(configuration, means[:, space.coordinates("position")])
+
+    def identify(
+        self,
+        configuration: SoftRobotConfiguration,
+        recordings: Mapping[str, LoadedRecording],
+        full: bool = False,
+        cutoff_hz: float | None = None,
+        progress: Callable[[str], None] = lambda step: None,
+    ) -> IdentificationReport:
+        """Grey box from pressures and motion capture. Free runs are fitted: there is nothing to low-pass."""
+        from softrobot_estimation.identified import identify  # offline only: nodes do without
+
+        if full or cutoff_hz is not None:
+            raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
+        return identify(configuration, recordings, progress)
 
 
 ROBOT = SoftRobot()

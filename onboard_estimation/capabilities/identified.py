@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
 class IdentificationReport(ShownReport, Protocol):
     """Identified coefficients, as the command `identify` shows them."""
 
-    def parameters(self) -> dict[str, list[float]]:
+    def parameters(self) -> Mapping[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
 
     def write(self, folder: Path) -> list[Path]:
@@ -37,8 +37,18 @@ class Identified(Capability[Configuration]):
         recordings: Mapping[str, LoadedRecording],
         full: bool = False,
         cutoff_hz: float | None = None,
+        progress: Callable[[str], None] = lambda step: None,
     ) -> IdentificationReport:
         """Physical coefficients from recordings with ground truth, by name.
+
+        Parameters
+        ----------
+        recordings
+            By name.
+        full, cutoff_hz
+            As the command's `--full` and `--cutoff`.
+        progress
+            Takes what is done next.
 
         Raises
         ------

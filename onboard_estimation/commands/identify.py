@@ -22,21 +22,26 @@ EXAMPLES = output.examples(
     "identify salp forward left turning",
     "identify salp BAG --full --cutoff 1.5 --output drag",
     "identify salp BAG --config my_salp.yaml --topic actuators/command=/hebi/command",
+    "identify softrobot run_1 run_3 --output mine",
 )
+
+_PASTED = 6
+"""Parameters at most that are shown as options to paste; more are read from the file."""
 
 
 @taking("config", "overrides", "topics", "namespace", "mirror_truth")
 def identify(
     robot: RobotArgument,
     bags: Annotated[
-        list[Path], typer.Argument(metavar="BAG...", help="Bags with commands and motion capture of all bodies.")
+        list[Path],
+        typer.Argument(metavar="BAG...", help="Bags with what moves the robot, and motion capture of all bodies."),
     ],
     full: Annotated[
-        bool, typer.Option("--full", help="Full symmetric drag matrices beside the diagonal ones.")
+        bool, typer.Option("--full", help="Full symmetric drag matrices beside the diagonal ones (salp).")
     ] = False,
     cutoff: Annotated[
         float | None,
-        typer.Option(metavar="HZ", help="Low-pass of motion and commands, Hz; the robot's own otherwise (salp: 2)."),
+        typer.Option(metavar="HZ", help="Low-pass of motion and commands, Hz (salp; 2 otherwise)."),
     ] = None,
     options: Any = None,
     folder: Annotated[
@@ -45,9 +50,9 @@ def identify(
     ] = None,
     json: output.JsonOption = False,
 ) -> None:
-    """Identify a robot's physical coefficients from bags with commands and motion capture.
+    """Identify a robot's physical coefficients from bags with commands, or pressures, and motion capture.
 
-    Writes a parameter file for `--config`, a picture of measured against predicted rates, and all figures as JSON.
+    Writes a parameter file for `--config`, a picture of measured against predicted motion, and all figures as JSON.
     Several motions determine more than one does.
     """
     from onboard_estimation.capabilities.identified import Identified
@@ -58,7 +63,7 @@ def identify(
     from onboard_estimation.robots import find_robot
 
     found = Identified[Any].of(find_robot(robot))
-    configuration = load_configuration(found, options)
+    configuration = load_configuration(found, options, bags[0])
     if folder is not None:
         check_free(folder)
     recordings: dict[str, LoadedRecording] = {}
@@ -71,7 +76,7 @@ def identify(
             name = bag.resolve().name
             recordings[name if name not in recordings else str(bag)] = _read(bag, found, configuration, options)
         progress("fitting")
-        result = found.identify(configuration, recordings, full, cutoff)
+        result = found.identify(configuration, recordings, full, cutoff, progress)
         progress("writing")
         with claimed_free(Path("runs") / f"identify-{found.name}") as free:
             written = folder or free
@@ -114,9 +119,9 @@ def _show(result: IdentificationReport, paths: list[Path]) -> None:
     output.print_tables(result.tables())
     for sentence in result.sentences():
         output.say(f"- {sentence}")
-    settings = " ".join(
-        f"--set {shlex.quote(f'{name}={json_library.dumps(values)}')}" for name, values in result.parameters().items()
-    )
     output.say("\nwritten: " + ", ".join(str(path) for path in paths))
     output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(paths[0]))}")
-    output.say(f"or:      {settings}")
+    parameters = result.parameters()
+    if len(parameters) <= _PASTED:
+        settings = (f"{name}={json_library.dumps(values)}" for name, values in parameters.items())
+        output.say("or:      " + " ".join(f"--set {shlex.quote(one)}" for one in settings))

@@ -1,0 +1,268 @@
+"""`identify softrobot`: recordings go in, parameters with intervals, a parameter file and a picture come out."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onboard_estimation.capabilities.tables import ReportTable
+from onboard_estimation.configuration import to_parameter_file
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.measurement import Matrix
+from softrobot_estimation.capture_delay import load_share
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.grey_box import GreyBox
+from softrobot_estimation.identification import NORMAL_95, Fit, Progress, fit_grey_box, free_run
+from softrobot_estimation.identification_runs import Run, mean_tilt_deg, run_from_recording
+from softrobot_estimation.identification_tables import FreeRun, Parameter, free_run_table, parameter_table
+from softrobot_estimation.identification_unknowns import value_of, with_parameters
+
+PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
+LOAD_SHARE = "behaviour.load_share"
+
+_DIGITS = 5
+_RATIO_ERROR = 0.03
+"""Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
+_LEAST_SHARE, _MOST_SHARE = 0.0, 0.9
+_POOR_SHARE = 0.4
+"""Error of the free run by the tip's own motion: above it the model does not describe the robot."""
+
+
+@dataclass(frozen=True, eq=False)
+class Identification:
+    """What the recordings tell of a soft robot.
+
+    Attributes
+    ----------
+    configuration
+        With all that was found.
+    identified
+        Names of the parameters that were looked for.
+    """
+
+    fit: Fit
+    table: tuple[Parameter, ...]
+    configuration: SoftRobotConfiguration
+    identified: tuple[str, ...]
+    runs: tuple[Run, ...]
+    free_runs: tuple[FreeRun, ...]
+    simulated: bool
+    notes: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """Of the recordings, in a word."""
+        return "simulated" if self.simulated else "recorded"
+
+    def tables(self) -> list[ReportTable]:
+        """Parameters, and errors of the free run."""
+        recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
+        title = f"softrobot: grey box from {recordings}, {self.source} data"
+        return [parameter_table(title, self.table), free_run_table(self.free_runs)]
+
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        return list(self.notes)
+
+    def parameters(self) -> dict[str, float | list[float]]:
+        """Identified parameters by dotted name, as `--set` takes them."""
+        values = {name: value_of(self.configuration, name) for name in self.identified}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def summary(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        return {
+            "source": self.source,
+            "identified": [asdict(one) for one in self.table],
+            "parameters": self.parameters(),
+            "simulated_runs": self.fit.simulations,
+            "recordings": [
+                {**free.figures(), "tilt_deg": run.tilt_deg, "resting_force_n": run.delay.weight_n}
+                for free, run in zip(self.free_runs, self.runs, strict=True)
+            ],
+            "notes": list(self.notes),
+        }
+
+    def write(self, folder: Path) -> list[Path]:
+        """Parameter file, picture and figures into the folder, and their paths.
+
+        Raises
+        ------
+        UserError
+            The folder cannot be written.
+        """
+        from softrobot_estimation.identification_plot import write_free_runs
+
+        names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
+        today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
+        header = f"# Grey box identified on {today} from {self.source} data: {names}\n"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
+            (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
+            write_free_runs(self.free_runs, folder / PICTURE, self.source)
+        except OSError as error:
+            raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
+        return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
+
+
+def identify(
+    configuration: SoftRobotConfiguration,
+    recordings: Mapping[str, LoadedRecording],
+    progress: Progress = lambda step: None,
+) -> Identification:
+    """Grey box of a soft robot from recordings with pressures and motion capture; the wrench helps.
+
+    Parameters
+    ----------
+    recordings
+        By name; one will do, several have narrower intervals.
+
+    Raises
+    ------
+    UserError
+        What cannot be identified, with the numbers and what would help.
+    """
+    runs = tuple(run_from_recording(configuration, one, name) for name, one in recordings.items())
+    fit = fit_grey_box(configuration, runs, progress)
+    table = [
+        Parameter(
+            name=one.label,
+            unit=one.unit,
+            value=one.value(deviation),
+            low=one.value(max(deviation - NORMAL_95 * stddev, one.bounds[0])),
+            high=one.value(min(deviation + NORMAL_95 * stddev, one.bounds[1])),
+            configured=one.configured,
+            prior_share=stddev,
+            determined=determined,
+            source=one.source,
+        )
+        for one, deviation, stddev, determined in zip(
+            fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
+        )
+    ]
+    found = {one.name: value_of(fit.configuration, one.name) for one in fit.unknowns}
+    if (share := _load_share(fit.configuration, runs)) is not None:
+        table.append(share)
+        found[LOAD_SHARE] = share.value
+    notes = [*mass_sentences(configuration, runs), *_on_delays(runs)]
+    if (tilt_deg := mean_tilt_deg(runs)) is not None:
+        found["mounting.tilt_deg"] = tilt_deg
+        found["mounting.tilt_stddev_deg"] = min(
+            configuration.mounting.tilt_stddev_deg, configuration.truth.alignment_stddev_deg
+        )
+        notes.append(
+            f"mounting.tilt_deg {tilt_deg[0]:.2f}, {tilt_deg[1]:.2f} is the base's by motion capture, known to "
+            f"truth.alignment_stddev_deg, {configuration.truth.alignment_stddev_deg:g} deg."
+        )
+    identified = with_parameters(fit.configuration, {name: _rounded(value) for name, value in found.items()})
+    free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
+    notes += [*_on_priors(table), *_on_errors(free_runs)]
+    notes += [f"{run.name}: {note}" for run in runs for note in run.notes]
+    simulated = any(one.simulated for one in recordings.values())
+    return Identification(fit, tuple(table), identified, tuple(found), runs, free_runs, simulated, tuple(notes))
+
+
+def _rounded(value: float | tuple[float, ...]) -> float | tuple[float, ...]:
+    if isinstance(value, tuple):
+        return tuple(float(f"{one:.{_DIGITS}g}") for one in value)
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _free_run(configured: SoftRobotConfiguration, identified: SoftRobotConfiguration, run: Run) -> FreeRun:
+    """With the mounting of each configuration, as an estimator would have it."""
+
+    def seen(places: Matrix) -> Matrix:
+        return np.where(run.seen[:, None], places, np.nan)
+
+    return FreeRun(
+        run.name,
+        run.grid_s,
+        seen(run.tip_m),
+        seen(free_run(configured, run)),
+        seen(free_run(identified, run)),
+        run.delay.delay_s if run.delay.known else None,
+    )
+
+
+def _load_share(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> Parameter | None:
+    """From the ratio of force and acceleration while the robot vibrates; None where no run has a wrench that tells."""
+    segment = GreyBox(configuration).segment
+    known = [run.delay for run in runs if run.delay.known]
+    if not known:
+        return None
+    ratios = np.array([one.moving_kg for one in known])
+    # Axes and runs disagree by more than noise (crosstalk, shape), and large bending is not in the ratio.
+    apart = float(
+        np.linalg.norm(
+            [np.mean([one.moving_apart_kg for one in known]), np.ptp(ratios) / 2.0, _RATIO_ERROR * ratios.mean()]
+        )
+    )
+    shares = np.array([load_share(configuration, segment, ratios.mean() + by * apart) for by in (-1.0, 0.0, 1.0)])
+    low, value, high = np.clip(shares, _LEAST_SHARE, _MOST_SHARE).tolist()
+    configured = configuration.behaviour.load_share
+    return Parameter(
+        "load_share", "", value, low, high, configured, np.nan, True, "force by acceleration while it vibrates"
+    )
+
+
+def mass_sentences(configuration: SoftRobotConfiguration, runs: Sequence[Run]) -> list[str]:
+    """The weight on the sensor beside the mass that is known; none where the sensor does not tell."""
+    weights = [run.delay.weight_n for run in runs if np.isfinite(run.delay.weight_n)]
+    if not weights or configuration.wrench.tare == "with_robot":
+        return []
+    gravity, known_kg = configuration.gravity_m_s2, configuration.segment.mass_kg
+    mass_kg = float(np.mean(weights)) / gravity
+    drift_kg = configuration.wrench.force_drift_n / gravity
+    sentence = (
+        f"Mass by the wrench {mass_kg:.4f} kg, with a drift of {drift_kg:.4f} kg; segment.mass_kg {known_kg:g} kg stays"
+    )
+    if abs(mass_kg - known_kg) > 3.0 * drift_kg:
+        return [
+            f"{sentence}. They do not agree: was there a payload, or was the sensor not zeroed (wrench.tare)? What is "
+            "found with the wrong mass makes up for it."
+        ]
+    return [f"{sentence}."]
+
+
+def _on_delays(runs: Sequence[Run]) -> list[str]:
+    unknown = [run.name for run in runs if not run.delay.known]
+    if not unknown:
+        return []
+    return [
+        f"How late motion capture is stamped is not known in {', '.join(unknown)}: no wrench there that goes with the "
+        "acceleration of the tip. It counts as 0, and behaviour.supply_lag_s takes up what it is."
+    ]
+
+
+def _on_priors(table: Sequence[Parameter]) -> list[str]:
+    kept = [one.name for one in table if not one.determined]
+    if not kept:
+        return []
+    return [
+        f"The recordings hardly determine {', '.join(kept)}: these keep near what was known before, and so do their "
+        "intervals. More recordings, with steps, rests and every chamber by itself, would help."
+    ]
+
+
+def _on_errors(runs: Sequence[FreeRun]) -> list[str]:
+    said = [
+        "Intervals tell the scatter from errors as they were left, not what the model leaves out (shape, hysteresis)."
+    ]
+    for run in runs:
+        error_mm = run.errors_mm(run.after_m)[0]
+        motion_mm = 1e3 * float(np.sqrt(np.nanvar(run.measured_m, axis=0).sum()))
+        if not error_mm < _POOR_SHARE * motion_mm:
+            said.append(
+                f"{run.name}: the free run errs by {error_mm:.1f} mm where the tip moves by {motion_mm:.1f} mm (RMS): "
+                "the model does not describe this robot. Check chambers.angles_deg, wrench.angle_about_base_z_deg, "
+                "mounting.attitude and the frames of the motion capture."
+            )
+    return said
