@@ -6,6 +6,7 @@ A row of `rows` (K, ROW) is one particle or sigma point; whatever stands behind 
     relaxed           deformations that the material has yielded to, q-like: fast x, y, elongation, then slow
     moments           about y and minus x, of which no equation knows, N m: an Ornstein-Uhlenbeck process
     payload           at the tip, kg
+    rest              moments like those, but for good: the segment is moulded a little bent, or the base is tilted
 
 Stiffness in bending is the row's own k (N m/rad), as a law of bending b and the sum of pressures p has it:
 k (1 + a b^2 + c p). A share s_i of k and of the axial stiffness is held by a Maxwell element, whose force is
@@ -24,7 +25,7 @@ from softrobot_estimation.curvature_kernels import DAMPING, GRAVITY, MAXIMUM_BEN
 
 Array = NDArray[np.float64]
 
-RATES, RELAXED, MOMENTS, PAYLOAD, ROW = 3, 6, 12, 14, 15
+RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, 14, 15, 17
 
 # Places in `behaviour`
 (
@@ -76,8 +77,8 @@ def _rates(
     squared = row[0] * row[0] + row[1] * row[1]
     now = stiffness * law(behaviour, squared, total_pressure)
     axial, base = behaviour[AXIAL_STIFFNESS], stiffness
-    forces[0] = actuation[0] + row[MOMENTS] + behaviour[BASE_STIFFNESS] * behaviour[REST_X]
-    forces[1] = actuation[1] + row[MOMENTS + 1] + behaviour[BASE_STIFFNESS] * behaviour[REST_Y]
+    forces[0] = actuation[0] + row[MOMENTS] + row[REST] + behaviour[BASE_STIFFNESS] * behaviour[REST_X]
+    forces[1] = actuation[1] + row[MOMENTS + 1] + row[REST + 1] + behaviour[BASE_STIFFNESS] * behaviour[REST_Y]
     forces[2] = actuation[2] + axial * behaviour[REST_ELONGATION]
     for element in range(2):
         share, time_s = behaviour[FAST_SHARE + element], behaviour[FAST_S + element]
