@@ -226,21 +226,21 @@ def simulate(
     readings: Array,
     start: Array,
     stiffness: float,
-    count: int,
+    longest_s: float,
     rows: Array,
     places: Array,
 ) -> None:
     """A run on pressures alone: rows (N, ROW) at the stamps (N,), and where the tip is, (N, 3).
 
     Readings (N, C) are gauge pressures without offsets, each held until the next stamp; `gains` (3, C) makes
-    generalised forces of pressures.
+    generalised forces of pressures. No sub-step is longer than `longest_s`.
     """
     one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([stiffness]), np.empty((1, 7))
     chambers, mean, actuation = readings[0].copy(), np.empty(readings.shape[1]), np.empty(3)
     one[0] = start
     for n in range(len(stamps_s)):
-        if n > 0:
-            step_s = stamps_s[n] - stamps_s[n - 1]
+        step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
+        if step_s > 0.0:
             chamber_pressures(readings[n - 1], lag_s, step_s, chambers, mean)
             total = 0.0
             actuation[:] = 0.0
@@ -248,11 +248,12 @@ def simulate(
                 total += 1e-5 * mean[c]
                 for i in range(3):
                     actuation[i] += gains[i, c] * mean[c]
-            parts = max(1, math.ceil(count * step_s / 0.008 - 0.5))
+            parts = max(1, math.ceil(step_s / longest_s - 1e-6))
             propagate(behaviour, segment, points, one, base, actuation, total, step_s, parts, moved)
             one[:] = moved
             squared = one[0, 0] * one[0, 0] + one[0, 1] * one[0, 1]
-            if not squared < MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD:
+            alive = squared + one[0, RATES] + one[0, RATES + 1] + one[0, RATES + 2]  # no number where it bent too far
+            if not (squared < MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and math.isfinite(alive)):
                 rows[n:] = np.nan
                 places[n:] = np.nan
                 return
