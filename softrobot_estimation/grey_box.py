@@ -123,9 +123,9 @@ class GreyBox:
         """(3,) generalised force that is left over at rest at q, without pressure and all relaxed."""
         behaviour, state = self.behaviour, np.concatenate([q, np.zeros(3)])
         rest = behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
-        bending = np.array([1.0 + behaviour[kernels.ANISOTROPY], 1.0 - behaviour[kernels.ANISOTROPY], 0.0])
-        bending *= self.stiffness * kernels.law(behaviour, float(q[0] ** 2 + q[1] ** 2), 0.0)
-        holding = bending + [0.0, 0.0, behaviour[kernels.AXIAL_STIFFNESS]]
+        bending = self.stiffness * kernels.law(behaviour, float(q[0] ** 2 + q[1] ** 2), 0.0)
+        more = behaviour[kernels.ANISOTROPY]
+        holding = np.array([bending * (1.0 + more), bending * (1.0 - more), behaviour[kernels.AXIAL_STIFFNESS]])
         force = self.segment.stiffness() * rest - holding * q
         for fraction, offset, mass in self._points:
             force += mass * np.array(self.segment.gravity_m_s2) @ self.segment.jacobian(state, fraction, offset)[0]

@@ -120,7 +120,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
         q, squared = state[:3], state[0] ** 2 + state[1] ** 2
         factor = 1.0 - 0.35 * squared + 0.4 * 1e-5 * pressures_pa.sum()
         stiff = np.array([1.12 * base * factor, 0.88 * base * factor, AXIAL])
-        force = push + [*moments, 0.0] + np.array([STIFFNESS * 0.06, STIFFNESS * -0.04, AXIAL * 0.001])
+        force = push + [moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001]
         force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
         force -= ratios * np.array([1.0 + 0.8 * squared, 1.0 + 0.8 * squared, 1.0]) * state[3:6]
         curvature_kernels.accelerations(*loaded.arrays, state[None, :6].copy(), force[None], stiff[None], out)
@@ -209,7 +209,7 @@ def test_at_rest_the_base_bears_weight_and_moment_of_the_arc() -> None:
 
 
 def acceleration_force(box: GreyBox, row: Array) -> Array:
-    """(3,) generalised force by which a row at rest is out of balance at no pressure: mass matrix times acceleration."""
+    """(3,) generalised force by which a row at rest is out of balance without pressure: mass times acceleration."""
     mass = np.zeros((3, 3))
     for fraction, offset, kg in box.segment.arrays[1]:
         kg = kg + (row[0, grey_box_kernels.PAYLOAD] if fraction == 1.0 else 0.0)
