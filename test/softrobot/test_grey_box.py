@@ -120,7 +120,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
         q, squared = state[:3], state[0] ** 2 + state[1] ** 2
         factor = 1.0 - 0.35 * squared + 0.4 * 1e-5 * pressures_pa.sum()
         stiff = np.array([1.12 * base * factor, 0.88 * base * factor, AXIAL])
-        force = push + [moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001]
+        force = push + np.array([moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001])
         force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
         force -= ratios * np.array([1.0 + 0.8 * squared, 1.0 + 0.8 * squared, 1.0]) * state[3:6]
         curvature_kernels.accelerations(*loaded.arrays, state[None, :6].copy(), force[None], stiff[None], out)
@@ -136,12 +136,14 @@ def test_with_all_additions_it_moves_as_scipy_integrates_the_equations() -> None
     rows[0, 6:12] = [0.2, -0.4, 0.001, 0.1, -0.2, 0.0005]
     rows[0, grey_box_kernels.MOMENTS : grey_box_kernels.PAYLOAD] = moments
     rows[0, grey_box_kernels.PAYLOAD] = payload_kg
+    rows[0, grey_box_kernels.REST :] = rest = np.array([-0.004, 0.007])
     exact = solve_ivp(
-        rates_by_hand(PRESSURES_PA, payload_kg, base, moments), (0.0, 0.4), rows[0, :12], rtol=1e-10, atol=1e-12
+        rates_by_hand(PRESSURES_PA, payload_kg, base, moments + rest), (0.0, 0.4), rows[0, :12], rtol=1e-10, atol=1e-12
     )
     for _ in range(400):
         rows = box.propagate(rows, np.array([base]), PRESSURES_PA, 0.001)
     np.testing.assert_allclose(rows[0, :12], exact.y[:, -1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(rows[0, grey_box_kernels.PAYLOAD :], [payload_kg, *rest])
     factor = 1.0 - 0.35 * (rows[0, 0] ** 2 + rows[0, 1] ** 2) + 0.4 * 0.46
     np.testing.assert_allclose(box.tips(rows, np.array([base]), PRESSURES_PA)[0, 6], base * factor)
 
