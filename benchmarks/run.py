@@ -37,6 +37,7 @@ ON_REQUEST = (
     "hopper_step",
     "hopper_training",
     "live_hour",
+    "marginalized_pf_step",
     "pendulums",
     "residual_training",
     "salp_filter_step",
