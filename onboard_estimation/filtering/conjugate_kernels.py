@@ -196,7 +196,7 @@ def observe(gains: Array, widths: Array, errors: Array, means: Array, scatters: 
     """One sample of each output: in place in `means` (N, p, M) and `scatters` (N, p), and into `factors`
     (N, M) the root of what C loses.
 
-    `gains` (N, M) are C phi, `widths` (N,) 1 + phi^T C phi, `errors` (N, p) the samples less their predictions.
+    `gains` (N, M) are C phi, `widths` (N,) 1 / weight + phi^T C phi, `errors` (N, p) samples less predictions.
     """
     m = gains.shape[1]
     for i in range(gains.shape[0]):

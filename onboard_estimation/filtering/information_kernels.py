@@ -110,22 +110,23 @@ def add_samples(
     kept: float,
     functions: Array,
     samples: Array,
+    weight: float,
     new_information: Array,
     new_moments: Array,
 ) -> None:
-    """Into the new arrays `kept` of the ancestors' sums, and phi phi^T and phi k of the children's `samples` (N, p)."""
+    """Into the new arrays `kept` of the ancestors' sums, and `weight` times phi phi^T and phi k of `samples` (N, p)."""
     m = functions.shape[1]
     for i in range(functions.shape[0]):
         ancestor, phi, start = ancestors[i], functions[i], 0
         for k in range(m):
             old, new = information[ancestor, start : start + m - k], new_information[i, start : start + m - k]
-            value, others = phi[k], phi[k:]
+            value, others = weight * phi[k], phi[k:]
             for j in range(new.size):
                 new[j] = kept * old[j] + value * others[j]
             start += m - k
         for q in range(samples.shape[1]):
             for j in range(m):
-                new_moments[i, q, j] = kept * moments[ancestor, q, j] + phi[j] * samples[i, q]
+                new_moments[i, q, j] = kept * moments[ancestor, q, j] + weight * phi[j] * samples[i, q]
 
 
 @njit(cache=True, error_model="numpy", fastmath=_SUMS)

@@ -16,7 +16,6 @@ keep what they have learned.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,6 +98,9 @@ class MarginalizedParticleFilter:
             for value in (settings.offset_noise, settings.offset_stddevs)
         )
         self._check()
+        self._offset_growth = np.diag(self._offset_noise**2)
+        self._constants = np.array(unknown.constants, dtype=np.float64)
+        self._lowest = np.array(np.full(len(unknown.constants), -np.inf) if unknown.lowest is None else unknown.lowest)
 
     def _check(self) -> None:
         """UserError where shapes do not fit together or numbers cannot be."""
@@ -134,10 +136,9 @@ class MarginalizedParticleFilter:
             raise UserError(f"a start of shapes {centre.shape} and {spread.shape}; ({n},) and ({n}, {n}) are needed")
         eigenvalues, vectors = np.linalg.eigh(spread)
         root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-        constants = np.array(self.unknown.constants, dtype=np.float64)
         return Cloud(
             states=centre + rng.standard_normal((count, n)) @ root.T,
-            values=np.tile(constants, (count, 1)),
+            values=np.tile(self._constants, (count, 1)),
             log_weights=np.full(count, -np.log(count)),
             learned=self.prior.start(count),
             offsets=np.zeros((count, m)),
@@ -173,9 +174,7 @@ class MarginalizedParticleFilter:
         u = np.asarray(inputs, dtype=np.float64)
         u_now = u if inputs_now is None else np.asarray(inputs_now, dtype=np.float64)
         rng, draws = cloud.draws.generator()
-        cloud = cloud._replace(
-            draws=draws, offset_covariance=cloud.offset_covariance + np.diag(step_s * self._offset_noise**2)
-        )
+        cloud = cloud._replace(draws=draws, offset_covariance=cloud.offset_covariance + step_s * self._offset_growth)
         ahead = self.model.propagate(cloud.states, u, cloud.values, step_s)
         seen = self._seen(measured)
         if not len(seen.heard):
@@ -226,7 +225,7 @@ class MarginalizedParticleFilter:
             covariances.append(np.outer(factors, factors) * (within + between))
         return LearnedFunction(
             self.unknown.basis,
-            np.array(self.unknown.constants, dtype=np.float64),
+            self._constants,
             np.array(means),
             np.array(covariances),
             np.sqrt(weights @ noise),
@@ -349,7 +348,8 @@ class MarginalizedParticleFilter:
         log_densities(errors, seen.heard, auxiliary.whitening, auxiliary.constant, densities)
         if drawn.dead is not None:
             densities[drawn.dead] = -np.inf
-        weights, log_sum = normalised(densities - auxiliary.log_densities[ancestors])
+        ratios = densities - auxiliary.log_densities[ancestors]
+        weights, log_sum = normalised(ratios)
         first_size = effective_sample_size(first)
         collapsed = first_size < self.settings.least_effective_share * len(first)
         since = cloud.steps_since_spread
@@ -357,7 +357,7 @@ class MarginalizedParticleFilter:
             states=drawn.states,
             values=drawn.values,
             learned=drawn.learned,
-            log_weights=_logarithms(weights),
+            log_weights=ratios - log_sum,
             surplus=_surplus(cloud.surplus, densities, auxiliary.errors.take(ancestors, axis=0) - errors),
             rejected_in_a_row=0,
             collapsed_in_a_row=cloud.collapsed_in_a_row + 1 if collapsed else 0,
@@ -378,14 +378,9 @@ class MarginalizedParticleFilter:
         after = before - gain @ before[seen.heard]
         return cloud._replace(offsets=offsets + heard @ gain.T, offset_covariance=0.5 * (after + after.T))
 
-    @cached_property
-    def _constants(self) -> Array:
-        return np.array(self.unknown.constants, dtype=np.float64)
-
     def _bounded(self, deviations: Array) -> Array:
         """Values of the function, from what is learned of them."""
-        values = self._constants + deviations
-        return values if self.unknown.lowest is None else np.maximum(values, self.unknown.lowest)
+        return np.asarray(np.maximum(self._constants + deviations, self._lowest))
 
 
 class _Seen(NamedTuple):

@@ -114,12 +114,15 @@ class FixedPrior:
         nu of the prior.
     deviation_to_noise
         Deviation of the function over that of its noise.
+    sample_weight
+        In (0, 1], how much a sample counts; with less than 1 its likelihood is taken to that power.
     """
 
     basis: ReducedRankBasis
     scatters: tuple[float, ...]
     degrees_of_freedom: float
     deviation_to_noise: float
+    sample_weight: float = 1.0
 
     walking: ClassVar[int] = 0
     """Hyper-parameters of each particle: none."""
@@ -184,10 +187,11 @@ class FixedPrior:
         before = prediction.statistics
         means, scatters = before.means.copy(), before.scatters.copy()
         factors = np.empty_like(prediction.gains)
-        kernels.observe(prediction.gains, prediction.widths, samples - prediction.means, means, scatters, factors)
+        widths = prediction.widths + (1.0 / self.sample_weight - 1.0)
+        kernels.observe(prediction.gains, widths, samples - prediction.means, means, scatters, factors)
         return _folded(
             _lost(before, factors)._replace(
-                means=means, scatters=scatters, degrees_of_freedom=before.degrees_of_freedom + 1.0
+                means=means, scatters=scatters, degrees_of_freedom=before.degrees_of_freedom + self.sample_weight
             )
         )
 
@@ -239,11 +243,11 @@ def _descended(statistics: Statistics, ancestors: Indices) -> Statistics:
 
 def _lost(statistics: Statistics, factors: Array) -> Statistics:
     """The statistics with one more outer product taken off, that of every particle's own row of `factors` (N, M)."""
-    return statistics._replace(
-        losses=(*statistics.losses, factors),
-        lineages=np.vstack([statistics.lineages, np.arange(len(factors))]),
-        scales=np.append(statistics.scales, 1.0),
-    )
+    rows, count = statistics.lineages.shape
+    lineages, scales = np.empty((rows + 1, count), dtype=np.int64), np.empty(rows + 1)
+    lineages[:rows], lineages[rows] = statistics.lineages, np.arange(count)
+    scales[:rows], scales[rows] = statistics.scales, 1.0
+    return statistics._replace(losses=(*statistics.losses, factors), lineages=lineages, scales=scales)
 
 
 def _folded(statistics: Statistics) -> Statistics:

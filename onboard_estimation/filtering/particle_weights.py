@@ -76,7 +76,7 @@ def factorised(covariance: Array) -> tuple[Array, Array]:
 
 def log_constant(root: Array) -> float:
     """Logarithm of a normal density at its mean, from a root (m, m) of its covariance."""
-    return -float(np.log(np.diagonal(root)).sum()) - 0.5 * len(root) * math.log(2.0 * math.pi)
+    return -sum(map(math.log, root.diagonal().tolist())) - 0.5 * len(root) * math.log(2.0 * math.pi)
 
 
 @njit(cache=True, error_model="numpy")

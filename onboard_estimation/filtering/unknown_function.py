@@ -30,6 +30,10 @@ class UnknownFunction:
         exactly (creep, hysteresis) is noise too.
     degrees_of_freedom
         How sure the noise is, from 3 on: with less, some samples are drawn from very far away.
+    sample_weight
+        In (0, 1], how much every step's sample counts. With 1 all is exact, for very many particles. Few soon share
+        one past, whose samples are taken for independent of each other but are not: what they learned looks surer than
+        it is. With a weight of some 1 / (steps over which samples err alike) it does not.
     memory_s
         What was learned is forgotten with this time constant; infinite: never. The prior is never forgotten.
     lowest
@@ -48,6 +52,7 @@ class UnknownFunction:
     stddevs: tuple[float, ...]
     noise_share: float = 0.1
     degrees_of_freedom: float = 5.0
+    sample_weight: float = 1.0
     memory_s: float = np.inf
     lowest: tuple[float, ...] | None = None
     walk: HyperParameterWalk | None = None
@@ -61,6 +66,8 @@ class UnknownFunction:
             )
         if not (np.isfinite(self.constants).all() and all(0.0 < value < np.inf for value in self.stddevs)):
             raise UserError(f"an unknown function of constants {self.constants} and deviations {self.stddevs}")
+        if not 0.0 < self.sample_weight <= 1.0:
+            raise UserError(f"sample_weight {self.sample_weight} of an unknown function; it must be in (0, 1]")
         if not (0.0 < self.noise_share < np.inf and self.memory_s > 0.0):
             raise UserError(
                 f"noise_share {self.noise_share} and memory_s {self.memory_s} of an unknown function must be above zero"
@@ -75,8 +82,8 @@ class UnknownFunction:
         nu = self.degrees_of_freedom  # of which psi / (nu - 2) is the mean of the noise's variance
         scatters = tuple((nu - 2.0) * (self.noise_share * stddev) ** 2 for stddev in self.stddevs)
         if self.walk is None:
-            return FixedPrior(self.basis, scatters, nu, 1.0 / self.noise_share)
-        return WalkingPrior(self.basis, scatters, nu, 1.0 / self.noise_share, self.walk)
+            return FixedPrior(self.basis, scatters, nu, 1.0 / self.noise_share, self.sample_weight)
+        return WalkingPrior(self.basis, scatters, nu, 1.0 / self.noise_share, self.walk, self.sample_weight)
 
     def kept(self, step_s: float) -> float:
         """lambda: what is kept of what was learned, over a step."""

@@ -112,6 +112,8 @@ class WalkingPrior:
         Deviation of the function over that of its noise, where walks start.
     walk
         Of the hyper-parameters.
+    sample_weight
+        In (0, 1], how much a sample counts; with less than 1 its likelihood is taken to that power.
     """
 
     basis: ReducedRankBasis
@@ -119,6 +121,7 @@ class WalkingPrior:
     degrees_of_freedom: float
     deviation_to_noise: float
     walk: HyperParameterWalk
+    sample_weight: float = 1.0
 
     walking: ClassVar[int] = 2
     """Hyper-parameters of each particle: `predict` wants so many normal numbers."""
@@ -186,16 +189,18 @@ class WalkingPrior:
         information = np.empty((len(ancestors), old.information.shape[1]))
         moments = np.empty_like(prediction.weights)
         kernels.add_samples(
-            *(old.information, old.moments, ancestors, kept, prediction.functions, samples), information, moments
+            *(old.information, old.moments, ancestors, kept, prediction.functions, samples, self.sample_weight),
+            information,
+            moments,
         )
-        shares = (samples - prediction.means) / prediction.widths[:, None]
+        shares = (samples - prediction.means) / (prediction.widths + (1.0 / self.sample_weight - 1.0))[:, None]
         return WalkingStatistics(
             log_factors=prediction.log_factors,
             information=information,
             moments=moments,
-            squares=kept * old.squares[ancestors] + samples**2,
+            squares=kept * old.squares[ancestors] + self.sample_weight * samples**2,
             means=prediction.weights + shares[:, :, None] * prediction.gains[:, None, :],
-            degrees_of_freedom=prediction.degrees_of_freedom + 1.0,
+            degrees_of_freedom=prediction.degrees_of_freedom + self.sample_weight,
         )
 
     def scatters_of(self, statistics: WalkingStatistics) -> Array:

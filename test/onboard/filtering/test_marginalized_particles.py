@@ -232,6 +232,21 @@ def test_friction_is_learned_from_positions(tracked: Any) -> None:
     assert clouds[-1].spreads == 0
 
 
+def test_with_less_weight_of_samples_the_function_is_as_sure_as_it_says() -> None:
+    force, _, measured = sliding_mass.run(15.0, 2)
+    usual = sliding_mass.tracker()
+    tracker = MarginalizedParticleFilter(usual.model, replace(usual.unknown, sample_weight=0.1), usual.settings)
+    cloud = tracker.start([0.0, 0.0], np.diag([1e-6, 1e-4]), 1)
+    for number in range(len(force)):
+        cloud, _ = tracker.step(cloud, STEP_S, measured[number : number + 1], force[number : number + 1])
+    speed = np.linspace(-1.4, 1.4, 29)
+    mean, stddev = tracker.learned_function(cloud).predict(speed[:, None])
+    error = np.abs(mean[:, 0] - friction_n(speed)) / stddev[:, 0]
+    assert 0.4 < np.mean(error < 1.0) < 0.98
+    assert np.mean(error < 3.0) > 0.9
+    assert np.sqrt(np.mean((mean[:, 0] - friction_n(speed)) ** 2)) < 0.4
+
+
 def test_an_outlier_is_left_out_and_the_cloud_goes_on(tracked: Any) -> None:
     tracker, clouds, force, states, measured = tracked
     after, info = tracker.step(clouds[1500], STEP_S, [measured[1500] + 0.2], force[1500:1501])
@@ -341,6 +356,7 @@ def test_settings_that_do_not_fit_are_refused(change: dict[str, Any], said: str)
         ({"stddevs": (0.0,)}, "deviations"),
         ({"noise_share": 0.0}, "noise_share 0.0"),
         ({"memory_s": 0.0}, "memory_s 0.0"),
+        ({"sample_weight": 0.0}, "sample_weight 0.0"),
         ({"degrees_of_freedom": 2.0}, "2.0 degrees of freedom"),
     ],
 )

@@ -58,9 +58,11 @@ def driven(prior: Any, kept: float, steps: int, normals: float = 0.0) -> tuple[A
     return statistics, histories, evidence
 
 
-def batch(history: History, kept: float, prior_variances: Array) -> tuple[Array, Array, Array, float]:
+def batch(
+    history: History, kept: float, prior_variances: Array, weight: float = 1.0
+) -> tuple[Array, Array, Array, float]:
     """C, m, psi and nu of all samples at once: weighted least squares with a prior."""
-    weights = kept ** np.arange(len(history.samples))[::-1]
+    weights = weight * kept ** np.arange(len(history.samples))[::-1]
     precision = np.diag(1.0 / prior_variances) + history.functions.T @ (weights[:, None] * history.functions)
     covariance = np.linalg.inv(precision)
     means = (covariance @ history.functions.T @ (weights[:, None] * history.samples)).T
@@ -74,7 +76,9 @@ def check(prior: Any, statistics: Any, histories: list[History], kept: float, va
     factors = prior.factors if isinstance(prior, FixedPrior) else np.ones(M)
     covariances, scatters = prior.covariances(statistics), prior.scatters_of(statistics)
     for i, history in enumerate(histories):
-        covariance, means, psi, nu = batch(history, kept, variances[i] if variances.ndim == 2 else variances)
+        covariance, means, psi, nu = batch(
+            history, kept, variances[i] if variances.ndim == 2 else variances, prior.sample_weight
+        )
         scale = np.sqrt(np.diag(covariance))
         np.testing.assert_allclose(
             factors[:, None] * covariances[i] * factors / np.outer(scale, scale),
@@ -101,6 +105,15 @@ def test_forgetting_forgets_samples_and_never_the_prior(kept: float) -> None:
     assert shares.min() >= LEAST_PRIOR_SHARE * kept**M
     check(FIXED, statistics, histories, kept, FIXED.factors**2 / shares, 1e-9)
     check(FIXED, statistics, histories, kept, FIXED.factors**2, 1.5 * (1.0 - LEAST_PRIOR_SHARE * kept**M))
+
+
+@pytest.mark.parametrize("prior", [FIXED, STILL])
+@pytest.mark.parametrize("kept", [1.0, 0.97])
+def test_samples_of_less_weight_count_less(prior: Any, kept: float) -> None:
+    light = replace(prior, sample_weight=0.15)
+    statistics, histories, _ = driven(light, kept, 60)
+    shares = getattr(statistics, "prior_shares", np.ones(M))
+    check(light, statistics, histories, kept, FIXED.factors**2 / shares, 1e-9)
 
 
 def test_what_is_forgotten_for_long_leaves_the_prior() -> None:
