@@ -106,10 +106,25 @@ class FilterConfiguration:
     torque_walk_n_m_sqrt_s: float = parameter(
         0.002, "the same of its torques (tuned)", unit="N m/sqrt(s)", exclusive_minimum=0.0
     )
+    rest_moment_stddev_n_m: float = parameter(
+        0.008,
+        "of a bending moment that it always has: moulded bent, or tilted (tuned)",
+        unit="N m",
+        exclusive_minimum=0.0,
+    )
     payload_walk_kg_sqrt_s: float = parameter(
         0.002, "random walk of a payload at the tip; it may come at any time", unit="kg/sqrt(s)", minimum=0.0
     )
     payload_stddev_kg: float = parameter(0.003, "of a payload at the start", unit="kg", exclusive_minimum=0.0)
+    place_stddev_m: float = parameter(
+        0.0005, "of the tip's place for a pose that is known: no robot is quite an arc", unit="m", minimum=0.0
+    )
+    place_share: float = parameter(
+        0.06, "and as a share of how far the tip is off the base's z (tuned)", minimum=0.0, maximum=1.0
+    )
+    stiffness_share: float = parameter(
+        0.12, "of the stiffness, beside what is estimated: it is known against moments of pressures alone", minimum=0.0
+    )
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,16 @@ from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.integration_limits import largest_stable_step_s, sub_steps
+from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, sub_steps
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
 
+_NEWTON_STEPS, _NEWTON_DIFFERENCE = 12, 1e-5
 _CORNER_BENDING_RAD = 1.5
 _CORNER_ELONGATION = 0.2
-_STIFFER = 1.5  # than the nominal stiffness, somewhere
+_STIFFER = 1.5  # than the law has it, somewhere
+_LEAST_TIP_KG = 1e-6  # the first point is the tip, where a payload hangs, also of a robot without a plate
 
 
 class GreyBox:
@@ -48,7 +50,7 @@ class GreyBox:
         segment = ConstantCurvatureSegment(
             length_m=known.length_m,
             bending_radius_m=1.0,
-            tip_mass_kg=known.tip_plate_mass_kg + behaviour.inertia_share * soft_kg,
+            tip_mass_kg=max(known.tip_plate_mass_kg + behaviour.inertia_share * soft_kg, _LEAST_TIP_KG),
             tip_mass_offset_m=0.5 * known.tip_plate_thickness_m,
             backbone_mass_kg=(1.0 - behaviour.inertia_share) * soft_kg,
             damping_n_s_m=(0.0, 0.0, 0.0),
@@ -66,7 +68,7 @@ class GreyBox:
         self._segment, self._points = self.segment.arrays
         loading = replace(
             self.segment,
-            tip_mass_kg=known.tip_plate_mass_kg + behaviour.load_share * soft_kg,
+            tip_mass_kg=max(known.tip_plate_mass_kg + behaviour.load_share * soft_kg, _LEAST_TIP_KG),
             backbone_mass_kg=(1.0 - behaviour.load_share) * soft_kg,
         )
         self._load_points = loading.arrays[1]
@@ -92,25 +94,42 @@ class GreyBox:
         )
         bent, long = _CORNER_BENDING_RAD, _CORNER_ELONGATION * known.length_m
         corners = [[x, y, z] for x, y in ((0.0, 0.0), (bent, 0.0), (0.0, bent)) for z in (-0.5 * long, long)]
-        held = 1.0 + sum(behaviour.relaxation_shares)
-        stiffest = self.segment.stiffness(_STIFFER * held * self.stiffness, _STIFFER * held * axial)
-        self._largest_step_s = largest_stable_step_s(self.segment, corners, stiffest)
+        squared, pressure = 2.0 * _CORNER_BENDING_RAD**2, 1e-5 * chambers.count * chambers.pressure_max_pa
+        stiffening = max(kernels.law(self.behaviour, b, p) for b in (0.0, squared) for p in (0.0, pressure))
+        shares = sum(behaviour.relaxation_shares)
+        stiffest = self.segment.stiffness(
+            _STIFFER * (stiffening * (1.0 + abs(behaviour.anisotropy)) + shares) * self.stiffness,
+            _STIFFER * (1.0 + shares) * axial,
+        )
+        grown = 1.0 + behaviour.bending_damping_growth_per_rad2 * squared
+        most_damped = replace(self.segment, damping_n_s_m=(grown * x, grown * y, z))
+        self._largest_step_s = largest_stable_step_s(most_damped, corners, stiffest)
 
     def resting_row(self) -> Vector:
-        """(ROW,) hanging or standing still without pressure, as bent and as long as it is then."""
+        """(ROW,) hanging or standing still without pressure, as bent and as long as it is then.
+
+        Found by Newton's rule from where it would be without weight: it is the rest next to that, be it stable or not.
+        """
         row = np.zeros(kernels.ROW)
-        rest = self.behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
-        row[:3] = rest
-        weight = np.array(self.segment.gravity_m_s2)
-        holding = self.segment.stiffness()
-        for _ in range(20):
-            jacobians = [
-                mass * weight @ self.segment.jacobian(row[:6], fraction, offset)[0]
-                for fraction, offset, mass in self._points
-            ]
-            row[:3] += 0.5 * (rest + np.sum(jacobians, axis=0) / holding - row[:3])
+        row[:3] = self.behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
+        away = _NEWTON_DIFFERENCE * np.eye(3)
+        for _ in range(_NEWTON_STEPS):
+            slope = np.array([self._unbalanced(row[:3] + one) - self._unbalanced(row[:3] - one) for one in away]).T
+            row[:3] -= np.linalg.solve(slope / (2.0 * _NEWTON_DIFFERENCE), self._unbalanced(row[:3]))
         row[kernels.RELAXED : kernels.MOMENTS] = np.tile(row[:3], 2)
         return row
+
+    def _unbalanced(self, q: Vector) -> Vector:
+        """(3,) generalised force that is left over at rest at q, without pressure and all relaxed."""
+        behaviour, state = self.behaviour, np.concatenate([q, np.zeros(3)])
+        rest = behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
+        bending = self.stiffness * kernels.law(behaviour, float(q[0] ** 2 + q[1] ** 2), 0.0)
+        more = behaviour[kernels.ANISOTROPY]
+        holding = np.array([bending * (1.0 + more), bending * (1.0 - more), behaviour[kernels.AXIAL_STIFFNESS]])
+        force = self.segment.stiffness() * rest - holding * q
+        for fraction, offset, mass in self._points:
+            force += mass * np.array(self.segment.gravity_m_s2) @ self.segment.jacobian(state, fraction, offset)[0]
+        return np.asarray(force)
 
     def propagate(self, rows: Matrix, stiffness: Vector, mean_pa: Vector, step_s: float) -> Matrix:
         """Rows (K, n) after a step through chambers' mean pressures (C,), with stiffness (K,) N m/rad of each."""
@@ -144,11 +163,13 @@ class GreyBox:
         return after, mean
 
     def simulate(self, stamps_s: Vector, readings_pa: Matrix, start: Vector) -> tuple[Matrix, Matrix]:
-        """Rows (N, ROW) and places of the tip (N, 3) at the stamps, on gauge readings (N, C); NaN once it fell."""
+        """Rows (N, ROW) and places of the tip (N, 3) at the stamps, on gauge readings (N, C); NaN once it fell.
+
+        Stamps do not fall; at one that comes again it is as before.
+        """
         rows, places = np.empty((len(stamps_s), kernels.ROW)), np.empty((len(stamps_s), 3))
-        parts = sub_steps(STEP_S, self._largest_step_s)
         kernels.simulate(
             self.behaviour, self._segment, self._points, self.beyond_m, self.gains, self.lag_s, stamps_s,
-            readings_pa - self.offsets_pa, start, self.stiffness, parts, rows, places,
+            readings_pa - self.offsets_pa, start, self.stiffness, SAFETY * self._largest_step_s, rows, places,
         )  # fmt: skip
         return rows, places

@@ -6,6 +6,7 @@ A row of `rows` (K, ROW) is one particle or sigma point; whatever stands behind 
     relaxed           deformations that the material has yielded to, q-like: fast x, y, elongation, then slow
     moments           about y and minus x, of which no equation knows, N m: an Ornstein-Uhlenbeck process
     payload           at the tip, kg
+    rest              moments like those, but for good: the segment is moulded a little bent, or the base is tilted
 
 Stiffness in bending is the row's own k (N m/rad), as a law of bending b and the sum of pressures p has it:
 k (1 + a b^2 + c p). A share s_i of k and of the axial stiffness is held by a Maxwell element, whose force is
@@ -24,7 +25,7 @@ from softrobot_estimation.curvature_kernels import DAMPING, GRAVITY, MAXIMUM_BEN
 
 Array = NDArray[np.float64]
 
-RATES, RELAXED, MOMENTS, PAYLOAD, ROW = 3, 6, 12, 14, 15
+RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, 14, 15, 17
 
 # Places in `behaviour`
 (
@@ -76,8 +77,8 @@ def _rates(
     squared = row[0] * row[0] + row[1] * row[1]
     now = stiffness * law(behaviour, squared, total_pressure)
     axial, base = behaviour[AXIAL_STIFFNESS], stiffness
-    forces[0] = actuation[0] + row[MOMENTS] + behaviour[BASE_STIFFNESS] * behaviour[REST_X]
-    forces[1] = actuation[1] + row[MOMENTS + 1] + behaviour[BASE_STIFFNESS] * behaviour[REST_Y]
+    forces[0] = actuation[0] + row[MOMENTS] + row[REST] + behaviour[BASE_STIFFNESS] * behaviour[REST_X]
+    forces[1] = actuation[1] + row[MOMENTS + 1] + row[REST + 1] + behaviour[BASE_STIFFNESS] * behaviour[REST_Y]
     forces[2] = actuation[2] + axial * behaviour[REST_ELONGATION]
     for element in range(2):
         share, time_s = behaviour[FAST_SHARE + element], behaviour[FAST_S + element]
@@ -225,21 +226,21 @@ def simulate(
     readings: Array,
     start: Array,
     stiffness: float,
-    count: int,
+    longest_s: float,
     rows: Array,
     places: Array,
 ) -> None:
     """A run on pressures alone: rows (N, ROW) at the stamps (N,), and where the tip is, (N, 3).
 
     Readings (N, C) are gauge pressures without offsets, each held until the next stamp; `gains` (3, C) makes
-    generalised forces of pressures.
+    generalised forces of pressures. No sub-step is longer than `longest_s`.
     """
     one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([stiffness]), np.empty((1, 7))
     chambers, mean, actuation = readings[0].copy(), np.empty(readings.shape[1]), np.empty(3)
     one[0] = start
     for n in range(len(stamps_s)):
-        if n > 0:
-            step_s = stamps_s[n] - stamps_s[n - 1]
+        step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
+        if step_s > 0.0:
             chamber_pressures(readings[n - 1], lag_s, step_s, chambers, mean)
             total = 0.0
             actuation[:] = 0.0
@@ -247,11 +248,12 @@ def simulate(
                 total += 1e-5 * mean[c]
                 for i in range(3):
                     actuation[i] += gains[i, c] * mean[c]
-            parts = max(1, math.ceil(count * step_s / 0.008 - 0.5))
+            parts = max(1, math.ceil(step_s / longest_s - 1e-6))
             propagate(behaviour, segment, points, one, base, actuation, total, step_s, parts, moved)
             one[:] = moved
             squared = one[0, 0] * one[0, 0] + one[0, 1] * one[0, 1]
-            if not squared < MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD:
+            alive = squared + one[0, RATES] + one[0, RATES + 1] + one[0, RATES + 2]  # no number where it bent too far
+            if not (squared < MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and math.isfinite(alive)):
                 rows[n:] = np.nan
                 places[n:] = np.nan
                 return

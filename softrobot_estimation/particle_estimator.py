@@ -111,6 +111,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         recovery[: kernels.MOMENTS] = _RECOVERY
         recovery[kernels.MOMENTS : kernels.PAYLOAD] = moment_stddev_n_m
         recovery[kernels.PAYLOAD] = _RECOVERY_PAYLOAD_KG
+        recovery[kernels.REST :] = 0.5 * settings.rest_moment_stddev_n_m
         return BridgedParticleFilter(
             self._model,
             self._unknown,

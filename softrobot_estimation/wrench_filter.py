@@ -32,6 +32,7 @@ STUCK_AFTER = 60
 """Equal readings in a row: real ones have noise."""
 
 _PIECE_S = 0.01
+_PLACE = np.arange(3)
 _SETTLING_S = 4.0
 _LARGEST_START_RAD = 2.0
 _START_SHARE = 0.2
@@ -123,7 +124,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
 
     @abstractmethod
     def published(self, filtered: Filtered, chambers_pa: Vector) -> tuple[Vector, Matrix]:
-        """Mean (7,) and covariance (7, 7) in `SPACE`."""
+        """Mean (7,) and covariance (7, 7), new ones, in `SPACE`: of a robot that is quite the grey box."""
 
     def start(self, initial: Estimate | None) -> FilterState[Filtered]:
         """Nothing heard yet."""
@@ -229,6 +230,10 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         if state.filtered is None or sensors.stamp_ns is None:
             return None
         mean, covariance = self.published(state.filtered, sensors.chambers_pa)
+        settings = self.configuration.filter
+        place = settings.place_stddev_m**2 + settings.place_share**2 * float(mean[0] ** 2 + mean[1] ** 2)
+        covariance[_PLACE, _PLACE] += place
+        covariance[6, 6] += (settings.stiffness_share * mean[6]) ** 2
         if not np.isfinite(mean).all():
             raise FilterBreakdown("the model bends by more than a full circle")
         return Estimate(sensors.stamp_ns, mean, covariance)
@@ -259,6 +264,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
         stddev[6:12] = stddev[[0, 1, 2, 0, 1, 2]]
         stddev[kernels.MOMENTS : kernels.PAYLOAD] = settings.moment_stddev_n_m
         stddev[kernels.PAYLOAD] = settings.payload_stddev_kg
+        stddev[kernels.REST : kernels.ROW] = settings.rest_moment_stddev_n_m
         return self.begun(row, stddev, stiffness, spread)
 
     def _settled(self, readings_pa: Vector) -> Vector:
