@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.integrate import solve_bvp
+from scipy.integrate import solve_bvp, trapezoid
 from scipy.linalg import eigh
 from scipy.spatial.transform import Rotation
 
@@ -226,27 +226,37 @@ def test_it_creeps_to_its_relaxed_stiffness() -> None:
         assert bending[round(at_s / STEP_S)] == pytest.approx(relaxed * (1.0 - left), rel=2e-3)
 
 
-@pytest.mark.parametrize("period_s", [0.5, 1.0])
-def test_slipping_springs_make_a_loop_that_does_not_depend_on_the_rate(period_s: float) -> None:
+@pytest.mark.parametrize("towards", [(1.0, 0.0), (0.6, -0.8)])
+@pytest.mark.parametrize("steps", [2000, 4000])
+def test_slipping_springs_make_one_loop_in_any_direction_and_at_any_rate(
+    towards: tuple[float, float], steps: int
+) -> None:
     """Moment against angle of a joint that is moved to and fro: each slip takes four times limit times way."""
     share, angle, swing = 0.2, 0.02, 0.05
     chain = uniform(1, slipping=np.array([[share, angle, 1.0]]))
-    steps = round(period_s / STEP_S)
-    at, start = swing * np.sin(2.0 * np.pi * np.arange(2 * steps + 1) / steps), kernels.straight(chain)
-    area, held = 0.0, []
-    for before, after in pairwise(at.tolist()):
-        start.coordinates[0] = before
-        moved = np.array([after, 0.0, 0.0])
-        out = np.empty(3)
-        kernels.stage_forces(
-            chain, start, moved, np.zeros(3), np.zeros(3), np.ones(0), np.ones(0), np.empty((0, 3)), start.slipping, out
-        )
-        held.append(start.slipping[0, 0])
-        if len(held) > steps:
-            area += 0.5 * (held[-1] + held[-2]) * (after - before)
+    start, out, held = kernels.straight(chain), np.empty(3), [0.0]
+    turns = swing * np.sin(2.0 * np.pi * np.arange(2 * steps + 1) / steps)
+    still, ones, nothing = np.zeros(3), np.ones(0), np.empty((0, 3))
+    for before, after in pairwise(turns.tolist()):
+        start.coordinates[:2] = np.multiply(before, towards)
+        moved = np.append(np.multiply(after, towards), 0.0)
+        kernels.stage_forces(chain, start, moved, still, still, ones, ones, nothing, start.slipping, out)
+        assert start.slipping[0, 0] * towards[1] == pytest.approx(start.slipping[0, 1] * towards[0], abs=1e-12)
+        held.append(float(start.slipping[0, :2] @ towards))
+    area = trapezoid(held[steps:], turns[steps:])
     limit = share * chain.bending[0] * angle
     assert max(held) == pytest.approx(limit)
     assert area == pytest.approx(4.0 * limit * (swing - angle), rel=0.01)
+
+
+def test_chambers_that_widen_push_more_as_they_lengthen() -> None:
+    """In closed form, straight under three equal pressures."""
+    change = 0.8
+    chain = uniform(6, gravity=np.zeros(3), relaxing=DAMPED, area_change=np.array([change]))
+    state, out = kernels.straight(chain), np.empty((12000, kernels.OUTPUTS))
+    kernels.drive(chain, state, np.full((12000, 3), 30e3), STEP_S, out)
+    push = 3.0 * 30e3 * 1.55e-4
+    assert state.coordinates[2::3].sum() == pytest.approx(push / (1400.0 - push * change / LENGTH_M), rel=1e-4)
 
 
 def test_every_drawn_chain_is_integrated_stably() -> None:
@@ -256,6 +266,12 @@ def test_every_drawn_chain_is_integrated_stably() -> None:
     for seed in range(40):
         build = draw(configuration, magnitudes, True, np.random.default_rng(seed))
         factors.append(build.chain.change[0])
+        # Of the elastic moment at the typical bending; of the stiffness, over seconds.
+        slips, joint_rad = build.chain.slipping, magnitudes.hysteresis_bending_rad / magnitudes.pieces
+        assert 0.03 <= (slips[:, 0] * slips[:, 1]).sum() / joint_rad <= 0.10
+        assert 0.05 <= build.chain.relaxing[:-1, 0].sum() <= 0.15
+        whole = 1.0 / (1.0 / build.chain.bending).sum()
+        assert 0.15 * 0.6 < whole < 0.15 * 1.35
         for chain in (build.chain, with_payload(build, magnitudes)):
             stiffness = np.column_stack([chain.bending * max(factors[-1], 1.0)] * 2 + [chain.stretching]).ravel()
             held = stiffness * (1.0 + chain.relaxing[:, 0].sum() + chain.slipping[:, 0].sum())

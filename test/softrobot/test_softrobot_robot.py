@@ -158,6 +158,16 @@ def test_the_open_loop_comes_to_rest_where_the_pressures_hold_the_segment() -> N
     assert record[-1].mean[1] < -0.005
 
 
+def test_hoses_fill_with_their_time_constant() -> None:
+    """Three equal pressures only stretch it, which it follows at once."""
+    slow = load(SoftRobotConfiguration, {"model.pressure_lag_s": 0.2})
+    measured = [one for k in range(1, 400) for one in pressures(8_000_000 * k, *[0.0 if k < 125 else 20e3] * 3)]
+    record = Pipeline(ROBOT.estimator(slow, "open_loop"), ROBOT.channels(slow)).run(measured)
+    height = {one.stamp_ns: one.mean[2] for one in record}
+    before, last = height[124 * 8_000_000], record[-1].mean[2]
+    assert (height[150 * 8_000_000] - before) / (last - before) == pytest.approx(1.0 - np.exp(-1.0), abs=0.03)
+
+
 def test_the_open_loops_deviation_is_that_of_models_with_other_numbers() -> None:
     """The first-order sum is a Monte Carlo's within a third: at rest, where only parameters count."""
     measured = [one for k in range(1, 400) for one in pressures(8_000_000 * k, 15e3, 5e3, 0.0)]
