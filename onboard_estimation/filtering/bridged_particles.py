@@ -20,14 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.marginalized_particles import (
-    MarginalizedParticleFilter,
-    _Auxiliary,
-    _logarithms,
-    _Seen,
-    _surplus,
-)
+from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
 from onboard_estimation.filtering.particle_cloud import Cloud, StepInfo
+from onboard_estimation.filtering.particle_stages import Auxiliary, Seen, logarithms, surplus
 from onboard_estimation.filtering.particle_weights import effective_sample_size, log_constant, normalised, systematic
 
 Array = NDArray[np.float64]
@@ -66,8 +61,8 @@ class BridgedParticleFilter(MarginalizedParticleFilter):
         step_s: float,
         ahead: Array,
         inputs: Array,
-        seen: _Seen,
-        auxiliary: _Auxiliary,
+        seen: Seen,
+        auxiliary: Auxiliary,
     ) -> tuple[Cloud, StepInfo]:
         """The cloud resampled by its weights, moved on, moved by the measurement, weighted by what is left of it."""
         alive = np.isfinite(auxiliary.errors[:, seen.heard]).all(axis=1)
@@ -104,8 +99,8 @@ class BridgedParticleFilter(MarginalizedParticleFilter):
             states=states,
             values=values,
             learned=self.prior.observe(prediction, values - self._constants),
-            log_weights=_logarithms(split.weights),
-            surplus=_surplus(cloud.surplus, np.zeros(len(heard)), expected),
+            log_weights=logarithms(split.weights),
+            surplus=surplus(cloud.surplus, np.zeros(len(heard)), expected),
             rejected_in_a_row=0,
             collapsed_in_a_row=0,
             steps_since_spread=None if since is None else since + 1,
@@ -117,7 +112,7 @@ class BridgedParticleFilter(MarginalizedParticleFilter):
         return self._offsets_corrected(after, offsets, moved, seen, auxiliary.covariance), info
 
 
-def _split(errors: Array, normal: Array, auxiliary: _Auxiliary) -> _Split:
+def _split(errors: Array, normal: Array, auxiliary: Auxiliary) -> _Split:
     """With the least share that leaves enough particles; `normal` (N, h) are draws of the measurement's noise."""
     deviations = errors - errors.mean(axis=0)
     spread = deviations.T @ deviations / len(errors)

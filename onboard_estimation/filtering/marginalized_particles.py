@@ -16,7 +16,7 @@ keep what they have learned.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.conjugate_kernels import row_products
 from onboard_estimation.filtering.draws import Draws
 from onboard_estimation.filtering.gating import Innovation, decide
-from onboard_estimation.filtering.normal_inverse_gamma import FixedPrior, Statistics
+from onboard_estimation.filtering.normal_inverse_gamma import FixedPrior
 from onboard_estimation.filtering.particle_cloud import (
     Cloud,
     CloudEstimate,
@@ -33,6 +33,7 @@ from onboard_estimation.filtering.particle_cloud import (
     ParticleFilterSettings,
     StepInfo,
 )
+from onboard_estimation.filtering.particle_stages import Auxiliary, Drawn, Seen, logarithms, surplus, without
 from onboard_estimation.filtering.particle_weights import (
     effective_sample_size,
     factorised,
@@ -44,13 +45,11 @@ from onboard_estimation.filtering.particle_weights import (
     systematic,
 )
 from onboard_estimation.filtering.unknown_function import UnknownFunction
-from onboard_estimation.filtering.walking_prior import WalkingPrior, WalkingStatistics
+from onboard_estimation.filtering.walking_prior import WalkingPrior
 from onboard_estimation.learning.learned_function import LearnedFunction
 
 Array = NDArray[np.float64]
 
-SURPLUS_SHARE = 0.1
-"""Weight of the newest step in what is known of how far drawn outputs scatter about auxiliary ones."""
 SOON_STEPS = 100
 """A cloud that is lost again within so many steps is spread twice as wide."""
 
@@ -58,9 +57,8 @@ SOON_STEPS = 100
 class MarginalizedParticleFilter:
     """Algorithm 1 over any grey-box model.
 
-        unknown = UnknownFunction(
-            ReducedRankBasis(centre=(0.0,), half_widths=(2.0,), length_scales=(0.4,)), (0.0,), (3.0,), lowest=None
-        )
+        basis = ReducedRankBasis(centre=(0.0,), half_widths=(2.0,), length_scales=(0.4,))
+        unknown = UnknownFunction(basis, constants=(0.0,), stddevs=(3.0,))
         settings = ParticleFilterSettings([0.0, 0.05], [[1e-4]], recovery_stddevs=[0.1, 0.5])
         tracker = MarginalizedParticleFilter(model, unknown, settings)
         cloud = tracker.start([0.0, 0.0], np.diag([0.01, 0.1]), key=1)
@@ -231,16 +229,16 @@ class MarginalizedParticleFilter:
             np.sqrt(weights @ noise),
         )
 
-    def _seen(self, measured: ArrayLike | None) -> _Seen:
+    def _seen(self, measured: ArrayLike | None) -> Seen:
         """What was measured, checked."""
         m = len(self._noise)
         values = np.full(m, np.nan) if measured is None else np.asarray(measured, dtype=np.float64)
         if values.shape != (m,):
             raise UserError(f"a measurement of shape {values.shape}; this model has {m} outputs")
         there = np.isfinite(values)
-        return _Seen(np.where(there, values, 0.0), np.flatnonzero(there))
+        return Seen(np.where(there, values, 0.0), np.flatnonzero(there))
 
-    def _auxiliary(self, cloud: Cloud, ahead: Array, inputs: Array, seen: _Seen) -> _Auxiliary:
+    def _auxiliary(self, cloud: Cloud, ahead: Array, inputs: Array, seen: Seen) -> Auxiliary:
         """What the particles' predictions say of the measurement: lines 3 to 5, with k its predicted mean."""
         phi, _ = self.prior.functions(self.model.places(ahead))
         expected = np.empty(cloud.values.shape)
@@ -261,7 +259,7 @@ class MarginalizedParticleFilter:
         value = mean[seen.heard]
         normal = inverse @ value
         innovation = Innovation(value, total_root, float(normal @ normal), True)
-        return _Auxiliary(errors, covariance, whitening, constant, densities, innovation)
+        return Auxiliary(errors, covariance, whitening, constant, densities, innovation)
 
     def _shaken(self, ahead: Array, rng: np.random.Generator, step_s: float) -> Array:
         """Predicted states with process noise: line 12."""
@@ -269,7 +267,7 @@ class MarginalizedParticleFilter:
 
     def _drawn(
         self, cloud: Cloud, rng: np.random.Generator, step_s: float, states: Array, ancestors: NDArray[np.int64]
-    ) -> _Drawn:
+    ) -> Drawn:
         """Values of the children of `ancestors`, who are in `states`, and what they learn of them: lines 2, 8 to 15."""
         dead, learned = None, _own(cloud)
         if not np.isfinite(states).all():  # the dead weigh nothing; numbers they need all the same
@@ -281,22 +279,22 @@ class MarginalizedParticleFilter:
         prediction: Any = self.prior.predict(learned, ancestors, phi, step_s, kept, normals)
         drawn = rng.standard_t(prediction.degrees_of_freedom, prediction.means.shape)
         values = self._bounded(prediction.means + np.sqrt(prediction.variances) * drawn)
-        return _Drawn(states, values, self.prior.observe(prediction, values - self._constants), dead, clamped)
+        return Drawn(states, values, self.prior.observe(prediction, values - self._constants), dead, clamped)
 
     def _left_out(
         self, cloud: Cloud, rng: np.random.Generator, step_s: float, states: Array, innovation: Innovation | None
     ) -> tuple[Cloud, StepInfo]:
         """The cloud moved on, without a measurement."""
         drawn = self._drawn(cloud, rng, step_s, states, np.arange(len(states)))
-        weights, _ = normalised(_without(drawn.dead, cloud.log_weights))
+        weights, _ = normalised(without(drawn.dead, cloud.log_weights))
         refused = None if innovation is None else replace(innovation, accepted=False)
         info = StepInfo(refused, 0.0, effective_sample_size(weights), float(len(states)), drawn.clamped, False)
         return cloud._replace(
-            states=drawn.states, values=drawn.values, learned=drawn.learned, log_weights=_logarithms(weights)
+            states=drawn.states, values=drawn.values, learned=drawn.learned, log_weights=logarithms(weights)
         ), info
 
     def _settled(
-        self, cloud: Cloud, rng: np.random.Generator, step_s: float, ahead: Array, seen: _Seen, auxiliary: _Auxiliary
+        self, cloud: Cloud, rng: np.random.Generator, step_s: float, ahead: Array, seen: Seen, auxiliary: Auxiliary
     ) -> tuple[Cloud, StepInfo]:
         """A cloud that was spread a short while ago, moved towards what was measured (ensemble Kalman filter).
 
@@ -313,14 +311,14 @@ class MarginalizedParticleFilter:
         gain = -np.linalg.solve(together, deviations.T @ (states - states.mean(axis=0)) / len(states)).T
         moved = states + (errors + rng.standard_normal(errors.shape) @ root.T) @ gain.T
         drawn = self._drawn(cloud, rng, step_s, moved, ancestors)
-        even, _ = normalised(_without(drawn.dead, np.zeros(len(states))))
+        even, _ = normalised(without(drawn.dead, np.zeros(len(states))))
         innovation = auxiliary.innovation
         log_likelihood = log_constant(innovation.root) - 0.5 * innovation.nis
         after = cloud._replace(
             states=drawn.states,
             values=drawn.values,
             learned=drawn.learned,
-            log_weights=_logarithms(even),
+            log_weights=logarithms(even),
             offsets=cloud.offsets[ancestors],
             steps_since_spread=(cloud.steps_since_spread or 0) + 1,
         )
@@ -335,8 +333,8 @@ class MarginalizedParticleFilter:
         step_s: float,
         ahead: Array,
         inputs: Array,
-        seen: _Seen,
-        auxiliary: _Auxiliary,
+        seen: Seen,
+        auxiliary: Auxiliary,
     ) -> tuple[Cloud, StepInfo]:
         """The cloud resampled by what its predictions say, moved on, and weighted by what came of it: lines 6 to 16."""
         first, log_total = normalised(cloud.log_weights + auxiliary.log_densities)
@@ -358,7 +356,7 @@ class MarginalizedParticleFilter:
             values=drawn.values,
             learned=drawn.learned,
             log_weights=ratios - log_sum,
-            surplus=_surplus(cloud.surplus, densities, auxiliary.errors.take(ancestors, axis=0) - errors),
+            surplus=surplus(cloud.surplus, densities, auxiliary.errors.take(ancestors, axis=0) - errors),
             rejected_in_a_row=0,
             collapsed_in_a_row=cloud.collapsed_in_a_row + 1 if collapsed else 0,
             steps_since_spread=None if since is None else since + 1,
@@ -368,7 +366,7 @@ class MarginalizedParticleFilter:
         info = StepInfo(auxiliary.innovation, log_likelihood, size, first_size, drawn.clamped, False)
         return self._offsets_corrected(after, offsets, errors, seen, auxiliary.covariance), info
 
-    def _offsets_corrected(self, cloud: Cloud, offsets: Array, errors: Array, seen: _Seen, covariance: Array) -> Cloud:
+    def _offsets_corrected(self, cloud: Cloud, offsets: Array, errors: Array, seen: Seen, covariance: Array) -> Cloud:
         """Kalman's correction of every particle's offsets; its gain is the same for all."""
         before = cloud.offset_covariance
         if not before.any():
@@ -381,34 +379,6 @@ class MarginalizedParticleFilter:
     def _bounded(self, deviations: Array) -> Array:
         """Values of the function, from what is learned of them."""
         return np.asarray(np.maximum(self._constants + deviations, self._lowest))
-
-
-class _Seen(NamedTuple):
-    """A measurement (m,), with zeros for what was not measured, and the numbers of its elements that were."""
-
-    values: Array
-    heard: NDArray[np.int64]
-
-
-class _Auxiliary(NamedTuple):
-    """First stage: measured less predicted (N, m), the covariance of what was heard, and what it says of particles."""
-
-    errors: Array
-    covariance: Array
-    whitening: Array
-    constant: float
-    log_densities: Array
-    innovation: Innovation
-
-
-class _Drawn(NamedTuple):
-    """Second stage, before it is weighted."""
-
-    states: Array
-    values: Array
-    learned: Statistics | WalkingStatistics
-    dead: NDArray[np.bool_] | None
-    clamped: int
 
 
 def _spread(cloud: Cloud) -> Cloud:
@@ -424,22 +394,6 @@ def _spread(cloud: Cloud) -> Cloud:
     )
 
 
-def _surplus(before: Array | None, densities: Array, differences: Array) -> Array:
-    """(m, m) scatter of drawn outputs about auxiliary ones, with these differences (N, m)."""
-    mean, newest = np.empty(differences.shape[1]), np.empty((differences.shape[1],) * 2)
-    scatter(np.ones(len(differences)), densities, differences, mean, newest)
-    return newest if before is None else before + SURPLUS_SHARE * (newest - before)
-
-
 def _own(cloud: Cloud) -> Any:
     """What was learned, in the statistics of the filter's own prior: of which kind, types cannot tell."""
     return cloud.learned
-
-
-def _without(dead: NDArray[np.bool_] | None, log_weights: Array) -> Array:
-    return log_weights if dead is None else np.where(dead, -np.inf, log_weights)
-
-
-def _logarithms(weights: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.log(weights)
