@@ -156,6 +156,27 @@ def test_predictions_multiply_to_the_evidence_of_all_samples(prior: Any) -> None
     assert evidence == pytest.approx(closed, rel=1e-9)
 
 
+@pytest.mark.parametrize("prior", [FIXED, STILL])
+@pytest.mark.parametrize("kept", [1.0, 0.9])
+def test_predictions_are_those_of_what_is_left_of_the_samples(prior: Any, kept: float) -> None:
+    statistics, histories, _ = driven(prior, kept, 40)
+    functions, _ = prior.functions(np.tile([0.3, -0.6], (N, 1)))
+    phi, _ = BASIS.functions([[0.3, -0.6]])
+    prediction = prior.predict(statistics, np.arange(N), functions, 0.01, kept, np.zeros((N, prior.walking)))
+    shares = getattr(prediction.statistics, "prior_shares", np.ones(M))
+    for i, history in enumerate(histories):
+        covariance, means, scatters, nu = batch(history, kept, FIXED.factors**2 / shares, weight=kept)
+        np.testing.assert_allclose(prediction.means[i], means @ phi[0], rtol=1e-9)
+        np.testing.assert_allclose(
+            prediction.variances[i], (1.0 + phi[0] @ covariance @ phi[0]) * scatters / nu, rtol=1e-9
+        )
+        assert prediction.degrees_of_freedom == pytest.approx(nu)
+    samples = prediction.means + 1.0
+    once, again = prior.observe(prediction, samples), prior.observe(prediction, samples)
+    np.testing.assert_array_equal(once.means, again.means)
+    np.testing.assert_array_equal(prior.scatters_of(once), prior.scatters_of(again))
+
+
 def test_old_statistics_stay_what_they_were() -> None:
     before, _, _ = driven(FIXED, 0.97, 40)
     kept = FIXED.covariances(before), before.means.copy(), before.scatters.copy()
