@@ -9,7 +9,7 @@ A sample changes m, C and psi by rank one (m = r1^-1 s1, C = r1^-1 in the paper'
 weighted by lambda^age and the full prior. The factor on C, psi and nu fades the prior too. To psi and nu it is given
 back at once, to C one weight at a time in turn, by the rank-one update of an observation that the weight is zero, when
 that weight's prior has faded to LEAST_PRIOR_SHARE. So between that, less what M more steps take, and all of it stands;
-m, C and psi are exactly those of that prior.
+m, C and psi are exactly those of that prior. After a gap in the data all are given back at once.
 
 **Sharing.** A particle's C is a matrix that it shares with its relatives, less outer products of the vectors of the
 steps since: C = c B - sum_t c_t u_t u_t^T. Only these vectors are new in a step; whose they are is told by the
@@ -37,6 +37,8 @@ FOLDED_LOSSES = 8
 """How many outer products are folded at once; up to twice as many are kept."""
 LEAST_PRIOR_SHARE = 0.95
 """A weight's prior is given back once so much of it is left."""
+FADED_PRIOR_SHARE = 0.1
+"""With less of any weight's prior left, after a gap in the data, all are given back at once."""
 
 
 class Statistics(NamedTuple):
@@ -209,6 +211,8 @@ class FixedPrior:
             return children
         lost, coordinate = 1.0 - kept, children.next_restored
         shares = kept * children.prior_shares
+        if shares.min() < FADED_PRIOR_SHARE:
+            return self._refreshed(children, kept)
         faded = children._replace(
             scales=children.scales / kept,
             scatters=kept * children.scatters + lost * np.array(self.scatters),
@@ -229,6 +233,25 @@ class FixedPrior:
         kernels.observe_zero(columns, coordinate, precision, means, scatters, factors)
         return _lost(faded, factors)._replace(
             means=means, scatters=scatters, next_restored=(coordinate + 1) % len(shares)
+        )
+
+    def _refreshed(self, children: Statistics, kept: float) -> Statistics:
+        """The same after so long a gap that all priors are given back at once: by inversion."""
+        lost, identity = 1.0 - kept, np.eye(len(children.prior_shares))
+        faded = kept * np.linalg.inv(self.covariances(children))
+        matrices = np.linalg.inv(faded + identity * (1.0 - kept * children.prior_shares))
+        moments = np.einsum("nij,npj->npi", faded, children.means)
+        means = np.einsum("nij,npj->npi", matrices, moments)
+        explained = np.einsum("npi,npi->np", moments, children.means - means)
+        return children._replace(
+            matrices=0.5 * (matrices + matrices.transpose(0, 2, 1)),
+            losses=(),
+            lineages=np.arange(len(means))[None],
+            scales=np.ones(1),
+            means=means,
+            scatters=kept * children.scatters + lost * np.array(self.scatters) + explained,
+            degrees_of_freedom=kept * children.degrees_of_freedom + lost * self.degrees_of_freedom,
+            prior_shares=np.ones(len(identity)),
         )
 
 

@@ -272,6 +272,9 @@ def test_a_displaced_mass_is_found_again_and_its_friction_stays_known(tracked: A
         reading = measured[number] + 0.3
         cloud, info = tracker.step(cloud, STEP_S, [reading], force[number : number + 1])
         spread.append(info.spread)
+        if info.spread:  # as wide as the settings say, in what the sensor does not measure
+            assert cloud.states[:, 1].std() == pytest.approx(0.3, rel=0.15)
+            assert cloud.states[:, 0].std() < 2e-3
         errors.append(tracker.estimate(cloud).state - states[number + 1] - [0.3, 0.0])
     assert cloud.spreads == sum(spread) == 1
     assert spread.index(True) == tracker.settings.gate.recover_after - 1

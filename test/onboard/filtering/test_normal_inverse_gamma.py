@@ -157,15 +157,15 @@ def test_predictions_multiply_to_the_evidence_of_all_samples(prior: Any) -> None
 
 
 @pytest.mark.parametrize("prior", [FIXED, STILL])
-@pytest.mark.parametrize("kept", [1.0, 0.9])
-def test_predictions_are_those_of_what_is_left_of_the_samples(prior: Any, kept: float) -> None:
+@pytest.mark.parametrize(("kept", "last"), [(1.0, 1.0), (0.9, 0.9), (0.99, 0.3), (0.97, 0.05), (1.0, 1e-70)])
+def test_predictions_are_those_of_what_is_left_of_the_samples(prior: Any, kept: float, last: float) -> None:
     statistics, histories, _ = driven(prior, kept, 40)
     functions, _ = prior.functions(np.tile([0.3, -0.6], (N, 1)))
     phi, _ = BASIS.functions([[0.3, -0.6]])
-    prediction = prior.predict(statistics, np.arange(N), functions, 0.01, kept, np.zeros((N, prior.walking)))
+    prediction = prior.predict(statistics, np.arange(N), functions, 0.01, last, np.zeros((N, prior.walking)))
     shares = getattr(prediction.statistics, "prior_shares", np.ones(M))
     for i, history in enumerate(histories):
-        covariance, means, scatters, nu = batch(history, kept, FIXED.factors**2 / shares, weight=kept)
+        covariance, means, scatters, nu = batch(history, kept, FIXED.factors**2 / shares, weight=last)
         np.testing.assert_allclose(prediction.means[i], means @ phi[0], rtol=1e-9)
         np.testing.assert_allclose(
             prediction.variances[i], (1.0 + phi[0] @ covariance @ phi[0]) * scatters / nu, rtol=1e-9
