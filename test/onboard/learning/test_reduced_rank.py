@@ -79,17 +79,29 @@ def test_spectral_density_is_the_fourier_transform_of_the_kernel(kernel: Any, fa
         assert value == pytest.approx(quad(integrand, 0.0, 60.0, limit=400)[0], rel=1e-5)
 
 
+@pytest.mark.parametrize("box", BOXES)
+def test_functions_are_the_printed_ones(box: Any) -> None:
+    basis = ReducedRankBasis(*box, function_count=20)
+    half, scales = np.array(basis.half_widths), np.array(basis.length_scales)
+    places = np.array(basis.centre) + np.random.default_rng(3).uniform(-0.9, 0.9, (10, len(half))) * half
+    q, length = (places - basis.centre) / scales, half / scales
+    # Eqs. (4) and (5), in coordinates over length scales
+    expected = np.prod(np.sin(np.pi * basis.indices * (q[:, None] + length) / (2.0 * length)) / np.sqrt(length), axis=2)
+    np.testing.assert_allclose(basis.functions(places)[0], expected, atol=1e-13)
+
+
 @pytest.mark.parametrize("kernel", PEERS)
 @pytest.mark.parametrize("box", BOXES)
-def test_sum_of_functions_is_the_kernel_well_inside_the_box(kernel: Any, box: Any) -> None:
+@pytest.mark.parametrize("factor", [1.0, 0.8])
+def test_sum_of_functions_is_the_kernel_well_inside_the_box(kernel: Any, box: Any, factor: float) -> None:
     centre, half_widths, length_scales = (np.array(part, dtype=float) for part in box)
     d = len(centre)
     basis = ReducedRankBasis(*box, function_count={1: 300, 2: 1500, 3: 3000}[d], kernel=kernel)
     places = centre + np.random.default_rng(2).uniform(-0.3, 0.3, (40, d)) * half_widths
     phi, clamped = basis.functions(places)
     assert clamped == 0
-    approximate = phi * np.exp(basis.log_spectral_densities()) @ phi.T
-    exact = PEERS[kernel]((places - centre) / length_scales)
+    approximate = phi * np.exp(basis.log_spectral_densities(np.log(factor))) @ phi.T
+    exact = PEERS[kernel]((places - centre) / length_scales / factor)
     # Edges are 1.4 length scales away or more; Matern's spectrum falls slowly.
     np.testing.assert_allclose(approximate, exact, atol=0.08 if d == 3 or kernel == "matern_3_2" else 0.03)
 
