@@ -1,0 +1,368 @@
+"""The grey box against equations written down a second time: scipy's integrator, integrals along the arc, statics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.integrate import quad, quad_vec, solve_ivp
+
+from onboard_estimation.configuration import load
+from softrobot_estimation import curvature_kernels, grey_box_kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.grey_box import STEP_S, GreyBox
+from softrobot_estimation.integration_limits import linearised
+
+Array = NDArray[np.float64]
+
+LENGTH_M, PLATE_M, PLATE_KG, SOFT_KG, STIFFNESS, AXIAL = 0.128, 0.006, 0.01, 0.146, 0.15, 1400.0
+GRAVITY = 9.81
+PRESSURES_PA = np.array([30e3, 12e3, 4e3])
+PLAIN = {"behaviour.relaxation_shares": [0.0, 0.0], "behaviour.inertia_share": 0.0, "behaviour.load_share": 0.0}
+ALL = {
+    "behaviour.bending_stiffening_per_rad2": -0.35,
+    "behaviour.pressure_stiffening_per_100_kpa": 0.4,
+    "behaviour.anisotropy": 0.12,
+    "behaviour.rest_bending_rad": [0.06, -0.04],
+    "behaviour.rest_elongation_m": 0.001,
+    "behaviour.bending_damping_ratio": 0.06,
+    "behaviour.bending_damping_growth_per_rad2": 0.8,
+    "behaviour.axial_damping_ratio": 0.2,
+    "behaviour.chamber_gains": [1.1, 0.9, 1.05],
+    "behaviour.moment_gain": 1.07,
+    "behaviour.chambers_turned_deg": 12.0,
+    "behaviour.relaxation_shares": [0.25, 0.15],
+    "behaviour.relaxation_times_s": [0.1, 1.5],
+    "mounting.tilt_deg": [1.2, -0.7],
+    "filter.moment_time_s": 1e9,
+}
+
+
+def grey_box(**values: object) -> GreyBox:
+    """Built by a configuration's dotted names."""
+    return GreyBox(load(SoftRobotConfiguration, {name.replace("__", "."): value for name, value in values.items()}))
+
+
+def rows_of(*states: list[float]) -> Array:
+    rows = np.zeros((len(states), grey_box_kernels.ROW))
+    rows[:, :6] = states
+    return rows
+
+
+def segment(
+    tip_kg: float, backbone_kg: float, gravity: tuple[float, float, float] = (0.0, 0.0, GRAVITY)
+) -> ConstantCurvatureSegment:
+    """The default robot without damping, bending in rad."""
+    return ConstantCurvatureSegment(
+        length_m=LENGTH_M,
+        bending_radius_m=1.0,
+        tip_mass_kg=tip_kg,
+        tip_mass_offset_m=0.5 * PLATE_M,
+        backbone_mass_kg=backbone_kg,
+        damping_n_s_m=(0.0, 0.0, 0.0),
+        bending_stiffness_n_m=STIFFNESS,
+        elongation_stiffness_n_m=AXIAL,
+        gravity_m_s2=gravity,
+        chamber_angles_rad=tuple(np.radians([90.0, 210.0, 330.0]).tolist()),
+        chamber_centre_radius_m=0.0126,
+        chamber_areas_m2=(1.55e-4,) * 3,
+    )
+
+
+def critical(of: ConstantCurvatureSegment) -> Array:
+    """(3,) damping of a straight, weightless segment at which it no longer swings, by its inertia."""
+    frequencies = np.sqrt(-np.diag(linearised(replace(of, gravity_m_s2=(0.0, 0.0, 0.0)), np.zeros(3))[3:, :3]))
+    return 2.0 * of.stiffness() / frequencies
+
+
+def test_without_additions_it_is_the_constant_curvature_segment() -> None:
+    box, plain = grey_box(**PLAIN), segment(PLATE_KG, SOFT_KG)
+    x, y, z = (np.array([0.08, 0.08, 0.12]) * critical(plain)).tolist()
+    plain = replace(plain, damping_n_s_m=(x, y, z))
+    rows = rows_of([0.0] * 6, [0.4, -0.7, 0.004, 2.0, -3.0, 0.1], [-1.2, 0.3, -0.003, 0.0, 5.0, -0.2])
+    stiffness = np.array([0.15, 0.12, 0.21])
+    moved = box.propagate(rows, stiffness, PRESSURES_PA, STEP_S)
+    three = plain.stiffness(stiffness)
+    np.testing.assert_allclose(moved[:, :6], plain.step(rows[:, :6], STEP_S, PRESSURES_PA, three), atol=1e-12)
+    loads = plain.base_load(rows[:, :6], PRESSURES_PA, three, origin_m=(0.0, 0.0, -0.0142))
+    np.testing.assert_allclose(box.loads(rows, stiffness, PRESSURES_PA), loads, atol=1e-12)
+    tips = box.tips(rows, stiffness, PRESSURES_PA)
+    jacobian, _ = plain.jacobian(rows[:, :6], offset_m=PLATE_M)
+    np.testing.assert_allclose(tips[:, :3], plain.position(rows[:, :6], offset_m=PLATE_M), atol=1e-15)
+    np.testing.assert_allclose(tips[:, 3:6], np.einsum("kij,kj->ki", jacobian, rows[:, 3:6]), atol=1e-14)
+    np.testing.assert_allclose(tips[:, 6], stiffness)
+
+
+def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: Array) -> object:
+    """Rates of q, q' and what has relaxed (12,), for the configuration `ALL`: as its parameters are described."""
+    inertia = segment(PLATE_KG + 0.1545 * SOFT_KG, (1.0 - 0.1545) * SOFT_KG)
+    ratios = np.array([0.06, 0.06, 0.2]) * critical(inertia)
+    tilt = np.radians(np.hypot(1.2, 0.7))
+    # A base turned by a small vector t sees what points along z turned by -t: z - t x z.
+    axis = np.array([1.2, -0.7, 0.0]) / np.hypot(1.2, 0.7)
+    down = np.array([0.0, 0.0, 1.0]) * np.cos(tilt) - np.cross(axis, [0.0, 0.0, 1.0]) * np.sin(tilt)
+    gx, gy, gz = (GRAVITY * down).tolist()
+    loaded = segment(PLATE_KG + 0.1545 * SOFT_KG + payload_kg, (1.0 - 0.1545) * SOFT_KG, (gx, gy, gz))
+    angles, areas = np.radians([102.0, 222.0, 342.0]), 1.55e-4 * np.array([1.1, 0.9, 1.05])
+    push = np.array(
+        [
+            -1.07 * 0.0126 * np.sum(np.cos(angles) * areas * pressures_pa),
+            -1.07 * 0.0126 * np.sum(np.sin(angles) * areas * pressures_pa),
+            np.sum(areas * pressures_pa),
+        ]
+    )
+    held, out = np.array([base, base, AXIAL]), np.empty((1, 3))
+
+    def rates(_: float, state: Array) -> Array:
+        q, squared = state[:3], state[0] ** 2 + state[1] ** 2
+        factor = 1.0 - 0.35 * squared + 0.4 * 1e-5 * pressures_pa.sum()
+        stiff = np.array([1.12 * base * factor, 0.88 * base * factor, AXIAL])
+        force = push + np.array([moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001])
+        force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
+        force -= ratios * np.array([1.0 + 0.8 * squared, 1.0 + 0.8 * squared, 1.0]) * state[3:6]
+        curvature_kernels.accelerations(*loaded.arrays, state[None, :6].copy(), force[None], stiff[None], out)
+        return np.concatenate([state[3:6], out[0], (q - state[6:9]) / 0.1, (q - state[9:]) / 1.5])
+
+    return rates
+
+
+def test_with_all_additions_it_moves_as_scipy_integrates_the_equations() -> None:
+    """Law, anisotropy, rest, damping, two Maxwell elements, chambers, a payload, moments and tilt at once."""
+    box, base, moments, payload_kg = grey_box(**ALL), 0.17, np.array([0.011, -0.006]), 0.025
+    rows = rows_of([0.3, -0.5, 0.002, 1.0, 2.0, -0.05])
+    rows[0, 6:12] = [0.2, -0.4, 0.001, 0.1, -0.2, 0.0005]
+    rows[0, grey_box_kernels.MOMENTS : grey_box_kernels.PAYLOAD] = moments
+    rows[0, grey_box_kernels.PAYLOAD] = payload_kg
+    rows[0, grey_box_kernels.REST :] = rest = np.array([-0.004, 0.007])
+    exact = solve_ivp(
+        rates_by_hand(PRESSURES_PA, payload_kg, base, moments + rest), (0.0, 0.4), rows[0, :12], rtol=1e-10, atol=1e-12
+    )
+    for _ in range(400):
+        rows = box.propagate(rows, np.array([base]), PRESSURES_PA, 0.001)
+    np.testing.assert_allclose(rows[0, :12], exact.y[:, -1], rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(rows[0, grey_box_kernels.PAYLOAD :], [payload_kg, *rest])
+    factor = 1.0 - 0.35 * (rows[0, 0] ** 2 + rows[0, 1] ** 2) + 0.4 * 0.46
+    np.testing.assert_allclose(box.tips(rows, np.array([base]), PRESSURES_PA)[0, 6], base * factor)
+
+
+def test_steps_longer_than_stable_are_divided() -> None:
+    """0.1 s is seven times what the elongation's vibration allows."""
+    box, rows = grey_box(**ALL), rows_of([0.3, -0.5, 0.004, 1.0, 2.0, 0.0])
+    fine = rows
+    for _ in range(100):
+        fine = box.propagate(fine, np.array([0.15]), PRESSURES_PA, 0.001)
+    np.testing.assert_allclose(box.propagate(rows, np.array([0.15]), PRESSURES_PA, 0.1), fine, atol=8e-3)
+
+
+@pytest.mark.parametrize(
+    "stiff",
+    [
+        {"behaviour.bending_damping_growth_per_rad2": 60.0, "behaviour.bending_damping_ratio": 1.0},
+        {"behaviour.bending_stiffening_per_rad2": 200.0},
+        {"behaviour.pressure_stiffening_per_100_kpa": 500.0},
+    ],
+)
+def test_steps_are_divided_for_what_the_law_makes_of_stiffness_and_damping(stiff: dict[str, float]) -> None:
+    box, rows = grey_box(**PLAIN, **stiff), rows_of([0.6, -0.7, 0.004, 0.5, 0.5, 0.0])
+    pressures = np.full(3, 60e3)
+    for _ in range(60):
+        rows = box.propagate(rows, np.array([0.15]), pressures, STEP_S)
+    assert np.hypot(*rows[0, :2]) < 1.0
+    fine = rows
+    for _ in range(8):
+        fine = box.propagate(fine, np.array([0.15]), pressures, STEP_S / 8)
+    np.testing.assert_allclose(box.propagate(rows, np.array([0.15]), pressures, STEP_S)[0, :3], fine[0, :3], atol=0.02)
+
+
+def test_the_law_leaves_a_fifth() -> None:
+    box = grey_box(behaviour__bending_stiffening_per_rad2=-3.0, behaviour__pressure_stiffening_per_100_kpa=0.5)
+    found = box.tips(rows_of([0.3, 0.4, 0.0, 0, 0, 0], [1.0, 1.0, 0.0, 0, 0, 0]), np.full(2, 0.2), np.full(3, 20e3))
+    np.testing.assert_allclose(found[:, 6], [0.2 * (1.0 - 3.0 * 0.25 + 0.5 * 0.6), 0.2 * 0.2])
+
+
+def test_at_rest_the_base_bears_weight_and_moment_of_the_arc() -> None:
+    """Mass spread along an arc, plate and payload beyond its end: integrals along the arc."""
+    payload_kg, origin = 0.03, np.array([0.0, 0.0, -0.0142])
+    bent, direction, length = 0.9, np.array([0.6, 0.8]), LENGTH_M + 0.003
+    box = grey_box(behaviour__load_share=0.0, behaviour__inertia_share=0.2)
+    row = rows_of([*(bent * direction), 0.003, 0, 0, 0])
+    row[0, 6:12] = np.tile(row[0, :3], 2)
+    row[0, grey_box_kernels.PAYLOAD] = payload_kg
+    # Whatever stiffness and pressure do, weight and moment of a robot that stands still are its masses'. It is held
+    # still by pressures and moments that balance it.
+    balancing = np.linalg.lstsq(box.gains, -acceleration_force(box, row), rcond=None)[0]
+    found = box.loads(row, np.array([STIFFNESS]), balancing)[0]
+
+    def place(share: float, beyond_m: float = 0.0) -> Array:
+        angle = bent * share
+        across = length * (1.0 - np.cos(angle)) / bent + beyond_m * np.sin(angle)
+        along = length * np.sin(angle) / bent + beyond_m * np.cos(angle)
+        return np.array([*(across * direction), along])
+
+    soft, _ = quad_vec(place, 0.0, 1.0)
+    total = SOFT_KG + PLATE_KG + payload_kg
+    centre = (SOFT_KG * soft + (PLATE_KG + payload_kg) * place(1.0, 0.5 * PLATE_M)) / total
+    weight = np.array([0.0, 0.0, total * GRAVITY])
+    np.testing.assert_allclose(found[:3], weight, atol=1e-5)
+    np.testing.assert_allclose(found[3:], np.cross(centre - origin, weight), atol=2e-6)
+
+
+def acceleration_force(box: GreyBox, row: Array) -> Array:
+    """(3,) generalised force by which a row at rest is out of balance without pressure: mass times acceleration."""
+    mass = np.zeros((3, 3))
+    for fraction, offset, kg in box.segment.arrays[1]:
+        kg = kg + (row[0, grey_box_kernels.PAYLOAD] if fraction == 1.0 else 0.0)
+        jacobian = box.segment.jacobian(row[0, :6], fraction, offset)[0]
+        mass += kg * jacobian.T @ jacobian
+    tiny = 1e-7
+    moved = box.propagate(row, np.array([STIFFNESS]), np.zeros(len(box.offsets_pa)), tiny)
+    return np.asarray(mass @ moved[0, 3:6] / tiny)
+
+
+@pytest.mark.parametrize(("share", "plate_kg"), [(0.0, PLATE_KG), (0.1545, PLATE_KG), (0.0, 0.0)])
+def test_in_motion_the_base_bears_the_rate_of_momentum(share: float, plate_kg: float) -> None:
+    """Force and torque are weight less the masses' acceleration, by differences of where they are.
+
+    A payload hangs at the tip, also of a robot that has no plate there.
+    """
+    box = grey_box(
+        behaviour__inertia_share=share, behaviour__load_share=share, segment__tip_plate_mass_kg=plate_kg,
+        segment__mass_kg=SOFT_KG + plate_kg,
+    )  # fmt: skip
+    row, h = rows_of([0.5, -0.3, 0.002, 3.0, 4.0, 0.1]), 1e-4
+    payload_kg = row[0, grey_box_kernels.PAYLOAD] = 0.02
+    origin, weight = np.array([0.0, 0.0, -0.0142]), np.array([0.0, 0.0, GRAVITY])
+    path, stiffness = [row], np.array([0.15])
+    for _ in range(4):
+        path.append(box.propagate(path[-1], stiffness, PRESSURES_PA, h))
+    force, torque = np.zeros(3), np.zeros(3)
+    masses = segment(plate_kg + share * SOFT_KG, (1.0 - share) * SOFT_KG).arrays[1].tolist()
+    for fraction, offset, kg in [*masses, [1.0, 0.5 * PLATE_M, payload_kg]]:
+        places = [box.segment.position(one[0, :6], fraction, offset) for one in path]
+        acceleration = np.array([-1.0, 16.0, -30.0, 16.0, -1.0]) @ places / (12.0 * h * h)
+        force += kg * (weight - acceleration)
+        torque += kg * np.cross(places[2] - origin, weight - acceleration)
+    found = box.loads(path[2], stiffness, PRESSURES_PA)[0]
+    np.testing.assert_allclose(found, [*force, *torque], rtol=1e-4, atol=2e-5)
+
+
+def test_moments_bend_it_and_fade() -> None:
+    """No equation pulls them; they decay with their time, exactly whatever the steps are."""
+    box = grey_box(**PLAIN, filter__moment_time_s=0.3, gravity_m_s2=1e-9, behaviour__anisotropy=0.1)
+    row = rows_of([0.0] * 6)
+    row[0, grey_box_kernels.MOMENTS : grey_box_kernels.PAYLOAD] = [0.02, -0.03]
+    one = box.propagate(row, np.array([0.15]), np.zeros(3), 0.06)
+    np.testing.assert_allclose(one[0, 12:14], np.exp(-0.2) * np.array([0.02, -0.03]), rtol=1e-12)
+    for _ in range(10):
+        row = box.propagate(row, np.array([0.15]), np.zeros(3), 0.006)
+    np.testing.assert_allclose(row[0, 12:14], one[0, 12:14], rtol=1e-12)
+    lasting = grey_box(
+        **PLAIN, filter__moment_time_s=1e9, gravity_m_s2=1e-9, behaviour__anisotropy=0.1,
+        behaviour__bending_damping_ratio=1.0,
+    )  # fmt: skip
+    row[:] = 0.0
+    row[0, grey_box_kernels.MOMENTS : grey_box_kernels.PAYLOAD] = [0.02, -0.03]
+    for _ in range(200):
+        row = lasting.propagate(row, np.array([0.15]), np.zeros(3), STEP_S)
+    np.testing.assert_allclose(row[0, :2], [0.02 / (1.1 * 0.15), -0.03 / (0.9 * 0.15)], rtol=1e-5)
+
+
+def test_what_stands_behind_a_row_is_left_as_it_is() -> None:
+    wide = np.hstack([rows_of([0.3, 0.1, 0.0, 1.0, 0.0, 0.0]), [[1.0, 2.0, 3.0]]])
+    box = grey_box()
+    moved = box.propagate(wide, np.array([0.15]), PRESSURES_PA, STEP_S)
+    np.testing.assert_array_equal(moved[0, grey_box_kernels.ROW :], [1.0, 2.0, 3.0])
+    narrow = box.propagate(wide[:, : grey_box_kernels.ROW].copy(), np.array([0.15]), PRESSURES_PA, STEP_S)
+    np.testing.assert_array_equal(moved[:, : grey_box_kernels.ROW], narrow)
+
+
+@pytest.mark.parametrize(
+    "mounted",
+    [
+        {},
+        {"mounting.tilt_deg": [20.0, -15.0]},
+        {"mounting.attitude": "upright", "mounting.tilt_deg": [2.0, 1.0]},
+        {
+            "mounting.attitude": "upright",
+            "behaviour.rest_bending_rad": [0.05, 0.1],
+            "stiffness.bending_n_m_per_rad": 0.2,
+        },
+        {
+            "mounting.tilt_deg": [8.0, 5.0],
+            "behaviour.anisotropy": 0.3,
+            "behaviour.bending_stiffening_per_rad2": 2.0,
+            "behaviour.rest_bending_rad": [0.3, -0.2],
+            "behaviour.rest_elongation_m": 0.002,
+        },
+    ],
+)
+def test_a_resting_row_is_at_rest(mounted: dict[str, object]) -> None:
+    """It stays where it is, and what it bears is its weight, hanging, tilted, bent or upright."""
+    configuration = load(SoftRobotConfiguration, mounted)
+    box = GreyBox(configuration)
+    rest = box.resting_row()[None]
+    row = rest
+    for _ in range(250):
+        row = box.propagate(row, np.array([box.stiffness]), np.zeros(3), STEP_S)
+    np.testing.assert_allclose(row, rest, atol=1e-9)
+    load_n = box.loads(rest, np.array([box.stiffness]), np.zeros(3))[0, :3]
+    np.testing.assert_allclose(load_n, 0.156 * configuration.gravity_in_base_m_s2, atol=1e-9)
+
+
+def test_an_upright_robot_that_is_too_soft_falls_from_its_rest() -> None:
+    """The rest next to straight is found all the same; who simulates it is told by NaN that it fell."""
+    box = grey_box(mounting__attitude="upright", mounting__tilt_deg=[1.0, 0.0], stiffness__bending_n_m_per_rad=0.03)
+    row = box.resting_row()
+    assert np.isfinite(row).all()
+    stamps = np.arange(0.0, 8.0, STEP_S)
+    pushed = row.copy()
+    pushed[3] = 0.1
+    rows, places = box.simulate(stamps, np.tile([60e3, 0.0, 0.0], (len(stamps), 1)), pushed)
+    fell = np.flatnonzero(np.isnan(places[:, 0]))
+    assert len(fell)
+    assert np.isnan(rows[fell[0] :]).all()
+    assert np.isfinite(rows[: fell[0]]).all()
+
+
+def test_pressures_behind_hoses_are_exact() -> None:
+    box = grey_box(behaviour__supply_lag_s=0.03)
+    after, mean = box.through_hoses(np.array([20e3, 5e3, 0.0]), np.array([0.0, 9e3, 1e3]), 0.05)
+    readings, before = np.array([20e3, 5e3, 0.0]), np.array([0.0, 9e3, 1e3])
+    np.testing.assert_allclose(after, readings + np.exp(-0.05 / 0.03) * (before - readings))
+    for c in range(3):
+        course = lambda t, c=c: readings[c] + np.exp(-t / 0.03) * (before[c] - readings[c])  # noqa: E731
+        assert mean[c] == pytest.approx(quad(course, 0.0, 0.05)[0] / 0.05)
+
+
+def test_a_simulated_run_is_its_steps_one_by_one() -> None:
+    """At the stamps of a log: uneven, one that comes twice, a gap."""
+    box, rng = grey_box(**ALL, **{"behaviour.pressure_offsets_pa": [200.0, -300.0, 100.0]}), np.random.default_rng(1)
+    steps = STEP_S + 0.004 * rng.uniform(-1.0, 1.0, 400)
+    steps[[100, 250]] = 0.0, 0.3
+    stamps = np.cumsum(steps)
+    readings = 30e3 * (1.0 + np.sin(stamps[:, None] * [3.0, 5.0, 7.0]))
+    rows, places = box.simulate(stamps, readings, box.resting_row())
+    row, chambers = box.resting_row()[None], readings[0] - [200.0, -300.0, 100.0]
+    for n in range(1, len(stamps)):
+        if stamps[n] > stamps[n - 1]:
+            chambers, mean = box.through_hoses(
+                readings[n - 1] - [200.0, -300.0, 100.0], chambers, stamps[n] - stamps[n - 1]
+            )
+            row = box.propagate(row, np.array([box.stiffness]), mean, stamps[n] - stamps[n - 1])
+        np.testing.assert_allclose(rows[n], row[0], atol=1e-12)
+        np.testing.assert_allclose(places[n], box.tips(row, np.array([box.stiffness]), mean)[0, :3], atol=1e-12)
+
+
+def test_chambers_turned_with_the_base_turn_the_motion() -> None:
+    """Chambers turned by 30 degrees bend an untilted robot where it bends otherwise, turned by 30 degrees."""
+    straight, turned = grey_box(), grey_box(behaviour__chambers_turned_deg=30.0)
+    row, c, s = rows_of([0.0] * 6), np.cos(np.radians(30.0)), np.sin(np.radians(30.0))
+    one, other = row, row
+    for _ in range(50):
+        one = straight.propagate(one, np.array([0.15]), PRESSURES_PA, STEP_S)
+        other = turned.propagate(other, np.array([0.15]), PRESSURES_PA, STEP_S)
+    assert np.hypot(*one[0, :2]) > 0.1
+    np.testing.assert_allclose(other[0, :2], [c * one[0, 0] - s * one[0, 1], s * one[0, 0] + c * one[0, 1]], atol=1e-12)
