@@ -13,7 +13,9 @@ class BehaviourConfiguration:
     """How the robot departs from the nominal segment; the defaults are a nominal robot's."""
 
     bending_stiffening_per_rad2: float = parameter(
-        0.0, "share by which stiffness in bending grows with the square of the angle; below 0 it falls", unit="1/rad^2"
+        0.0,
+        "share by which stiffness grows with the square of a small bending, and levels off; below 0 it falls",
+        unit="1/rad^2",
     )
     pressure_stiffening_per_100_kpa: float = parameter(
         0.0, "share by which stiffness in bending grows with the sum of the pressures", unit="1/(100 kPa)"

@@ -18,7 +18,7 @@ from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
 
-_NEWTON_STEPS, _NEWTON_DIFFERENCE = 12, 1e-5
+_NEWTON_STEPS, _NEWTON_DIFFERENCE, _NEWTON_SMALLEST = 12, 1e-5, 1e-13
 _CORNER_BENDING_RAD = 1.5
 _CORNER_ELONGATION = 0.2
 _STIFFER = 1.5  # than the law has it, somewhere
@@ -115,7 +115,10 @@ class GreyBox:
         away = _NEWTON_DIFFERENCE * np.eye(3)
         for _ in range(_NEWTON_STEPS):
             slope = np.array([self._unbalanced(row[:3] + one) - self._unbalanced(row[:3] - one) for one in away]).T
-            row[:3] -= np.linalg.solve(slope / (2.0 * _NEWTON_DIFFERENCE), self._unbalanced(row[:3]))
+            change = np.linalg.solve(slope / (2.0 * _NEWTON_DIFFERENCE), self._unbalanced(row[:3]))
+            row[:3] -= change
+            if np.abs(change).max() < _NEWTON_SMALLEST:
+                break
         row[kernels.RELAXED : kernels.MOMENTS] = np.tile(row[:3], 2)
         return row
 

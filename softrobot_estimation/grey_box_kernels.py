@@ -9,8 +9,9 @@ A row of `rows` (K, ROW) is one particle or sigma point; whatever stands behind 
     rest              moments like those, but for good: the segment is moulded a little bent, or the base is tilted
 
 Stiffness in bending is the row's own k (N m/rad), as a law of bending b and the sum of pressures p has it:
-k (1 + a b^2 + c p). A share s_i of k and of the axial stiffness is held by a Maxwell element, whose force is
-s_i k (q - relaxed_i), with relaxed_i' = (q - relaxed_i) / t_i.
+k (1 + a b^2 / (1 + (b / 0.8)^2) + c p). It levels off: with b^2 alone, a robot that softens would yield the more the
+further it bends than a recording tells of, and fall to one side. A share s_i of k and of the axial stiffness is held by
+a Maxwell element, whose force is s_i k (q - relaxed_i), with relaxed_i' = (q - relaxed_i) / t_i.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, 14, 15, 17
 ) = range(14)
 BEHAVIOUR = 14
 
+SATURATION_RAD2 = 0.64
+"""Squared bending at which the law has gone half of its way."""
 LEAST_STIFFENING = 0.2
 """Share of the base stiffness that the law leaves at least, wherever it is asked."""
 
@@ -55,7 +58,9 @@ def law(behaviour: Array, squared_bending: float, total_pressure: float) -> floa
     """Factor on the stiffness at that bending (rad^2) and sum of pressures (100 kPa)."""
     return max(
         LEAST_STIFFENING,
-        1.0 + behaviour[STIFFENING] * squared_bending + behaviour[PRESSURE_STIFFENING] * total_pressure,
+        1.0
+        + behaviour[STIFFENING] * squared_bending / (1.0 + squared_bending / SATURATION_RAD2)
+        + behaviour[PRESSURE_STIFFENING] * total_pressure,
     )
 
 

@@ -44,7 +44,7 @@ def _priors(configuration: SoftRobotConfiguration) -> tuple[_Prior, ...]:
     return (
         _Prior(BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
         _Prior("stiffness.axial_n_per_m", 0.3, True, "one bench test"),
-        _Prior("behaviour.bending_stiffening_per_rad2", 0.3, False, "silicone softens or stiffens when strained"),
+        _Prior("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
         _Prior("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
         _Prior("behaviour.anisotropy", 0.05, False, "casting"),
         _Prior("behaviour.rest_bending_rad", 0.05, False, "casting, markers set up by hand"),

@@ -46,6 +46,11 @@ def grey_box(**values: object) -> GreyBox:
     return GreyBox(load(SoftRobotConfiguration, {name.replace("__", "."): value for name, value in values.items()}))
 
 
+def levelling_off(squared_bending: float) -> float:
+    """What stiffening grows with: the square of a small bending, half of its most at 0.8 rad."""
+    return squared_bending * 0.64 / (0.64 + squared_bending)
+
+
 def rows_of(*states: list[float]) -> Array:
     rows = np.zeros((len(states), grey_box_kernels.ROW))
     rows[:, :6] = states
@@ -118,7 +123,7 @@ def rates_by_hand(pressures_pa: Array, payload_kg: float, base: float, moments: 
 
     def rates(_: float, state: Array) -> Array:
         q, squared = state[:3], state[0] ** 2 + state[1] ** 2
-        factor = 1.0 - 0.35 * squared + 0.4 * 1e-5 * pressures_pa.sum()
+        factor = 1.0 - 0.35 * levelling_off(squared) + 0.4 * 1e-5 * pressures_pa.sum()
         stiff = np.array([1.12 * base * factor, 0.88 * base * factor, AXIAL])
         force = push + np.array([moments[0] + STIFFNESS * 0.06, moments[1] + STIFFNESS * -0.04, AXIAL * 0.001])
         force -= 0.25 * held * (q - state[6:9]) + 0.15 * held * (q - state[9:])
@@ -144,7 +149,7 @@ def test_with_all_additions_it_moves_as_scipy_integrates_the_equations() -> None
         rows = box.propagate(rows, np.array([base]), PRESSURES_PA, 0.001)
     np.testing.assert_allclose(rows[0, :12], exact.y[:, -1], rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(rows[0, grey_box_kernels.PAYLOAD :], [payload_kg, *rest])
-    factor = 1.0 - 0.35 * (rows[0, 0] ** 2 + rows[0, 1] ** 2) + 0.4 * 0.46
+    factor = 1.0 - 0.35 * levelling_off(rows[0, 0] ** 2 + rows[0, 1] ** 2) + 0.4 * 0.46
     np.testing.assert_allclose(box.tips(rows, np.array([base]), PRESSURES_PA)[0, 6], base * factor)
 
 
@@ -180,7 +185,7 @@ def test_steps_are_divided_for_what_the_law_makes_of_stiffness_and_damping(stiff
 def test_the_law_leaves_a_fifth() -> None:
     box = grey_box(behaviour__bending_stiffening_per_rad2=-3.0, behaviour__pressure_stiffening_per_100_kpa=0.5)
     found = box.tips(rows_of([0.3, 0.4, 0.0, 0, 0, 0], [1.0, 1.0, 0.0, 0, 0, 0]), np.full(2, 0.2), np.full(3, 20e3))
-    np.testing.assert_allclose(found[:, 6], [0.2 * (1.0 - 3.0 * 0.25 + 0.5 * 0.6), 0.2 * 0.2])
+    np.testing.assert_allclose(found[:, 6], [0.2 * (1.0 - 3.0 * levelling_off(0.25) + 0.5 * 0.6), 0.2 * 0.2])
 
 
 def test_at_rest_the_base_bears_weight_and_moment_of_the_arc() -> None:

@@ -40,7 +40,7 @@ SECONDS = 8.0
 
 SOFTER_WHEN_BENT = {
     "stiffness.bending_n_m_per_rad": 0.21,
-    "behaviour.bending_stiffening_per_rad2": -0.5,
+    "behaviour.bending_stiffening_per_rad2": -1.28,  # a half at 1 rad
     "behaviour.chamber_gains": (1.06, 0.95, 1.0),
     "behaviour.rest_bending_rad": (0.03, -0.02),
     "behaviour.supply_lag_s": 0.012,
