@@ -56,17 +56,17 @@ class LearnedFunction:
             It cannot be written, or the header is that of another kind of model.
         """
         self._check_header(header, f"model {path}")
+        model_file.save(path, header, self.arrays())
+
+    def arrays(self) -> model_file.Arrays:
+        """What a file holds of it, by name."""
         basis = self.basis
-        model_file.save(
-            path,
-            header,
-            {
-                "box": np.array([basis.centre, basis.half_widths, basis.length_scales], dtype=np.float64),
-                "kernel": np.array([KERNELS.index(basis.kernel)]),
-                "margin": np.array([basis.margin]),
-                **{name: getattr(self, name) for name in _ARRAYS},
-            },
-        )
+        return {
+            "box": np.array([basis.centre, basis.half_widths, basis.length_scales], dtype=np.float64),
+            "kernel": np.array([KERNELS.index(basis.kernel)]),
+            "margin": np.array([basis.margin]),
+            **{name: getattr(self, name) for name in _ARRAYS},
+        }
 
     @classmethod
     def load(cls, path: Path) -> tuple[LearnedFunction, ModelHeader]:
@@ -78,13 +78,16 @@ class LearnedFunction:
             No such file, damaged, another kind of model, or arrays that do not fit together.
         """
         header, arrays = model_file.load(path)
-        where = f"model {path}"
+        if header.kind != cls.KIND:
+            raise UserError(f"model {path}: of the kind {header.kind}; a learned function is of the kind {cls.KIND}")
+        return cls.of_arrays(arrays, header, f"model {path}"), header
+
+    @classmethod
+    def of_arrays(cls, arrays: model_file.Arrays, header: ModelHeader, where: str) -> LearnedFunction:
+        """From what a file holds, which may be more; `where` starts the sentence of the UserError if it does not fit."""
         missing = [name for name in ("box", "kernel", "margin", *_ARRAYS) if name not in arrays]
-        if header.kind != cls.KIND or missing:
-            raise UserError(
-                f"{where}: of the kind {header.kind}, without {', '.join(missing) or 'nothing'}; a learned function is "
-                f"of the kind {cls.KIND}"
-            )
+        if missing:
+            raise UserError(f"{where}: a learned function without {', '.join(missing)}; train it anew")
         p, m = len(header.output_names), arrays["weights"].shape[-1] if arrays["weights"].ndim else 0
         shapes = {
             "box": (3, len(header.input_names)),
@@ -104,7 +107,7 @@ class LearnedFunction:
         centre, half_widths, length_scales = (tuple(map(float, row)) for row in arrays["box"])
         kernel: Any = KERNELS[number]
         basis = ReducedRankBasis(centre, half_widths, length_scales, m, kernel, float(arrays["margin"][0]))
-        return cls(basis, *(np.array(arrays[name], dtype=np.float64) for name in _ARRAYS)), header
+        return cls(basis, *(np.array(arrays[name], dtype=np.float64) for name in _ARRAYS))
 
     def _check_header(self, header: ModelHeader, where: str) -> None:
         """UserError where it is not a header of this function."""
