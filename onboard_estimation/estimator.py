@@ -12,7 +12,7 @@ a restart, a replay and a breakdown are all the same thing: going on from a stat
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -105,6 +105,10 @@ class Estimator(ABC, Generic[State]):
     def phase(self, state: State) -> str | None:
         """The phase that it is in, one of `phases`; None where it has none (yet)."""
         return None
+
+    def health(self, state: State) -> Mapping[str, float]:
+        """Figures on how well it does beyond its innovations, by name: live in the diagnostics, and of a run's end."""
+        return {}
 
 
 @runtime_checkable

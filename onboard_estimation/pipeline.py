@@ -292,6 +292,12 @@ class Pipeline:
         return None if state is None else self.estimator.phase(state)
 
     @property
+    def health(self) -> Mapping[str, float]:
+        """Figures of the filter on itself, see `Estimator.health`; none before its start."""
+        state = self.state
+        return {} if state is None else self.estimator.health(state)
+
+    @property
     def refusal(self) -> str | None:
         """Why the filter does not go on with these sensors, one sentence; None: it does."""
         return self._kept.refusal

@@ -20,12 +20,13 @@ from onboard_estimation.filtering.particle_cloud import Cloud, ParticleFilterSet
 from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.filtering.unknown_function import UnknownFunction
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
+from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 from onboard_estimation.measurement import Matrix, Notice, Vector
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.wrench_filter import WrenchFilter
+from softrobot_estimation.wrench_filter import FilterState, WrenchFilter
 
 _LEAST_SHARE = 0.25
 """Of the configured stiffness: no sample is lower."""
@@ -33,6 +34,8 @@ _GATE = Gate(1.0 - 1e-9, 12)
 _RECOVERY = (0.1, 0.1, 0.002, 0.5, 0.5, 0.02, 0.05, 0.05, 0.001, 0.05, 0.05, 0.001)
 """How far pose, rates and what has relaxed are spread anew: rad, m, and per second."""
 _RECOVERY_PAYLOAD_KG = 0.01
+LEARNED_WEIGHT = 0.25
+"""Of the samples of a stiffness that was learned on another day: its deviations are doubled."""
 
 
 class _Pending(NamedTuple):
@@ -44,11 +47,25 @@ class _Pending(NamedTuple):
 
 
 class Tracked(NamedTuple):
-    """A cloud, and the step after it."""
+    """A cloud, and the step after it.
+
+    Attributes
+    ----------
+    effective_sample_size, summed_sizes, steps
+        Of the last step; of all steps, and how many they were.
+    """
 
     cloud: Cloud
     pending: _Pending | None
     effective_sample_size: float
+    summed_sizes: float = 0.0
+    steps: int = 0
+
+    def after(self, cloud: Cloud, effective_sample_size: float) -> Tracked:
+        """After a step."""
+        return Tracked(
+            cloud, None, effective_sample_size, self.summed_sizes + effective_sample_size, self.steps + 1
+        )
 
 
 class _Model:
@@ -91,11 +108,17 @@ def stiffness_prior(configuration: SoftRobotConfiguration) -> UnknownFunction:
 
 
 class ParticleEstimator(WrenchFilter[Tracked]):
-    """Tip and stiffness by particles."""
+    """Tip and stiffness by particles.
 
-    def __init__(self, configuration: SoftRobotConfiguration) -> None:
+    Parameters
+    ----------
+    learned
+        Stiffness that was learned before, under the same prior; None: it starts from nothing.
+    """
+
+    def __init__(self, configuration: SoftRobotConfiguration, learned: LearnedFunction | None = None) -> None:
         super().__init__(configuration)
-        self._model, self._unknown = _Model(self.grey_box), stiffness_prior(configuration)
+        self._model, self._unknown, self._learned = _Model(self.grey_box), stiffness_prior(configuration), learned
         self._tracker = lru_cache(maxsize=8)(self._built)
 
     def _built(self, moment_stddev_n_m: float) -> BridgedParticleFilter:
@@ -127,10 +150,15 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         )
 
     def begun(self, rows: Vector, stddev: Vector, stiffness: float, stiffness_stddev: float) -> Tracked:
-        """Particles drawn there; of the stiffness they know what the prior says."""
+        """Particles drawn there; of the stiffness they know what was learned before, else what the prior says."""
         tracker = self._tracker(self.configuration.filter.moment_stddev_n_m)
         cloud = tracker.start(rows, np.diag(stddev**2), self.configuration.learning.seed)
         cloud = cloud._replace(offsets=np.tile(self.offset_start, (len(cloud.states), 1)))
+        if self._learned is not None:
+            values, _ = self._learned.predict(self._model.places(cloud.states))
+            cloud = cloud._replace(
+                values=values, learned=tracker.prior.recall(len(values), self._learned, LEARNED_WEIGHT)
+            )
         return Tracked(cloud, None, float(len(cloud.states)))
 
     def moved(self, filtered: Tracked, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> Tracked:
@@ -151,7 +179,8 @@ class ParticleEstimator(WrenchFilter[Tracked]):
                 Notice(f"the particles had lost the robot, for the {cloud.spreads}. time: they were spread anew"),
             )
         assert info.innovation is not None  # something was measured
-        return Tracked(cloud, None, info.effective_sample_size), info.innovation, cloud.rejected_in_a_row, events
+        after = filtered.after(cloud, info.effective_sample_size)
+        return after, info.innovation, cloud.rejected_in_a_row, events
 
     def published(self, filtered: Tracked, chambers_pa: Vector) -> tuple[Vector, Matrix]:
         """Moments of the tips that the particles have."""
@@ -160,6 +189,24 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         mean, covariance = moments(np.exp(cloud.log_weights), tips)
         return mean, covariance
 
+    def health(self, state: FilterState[Tracked]) -> dict[str, float]:
+        """Effective particles, now and on average, and how often the cloud was spread anew."""
+        tracked = state.filtered
+        if tracked is None:
+            return {}
+        return {
+            "effective_particles": tracked.effective_sample_size,
+            "mean_effective_particles": tracked.summed_sizes / max(tracked.steps, 1),
+            "times_lost": float(tracked.cloud.spreads),
+        }
+
+    def learned_stiffness(self, state: FilterState[Tracked]) -> LearnedFunction | None:
+        """What all particles have learned; None before the first pressures."""
+        tracked = state.filtered
+        if tracked is None:
+            return None
+        return self._tracker(self.configuration.filter.moment_stddev_n_m).learned_function(tracked.cloud)
+
     def _settled_now(self, filtered: Tracked, chambers_pa: Vector) -> Tracked:
         """With the step that no measurement corrects any more."""
         pending = filtered.pending
@@ -167,4 +214,4 @@ class ParticleEstimator(WrenchFilter[Tracked]):
             return filtered
         tracker = self._tracker(pending.moment_stddev_n_m)
         cloud, info = tracker.step(filtered.cloud, pending.step_s, None, pending.mean_pa, chambers_pa)
-        return Tracked(cloud, None, info.effective_sample_size)
+        return filtered.after(cloud, info.effective_sample_size)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.identified import IdentificationReport, Identified
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import WithTrueRates
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
@@ -21,6 +23,7 @@ from onboard_estimation.measurement import Channel, Matrix
 from onboard_estimation.robots import TruthSpecification
 from softrobot_estimation import channels, description
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.filter_model import FILTERS, configured_model, read_model_file
 from softrobot_estimation.open_loop import OpenLoop
 from softrobot_estimation.particle_estimator import ParticleEstimator
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
@@ -38,6 +41,7 @@ class SoftRobot(
     Drawn[SoftRobotConfiguration],
     WithTrueRates[SoftRobotConfiguration],
     Identified[SoftRobotConfiguration],
+    Trained[SoftRobotConfiguration],
 ):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
@@ -49,6 +53,9 @@ class SoftRobot(
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
     estimators = ("marginalized_pf", "ukf", "open_loop")
+    model_parameter = "learning.model"
+    training_forms = FILTERS
+    training_scenario = "laboratory"
     scenarios: Mapping[str, Scenario] = {
         "laboratory": Scenario(
             "a fine chain of uneven stiffness with hysteresis and creep, valves, hoses, drift, tilt, late motion "
@@ -80,9 +87,12 @@ class SoftRobot(
             )
 
     def estimator(self, configuration: SoftRobotConfiguration, name: str) -> Estimator[Any]:
-        """The one of that name."""
+        """The one of that name; as it was tuned and with what was learned where the configuration names a model."""
+        model = configured_model(configuration)
+        if model is not None:
+            configuration = model.applied(configuration, name)
         if name == "marginalized_pf":
-            return ParticleEstimator(configuration)
+            return ParticleEstimator(configuration, None if model is None else model.stiffness)
         if name == "ukf":
             return UnscentedEstimator(configuration)
         return OpenLoop(configuration)
@@ -165,6 +175,26 @@ class SoftRobot(
         if full or cutoff_hz is not None:
             raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
         return identify(configuration, recordings, progress)
+
+    def check_model(self, path: Path) -> None:
+        """Raise UserError where a file is no model of a soft robot's filters."""
+        read_model_file(path)
+
+    def train(
+        self,
+        configuration: SoftRobotConfiguration,
+        recordings: Mapping[str, LoadedRecording],
+        hashes: Sequence[str],
+        form: str | None = None,
+        exact: bool = False,
+        progress: Callable[[float, str], None] = lambda share, step: None,
+    ) -> TrainingReport:
+        """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
+        from softrobot_estimation.training import train  # offline only: nodes do without
+
+        if exact:
+            raise UserError("--exact is for the salp's Gaussian processes; train softrobot goes without it")
+        return train(configuration, recordings, hashes, form, progress)
 
 
 ROBOT = SoftRobot()

@@ -85,6 +85,8 @@ def judge(
         name: _part(space, name, record, values, specification.covariances.get(name)) for name, values in shown.items()
     }
     settle_s, settle_note = _settling(robot, settings, time_s, known)
+    all_figures = metrics.all_metrics(parts, time_s, settle_s, matched_ratio)
+    all_figures["run"] |= replayed.health
     notes = [
         *recording.notes,
         initial_note,
@@ -109,7 +111,7 @@ def judge(
         drawing=_drawing(robot, configuration, space, record, true_parts),
         matched_ratio=matched_ratio,
         sensors=sensors,
-        metrics=metrics.all_metrics(parts, time_s, settle_s, matched_ratio),
+        metrics=all_figures,
         verdict="",
         command=command,
         notes=tuple(note for note in notes if note),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Replayed:
         What the pipeline told.
     events
         Phase events of the record, in the order of being seen.
+    health
+        The filter's figures on itself at the end, see `Estimator.health`.
     """
 
     space: StateSpace
@@ -62,6 +64,7 @@ class Replayed:
     sensors: Mapping[str, Mapping[str, float]]
     messages: tuple[str, ...]
     events: tuple[PhaseEvent, ...]
+    health: Mapping[str, float] = field(default_factory=dict)
 
 
 def replay(
@@ -107,7 +110,12 @@ def replay(
     if smooth:
         estimates = pipeline.smoothed()
     return Replayed(
-        pipeline.space, EstimateSeries.of(estimates), pipeline.statistics(), tuple(pipeline.messages), pipeline.events
+        pipeline.space,
+        EstimateSeries.of(estimates),
+        pipeline.statistics(),
+        tuple(pipeline.messages),
+        pipeline.events,
+        pipeline.health,
     )
 
 

@@ -28,6 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering import conjugate_kernels as kernels
+from onboard_estimation.filtering.recalled import recalled
+from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 Array = NDArray[np.float64]
@@ -147,6 +149,16 @@ class FixedPrior:
             degrees_of_freedom=self.degrees_of_freedom,
             prior_shares=np.ones(m),
             next_restored=0,
+        )
+
+    def recall(self, count: int, function: LearnedFunction, weight: float) -> Statistics:
+        """Of `count` particles that know what was learned before, see `recalled`, and how noisy it was."""
+        noise = function.noise_stddevs**2
+        known = recalled(function, self.factors, noise, weight)
+        return self.start(count)._replace(
+            matrices=known.covariance[None],
+            means=np.tile(known.moments @ known.covariance, (count, 1, 1)),
+            scatters=np.tile((self.degrees_of_freedom - 2.0) * noise, (count, 1)),
         )
 
     def functions(self, places: Array) -> tuple[Array, int]:

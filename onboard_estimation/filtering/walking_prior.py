@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering import information_kernels as kernels
 from onboard_estimation.filtering.conjugate_kernels import predict
+from onboard_estimation.filtering.recalled import recalled
+from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 Array = NDArray[np.float64]
@@ -136,6 +138,20 @@ class WalkingPrior:
             squares=np.zeros((count, p)),
             means=np.zeros((count, p, m)),
             degrees_of_freedom=self.degrees_of_freedom,
+        )
+
+    def recall(self, count: int, function: LearnedFunction, weight: float) -> WalkingStatistics:
+        """Of `count` particles that know what was learned before, see `recalled`; of its noise, what the prior says."""
+        roots = self._prior_roots(np.zeros((1, 2)))[0]
+        known = recalled(function, roots, np.array(self.scatters) / (self.degrees_of_freedom - 2.0), weight)
+        inverse = 1.0 / np.maximum(roots, np.sqrt(np.finfo(np.float64).tiny))
+        moments, means = known.moments * inverse, known.moments @ known.covariance * roots
+        information = (known.information * np.outer(inverse, inverse))[np.triu_indices(len(roots))]
+        return self.start(count)._replace(
+            information=np.tile(information, (count, 1)),
+            moments=np.tile(moments, (count, 1, 1)),
+            squares=np.tile((moments * means).sum(axis=1), (count, 1)),
+            means=np.tile(means, (count, 1, 1)),
         )
 
     def functions(self, places: Array) -> tuple[Array, int]:

@@ -67,6 +67,7 @@ class HealthReport:
             "estimates": estimates,
             "breakdowns": pipeline.breakdowns,
             "clock_jumps": pipeline.clock_jumps,
+            **pipeline.health,
         }
         return self._status("filter", level, text, values)
 
