@@ -19,6 +19,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.measurement import Matrix
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.particle_estimator import stiffness_prior
 
@@ -34,6 +35,8 @@ _DESIGN = (
 )
 """What makes a robot another one; the learned stiffness is a factor on what the law of `behaviour` says."""
 _SHOWN_DIFFERENCES = 3
+_INPUTS, _INPUT_UNITS = ("bending_x", "bending_y", "elongation"), ("rad", "rad", "m")
+"""Of the stiffness."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,22 +72,28 @@ class FilterModel:
         runs: tuple[str, ...],
         hashes: tuple[str, ...],
         duration_s: float,
+        reached: Matrix,
     ) -> None:
-        """Write the file; UserError where it cannot be written."""
+        """Write the file; UserError where it cannot be written. `reached` (K, 3): where the stiffness was learned."""
         design = _design(configuration)
         digest = hashlib.sha256(np.concatenate(list(design.values())).astype("<f8").tobytes()).hexdigest()
+        lowest, highest = (), ()
+        if self.stiffness is not None:
+            lowest, highest = (tuple(ends.tolist()) for ends in (reached.min(axis=0), reached.max(axis=0)))
         rate_hz = configuration.wrench.rate_hz
         header = ModelHeader(
-            KIND,
-            ROBOT,
-            ("wrench", *(f"pressure/{name}" for name in configuration.chambers.names)),
-            digest,
-            ("bending_x", "bending_y", "elongation"),
-            ("rad", "rad", "m"),
-            ("stiffness",),
-            ("N m/rad",),
-            TrainingConditions(rate_hz, duration_s, round(rate_hz * duration_s), runs, (), hashes, (), ()),
-            model_file.package_version(),
+            kind=KIND,
+            robot=ROBOT,
+            sensors=("wrench", *(f"pressure/{name}" for name in configuration.chambers.names)),
+            configuration_hash=digest,
+            input_names=_INPUTS if self.stiffness else (),
+            input_units=_INPUT_UNITS if self.stiffness else (),
+            output_names=("stiffness",) if self.stiffness else (),
+            output_units=("N m/rad",) if self.stiffness else (),
+            training=TrainingConditions(
+                rate_hz, duration_s, round(rate_hz * duration_s), runs, (), hashes, lowest, highest
+            ),
+            package_version=model_file.package_version(),
         )
         arrays: model_file.Arrays = {f"design/{name}": value for name, value in design.items()}
         arrays |= {
@@ -145,9 +154,7 @@ def configured_model(configuration: SoftRobotConfiguration) -> FilterModel | Non
 
 
 def _design(configuration: SoftRobotConfiguration) -> dict[str, np.ndarray]:
-    return {
-        name: np.atleast_1d(np.asarray(attrgetter(name)(configuration), dtype=np.float64)) for name in _DESIGN
-    }
+    return {name: np.atleast_1d(np.asarray(attrgetter(name)(configuration), dtype=np.float64)) for name in _DESIGN}
 
 
 def _refuse_other_robot(design: Mapping[str, np.ndarray], arrays: model_file.Arrays, where: str) -> None:

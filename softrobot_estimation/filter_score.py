@@ -123,7 +123,9 @@ class JudgedRun:
         estimates = pipeline.run(one for one in self._measurements if begin_ns <= one.stamp_ns <= end_ns)
         return FilteredRun(EstimateSeries.of(estimates), pipeline.state, dict(pipeline.health))
 
-    def score(self, configuration: SoftRobotConfiguration, record: EstimateSeries, delay_s: float | None = None) -> Score:
+    def score(
+        self, configuration: SoftRobotConfiguration, record: EstimateSeries, delay_s: float | None = None
+    ) -> Score:
         """Of estimates, against the frames of their time; `delay_s`: another one than the run's."""
         delay_s = self.delay_s if delay_s is None else delay_s
         stamps_ns = record.stamps_ns

@@ -29,6 +29,8 @@ _NOISE = (
     ("filter.force_stddev_n",),
     ("filter.moment_time_s",),
     ("filter.torque_walk_n_m_sqrt_s",),
+    ("filter.rest_moment_stddev_n_m",),
+    ("filter.place_share",),
 )
 _LEARNING = (
     ("learning.deviation_share",),
@@ -62,11 +64,12 @@ class Search:
 
 
 SEARCHES = {
-    "ukf": Search((*_NOISE, ("filter.stiffness_walk_sqrt_s",)), 45, 30.0),
-    "marginalized_pf": Search((*_LEARNING, *_NOISE), 24, 14.0),
+    "ukf": Search((*_NOISE, ("filter.stiffness_walk_sqrt_s",)), 40, 24.0),
+    "marginalized_pf": Search((*_LEARNING, *_NOISE), 20, 12.0),
 }
 _PARTICLES = 200
 """While parameters are searched."""
+_LARGEST = {one.name: float(one.maximum) for one in describe(SoftRobotConfiguration) if one.maximum is not None}
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,8 @@ def tune(
     configuration: SoftRobotConfiguration,
     estimator: str,
     runs: Sequence[JudgedRun],
-    search: Search | None = None,
+    search: Search,
+    hint: Mapping[str, float] | None = None,
     progress: Callable[[float, str], None] = lambda share, step: None,
 ) -> Tuned:
     """The parameters of the highest mean log density of the tip's true places.
@@ -112,39 +116,46 @@ def tune(
     ----------
     runs
         With their delays.
-    search
-        None: the one of `SEARCHES`.
+    hint
+        Parameters by dotted name, to search from where they are better than those of the configuration.
     """
-    search = search or SEARCHES[estimator]
     fewer = replace(configuration.learning, particles=min(_PARTICLES, configuration.learning.particles))
     configuration = replace(configuration, learning=fewer)
-    names = [name for group in search.groups for name in group]
+    hint, searched = hint or {}, [name for group in search.groups for name in group]
+    before = {name: float(attrgetter(name)(configuration)) for name in (*searched, *sorted(set(hint) - set(searched)))}
     group_of = np.repeat(np.arange(len(search.groups)), [len(group) for group in search.groups])
-    before = {name: float(attrgetter(name)(configuration)) for name in names}
-    largest = {one.name: one.maximum for one in describe(SoftRobotConfiguration) if one.maximum is not None}
     seen: list[tuple[Score, dict[str, float]]] = []
 
-    def value(logarithms: Array) -> float:
-        factors = np.exp(logarithms)[group_of].tolist()
-        values = {
-            name: min(before[name] * factor, float(largest.get(name, math.inf)))
-            for name, factor in zip(names, factors, strict=True)
-        }
-        values = {name: before[name] if factor == 1.0 else values[name] for name, factor in zip(names, factors, strict=True)}
+    def tried(values: dict[str, float]) -> float:
         score = judged(with_parameters(configuration, values), estimator, runs, search.part_s(len(runs)))
         seen.append((score, values))
-        best = max(one.log_density for one, _ in seen)
+        first, best = seen[0][0].log_density, _best(seen)[0].log_density
         progress(
             min(len(seen) / search.evaluations, 1.0),
-            f"tuning {estimator}: {len(seen)} of at most {search.evaluations}, log density "
-            f"{seen[0][0].log_density:.2f} to begin with, {best:.2f} now",
+            f"tuning {estimator}: {len(seen)} of at most {search.evaluations}, log density {first:.2f} to begin with, "
+            f"{best:.2f} now",
         )
         return score.log_density
 
+    tried(before)
+    if hint:
+        tried({**before, **hint})
+    _, start = _best(seen)
+
+    def moved(logarithms: Array) -> float:
+        factors = dict(zip(searched, np.exp(logarithms)[group_of].tolist(), strict=True))
+        values = {name: min(start[name] * factor, _LARGEST.get(name, math.inf)) for name, factor in factors.items()}
+        return tried({**start, **values})
+
     steps = [_FIRST_STEP] * len(search.groups)
-    found = maximise(value, steps, math.log(_FACTOR), search.evaluations)
-    score_after, after = max(seen, key=lambda one: one[0].log_density) if found.value > found.start_value else seen[0]
-    return Tuned(before, after, seen[0][0], score_after, found.evaluations)
+    maximise(moved, steps, math.log(_FACTOR), search.evaluations - len(seen), _best(seen)[0].log_density)
+    score, after = _best(seen)
+    return Tuned(before, after, seen[0][0], score, len(seen))
+
+
+def _best(seen: Sequence[tuple[Score, dict[str, float]]]) -> tuple[Score, dict[str, float]]:
+    """The first of the highest score."""
+    return max(seen, key=lambda one: one[0].log_density)
 
 
 def judged(

@@ -63,9 +63,7 @@ class Tracked(NamedTuple):
 
     def after(self, cloud: Cloud, effective_sample_size: float) -> Tracked:
         """After a step."""
-        return Tracked(
-            cloud, None, effective_sample_size, self.summed_sizes + effective_sample_size, self.steps + 1
-        )
+        return Tracked(cloud, None, effective_sample_size, self.summed_sizes + effective_sample_size, self.steps + 1)
 
 
 class _Model:

@@ -91,6 +91,4 @@ def _draw_along_elongation(axes: Axes, learned: LearnedStiffness) -> None:
     low, high = (mean + sign * 3.0 * stddev for sign in (-1.0, 1.0))
     axes.fill_between(1e3 * lengths, low[:, 0], high[:, 0], color=ESTIMATE, alpha=0.2, linewidth=0.0)
     axes.plot(1e3 * lengths, mean[:, 0], color=ESTIMATE)
-    axes.set(
-        xlabel="elongation (mm)", ylabel="stiffness (N m/rad)", title=f"at bending {x:.2f}, {y:.2f} rad; 3 sigma"
-    )
+    axes.set(xlabel="elongation (mm)", ylabel="stiffness (N m/rad)", title=f"at bending {x:.2f}, {y:.2f} rad; 3 sigma")

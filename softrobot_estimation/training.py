@@ -1,4 +1,4 @@
-"""`train softrobot`: both filters are tuned on recordings with motion capture, and the stiffness is learned from them."""
+"""`train softrobot`: both filters are tuned on recordings with motion capture, and learn the stiffness from them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.filter_model import FILTERS, FilterModel
+from softrobot_estimation.filter_model import FilterModel
 from softrobot_estimation.filter_score import JudgedRun, Score
-from softrobot_estimation.filter_tuning import SEARCHES, Tuned, build, tune
+from softrobot_estimation.filter_tuning import SEARCHES, Search, Tuned, build, tune
 from softrobot_estimation.identification_unknowns import with_parameters
 from softrobot_estimation.nominal_segment import coordinates_of_tip
 from softrobot_estimation.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
@@ -61,7 +61,8 @@ class TrainedFilters:
     def save(self, path: Path) -> None:
         """Write the file, and the picture of the stiffness beside it; UserError where they cannot be written."""
         names, duration_s = tuple(run.name for run in self.runs), sum(run.duration_s for run in self.runs)
-        self.model.save(path, self.configuration, names, self.hashes, duration_s)
+        reached = np.zeros((0, 3)) if self.learned is None else self.learned.path
+        self.model.save(path, self.configuration, names, self.hashes, duration_s, reached)
         if self.learned is not None:
             source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
             write_stiffness(self.learned, picture_path(path), source)
@@ -123,9 +124,7 @@ class TrainedFilters:
         )
         return [
             ReportTable("Filters, on the runs that they were tuned on", ("filter", "", *figures), scores, figures),
-            ReportTable(
-                "Parameters", ("filter", "parameter", "before", "after"), parameters, ("before", "after")
-            ),
+            ReportTable("Parameters", ("filter", "parameter", "before", "after"), parameters, ("before", "after")),
         ]
 
 
@@ -140,6 +139,7 @@ def train(
     hashes: Sequence[str],
     form: str | None = None,
     progress: Progress = lambda share, step: None,
+    searches: Mapping[str, Search] = SEARCHES,
 ) -> TrainedFilters:
     """Tune one filter (`form`) or both, and learn the stiffness.
 
@@ -153,29 +153,22 @@ def train(
     for name, recording in recordings.items():
         progress(0.0, f"delay of motion capture in {name}")
         run = JudgedRun.of(name, recording)
-        run = run.with_delay(configuration, run.filtered(configuration, build(configuration, "ukf")).record)
-        if not np.isfinite(run.score(configuration, run.filtered(configuration, build(configuration, "ukf"), 10.0).record).log_density):
+        record = run.filtered(configuration, build(configuration, "ukf")).record
+        if not np.isfinite(run.score(configuration, record).log_density):
             raise UserError(f"{name}: the filter gave no estimate to judge; look at it with `inspect`")
-        runs.append(run)
+        runs.append(run.with_delay(configuration, record))
     # Noise of the wrench and unknown moments are the same for both filters: what one has found, the other starts from.
-    tuned = {"ukf": tune(configuration, "ukf", runs, progress=_part(progress, 0.05, _UKF_SHARE))}
-    learned, health = None, {}
+    tuned = {"ukf": tune(configuration, "ukf", runs, searches["ukf"], progress=_part(progress, 0.05, _UKF_SHARE))}
+    learned, health = None, dict[str, dict[str, float]]()
     if form != "ukf":
-        started = with_parameters(configuration, _shared(tuned["ukf"]))
-        tuned["marginalized_pf"] = tune(
-            started, "marginalized_pf", runs, progress=_part(progress, _UKF_SHARE, _TUNED_SHARE)
-        )
-        particles = with_parameters(started, tuned["marginalized_pf"].after)
+        search, hint = searches["marginalized_pf"], tuned["ukf"].after
+        tuning = _part(progress, _UKF_SHARE, _TUNED_SHARE)
+        tuned["marginalized_pf"] = tune(configuration, "marginalized_pf", runs, search, hint, tuning)
+        particles = with_parameters(configuration, tuned["marginalized_pf"].after)
         learned, health = _learned(particles, runs, _part(progress, _TUNED_SHARE, 1.0))
     kept = {name: one for name, one in tuned.items() if form in (None, name)}
     simulated = any(one.simulated for one in recordings.values())
     return TrainedFilters(configuration, tuple(runs), tuple(hashes), kept, learned, health, simulated)
-
-
-def _shared(tuned: Tuned) -> dict[str, float]:
-    """What the other filter has too."""
-    names = {name for group in SEARCHES["marginalized_pf"].groups for name in group}
-    return {name: value for name, value in tuned.after.items() if name in names}
 
 
 def _learned(

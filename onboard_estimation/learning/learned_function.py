@@ -84,7 +84,7 @@ class LearnedFunction:
 
     @classmethod
     def of_arrays(cls, arrays: model_file.Arrays, header: ModelHeader, where: str) -> LearnedFunction:
-        """From what a file holds, which may be more; `where` starts the sentence of the UserError if it does not fit."""
+        """From what a file holds, which may be more; UserError, beginning with `where`, if it does not fit."""
         missing = [name for name in ("box", "kernel", "margin", *_ARRAYS) if name not in arrays]
         if missing:
             raise UserError(f"{where}: a learned function without {', '.join(missing)}; train it anew")

@@ -20,16 +20,19 @@ _SMALLEST_SHARE = 0.15
 
 
 class Found(NamedTuple):
-    """Where the search ended: coordinates (n,), and the values there and at the start."""
+    """Where the search ended: coordinates (n,), the value there, and how often the objective was asked."""
 
     best: Array
     value: float
-    start_value: float
     evaluations: int
 
 
 def maximise(
-    objective: Callable[[Array], float], first_steps: Sequence[float], bound: float, evaluations: int
+    objective: Callable[[Array], float],
+    first_steps: Sequence[float],
+    bound: float,
+    evaluations: int,
+    start_value: float,
 ) -> Found:
     """The best place that is found, from zero.
 
@@ -42,13 +45,13 @@ def maximise(
     bound
         No coordinate goes further from zero.
     evaluations
-        Of the objective, at most; the one at the start counts.
+        Of the objective, at most.
+    start_value
+        Of the objective at zero.
     """
     steps = np.array(first_steps, dtype=np.float64)
     smallest = _SMALLEST_SHARE * np.abs(steps)
-    best = np.zeros(len(steps))
-    value = start_value = objective(best)
-    used = 1
+    best, value, used = np.zeros(len(steps)), start_value, 0
     while used < evaluations and (np.abs(steps) >= smallest).any():
         for place in range(len(steps)):
             if abs(steps[place]) < smallest[place]:
@@ -66,4 +69,4 @@ def maximise(
                     break
             else:
                 steps[place] *= 0.5
-    return Found(best, value, start_value, used)
+    return Found(best, value, used)

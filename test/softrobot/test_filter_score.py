@@ -1,0 +1,76 @@
+"""The score that filters are tuned for: a proper one, at the delay of motion capture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from grey_box_recordings import grey_box_recording
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.replay import EstimateSeries
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.filter_score import SETTLE_S, JudgedRun
+from softrobot_estimation.ground_truth import covariances
+
+CONFIGURATION = SoftRobotConfiguration()
+CLAIMED = np.diag([4e-6, 1e-6, 2.5e-7]) + 3e-7
+LATE_S = 0.007
+
+
+@pytest.fixture(scope="module")
+def run() -> JudgedRun:
+    return JudgedRun.of("monday", grey_box_recording(CONFIGURATION, 10.0, 3, capture_late_s=LATE_S))
+
+
+def claiming(run: JudgedRun, factor: float, errors: NDArray[np.float64] | None = None) -> EstimateSeries:
+    """Estimates at the true instants of the frames, off by draws of what is claimed and of motion capture's noise."""
+    rng, count = np.random.default_rng(5), len(run.frames_ns)
+    if errors is None:
+        noise = CLAIMED + covariances(CONFIGURATION)["position"]
+        errors = rng.multivariate_normal(np.zeros(3), noise, count)
+    means = np.hstack([run.places + errors, np.zeros((count, 4))])
+    claims = np.zeros((count, 7, 7))
+    claims[:, :3, :3] = factor * CLAIMED
+    return EstimateSeries(run.frames_ns - round(LATE_S * 1e9), means, claims)
+
+
+def test_of_a_filter_that_is_as_sure_as_it_should_be(run: JudgedRun) -> None:
+    record = claiming(run, 1.0)
+    score = run.score(CONFIGURATION, record, LATE_S)
+    noise = CLAIMED + covariances(CONFIGURATION)["position"]
+    judged = run.frames_ns >= run.frames_ns[0] + SETTLE_S * 1e9
+    expected = -0.5 * np.linalg.slogdet(2.0 * np.pi * np.e * noise)[1]
+    assert score.log_density == pytest.approx(expected, abs=4.0 * np.sqrt(1.5 / judged.sum()))
+    assert score.nees == pytest.approx(3.0, abs=4.0 * np.sqrt(6.0 / judged.sum()))
+    assert score.within_one == pytest.approx(0.683, abs=0.04)
+    assert score.within_three > 0.99
+    errors = (record.means[judged, :3] - run.places[judged]) ** 2
+    assert score.rmse_m == pytest.approx(np.sqrt(errors.sum(axis=1).mean()))
+
+
+@pytest.mark.parametrize("factor", [0.3, 3.0])
+def test_claims_too_large_or_too_small_cost(run: JudgedRun, factor: float) -> None:
+    honest, other = (run.score(CONFIGURATION, claiming(run, one), LATE_S).log_density for one in (1.0, factor))
+    assert other < honest - 0.1
+
+
+def test_the_delay_is_the_shift_of_the_best_score(run: JudgedRun) -> None:
+    record = claiming(run, 1.0, np.zeros((len(run.frames_ns), 3)))
+    assert run.delay_s == 0.0
+    assert run.with_delay(CONFIGURATION, record).delay_s == pytest.approx(LATE_S, abs=1e-9)
+
+
+def test_nothing_to_judge_is_the_worst_score(run: JudgedRun) -> None:
+    nothing = EstimateSeries(np.zeros(0, dtype=np.int64), np.zeros((0, 7)), np.zeros((0, 7, 7)))
+    later = replace(claiming(run, 1.0), stamps_ns=run.frames_ns + round(1e12))
+    for record in (nothing, later):
+        assert run.score(CONFIGURATION, record).log_density == -np.inf
+
+
+def test_a_run_without_motion_capture_is_refused() -> None:
+    recording = grey_box_recording(CONFIGURATION, 1.0)
+    with pytest.raises(UserError, match="tuesday: 0 frames of the tip and 100 of the base"):
+        JudgedRun.of("tuesday", replace(recording, tracks={"base": recording.tracks["base"]}))

@@ -1,0 +1,203 @@
+"""`train softrobot`: tuned for the score, kept in a file, and where filters start from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from grey_box_recordings import grey_box_recording
+
+from onboard_estimation.configuration import load, to_mapping
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.learning import model_file
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.ros.diagnostics import HealthReport
+from softrobot_estimation import grey_box_kernels as kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.filter_model import FilterModel
+from softrobot_estimation.filter_tuning import Search
+from softrobot_estimation.particle_estimator import ParticleEstimator
+from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.training import TrainedFilters, train
+
+CONFIGURATION = load(
+    SoftRobotConfiguration,
+    {"learning.particles": 60, "learning.functions": 12, "filter.moment_stddev_n_m": 0.03},
+)
+MOMENT_N_M = 0.004
+"""Of the moments that the robot really has: the configured ones are far too large."""
+SEARCHES = {
+    "ukf": Search((("filter.moment_stddev_n_m",),), 4, 6.0),
+    "marginalized_pf": Search((("learning.length_scale_rad", "learning.length_scale_m"),), 3, 3.0),
+}
+
+
+@pytest.fixture(scope="module")
+def recording() -> LoadedRecording:
+    found = grey_box_recording(CONFIGURATION, 9.0, 4, disturbance_n_m=MOMENT_N_M)
+    count = len(found.series)
+    return replace(found, arrival=np.tile(np.arange(count), len(found.arrival) // count))  # as a bag would have it
+
+
+@pytest.fixture(scope="module")
+def trained(recording: LoadedRecording) -> TrainedFilters:
+    return train(CONFIGURATION, {"monday": recording}, ["00"], searches=SEARCHES)
+
+
+@pytest.fixture
+def saved(trained: TrainedFilters, tmp_path: Path) -> SoftRobotConfiguration:
+    trained.save(tmp_path / "mine.npz")
+    return with_model(tmp_path / "mine.npz")
+
+
+def with_model(path: Path, **changes: object) -> SoftRobotConfiguration:
+    overrides = {"learning.model": str(path), **{name.replace("__", "."): value for name, value in changes.items()}}
+    return load(SoftRobotConfiguration, to_mapping(CONFIGURATION), overrides)
+
+
+def test_tuning_finds_what_the_robot_has(trained: TrainedFilters) -> None:
+    tuned = trained.tuned["ukf"]
+    assert tuned.after["filter.moment_stddev_n_m"] < 0.5 * 0.03
+    assert tuned.score_after.log_density > tuned.score_before.log_density + 0.1
+    assert tuned.evaluations <= SEARCHES["ukf"].evaluations
+    assert trained.runs[0].delay_s == pytest.approx(0.005, abs=0.0021)
+
+
+def test_particles_start_from_the_noise_of_the_other_filter(trained: TrainedFilters) -> None:
+    found = trained.tuned["ukf"].after["filter.moment_stddev_n_m"]
+    model = trained.model
+    assert model.tuned["marginalized_pf"]["filter.moment_stddev_n_m"] == found
+    tuned = trained.tuned["marginalized_pf"]
+    assert tuned.before["learning.length_scale_rad"] == CONFIGURATION.learning.length_scale_rad
+    assert tuned.before["filter.moment_stddev_n_m"] == 0.03
+    assert tuned.score_after.log_density > tuned.score_before.log_density
+
+
+def test_without_anything_better_the_start_is_kept_and_said(recording: LoadedRecording) -> None:
+    searches = {"ukf": replace(SEARCHES["ukf"], evaluations=1)}
+    report = train(CONFIGURATION, {"monday": recording}, ["00"], "ukf", searches=searches)
+    assert report.tuned["ukf"].after["filter.moment_stddev_n_m"] == 0.03
+    assert any("nothing better" in sentence for sentence in report.sentences())
+    assert set(report.tuned) == {"ukf"}
+    assert report.learned is None
+
+
+def test_what_was_written_is_read_to_the_last_bit(trained: TrainedFilters, saved: SoftRobotConfiguration) -> None:
+    loaded = FilterModel.load(Path(saved.learning.model), saved)
+    assert loaded.tuned == trained.model.tuned
+    assert loaded.stiffness is not None
+    assert trained.learned is not None
+    assert loaded.stiffness.basis == trained.learned.function.basis
+    for name in ("weights", "covariances", "constants", "noise_stddevs"):
+        np.testing.assert_array_equal(getattr(loaded.stiffness, name), getattr(trained.learned.function, name))
+    ROBOT.check_model(Path(saved.learning.model))
+
+
+def test_filters_take_what_was_tuned(trained: TrainedFilters, saved: SoftRobotConfiguration) -> None:
+    for name in ("ukf", "marginalized_pf"):
+        configuration = ROBOT.estimator(saved, name).configuration  # type: ignore[attr-defined]
+        for parameter, value in trained.model.tuned[name].items():
+            assert attrgetter(parameter)(configuration) == value
+
+
+def test_particles_start_from_the_learned_stiffness(
+    trained: TrainedFilters, saved: SoftRobotConfiguration, recording: LoadedRecording
+) -> None:
+    """What the first particles know of it is its mean, and a deviation that is larger but below the prior's."""
+    assert trained.learned is not None
+    function, places = trained.learned.function, trained.learned.path[200:900:50]
+    estimator = ROBOT.estimator(saved, "marginalized_pf")
+    assert isinstance(estimator, ParticleEstimator)
+    pipeline = Pipeline(estimator, ROBOT.channels(saved))
+    for measurement in islice(recording.measurements(), 3):
+        pipeline.process(measurement)
+    begun = estimator.learned_stiffness(pipeline.state)
+    fresh = ParticleEstimator(estimator.configuration)
+    unknown = fresh.learned_stiffness(
+        pipeline.state._replace(filtered=fresh.begun(np.zeros(kernels.ROW), np.zeros(kernels.ROW), 0.1, 0.1))
+    )
+    assert begun is not None
+    assert unknown is not None
+    (mean, stddev), (learned, learned_stddev) = begun.predict(places), function.predict(places)
+    _, prior_stddev = unknown.predict(places)
+    assert np.abs(mean - learned).max() < 0.5 * prior_stddev.min()
+    assert (stddev > 1.1 * learned_stddev).all()
+    assert (stddev < 0.95 * prior_stddev).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"segment__length_m": 0.15}, r"another robot: segment.length_m 0.128, here 0.15"),
+        ({"segment__mass_kg": 0.2}, "segment.mass_kg"),
+        ({"chambers__area_m2": 1e-4}, "chambers.area_m2"),
+        ({"stiffness__bending_n_m_per_rad": 0.2}, "0.15, here 0.2"),
+        ({"learning__functions": 20}, "other learning.functions"),
+    ],
+)
+def test_a_model_of_another_robot_is_refused(
+    saved: SoftRobotConfiguration, changes: dict[str, float], said: str
+) -> None:
+    other = with_model(Path(saved.learning.model), **changes)
+    with pytest.raises(UserError, match=said):
+        ROBOT.estimator(other, "ukf")
+
+
+def test_other_files_and_other_filters_are_refused(trained: TrainedFilters, tmp_path: Path) -> None:
+    path = tmp_path / "m.npz"
+    trained.save(path)
+    header, arrays = model_file.load(path)
+    model_file.save(path, replace(header, kind="thruster_chain_calibration"), arrays)
+    with pytest.raises(UserError, match="of the kind 'thruster_chain_calibration'"):
+        ROBOT.check_model(path)
+    model_file.save(path, header, {name: one for name, one in arrays.items() if not name.startswith("marginalized")})
+    with pytest.raises(UserError, match="trained for ukf, not for marginalized_pf; train it with --form"):
+        ROBOT.estimator(with_model(path), "marginalized_pf")
+    assert ROBOT.estimator(with_model(path), "open_loop") is not None
+    for name, value, said in (
+        ("filter.place_share", np.array([7.0]), "place_share: 7.0 is not allowed"),
+        ("filter.place_share", np.array([0.1, 0.1]), "2 numbers for filter.place_share"),
+        ("filter.guess", np.array([0.1]), "unknown parameter"),
+    ):
+        model_file.save(path, header, {**arrays, f"marginalized_pf/{name}": value})
+        with pytest.raises(UserError, match=said):
+            ROBOT.estimator(with_model(path), "marginalized_pf")
+    model_file.save(path, header, {name: one for name, one in arrays.items() if name != "weights"})
+    with pytest.raises(UserError, match="its stiffness"):
+        ROBOT.estimator(with_model(path), "marginalized_pf")
+
+
+def test_the_report_shows_scores_parameters_and_a_picture(trained: TrainedFilters, tmp_path: Path) -> None:
+    trained.save(tmp_path / "mine.npz")
+    assert (tmp_path / "mine.png").read_bytes().startswith(b"\x89PNG")
+    scores, parameters = trained.tables()
+    assert len(scores.rows) == 4
+    assert parameters.rows[0][:3] == ("ukf", "filter.moment_stddev_n_m", "0.03")
+    summary = trained.summary()
+    assert summary["runs"]["monday"]["mean_effective_particles"] > 1.0
+    assert summary["filters"]["ukf"]["score"]["within_three"] > 0.9
+
+
+def test_effective_particles_and_losses_are_published(recording: LoadedRecording) -> None:
+    """In the figures of a run, and live in the diagnostics."""
+    result = judge(ROBOT, CONFIGURATION, "marginalized_pf", recording)
+    figures = result.metrics["run"]
+    assert 1.0 < figures["effective_particles"] <= 60.0
+    assert 1.0 < figures["mean_effective_particles"] <= 60.0
+    assert figures["times_lost"] == 0.0
+    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "marginalized_pf"), ROBOT.channels(CONFIGURATION))
+    assert pipeline.health == {}
+    for measurement in islice(recording.measurements(), 40):
+        pipeline.process(measurement)
+    shown: dict[str, str] = {}
+    for status in HealthReport(new, "soft")(pipeline, (), 1, 1).status:
+        shown |= {value.key: value.value for value in status.values}
+    assert {"effective_particles", "mean_effective_particles", "times_lost"} < set(shown)
+    assert 1.0 < float(shown["effective_particles"]) <= 60.0
