@@ -140,18 +140,24 @@ class LearningConfiguration:
         "squared_exponential", "of the Gaussian process", choices=("squared_exponential", "matern_3_2", "matern_5_2")
     )
     half_width_rad: float = parameter(
-        1.6, "of the box over bending; beyond it nothing is learned", unit="rad", exclusive_minimum=0.0
+        1.4, "of the box over bending; beyond it nothing is learned", unit="rad", exclusive_minimum=0.0
     )
     half_width_m: float = parameter(
-        0.04, "of the box over elongation, about that of half the largest pressure", unit="m", exclusive_minimum=0.0
+        0.1, "of the box over elongation, about that of half the largest pressure", unit="m", exclusive_minimum=0.0
     )
-    length_scale_rad: float = parameter(0.6, "over which stiffness changes", unit="rad", exclusive_minimum=0.0)
-    length_scale_m: float = parameter(0.02, "the same over elongation", unit="m", exclusive_minimum=0.0)
+    length_scale_rad: float = parameter(0.4, "over which stiffness changes", unit="rad", exclusive_minimum=0.0)
+    length_scale_m: float = parameter(0.1, "the same over elongation", unit="m", exclusive_minimum=0.0)
     deviation_share: float = parameter(
-        0.2, "standard deviation of the stiffness about its mean, as a share", exclusive_minimum=0.0, maximum=1.0
+        0.15, "standard deviation of the stiffness about its mean, as a share", exclusive_minimum=0.0, maximum=1.0
     )
     noise_share: float = parameter(
-        0.2, "of that again, from one instant to the next, to begin with", exclusive_minimum=0.0, maximum=2.0
+        0.3, "of that again, from one instant to the next, to begin with", exclusive_minimum=0.0, maximum=2.0
+    )
+    sample_weight: float = parameter(
+        0.02,
+        "how much each step's sample counts: those of some 50 steps err alike",
+        exclusive_minimum=0.0,
+        maximum=1.0,
     )
     memory_s: float = parameter(60.0, "after which what was learned is forgotten", unit="s", exclusive_minimum=0.0)
     hyper_parameters: bool = parameter(False, "learn scale and length of the kernel, too: four times the work")

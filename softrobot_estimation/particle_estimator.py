@@ -99,6 +99,7 @@ def stiffness_prior(configuration: SoftRobotConfiguration) -> UnknownFunction:
         (mean,),
         (learning.deviation_share * mean,),
         noise_share=learning.noise_share,
+        sample_weight=learning.sample_weight,
         memory_s=learning.memory_s,
         lowest=(_LEAST_SHARE * mean,),
         walk=HyperParameterWalk() if learning.hyper_parameters else None,

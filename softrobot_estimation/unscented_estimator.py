@@ -25,6 +25,8 @@ _STATE = StateSpace(vector("state", tuple(str(place) for place in range(_SIZE)),
 _GATE = Gate(1.0 - 1e-9, 12)
 """Only what cannot be: the model's own errors come in bursts."""
 _LEAST_STDDEV = 1e-9
+_LARGEST_LOGARITHM = 1.2
+"""Of stiffness over the configured one, either way; sigma points lie five standard deviations out."""
 
 
 class UnscentedEstimator(WrenchFilter[SigmaPoints]):
@@ -84,5 +86,6 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
         return mean, off.T @ off / len(tips)
 
     def _stiffness(self, points: Matrix) -> Vector:
-        stiffness: Vector = self.grey_box.stiffness * np.exp(points[:, _STIFFNESS])
+        logarithms = np.clip(points[:, _STIFFNESS], -_LARGEST_LOGARITHM, _LARGEST_LOGARITHM)
+        stiffness: Vector = self.grey_box.stiffness * np.exp(logarithms)
         return stiffness
