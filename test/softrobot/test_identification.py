@@ -107,9 +107,10 @@ def test_what_the_recording_does_not_tell_keeps_its_prior_and_is_said() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_intervals_hold_true_values_as_often_as_they_say() -> None:
     held = []
-    for seed in range(1, 9):
+    for seed in range(1, 6):
         rng = np.random.default_rng(seed)
         wanted = unknowns(NOMINAL)
         lower, upper = np.array([one.bounds for one in wanted]).T
@@ -119,7 +120,7 @@ def test_intervals_hold_true_values_as_often_as_they_say() -> None:
         fit = fit_grey_box(NOMINAL, [run])
         held.append(np.abs(fit.deviations - drawn) <= 1.96 * fit.stddev)
     determined = [number for number, one in enumerate(wanted) if one.name.startswith("stiffness")]
-    assert 0.88 <= np.mean(held) <= 1.0
+    assert np.mean(held) >= 0.88
     assert np.mean(np.array(held)[:, determined]) >= 0.8
 
 
