@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import Drawn
 from onboard_estimation.capabilities.identified import IdentificationReport, Identified
+from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import WithTrueRates
@@ -21,6 +22,7 @@ from onboard_estimation.estimator import Estimator
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Matrix
 from onboard_estimation.robots import TruthSpecification
+from onboard_estimation.series import Series
 from softrobot_estimation import channels, description
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.filter_model import FILTERS, configured_model, read_model_file
@@ -30,6 +32,7 @@ from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
+    from onboard_estimation.evaluation.result import EvaluationResult
     from onboard_estimation.evaluation.truth import BodyTrack
 
 _SETTLE_S = 2.0
@@ -42,6 +45,7 @@ class SoftRobot(
     WithTrueRates[SoftRobotConfiguration],
     Identified[SoftRobotConfiguration],
     Trained[SoftRobotConfiguration],
+    Reported[SoftRobotConfiguration],
 ):
     """One pneumatic segment with three or more chambers on a force-torque sensor."""
 
@@ -175,6 +179,22 @@ class SoftRobot(
         if full or cutoff_hz is not None:
             raise UserError("--full and --cutoff are for the salp's drag; identify softrobot goes without them")
         return identify(configuration, recordings, progress)
+
+    def notes(
+        self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[Note, ...]:
+        """Parameters that came from a model, and whether particles had lost the robot."""
+        from softrobot_estimation.stiffness_report import notes  # offline only: nodes do without
+
+        return notes(configuration, result)
+
+    def report_sections(
+        self, configuration: SoftRobotConfiguration, series: Sequence[Series], result: EvaluationResult
+    ) -> tuple[ReportSection, ...]:
+        """The stiffness over time, beside the bending."""
+        from softrobot_estimation.stiffness_report import section
+
+        return (section(configuration, result, self.settle_s),)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no model of a soft robot's filters."""

@@ -185,6 +185,27 @@ def test_the_report_shows_scores_parameters_and_a_picture(trained: TrainedFilter
     assert summary["filters"]["ukf"]["score"]["within_three"] > 0.9
 
 
+def test_the_report_of_a_run_shows_the_stiffness_and_says_whose_parameters_they_are(
+    saved: SoftRobotConfiguration, recording: LoadedRecording
+) -> None:
+    result = judge(ROBOT, saved, "ukf", recording)
+    assert any("in place of the configuration's: filter.moment_stddev_n_m" in note for note in result.notes)
+    assert not any("in place of" in note for note in judge(ROBOT, CONFIGURATION, "ukf", recording).notes)
+    (section,) = ROBOT.report_sections(saved, recording.series, result)
+    stiffness, bending = section.groups[0].panels
+    np.testing.assert_array_equal(stiffness.lines["estimate"], result.mean[:, 6])
+    assert (stiffness.lines["3 sigma above"] > stiffness.lines["3 sigma below"]).all()
+    bent, base_to_tip = bending.lines["estimate"], result.mean[:, :3]
+    off_axis = np.hypot(base_to_tip[:, 0], base_to_tip[:, 1])
+    assert np.corrcoef(bent, off_axis)[0, 1] > 0.99  # an arc's tip is half its angle off the axis
+    settled = result.time_s >= ROBOT.settle_s
+    low, high = (np.median(result.mean[settled, 6][rows]) for rows in _thirds(bent[settled]))
+    assert f"{low:.3f} N m/rad, in that" in section.sentences[1]
+    assert f"{high:.3f} N m/rad: {100.0 * (high / low - 1.0):+.0f} %." in section.sentences[1]
+    lost = replace(result, metrics={**result.metrics, "run": {**result.metrics["run"], "times_lost": 2.0}})
+    assert [note.verdict for note in ROBOT.notes(CONFIGURATION, (), lost)] == ["lost 2 times and found again"]
+
+
 def test_effective_particles_and_losses_are_published(recording: LoadedRecording) -> None:
     """In the figures of a run, and live in the diagnostics."""
     result = judge(ROBOT, CONFIGURATION, "marginalized_pf", recording)
@@ -201,3 +222,11 @@ def test_effective_particles_and_losses_are_published(recording: LoadedRecording
         shown |= {value.key: value.value for value in status.values}
     assert {"effective_particles", "mean_effective_particles", "times_lost"} < set(shown)
     assert 1.0 < float(shown["effective_particles"]) <= 60.0
+
+
+def _thirds(bending: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which instants are those of the smallest and of the largest third."""
+    low, high = np.partition(bending, (len(bending) // 3 - 1, len(bending) - len(bending) // 3))[
+        [len(bending) // 3 - 1, len(bending) - len(bending) // 3]
+    ]
+    return bending <= low, bending >= high
