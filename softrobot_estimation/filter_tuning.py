@@ -82,6 +82,8 @@ class Tuned:
         Values by dotted name.
     score_before, score_after
         On the parts of the runs that it was tuned on.
+    at_bounds
+        Parameters that would have gone further than a factor of 10 from where they were searched from.
     """
 
     before: Mapping[str, float]
@@ -89,6 +91,7 @@ class Tuned:
     score_before: Score
     score_after: Score
     evaluations: int
+    at_bounds: tuple[str, ...] = ()
 
     @property
     def kept(self) -> bool:
@@ -150,7 +153,8 @@ def tune(
     steps = [_FIRST_STEP] * len(search.groups)
     maximise(moved, steps, math.log(_FACTOR), search.evaluations - len(seen), _best(seen)[0].log_density)
     score, after = _best(seen)
-    return Tuned(before, after, seen[0][0], score, len(seen))
+    at_bounds = tuple(name for name in searched if abs(math.log(after[name] / start[name])) > 0.99 * math.log(_FACTOR))
+    return Tuned(before, after, seen[0][0], score, len(seen), at_bounds)
 
 
 def _best(seen: Sequence[tuple[Score, dict[str, float]]]) -> tuple[Score, dict[str, float]]:

@@ -63,7 +63,7 @@ def write_stiffness(learned: LearnedStiffness, path: Path, source: str) -> None:
             image = axes.pcolormesh(
                 ticks, ticks, values[:, 0].reshape(x.shape), cmap=colours, shading="nearest", rasterized=True
             )
-            axes.plot(learned.path[:, 0], learned.path[:, 1], color="white", linewidth=0.5, alpha=0.6)
+            axes.plot(learned.path[:, 0], learned.path[:, 1], color="white", linewidth=0.3, alpha=0.3)
             axes.set(xlabel="bending x (rad)", ylabel="bending y (rad)", aspect="equal", title=name)
             axes.grid(visible=False)
             axes.set_xlim(-reach, reach)

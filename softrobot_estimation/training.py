@@ -98,6 +98,12 @@ class TrainedFilters:
                 for name, one in self.tuned.items()
                 if one.kept
             ),
+            *(
+                f"{name}: {', '.join(one.at_bounds)} went as far as the search may, a factor of 10; training once more "
+                "with these values configured would go on."
+                for name, one in self.tuned.items()
+                if one.at_bounds
+            ),
         ]
         if self.learned is not None:
             lost = sum(one.get("times_lost", 0.0) for one in self.health.values())

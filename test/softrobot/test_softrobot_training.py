@@ -64,6 +64,7 @@ def with_model(path: Path, **changes: object) -> SoftRobotConfiguration:
 
 def test_tuning_finds_what_the_robot_has(trained: TrainedFilters) -> None:
     tuned = trained.tuned["ukf"]
+    assert tuned.at_bounds == ()
     assert tuned.after["filter.moment_stddev_n_m"] < 0.5 * 0.03
     assert tuned.score_after.log_density > tuned.score_before.log_density + 0.1
     assert tuned.evaluations <= SEARCHES["ukf"].evaluations
@@ -78,6 +79,14 @@ def test_particles_start_from_the_noise_of_the_other_filter(trained: TrainedFilt
     assert tuned.before["learning.length_scale_rad"] == CONFIGURATION.learning.length_scale_rad
     assert tuned.before["filter.moment_stddev_n_m"] == 0.03
     assert tuned.score_after.log_density > tuned.score_before.log_density
+
+
+def test_a_parameter_at_its_bound_is_said(recording: LoadedRecording) -> None:
+    far = load(SoftRobotConfiguration, to_mapping(CONFIGURATION), {"filter.moment_stddev_n_m": 2.0})
+    searches = {"ukf": replace(SEARCHES["ukf"], evaluations=5)}
+    report = train(far, {"monday": recording}, ["00"], "ukf", searches=searches)
+    assert report.tuned["ukf"].after["filter.moment_stddev_n_m"] == pytest.approx(0.2)
+    assert any("ukf: filter.moment_stddev_n_m went as far as the search may" in one for one in report.sentences())
 
 
 def test_without_anything_better_the_start_is_kept_and_said(recording: LoadedRecording) -> None:
