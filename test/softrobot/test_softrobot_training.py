@@ -41,7 +41,7 @@ SEARCHES = {
 
 @pytest.fixture(scope="module")
 def recording() -> LoadedRecording:
-    found = grey_box_recording(CONFIGURATION, 9.0, 4, disturbance_n_m=MOMENT_N_M)
+    found = grey_box_recording(CONFIGURATION, 6.5, 4, disturbance_n_m=MOMENT_N_M)
     count = len(found.series)
     return replace(found, arrival=np.tile(np.arange(count), len(found.arrival) // count))  # as a bag would have it
 
@@ -121,7 +121,7 @@ def test_particles_start_from_the_learned_stiffness(
 ) -> None:
     """What the first particles know of it is its mean, and a deviation that is larger but below the prior's."""
     assert trained.learned is not None
-    function, places = trained.learned.function, trained.learned.path[200:900:50]
+    function, places = trained.learned.function, trained.learned.path[200:700:50]
     estimator = ROBOT.estimator(saved, "marginalized_pf")
     assert isinstance(estimator, ParticleEstimator)
     pipeline = Pipeline(estimator, ROBOT.channels(saved))
