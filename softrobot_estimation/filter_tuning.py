@@ -25,6 +25,7 @@ _LEAST_PART_S = 6.0
 
 _NOISE = (
     ("filter.moment_stddev_n_m",),
+    ("behaviour.load_share",),
     ("filter.torque_stddev_n_m",),
     ("filter.force_stddev_n",),
     ("filter.moment_time_s",),
