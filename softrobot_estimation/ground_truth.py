@@ -6,7 +6,7 @@ does not end up in the tip's place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,9 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
 from onboard_estimation.robots import TruthSpecification
-from softrobot_estimation.channels import TRUE_STIFFNESS
+from onboard_estimation.series import Series
+from softrobot_estimation.capture_delay import find_capture_delay
+from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 
@@ -81,3 +83,20 @@ def velocities(tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64]) ->
     share = np.clip((stamps_ns - before_ns) / (after_ns - before_ns), 0.0, 1.0)[:, None]
     found: Matrix = (1.0 - share) * slopes[after - 1] + share * slopes[after]
     return found
+
+
+def lateness(
+    configuration: SoftRobotConfiguration, series: Sequence[Series], tracks: Mapping[str, BodyTrack]
+) -> tuple[float, str]:
+    """Seconds by which motion capture is stamped behind the wrench, and a sentence; see `capture_delay`."""
+    wrenches = [one for one in series if one.channel.sensor == WRENCH.sensor and len(one.stamps_ns)]
+    tip, base = tracks.get(TIP), tracks.get(BASE)
+    if not wrenches or tip is None or base is None or not len(tip.stamps_ns) or not len(base.stamps_ns):
+        return 0.0, ""
+    found = find_capture_delay(configuration, wrenches[0], tip.stamps_ns, in_base(tip.values[:, :3], base.values))
+    if not found.known:
+        return 0.0, ""
+    return found.delay_s, (
+        f"Motion capture is stamped {1e3 * found.delay_s:.1f} ms behind the wrench, by the force on the sensor against "
+        "the acceleration of the tip: the truth was moved by that."
+    )

@@ -15,7 +15,7 @@ from onboard_estimation.capabilities.identified import IdentificationReport, Ide
 from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
-from onboard_estimation.capabilities.truth import WithTrueRates
+from onboard_estimation.capabilities.truth import WithLateTruth, WithTrueRates
 from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator
@@ -43,6 +43,7 @@ class SoftRobot(
     SimulatedLive[SoftRobotConfiguration],
     Drawn[SoftRobotConfiguration],
     WithTrueRates[SoftRobotConfiguration],
+    WithLateTruth[SoftRobotConfiguration],
     Identified[SoftRobotConfiguration],
     Trained[SoftRobotConfiguration],
     Reported[SoftRobotConfiguration],
@@ -148,6 +149,14 @@ class SoftRobot(
         if scenario == "paper":
             return PaperSimulation(configuration, rng)
         return LaboratorySimulation(self.known_in(configuration, scenario), rng, payload=scenario == "payload")
+
+    def truth_lateness(
+        self, configuration: SoftRobotConfiguration, series: Sequence[Series], tracks: Mapping[str, BodyTrack]
+    ) -> tuple[float, str]:
+        """By the force on the sensor against the acceleration of the tip, while the robot vibrates."""
+        from softrobot_estimation.ground_truth import lateness
+
+        return lateness(configuration, series, tracks)
 
     def body_poses(self, configuration: SoftRobotConfiguration, space: StateSpace, means: Matrix) -> dict[str, Matrix]:
         """Base plate, pieces of the backbone, tip plate: on the arc that ends at the tip."""

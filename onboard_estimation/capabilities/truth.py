@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, Matrix, Vector
 from onboard_estimation.robots import Capability, Configuration
+from onboard_estimation.series import Series
 
 if TYPE_CHECKING:  # nodes load robots, and nothing of the evaluation
     from onboard_estimation.evaluation.truth import BodyTrack
@@ -51,6 +52,21 @@ class WithTrueRates(Capability[Configuration]):
             By body, whole: stamps and poses or positions.
         stamps_ns
             (K,) instants at which all bodies were seen.
+        """
+
+
+class WithLateTruth(Capability[Configuration]):
+    """A robot whose sensors tell by how much motion capture is stamped late, independently of any estimate."""
+
+    ability = "sensors that tell how late its truth is stamped"
+
+    @abstractmethod
+    def truth_lateness(
+        self, configuration: Configuration, series: Sequence[Series], tracks: Mapping[str, BodyTrack]
+    ) -> tuple[float, str]:
+        """Seconds by which the tracks' stamps are late, and a sentence on it; 0 and no sentence where it is not known.
+
+        The evaluation takes it off before it compares.
         """
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.drawn import outline_of, planar_position
 from onboard_estimation.capabilities.reported import Reported
-from onboard_estimation.capabilities.truth import StartedFromTruth, WithTrueRates, initial_state
+from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import metrics, truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
@@ -56,7 +56,8 @@ def judge(
     UserError
         The filter gave no estimate, only a mirror image of the ground truth fits it, or there can be no beacon.
     """
-    settings, plain = settings or JudgeSettings(), recording
+    settings = settings or JudgeSettings()
+    plain, late_note = _in_time(robot, configuration, recording)
     recording = with_beacon(robot, configuration, plain, settings.beacon_s, settings.longest_truth_gap_s)
     specification = robot.truth_specification(configuration)
     initial, initial_note = _initial(robot, configuration, estimator_name, plain, settings)
@@ -92,6 +93,7 @@ def judge(
         initial_note,
         _SMOOTHED if settings.smooth else "",
         alignment_note,
+        late_note,
         *pipeline_notes(replayed.messages, sensors),
         gap_note(time_s),
         *truth_notes(recording.tracks, record.stamps_ns, matched_ratio, settings.longest_truth_gap_s),
@@ -129,6 +131,16 @@ def judge(
         notes=(*result.notes, *(note.sentence for note in own)),
         verdict="; ".join([sentence, *(note.verdict for note in own if note.verdict)]),
     )
+
+
+def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tuple[LoadedRecording, str]:
+    """With the truth as early as the robot's sensors say that it was, and a sentence on it."""
+    if not isinstance(robot, WithLateTruth) or not recording.tracks:
+        return recording, ""
+    late_s, sentence = robot.truth_lateness(configuration, recording.series, recording.tracks)
+    late_ns = round(late_s * NANOSECONDS_PER_SECOND)
+    tracks = {name: replace(one, stamps_ns=one.stamps_ns - late_ns) for name, one in recording.tracks.items()}
+    return (replace(recording, tracks=tracks) if late_ns else recording), sentence
 
 
 def _replay(

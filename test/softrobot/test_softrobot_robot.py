@@ -228,3 +228,28 @@ def test_the_open_loop_is_honest_on_a_robot_whose_simulator_nobody_here_wrote(sh
     assert position["position_ate_rmse_m"] < 0.0125
     assert position["coverage_3_sigma"] > 0.95
     assert velocity["coverage_3_sigma"] > 0.93
+
+
+def test_the_wrench_tells_how_late_motion_capture_is(shared_data: Path) -> None:
+    """Stamped 5 ms later still, it is found to be 5 ms later; what is judged does not move by it."""
+    converted = read_unknown_soft_robot(shared_data / "unknown_soft_robot" / "run_3")
+    recording = from_simulator(converted.recording, (TIP, BASE))
+    late_s, sentence = ROBOT.truth_lateness(CONFIGURATION, recording.series, recording.tracks)
+    later = {body: replace(one, stamps_ns=one.stamps_ns + 5_000_000) for body, one in recording.tracks.items()}
+    still_s, _ = ROBOT.truth_lateness(CONFIGURATION, recording.series, later)
+    assert 0.006 < late_s < 0.010
+    assert "ms behind the wrench" in sentence
+    assert still_s - late_s == pytest.approx(0.005, abs=2e-4)
+    results = [
+        judge(ROBOT, CONFIGURATION, "open_loop", one, JudgeSettings())
+        for one in (recording, replace(recording, tracks=later))
+    ]
+    first, second = (one.metrics["position"]["position_ate_rmse_m"] for one in results)
+    assert first == pytest.approx(second, rel=0.01)
+    assert sentence in results[0].notes
+
+
+def test_without_a_vibration_nobody_knows_how_late_it_is() -> None:
+    resting = ROBOT.simulate(CONFIGURATION, "laboratory", "", 1.5, np.random.default_rng(1))
+    recording = from_simulator(resting, (TIP, BASE))
+    assert ROBOT.truth_lateness(CONFIGURATION, recording.series, recording.tracks) == (0.0, "")
