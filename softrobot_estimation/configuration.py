@@ -146,6 +146,10 @@ class WrenchConfiguration:
     torque_stddev_n_m: float = parameter(1e-4, "white noise of a sample", unit="N m", exclusive_minimum=0.0)
     force_resolution_n: float = parameter(0.00625, "step of a reading", unit="N", minimum=0.0)
     torque_resolution_n_m: float = parameter(3.125e-5, "step of a reading", unit="N m", minimum=0.0)
+    force_range_n: float = parameter(
+        0.0, "largest reading: what comes up to it is left out; 0: nobody knows it", unit="N", minimum=0.0
+    )
+    torque_range_n_m: float = parameter(0.0, "the same of its torques", unit="N m", minimum=0.0)
     crosstalk_fraction: float = parameter(0.01, "of one axis in another, a bound", minimum=0.0, exclusive_maximum=1.0)
     force_drift_n: float = parameter(0.03, "drift in a run while it warms", unit="N", minimum=0.0)
     torque_drift_n_m: float = parameter(1e-3, "drift in a run while it warms", unit="N m", minimum=0.0)

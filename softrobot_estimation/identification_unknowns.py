@@ -18,7 +18,7 @@ from onboard_estimation.configuration import describe
 from onboard_estimation.measurement import Vector
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
-BENDING_STIFFNESS = "stiffness.bending_n_m_per_rad"
+BENDING_STIFFNESS, AXIAL_STIFFNESS = "stiffness.bending_n_m_per_rad", "stiffness.axial_n_per_m"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def _priors(configuration: SoftRobotConfiguration) -> tuple[_Prior, ...]:
     share = "a share fades, of unknown size"
     return (
         _Prior(BENDING_STIFFNESS, 0.5, True, "one bench test at small deflection"),
-        _Prior("stiffness.axial_n_per_m", 0.3, True, "one bench test"),
+        _Prior(AXIAL_STIFFNESS, 0.3, True, "one bench test"),
         _Prior("behaviour.bending_stiffening_per_rad2", 0.5, False, "silicone softens or stiffens when strained"),
         _Prior("behaviour.pressure_stiffening_per_100_kpa", 0.3, False, "inflated chambers are stiffer or thinner"),
         _Prior("behaviour.anisotropy", 0.05, False, "casting"),

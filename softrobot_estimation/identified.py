@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.identification import NORMAL_95, Fit, Progress, fit_grey_box, free_run
 from softrobot_estimation.identification_runs import Run, mean_tilt_deg, run_from_recording
 from softrobot_estimation.identification_tables import FreeRun, Parameter, free_run_table, parameter_table
-from softrobot_estimation.identification_unknowns import value_of, with_parameters
+from softrobot_estimation.identification_unknowns import AXIAL_STIFFNESS, value_of, with_parameters
 
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
 LOAD_SHARE = "behaviour.load_share"
@@ -31,6 +32,8 @@ _DIGITS = 5
 _RATIO_ERROR = 0.03
 """Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
 _LEAST_SHARE, _MOST_SHARE = 0.0, 0.9
+_ELONGATION_ERROR = 0.03
+"""Share of an elongation that creep and hysteresis change, whatever the axial stiffness."""
 _POOR_SHARE = 0.4
 """Error of the free run by the tip's own motion: above it the model does not describe the robot."""
 
@@ -152,6 +155,9 @@ def identify(
     if (share := _load_share(fit.configuration, runs)) is not None:
         table.append(share)
         found[LOAD_SHARE] = share.value
+    (axial,) = (one for one in table if f"stiffness.{one.name}" == AXIAL_STIFFNESS)
+    spread = math.hypot(math.log(axial.high / axial.low) / (2.0 * NORMAL_95), _ELONGATION_ERROR)
+    found["model.axial_stiffness_spread"] = min(configuration.model.axial_stiffness_spread, spread)
     notes = [*mass_sentences(configuration, runs), *_on_delays(runs)]
     if (tilt_deg := mean_tilt_deg(runs)) is not None:
         found["mounting.tilt_deg"] = tilt_deg

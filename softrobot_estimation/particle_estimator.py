@@ -31,6 +31,8 @@ from softrobot_estimation.wrench_filter import FilterState, WrenchFilter
 _LEAST_SHARE = 0.25
 """Of the configured stiffness: no sample is lower."""
 _GATE = Gate(1.0 - 1e-9, 12)
+_OUTSIDE_SHARE = 0.5
+"""Of the particles outside the box of the basis: the robot is."""
 _RECOVERY = (0.1, 0.1, 0.002, 0.5, 0.5, 0.02, 0.05, 0.05, 0.001, 0.05, 0.05, 0.001)
 """How far pose, rates and what has relaxed are spread anew: rad, m, and per second."""
 _RECOVERY_PAYLOAD_KG = 0.01
@@ -60,10 +62,12 @@ class Tracked(NamedTuple):
     effective_sample_size: float
     summed_sizes: float = 0.0
     steps: int = 0
+    outside: bool = False
 
     def after(self, cloud: Cloud, effective_sample_size: float) -> Tracked:
         """After a step."""
-        return Tracked(cloud, None, effective_sample_size, self.summed_sizes + effective_sample_size, self.steps + 1)
+        summed = self.summed_sizes + effective_sample_size
+        return Tracked(cloud, None, effective_sample_size, summed, self.steps + 1, self.outside)
 
 
 class _Model:
@@ -165,6 +169,20 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         settled = self._settled_now(filtered, mean_pa)
         return settled._replace(pending=_Pending(mean_pa, step_s, moment_stddev_n_m))
 
+    def eased(self, filtered: Tracked, share: float) -> Tracked:
+        """Every particle's."""
+        states = filtered.cloud.states.copy()
+        states[:, kernels.MOMENTS : kernels.PAYLOAD] *= share
+        return filtered._replace(cloud=filtered.cloud._replace(states=states))
+
+    def placed(self, filtered: Tracked, row: Vector, stddev: Vector) -> Tracked:
+        """Drawn anew; particles keep what they have learned."""
+        cloud, states = filtered.cloud, filtered.cloud.states.copy()
+        rng, draws = cloud.draws.generator()
+        pose = slice(0, kernels.PAYLOAD)
+        states[:, pose] = row[pose] + stddev[pose] * rng.standard_normal(states[:, pose].shape)
+        return filtered._replace(cloud=cloud._replace(states=states, draws=draws), pending=None)
+
     def corrected(
         self, filtered: Tracked, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
     ) -> tuple[Tracked, Innovation, int, tuple[Notice, ...]]:
@@ -178,7 +196,16 @@ class ParticleEstimator(WrenchFilter[Tracked]):
                 Notice(f"the particles had lost the robot, for the {cloud.spreads}. time: they were spread anew"),
             )
         assert info.innovation is not None  # something was measured
-        after = filtered.after(cloud, info.effective_sample_size)
+        outside = info.clamped > _OUTSIDE_SHARE * len(cloud.states)
+        if outside and not filtered.outside:
+            learning = self.configuration.learning
+            events += (
+                Notice(
+                    f"the robot is beyond the box in which its stiffness is learned ({learning.half_width_rad:g} rad, "
+                    f"{learning.half_width_m:g} m either way): there it has the stiffness of the box's edge"
+                ),
+            )
+        after = filtered.after(cloud, info.effective_sample_size)._replace(outside=outside)
         return after, info.innovation, cloud.rejected_in_a_row, events
 
     def published(self, filtered: Tracked, chambers_pa: Vector) -> tuple[Vector, Matrix]:

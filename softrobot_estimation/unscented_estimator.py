@@ -20,6 +20,7 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.wrench_filter import WrenchFilter
 
 _STIFFNESS, _OFFSETS = kernels.ROW, slice(kernels.ROW + 1, kernels.ROW + 7)
+_MOMENTS = slice(kernels.MOMENTS, kernels.PAYLOAD)
 _SIZE = kernels.ROW + 7
 _STATE = StateSpace(vector("state", tuple(str(place) for place in range(_SIZE)), ""))
 _GATE = Gate(1.0 - 1e-9, 12)
@@ -35,7 +36,6 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         super().__init__(configuration)
         self._unscented = Unscented(_STATE)
-        self._noise_root = np.diag(self.wrench_stddev)
         settings = configuration.filter
         walk = np.zeros(_SIZE)
         walk[kernels.RATES : kernels.RELAXED] = [
@@ -57,24 +57,40 @@ class UnscentedEstimator(WrenchFilter[SigmaPoints]):
     def moved(self, filtered: SigmaPoints, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> SigmaPoints:
         """All sigma points through the grey box."""
         noise = math.sqrt(step_s) * self._walk
-        moments = slice(kernels.MOMENTS, kernels.PAYLOAD)
-        noise[moments] = moment_stddev_n_m * math.sqrt(-math.expm1(-2.0 * step_s / self._moment_time_s))
+        noise[_MOMENTS] = moment_stddev_n_m * math.sqrt(-math.expm1(-2.0 * step_s / self._moment_time_s))
 
         def propagate(points: Matrix) -> Matrix:
             return self.grey_box.propagate(points, self._stiffness(points), mean_pa, step_s)
 
         return self._unscented.predict(filtered, propagate, np.diag(noise))
 
+    def eased(self, filtered: SigmaPoints, share: float) -> SigmaPoints:
+        """Rows of the covariance's root, and the mean."""
+        root, mean = self._unscented.root(filtered).copy(), filtered.mean
+        mean[_MOMENTS] *= share
+        root[_MOMENTS] *= share
+        return self._unscented.start(mean, root @ root.T)
+
+    def placed(self, filtered: SigmaPoints, row: Vector, stddev: Vector) -> SigmaPoints:
+        """Correlated with nothing else any more."""
+        mean, covariance, pose = filtered.mean, self._unscented.covariance(filtered), slice(0, kernels.PAYLOAD)
+        mean[pose] = row[pose]
+        covariance[pose], covariance[:, pose] = 0.0, 0.0
+        covariance[pose, pose] = np.diag(np.maximum(stddev[pose], _LEAST_STDDEV) ** 2)
+        return self._unscented.start(mean, covariance)
+
     def corrected(
         self, filtered: SigmaPoints, wrench: Vector, chambers_pa: Vector, rejected_in_a_row: int
     ) -> tuple[SigmaPoints, Innovation, int, tuple[Notice, ...]]:
-        """By all six outputs at once."""
+        """By all outputs that are known, at once."""
+        known = np.flatnonzero(np.isfinite(wrench))
 
         def measure(points: Matrix) -> Matrix:
-            return self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
+            loads = self.grey_box.loads(points, self._stiffness(points), chambers_pa) + points[:, _OFFSETS]
+            return np.ascontiguousarray(loads[:, known])
 
         after, seen, rejected = self._unscented.update(
-            filtered, measure, wrench, self._noise_root, _GATE, rejected_in_a_row
+            filtered, measure, wrench[known], np.diag(self.wrench_stddev[known]), _GATE, rejected_in_a_row
         )
         return after, seen, rejected, ()
 
