@@ -19,6 +19,7 @@ EXAMPLES = output.examples(
     "train salp forward left turning --output salp.npz",
     "train salp BAG --form local --output salp.npz --json",
     "train thruster_chain monday --output chain.npz",
+    "train softrobot run_1 run_3 --config mine/identified.yaml --output mine.npz",
     "evaluate BAG --model salp.npz",
 )
 
@@ -38,7 +39,7 @@ def train(
             metavar="NAME",
             help="Form of the model; the robot's choice otherwise. salp: `calibrated` (friction, harness and lag, and "
             "Gaussian processes where they help), `local` (without Gaussian processes: chains of any length), "
-            "`gaussian_process` (nothing else).",
+            "`gaussian_process` (nothing else). softrobot: `ukf` or `marginalized_pf`, both otherwise.",
         ),
     ] = None,
     exact: Annotated[
@@ -50,8 +51,9 @@ def train(
     """Train a model of what a robot's equations leave out, from bags with motion capture.
 
     Several motions cover more of what the robot does; the salp needs two bags at least. A thruster chain is calibrated,
-    from one bag without motion capture too. All bags are needed: one that does not do is named, and nothing is trained.
-    Without --config the configuration in the first bag's folder is taken, where there is one.
+    from one bag without motion capture too; a soft robot's filters are tuned in some minutes. All bags are needed: one
+    that does not do is named, and nothing is trained. Without --config the configuration in the first bag's folder is
+    taken, where there is one.
     """
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import load_configuration
