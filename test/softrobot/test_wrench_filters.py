@@ -18,6 +18,7 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.grey_box import STEP_S, GreyBox
 from softrobot_estimation.pressure_patterns import mixture
 from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 Array = NDArray[np.float64]
 
@@ -113,3 +114,20 @@ def test_particles_with_the_room_that_a_real_robot_needs_are_not_too_sure() -> N
     off = np.vstack([judged("marginalized_pf", seed, 4.0, {"filter.place_stddev_m": 0.0005})[1] for seed in range(2)])
     assert (np.abs(off[:, :6]) < 3.0).mean() > 0.97
     assert np.sqrt(np.mean(off[:, :3] ** 2)) < 1.6
+
+
+def test_a_sensor_zeroed_with_the_robot_reads_nothing_at_rest() -> None:
+    filtering = UnscentedEstimator(load(SoftRobotConfiguration, {"wrench.tare": "with_robot"}))
+    box = filtering.grey_box
+    load_at_rest = box.loads(box.resting_row()[None], np.array([box.stiffness]), np.zeros(3))[0]
+    np.testing.assert_allclose(load_at_rest + filtering.offset_start, 0.0, atol=1e-12)
+    assert load_at_rest[2] > 1.5
+
+
+def test_moments_that_nobody_knew_go_with_the_chamber_that_is_heard_again() -> None:
+    filtering = UnscentedEstimator(SoftRobotConfiguration())
+    begun = filtering.begun(np.arange(float(kernels.ROW)), np.ones(kernels.ROW), 0.15, 0.1)
+    eased, moments = filtering.eased(begun, 0.25), slice(kernels.MOMENTS, kernels.PAYLOAD)
+    np.testing.assert_allclose(eased.mean[moments], 0.25 * begun.mean[moments])
+    np.testing.assert_allclose(eased.points[:, moments], 0.25 * begun.points[:, moments])
+    np.testing.assert_allclose(np.delete(eased.mean, moments), np.delete(begun.mean, moments))
