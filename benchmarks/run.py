@@ -44,6 +44,8 @@ ON_REQUEST = (
     "salp_hardware",
     "salp_noise",
     "soft_arm",
+    "softrobot_paper",
+    "softrobot_unknown",
     "thruster_chain_observability",
     "thruster_chain_paper",
     "thruster_chain_step",

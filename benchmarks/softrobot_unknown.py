@@ -1,0 +1,142 @@
+"""A soft robot of unknown build (simulated by others): identified and tuned on two runs, judged on the two left out.
+
+Tip, coverage and how far models see ahead, both ways round. Needs the recordings; takes about a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.softrobot_forecast import errors, filtered, true_states
+from onboard_estimation.configuration import load
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.description import BASE, TIP
+from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
+
+SPLITS = (((1, 3), (2, 4)), ((2, 4), (1, 3)))
+STEPS = (5, 10, 20)
+_GRID = np.linspace(0.7, 1.6, 10)
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    """Rows of each split."""
+    runs = {number: recording(number) for number in (1, 2, 3, 4)}
+    known = configuration(1)
+    rows = [
+        tip_row(f"run_{number}, nothing identified", name, known, runs[number]) for number in runs for name in _BOTH
+    ]
+    for teaching, left_out in SPLITS[: 1 if quick else 2]:
+        identified, tuned = taught(known, {number: runs[number] for number in teaching})
+        said = f"identified and tuned on {' and '.join(map(str, teaching))}"
+        for number in left_out:
+            rows += [tip_row(f"run_{number}, {said}", name, tuned, runs[number]) for name in _BOTH]
+            rows += [
+                tip_row(
+                    f"run_{number}, identified on {teaching[0]} and {teaching[1]} only", "ukf", identified, runs[number]
+                )
+            ]
+        rows += ahead_rows(tuned, runs, teaching, left_out)
+    return rows
+
+
+_BOTH = ("marginalized_pf", "ukf")
+
+
+def _folder(number: int) -> Path:
+    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    folder = data / "unknown_soft_robot" / f"run_{number}"
+    if not folder.is_dir():
+        raise UserError(f"the recordings are not in {folder}; set ONBOARD_ESTIMATION_DATA")
+    return folder
+
+
+def recording(number: int) -> LoadedRecording:
+    """A run as a judge reads it."""
+    return from_simulator(read_unknown_soft_robot(_folder(number)).recording, (TIP, BASE))
+
+
+def configuration(number: int) -> SoftRobotConfiguration:
+    """What the laboratory knows."""
+    found = read_unknown_soft_robot(_folder(number)).configurations["softrobot"]
+    assert isinstance(found, SoftRobotConfiguration)
+    return found
+
+
+def taught(
+    known: SoftRobotConfiguration, runs: dict[int, LoadedRecording]
+) -> tuple[SoftRobotConfiguration, SoftRobotConfiguration]:
+    """By `identify`, and then by `train` as well."""
+    recordings = {f"run_{number}": one for number, one in runs.items()}
+    folder = Path(tempfile.mkdtemp(prefix="softrobot-"))
+    file, *_ = ROBOT.identify(known, recordings).write(folder / "identified")
+    identified = load(SoftRobotConfiguration, file)
+    model = folder / "model.npz"
+    ROBOT.train(identified, recordings, ["" for _ in recordings]).save(model)
+    return identified, replace(identified, learning=replace(identified.learning, model=str(model)))
+
+
+def tip_row(case: str, name: str, known: SoftRobotConfiguration, run: LoadedRecording) -> dict[str, Any]:
+    """Errors and coverage of a filter's tip, as `evaluate` has them."""
+    figures = judge(ROBOT, known, name, run).metrics
+    place = figures["position"]
+    return {
+        "case": f"{case}: {name}",
+        "table": "Tip (simulated robot of others, whole runs but for the first 2 s)",
+        "cells": {
+            "run": f"{case}: {name}",
+            "3D RMS, mm": f"{1e3 * place['position_ate_rmse_m']:.2f}",
+            "worst, mm": f"{1e3 * place['position_ate_max_m']:.1f}",
+            "velocity x, y, z RMS, mm/s": ", ".join(
+                f"{1e3 * figures['velocity'][f'{axis}_rmse_m_per_s']:.0f}" for axis in "xyz"
+            ),
+            "within 1, 3 sigma": f"{place['coverage_1_sigma']:.2f}, {place['coverage_3_sigma']:.3f}",
+            "lost": f"{figures['run'].get('times_lost', 0.0):.0f}",
+        },
+    }
+
+
+def ahead_rows(
+    tuned: SoftRobotConfiguration, runs: dict[int, LoadedRecording], teaching: Sequence[int], left_out: Sequence[int]
+) -> list[dict[str, Any]]:
+    """NMSE after 5, 10, 20 steps of 8 ms: learned stiffness, the ukf's, and the best constant of the teaching runs."""
+    nominal = tuned.stiffness.bending_n_m_per_rad
+
+    def of_constants(number: int, values: Sequence[float]) -> list[dict[int, Any]]:
+        states, truth = filtered(tuned, "ukf", runs[number]), true_states(tuned, runs[number])
+        return [errors(states, truth, STEPS, lambda _, k=k: k) for k in values]  # type: ignore[misc]
+
+    tried = [nominal * share for share in _GRID]
+    totals = np.sum([[one[20].mean() for one in of_constants(number, tried)] for number in teaching], axis=0)
+    best = tried[int(np.argmin(totals))]
+    rows = []
+    for number in left_out:
+        truth = true_states(tuned, runs[number])
+        by = {name: errors(filtered(tuned, name, runs[number]), truth, STEPS) for name in _BOTH}
+        by[f"best constant, {best:.3f} N m/rad"] = of_constants(number, [best])[0]
+        for name, found in by.items():
+            rows.append(
+                {
+                    "case": f"run_{number}: {name}",
+                    "table": "Ahead (NMSE after 5, 10, 20 steps of 8 ms, on runs left out)",
+                    "cells": {
+                        "run, stiffness": f"run_{number}: {name}",
+                        "all": ", ".join(f"{found[count].mean():.3f}" for count in STEPS),
+                        "bending": ", ".join(f"{found[count][:2].mean():.4f}" for count in STEPS),
+                        "its rates": ", ".join(f"{found[count][3:5].mean():.3f}" for count in STEPS),
+                        "elongation": ", ".join(f"{found[count][2]:.4f}" for count in STEPS),
+                        "its rate": ", ".join(f"{found[count][5]:.2f}" for count in STEPS),
+                    },
+                }
+            )
+    return rows
