@@ -57,7 +57,7 @@ class SoftRobot(
     settle_s = _SETTLE_S
     configuration_type = SoftRobotConfiguration
     configuration_file = "config/softrobot.yaml"
-    estimators = ("marginalized_pf", "ukf", "open_loop")
+    estimators = ("ukf", "marginalized_pf", "open_loop")
     model_parameter = "learning.model"
     training_forms = FILTERS
     training_scenario = "laboratory"
