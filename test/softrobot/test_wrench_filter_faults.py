@@ -248,6 +248,6 @@ def test_other_laboratories_are_as_honest(known: dict[str, object], seed: int) -
 def test_a_robot_beyond_the_box_of_its_stiffness_is_said() -> None:
     """Whose box is as small as 0.05 rad: it has the edge's stiffness there, and goes on."""
     found = judged(recording(), "marginalized_pf", learning__half_width_rad=0.05)
-    assert "he robot is beyond the box in which its stiffness is learned (0.05 rad, 0.04 m either way)" in found.notes
+    assert "he robot is beyond the box in which its stiffness is learned (0.05 rad, 0.1 m either way)" in found.notes
     assert "broke down" not in found.notes
     assert "beyond the box" not in judged(recording(), "marginalized_pf").notes
