@@ -140,6 +140,26 @@ def accelerations(segment: Array, points: Array, states: Array, actuation: Array
 
 
 @njit(cache=True, error_model="numpy")
+def add_load(
+    segment: Array, fraction: float, offset: float, mass: float, origin: Array, state: Array, accelerations: Three,
+    load: Array,
+) -> None:  # fmt: skip
+    """Add to `load` (6,) force and torque about `origin` (3,) of one mass, where q accelerates by `accelerations`."""
+    a0, a1, a2 = accelerations
+    position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, state)
+    fx = mass * (segment[GRAVITY] - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
+    fy = mass * (segment[GRAVITY + 1] - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
+    fz = mass * (segment[GRAVITY + 2] - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
+    x, y, z = position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]
+    load[0] += fx
+    load[1] += fy
+    load[2] += fz
+    load[3] += y * fz - z * fy
+    load[4] += z * fx - x * fz
+    load[5] += x * fy - y * fx
+
+
+@njit(cache=True, error_model="numpy")
 def base_loads(
     segment: Array, points: Array, origin: Array, states: Array, actuation: Array, stiffness: Array, out: Array
 ) -> None:
@@ -154,18 +174,7 @@ def base_loads(
         load = out[k]
         load[:] = 0.0
         for i in range(points.shape[0]):
-            mass = points[i, 2]
-            position, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
-            fx = mass * (segment[GRAVITY] - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
-            fy = mass * (segment[GRAVITY + 1] - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
-            fz = mass * (segment[GRAVITY + 2] - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
-            x, y, z = position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]
-            load[0] += fx
-            load[1] += fy
-            load[2] += fz
-            load[3] += y * fz - z * fy
-            load[4] += z * fx - x * fz
-            load[5] += x * fy - y * fx
+            add_load(segment, points[i, 0], points[i, 1], points[i, 2], origin, state, (a0, a1, a2), load)
 
 
 @njit(cache=True, error_model="numpy")

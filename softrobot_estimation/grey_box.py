@@ -14,6 +14,7 @@ from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, sub_steps
+from softrobot_estimation.nominal_segment import with_damping_ratios
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
@@ -58,13 +59,7 @@ class GreyBox:
             elongation_stiffness_n_m=axial,
             gravity_m_s2=(gx, gy, gz),
         )
-        inertia = np.zeros(3)
-        for fraction, offset_m, mass_kg in segment.arrays[1].tolist():
-            inertia += mass_kg * (segment.jacobian(np.zeros(6), fraction, offset_m)[0] ** 2).sum(axis=0)
-        critical = 2.0 * np.sqrt(segment.stiffness() * inertia)
-        ratios = np.array([behaviour.bending_damping_ratio] * 2 + [behaviour.axial_damping_ratio])
-        x, y, z = (ratios * critical).tolist()
-        self.segment = replace(segment, damping_n_s_m=(x, y, z))
+        self.segment = with_damping_ratios(segment, behaviour.bending_damping_ratio, behaviour.axial_damping_ratio)
         self._segment, self._points = self.segment.arrays
         loading = replace(
             self.segment,
@@ -101,6 +96,7 @@ class GreyBox:
             _STIFFER * (stiffening * (1.0 + abs(behaviour.anisotropy)) + shares) * self.stiffness,
             _STIFFER * (1.0 + shares) * axial,
         )
+        x, y, z = self.segment.damping_n_s_m
         grown = 1.0 + behaviour.bending_damping_growth_per_rad2 * squared
         most_damped = replace(self.segment, damping_n_s_m=(grown * x, grown * y, z))
         self._largest_step_s = largest_stable_step_s(most_damped, corners, stiffest)

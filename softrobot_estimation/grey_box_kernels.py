@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from softrobot_estimation.curvature_kernels import DAMPING, GRAVITY, MAXIMUM_BENDING_RAD, acceleration, point_motion
+from softrobot_estimation.curvature_kernels import DAMPING, MAXIMUM_BENDING_RAD, acceleration, add_load, point_motion
 
 Array = NDArray[np.float64]
 
@@ -180,17 +180,8 @@ def loads(
         load[:] = 0.0
         for i in range(load_points.shape[0]):
             mass = load_points[i, 2] + (payload if i == 0 else 0.0)
-            position, (jx, jy, jz), convective = point_motion(segment, load_points[i, 0], load_points[i, 1], row)
-            fx = mass * (segment[GRAVITY] - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
-            fy = mass * (segment[GRAVITY + 1] - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
-            fz = mass * (segment[GRAVITY + 2] - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
-            x, y, z = position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]
-            load[0] += fx
-            load[1] += fy
-            load[2] += fz
-            load[3] += y * fz - z * fy
-            load[4] += z * fx - x * fz
-            load[5] += x * fy - y * fx
+            place, beyond = load_points[i, 0], load_points[i, 1]
+            add_load(segment, place, beyond, mass, origin, row, (a0, a1, a2), load)
 
 
 @njit(cache=True, error_model="numpy")

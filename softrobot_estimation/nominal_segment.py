@@ -36,15 +36,16 @@ def nominal_segment(configuration: SoftRobotConfiguration) -> ConstantCurvatureS
         chamber_centre_radius_m=chambers.centre_radius_m,
         chamber_areas_m2=(chambers.area_m2,) * chambers.count,
     )
-    return with_damping_ratio(undamped, configuration.model.damping_ratio)
+    return with_damping_ratios(undamped, configuration.model.damping_ratio, configuration.model.damping_ratio)
 
 
-def with_damping_ratio(segment: ConstantCurvatureSegment, ratio: float) -> ConstantCurvatureSegment:
-    """The segment with that share of critical damping in each coordinate, by its stiffness, where it is straight."""
+def with_damping_ratios(segment: ConstantCurvatureSegment, bending: float, axial: float) -> ConstantCurvatureSegment:
+    """The segment with those shares of critical damping, by its stiffness, where it is straight."""
     straight, inertia = np.zeros(6), np.zeros(3)
     for fraction, offset_m, mass_kg in segment.arrays[1].tolist():
         inertia += mass_kg * (segment.jacobian(straight, fraction, offset_m)[0] ** 2).sum(axis=0)
-    x, y, elongation = (2.0 * ratio * np.sqrt(segment.stiffness() * inertia)).tolist()
+    ratios = np.array([bending, bending, axial])
+    x, y, elongation = (2.0 * ratios * np.sqrt(segment.stiffness() * inertia)).tolist()
     return replace(segment, damping_n_s_m=(x, y, elongation))
 
 

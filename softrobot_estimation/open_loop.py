@@ -20,7 +20,7 @@ from softrobot_estimation.channels import pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.integration_limits import largest_stable_step_s, linearised, sub_steps
-from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment, with_damping_ratio
+from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment, with_damping_ratios
 from softrobot_estimation.space import SPACE
 
 PIECE_S = 0.01
@@ -87,7 +87,7 @@ class OpenLoop(Estimator[OpenLoopState]):
         damped = max(model.damping_ratio - model.damping_ratio_stddev, _MOST_OFF * model.damping_ratio)
         self._own = (
             *(nominal_segment(replace(configuration, mounting=one)) for one in tilts),
-            with_damping_ratio(self._nominal, damped),
+            with_damping_ratios(self._nominal, damped, damped),
         )
         self._count = self._shared + len(self._own)
         self._gains, self._lags_s = np.ones((self._count, count)), np.full(self._count, model.pressure_lag_s)
