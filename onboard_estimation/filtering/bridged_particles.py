@@ -84,13 +84,16 @@ class BridgedParticleFilter(MarginalizedParticleFilter):
         normal = rng.standard_normal(heard.shape) @ np.linalg.cholesky(auxiliary.covariance).T
         split = _split(heard, normal, auxiliary)
         if split.share > 0.0:
-            together = np.hstack([states, values])
+            # A particle's offsets are what its past makes of the outputs: they go with what is moved.
+            together = np.hstack([states, values, offsets])
             deviations = heard - heard.mean(axis=0)
             across = -(together - together.mean(axis=0)).T @ deviations / len(heard)
             within = deviations.T @ deviations / len(heard) + auxiliary.covariance / split.share
             together += (heard + normal / np.sqrt(split.share)) @ np.linalg.solve(within, across.T)
             states = together[:, : states.shape[1]]
-            values = self._bounded(together[:, states.shape[1] :] - self._constants)
+            n, p = states.shape[1], values.shape[1]
+            values = self._bounded(together[:, n : n + p] - self._constants)
+            offsets = together[:, n + p :]
         expected = auxiliary.errors[ancestors] - errors
         moved = errors.copy()
         moved[:, seen.heard] = split.errors

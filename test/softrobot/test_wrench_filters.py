@@ -134,3 +134,25 @@ def test_moments_that_nobody_knew_go_with_the_chamber_that_is_heard_again() -> N
     np.testing.assert_allclose(eased.mean[moments], 0.25 * begun.mean[moments])
     np.testing.assert_allclose(eased.points[:, moments], 0.25 * begun.points[:, moments])
     np.testing.assert_allclose(np.delete(eased.mean, moments), np.delete(begun.mean, moments))
+
+
+def test_a_place_far_from_the_axis_is_less_sure_by_a_share_of_how_far_it_is() -> None:
+    still = np.array([3e4, 0.0, 0.0])
+    found = []
+    for share in (0.0, 0.1):
+        configuration = load(SoftRobotConfiguration, {"filter.place_share": share})
+        estimator, known = UnscentedEstimator(configuration), configuration.pressure.ambient_pa
+        state = estimator.start(None)
+        for number in (1, 2):
+            for chamber, gauge in enumerate(still, 1):
+                value = np.array([known + gauge])
+                state = estimator.step(
+                    state, Measurement(8_000_000 * number, f"pressure/chamber_{chamber}", value)
+                ).state
+        step = estimator.step(state, Measurement(16_000_000, "wrench", np.array([0.0, 0.0, 1.5, 0.0, 0.0, 0.0])))
+        assert step.estimate is not None
+        found.append(step.estimate)
+    away = np.hypot(*found[0].mean[:2])
+    assert away > 0.005
+    more = np.diag(found[1].covariance) - np.diag(found[0].covariance)
+    np.testing.assert_allclose(more, [(0.1 * away) ** 2] * 3 + [0.0] * 4, rtol=1e-6, atol=1e-12)

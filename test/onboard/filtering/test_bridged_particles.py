@@ -102,3 +102,49 @@ def test_an_unknown_friction_is_learned_from_values_that_were_moved() -> None:
     again, _ = tracker.step(cloud, sliding_mass.STEP_S, [0.1], [1.0])
     once_more, _ = tracker.step(cloud, sliding_mass.STEP_S, [0.1], [1.0])
     np.testing.assert_array_equal(again.states, once_more.states)
+
+
+def test_offsets_are_told_as_by_a_kalman_filter_that_has_them_in_its_state() -> None:
+    """Outputs of noise 0.3, each off by a constant of its own."""
+    model, rng, noise, sure = Linear(), np.random.default_rng(13), 0.3, 2.0
+    known = ParticleFilterSettings(
+        np.full(STATES, PROCESS),
+        noise**2 * np.eye(OUTPUTS),
+        np.ones(STATES),
+        particle_count=1500,
+        offset_noise=np.full(OUTPUTS, 0.01),
+        offset_stddevs=np.full(OUTPUTS, sure),
+    )
+    tracker = BridgedParticleFilter(model, UNKNOWN, known)
+    size = STATES + OUTPUTS
+    exact = KalmanFilter(dim_x=size, dim_z=OUTPUTS)
+    exact.x, exact.P = np.zeros(size), np.diag([1.0] * STATES + [sure**2] * OUTPUTS)
+    exact.F = np.eye(size)
+    exact.F[:STATES, :STATES] = model.transition
+    exact.H = np.hstack([model.observation, np.eye(OUTPUTS)])
+    exact.Q = STEP_S * np.diag([PROCESS**2] * STATES + [1e-4] * OUTPUTS)
+    exact.R = noise**2 * np.eye(OUTPUTS)
+    cloud, state, offset = (
+        tracker.start(np.zeros(STATES), np.eye(STATES), key=3),
+        np.zeros(STATES),
+        [1.5, -2.0, 0.5, 1.0],
+    )
+    for _ in range(STEPS):
+        state = model.transition @ state + PROCESS * np.sqrt(STEP_S) * rng.standard_normal(STATES)
+        measured = model.observation @ state + offset + noise * rng.standard_normal(OUTPUTS)
+        cloud, _ = tracker.step(cloud, STEP_S, measured)
+        exact.predict()
+        exact.update(measured)
+    found, deviation = tracker.estimate(cloud), np.sqrt(np.diag(exact.P))
+    off = (np.concatenate([found.state, found.offsets]) - exact.x) / deviation
+    assert np.sqrt((off[:STATES] ** 2).mean()) < 0.3
+    assert np.sqrt((off[STATES:] ** 2).mean()) < 0.3
+    np.testing.assert_allclose(np.diag(found.offsets_covariance) / deviation[STATES:] ** 2, 1.0, atol=0.25)
+
+
+def test_values_are_those_of_the_function_where_the_particles_are() -> None:
+    cloud = BridgedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200)).start(np.zeros(STATES), np.eye(STATES), key=3)
+    tracker = BridgedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200))
+    for _ in range(3):
+        cloud, _ = tracker.step(cloud, STEP_S, np.zeros(OUTPUTS))
+    np.testing.assert_allclose(cloud.values, 1.0, atol=1e-4)
