@@ -7,16 +7,14 @@ What was sent is then filtered offline. Beside ours, real rclpy where `ONBOARD_E
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import cpu_s, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, cpu_s, estimator, result, role, row, runtimes, settle
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
@@ -25,7 +23,6 @@ from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2
-_START_S = 60.0
 
 
 class Told(NamedTuple):
@@ -48,7 +45,7 @@ def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper") as node:
         kept = Path(folder) / "sent.npz"
         listener = role(["watch", "--robot", "hopper"], runtime)
-        _await_rest(node)
+        await_rest(node)
         before_s = cpu_s(node)
         words = ["drive", "--robot", "hopper", "--seconds", str(seconds), "--keep", str(kept)]
         sent = result(role(words, runtime), seconds + 120.0)
@@ -153,15 +150,3 @@ def _series(kept: Path, times: str) -> tuple[Series, ...]:
             for channel, stem in stems
             if f"{stem}.values" in arrays
         )
-
-
-def _await_rest(node: subprocess.Popen[str]) -> None:
-    """Until the node has started: then it takes hardly any time on a core."""
-    end_s = time.monotonic() + _START_S
-    used_s = cpu_s(node)
-    while time.monotonic() < end_s:
-        time.sleep(1.0)
-        before_s, used_s = used_s, cpu_s(node)
-        if used_s > 0.5 and used_s - before_s < 0.1:
-            return
-    raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")

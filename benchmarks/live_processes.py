@@ -17,6 +17,7 @@ SETUP_VARIABLE = "ONBOARD_ESTIMATION_ROS2_SETUP"
 """A `setup.bash`: the roles run a second time with the `python3` that it brings."""
 DOMAIN = str(60 + os.getpid() % 40)
 """Of its own for each run: two at once must not meet."""
+_START_S = 60.0
 
 
 def runtimes() -> list[str]:
@@ -53,9 +54,10 @@ def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
 
 
 @contextmanager
-def estimator(runtime: str = "embedded", robot: str = "salp") -> Iterator[subprocess.Popen[str]]:
-    """A robot's live estimator, in a namespace with its name."""
+def estimator(runtime: str = "embedded", robot: str = "salp", *parameters: str) -> Iterator[subprocess.Popen[str]]:
+    """A robot's live estimator, in a namespace with its name; parameters as `name:=value`."""
     code = ["benchmarks.live_estimator_node", robot, "--ros-args", "-r", f"__ns:=/{robot}", "--log-level", "warn"]
+    code += [word for parameter in parameters for word in ("-p", parameter)]
     process = start(code, runtime)
     try:
         yield process
@@ -83,6 +85,18 @@ def row(name: str, figure: str, target: str = "", met: bool | None = None, **num
     """A case of a result that is a figure, not a ratio."""
     case = {"case": name, "figure": figure, "target": target, **numbers}
     return case if met is None else {**case, "met": met}
+
+
+def await_rest(node: subprocess.Popen[str]) -> None:
+    """Until the node has started: then it takes hardly any time on a core."""
+    end_s = time.monotonic() + _START_S
+    used_s = cpu_s(node)
+    while time.monotonic() < end_s:
+        time.sleep(1.0)
+        before_s, used_s = used_s, cpu_s(node)
+        if used_s > 0.5 and used_s - before_s < 0.1:
+            return
+    raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")
 
 
 def settle() -> None:

@@ -5,8 +5,8 @@
     drive --rate 200 --seconds 60          LandSalp's commands and gyros, stamped when they are sent
     watch                                  latency of the odometry against its stamps, as `subscribe`
 
-With `--robot hopper`, `drive` replays a simulated run at its own rates in real time and keeps what it sent in a file
-(`--keep`), and `watch` lists the phase events as well.
+With `--robot hopper` or `softrobot`, `drive` replays a simulated run at its own rates in real time and keeps what it
+sent in a file (`--keep`); `watch` lists the hopper's phase events as well.
 
 Each prints one line of JSON. A message's number is in `linear_acceleration.x`, its time of sending in its stamp.
 """
@@ -42,8 +42,8 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--subscribers", type=int, default=1)
     parser.add_argument("--depth", type=int, default=0, help="of the subscription's queue; 0: the profile's own, 5")
-    parser.add_argument("--robot", choices=("salp", "hopper"), default="salp", help="of drive and watch")
-    parser.add_argument("--keep", type=Path, help="npz file for what the hopper's drive sends")
+    parser.add_argument("--robot", choices=("salp", "hopper", "softrobot"), default="salp", help="of drive and watch")
+    parser.add_argument("--keep", type=Path, help="npz file for what drive sends")
     options = parser.parse_args()
     runtime = embedded_ros.install()
     import rclpy
@@ -52,7 +52,7 @@ def main() -> None:
     node = rclpy.create_node(f"benchmark_{options.role}", namespace=f"/{options.robot}")
     gc.collect()
     gc.freeze()
-    drive = _drive_hopper if options.robot == "hopper" else _drive
+    drive = _drive if options.robot == "salp" else _drive_simulated
     result = {"publish": _publish, "subscribe": _subscribe, "drive": drive, "watch": _watch}[options.role](
         node, options
     )
@@ -102,7 +102,7 @@ def _watch(node: Any, options: Any) -> dict[str, Any]:
     from nav_msgs.msg import Odometry
     from rclpy.qos import QoSProfile
 
-    if options.robot == "salp":
+    if options.robot != "hopper":
         return _receive(node, Odometry, "odometry", QoSProfile(depth=1000))
     from sensor_msgs.msg import TimeReference
 
@@ -208,23 +208,29 @@ def _drive(node: Any, options: Any) -> dict[str, Any]:
     return {"sent": sent, "seconds": seconds, "cpu": used_s / seconds}
 
 
-def _drive_hopper(node: Any, options: Any) -> dict[str, Any]:
-    """What KF1 listens to, at the times of a simulated run; what was read at one instant has one stamp, that of now."""
+def _drive_simulated(node: Any, options: Any) -> dict[str, Any]:
+    """What the filter listens to, at the times of a simulated run; what was read at one instant has one stamp, now."""
     from rclpy.qos import QoSProfile
 
-    from hopper_estimation.configuration import HopperConfiguration
-    from hopper_estimation.robot import ROBOT
+    from hopper_estimation.robot import ROBOT as HOPPER
     from hopper_estimation.topics import LOW_G
     from onboard_estimation.live.messages import new
     from onboard_estimation.live.types import interface_class
     from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
     from onboard_estimation.ros.sensor_messages import to_message
+    from softrobot_estimation.channels import WRENCH
+    from softrobot_estimation.robot import ROBOT as SOFT_ROBOT
 
-    configuration = HopperConfiguration()
-    simulation = ROBOT.simulation(configuration, "hardware", "mixed", np.random.default_rng(0))
+    driven: Any
+    driven, scenario, pattern, estimator, last = {
+        "hopper": (HOPPER, "hardware", "mixed", HOPPER.estimators[0], LOW_G.sensor),
+        "softrobot": (SOFT_ROBOT, "laboratory", "", "marginalized_pf", WRENCH.sensor),
+    }[options.robot]
+    configuration = driven.configuration_type()
+    simulation = driven.simulation(configuration, scenario, pattern, np.random.default_rng(0))
     recording = simulation.advance(round(options.seconds * NANOSECONDS_PER_SECOND))
-    listened = {channel.sensor for channel in ROBOT.listened_channels(configuration, ROBOT.estimators[0])}
-    # In the recording's order, which has the low-g sensor last: estimates come with it.
+    listened = {channel.sensor for channel in driven.listened_channels(configuration, estimator)}
+    # In the recording's order, which has that sensor last with which estimates come.
     series = [one for one in recording.sensors if one.channel.sensor in listened]
     publishers = [
         node.create_publisher(interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=100))
@@ -255,8 +261,8 @@ def _drive_hopper(node: Any, options: Any) -> dict[str, Any]:
             arrays |= {f"{name}.stamps_ns": stamps_ns, f"{name}.due_ns": one.stamps_ns, f"{name}.values": one.values}
         np.savez(options.keep, **arrays)
     time.sleep(SILENCE_S)
-    (low,) = (one for one in series if one.channel.sensor == LOW_G.sensor)
-    return {"sent": len(low.stamps_ns), "messages": len(due), "seconds": seconds, "cpu": used_s / seconds}
+    (asked,) = (one for one in series if one.channel.sensor == last)
+    return {"sent": len(asked.stamps_ns), "messages": len(due), "seconds": seconds, "cpu": used_s / seconds}
 
 
 def _ns(stamp: Any) -> int:

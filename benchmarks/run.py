@@ -44,6 +44,7 @@ ON_REQUEST = (
     "salp_hardware",
     "salp_noise",
     "soft_arm",
+    "softrobot_live",
     "softrobot_paper",
     "softrobot_unknown",
     "thruster_chain_observability",

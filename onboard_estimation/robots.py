@@ -31,6 +31,7 @@ GROUP = "onboard_estimation.robots"
 Alignment = Literal["none", "heading"]
 Configuration = TypeVar("Configuration")
 _Ability = TypeVar("_Ability", bound="Capability[Any]")
+_EXERCISE_STEPS = 24
 
 
 @dataclass(frozen=True)
@@ -125,11 +126,11 @@ class Robot(ABC, Generic[Configuration]):
     def exercise(self, configuration: Configuration, estimator: str) -> None:
         """Run an estimator once over every kind of measurement, so that a node compiles nothing while it runs.
 
-        By default on neutral values, a few of each channel.
+        By default on neutral values, some of each channel: what a filter has gathered may be folded up now and then.
         """
         channels = self.channels(configuration)
         pipeline = Pipeline(self.estimator(configuration, estimator), channels)
-        for step in range(3):
+        for step in range(_EXERCISE_STEPS):
             for channel in channels:
                 pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
 

@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 Three = tuple[float, float, float]
 
 LENGTH, RADIUS, GRAVITY, DAMPING = 0, 1, 2, 5
+MOTION = 15
+"""Numbers of a point's motion: place, Jacobian by rows, Jdot qdot."""
 
 MAXIMUM_BENDING_RAD = 2.0 * np.pi
 """Where the series hold to rounding; a segment bent to a full circle has a singular Jacobian, too."""
@@ -96,10 +98,16 @@ def point_motion(
 
 
 @njit(cache=True, error_model="numpy")
-def acceleration(segment: Array, points: Array, state: Array, actuation: Array, stiffness: Array) -> Three:
-    """Of one state: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = actuation - stiffness q - damping qdot."""
+def acceleration(
+    segment: Array, points: Array, state: Array, actuation: Array, stiffness: Array, motions: Array
+) -> Three:
+    """Of one state: sum_i m_i J_i^T (J_i qdd + Jdot_i qdot - g) = actuation - stiffness q - damping qdot.
+
+    Leaves in `motions` (n, MOTION) what `point_motion` has of the points, row by row.
+    """
     bending = (state[0] * state[0] + state[1] * state[1]) / (segment[RADIUS] * segment[RADIUS])
     if not (bending <= MAXIMUM_BENDING_RAD * MAXIMUM_BENDING_RAD and segment[LENGTH] + state[2] > 0.0):
+        motions[:] = np.nan
         return np.nan, np.nan, np.nan
     r0 = actuation[0] - stiffness[0] * state[0] - segment[DAMPING] * state[3]
     r1 = actuation[1] - stiffness[1] * state[1] - segment[DAMPING + 1] * state[4]
@@ -107,7 +115,11 @@ def acceleration(segment: Array, points: Array, state: Array, actuation: Array, 
     m00 = m01 = m02 = m11 = m12 = m22 = 0.0
     for i in range(points.shape[0]):
         mass = points[i, 2]
-        _, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
+        position, (jx, jy, jz), convective = point_motion(segment, points[i, 0], points[i, 1], state)
+        motion = motions[i]
+        for j in range(3):
+            motion[j], motion[3 + j], motion[6 + j], motion[9 + j] = position[j], jx[j], jy[j], jz[j]
+            motion[12 + j] = convective[j]
         fx = mass * (segment[GRAVITY] - convective[0])
         fy = mass * (segment[GRAVITY + 1] - convective[1])
         fz = mass * (segment[GRAVITY + 2] - convective[2])
@@ -134,23 +146,20 @@ def acceleration(segment: Array, points: Array, state: Array, actuation: Array, 
 @njit(cache=True, error_model="numpy")
 def accelerations(segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, out: Array) -> None:
     """Second rates of q into `out` (K, 3) for states (K, 6)."""
+    motions = np.empty((points.shape[0], MOTION))
     for k in range(states.shape[0]):
         forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        out[k, 0], out[k, 1], out[k, 2] = acceleration(segment, points, states[k], forces, stiff)
+        out[k, 0], out[k, 1], out[k, 2] = acceleration(segment, points, states[k], forces, stiff, motions)
 
 
 @njit(cache=True, error_model="numpy")
-def add_load(
-    segment: Array, fraction: float, offset: float, mass: float, origin: Array, state: Array, accelerations: Three,
-    load: Array,
-) -> None:  # fmt: skip
-    """Add to `load` (6,) force and torque about `origin` (3,) of one mass, where q accelerates by `accelerations`."""
+def add_load(segment: Array, mass: float, origin: Array, motion: Array, accelerations: Three, load: Array) -> None:
+    """Add to `load` (6,) force and torque about `origin` (3,) of one mass that moves so, where q has accelerations."""
     a0, a1, a2 = accelerations
-    position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, state)
-    fx = mass * (segment[GRAVITY] - (jx[0] * a0 + jx[1] * a1 + jx[2] * a2 + convective[0]))
-    fy = mass * (segment[GRAVITY + 1] - (jy[0] * a0 + jy[1] * a1 + jy[2] * a2 + convective[1]))
-    fz = mass * (segment[GRAVITY + 2] - (jz[0] * a0 + jz[1] * a1 + jz[2] * a2 + convective[2]))
-    x, y, z = position[0] - origin[0], position[1] - origin[1], position[2] - origin[2]
+    fx = mass * (segment[GRAVITY] - (motion[3] * a0 + motion[4] * a1 + motion[5] * a2 + motion[12]))
+    fy = mass * (segment[GRAVITY + 1] - (motion[6] * a0 + motion[7] * a1 + motion[8] * a2 + motion[13]))
+    fz = mass * (segment[GRAVITY + 2] - (motion[9] * a0 + motion[10] * a1 + motion[11] * a2 + motion[14]))
+    x, y, z = motion[0] - origin[0], motion[1] - origin[1], motion[2] - origin[2]
     load[0] += fx
     load[1] += fy
     load[2] += fz
@@ -167,14 +176,14 @@ def base_loads(
 
     Each point pulls with m (g - acceleration): by Newton's laws for the segment as a whole, whatever acts inside it.
     """
+    motions = np.empty((points.shape[0], MOTION))
     for k in range(states.shape[0]):
-        state = states[k]
         forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        a0, a1, a2 = acceleration(segment, points, state, forces, stiff)
+        accelerations = acceleration(segment, points, states[k], forces, stiff, motions)
         load = out[k]
         load[:] = 0.0
         for i in range(points.shape[0]):
-            add_load(segment, points[i, 0], points[i, 1], points[i, 2], origin, state, (a0, a1, a2), load)
+            add_load(segment, points[i, 2], origin, motions[i], accelerations, load)
 
 
 @njit(cache=True, error_model="numpy")
@@ -210,7 +219,7 @@ def step_runge_kutta(
     segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
 ) -> None:
     """Move states (K, 6) in place by `count` steps of the classical fourth-order rule, actuation and stiffness held."""
-    start, stage = np.empty(6), np.empty(6)
+    start, stage, motions = np.empty(6), np.empty(6), np.empty((points.shape[0], MOTION))
     for k in range(states.shape[0]):
         state = states[k]
         forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
@@ -220,7 +229,7 @@ def step_runge_kutta(
             for order in range(4):
                 weight = step_s / 6.0 if order == 0 or order == 3 else step_s / 3.0
                 ahead = 0.5 * step_s if order < 2 else step_s
-                a = acceleration(segment, points, stage, forces, stiff)
+                a = acceleration(segment, points, stage, forces, stiff, motions)
                 for i in range(3):
                     rate = stage[3 + i]
                     state[i] += weight * rate
@@ -234,11 +243,12 @@ def step_semi_implicit(
     segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
 ) -> None:
     """Move states (K, 6) in place by `count` semi-implicit Euler steps: rates first, then q by the new rates."""
+    motions = np.empty((points.shape[0], MOTION))
     for k in range(states.shape[0]):
         state = states[k]
         forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
         for _ in range(count):
-            a = acceleration(segment, points, state, forces, stiff)
+            a = acceleration(segment, points, state, forces, stiff, motions)
             for i in range(3):
                 state[3 + i] += step_s * a[i]
                 state[i] += step_s * state[3 + i]

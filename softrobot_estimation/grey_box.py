@@ -66,7 +66,7 @@ class GreyBox:
             tip_mass_kg=max(known.tip_plate_mass_kg + behaviour.load_share * soft_kg, _LEAST_TIP_KG),
             backbone_mass_kg=(1.0 - behaviour.load_share) * soft_kg,
         )
-        self._load_points = loading.arrays[1]
+        self._load_masses = np.ascontiguousarray(loading.arrays[1][:, 2])
         angles = chambers.angles_rad + np.radians(behaviour.chambers_turned_deg)
         areas = chambers.area_m2 * np.array(behaviour.chamber_gains)
         arm_m = chambers.centre_radius_m * behaviour.moment_gain
@@ -144,7 +144,7 @@ class GreyBox:
         """(K, 6) what the rows put on the force-torque sensor, at its origin, in the base's frame; N, N m."""
         out = np.empty((len(rows), 6))
         kernels.loads(
-            self.behaviour, self._segment, self._points, self._load_points, self._origin, rows, stiffness,
+            self.behaviour, self._segment, self._points, self._load_masses, self._origin, rows, stiffness,
             self.gains @ pressures_pa, 1e-5 * pressures_pa.sum(), out,
         )  # fmt: skip
         return out

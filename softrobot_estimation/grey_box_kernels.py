@@ -22,7 +22,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from softrobot_estimation.curvature_kernels import DAMPING, MAXIMUM_BENDING_RAD, acceleration, add_load, point_motion
+from softrobot_estimation.curvature_kernels import (
+    DAMPING,
+    MAXIMUM_BENDING_RAD,
+    MOTION,
+    acceleration,
+    add_load,
+    point_motion,
+)
 
 Array = NDArray[np.float64]
 
@@ -76,9 +83,13 @@ def _rates(
     forces: Array,
     stiff: Array,
     damped: Array,
+    motions: Array,
     out: Array,
 ) -> None:
-    """Rates of a row's first MOMENTS columns into `out`; `forces`, `stiff` (3,) and `damped` (8,) are scratch."""
+    """Rates of a row's first MOMENTS columns into `out`; `forces`, `stiff` (3,) and `damped` (8,) are scratch.
+
+    Leaves the motion of the points in `motions` (n, MOTION).
+    """
     squared = row[0] * row[0] + row[1] * row[1]
     now = stiffness * law(behaviour, squared, total_pressure)
     axial, base = behaviour[AXIAL_STIFFNESS], stiffness
@@ -98,7 +109,7 @@ def _rates(
     growth = 1.0 + behaviour[DAMPING_GROWTH] * squared
     for i in range(2):
         damped[DAMPING + i] = segment[DAMPING + i] * growth
-    a0, a1, a2 = acceleration(damped, points, row, forces, stiff)
+    a0, a1, a2 = acceleration(damped, points, row, forces, stiff, motions)
     for i in range(3):
         out[i] = row[RATES + i]
     out[RATES], out[RATES + 1], out[RATES + 2] = a0, a1, a2
@@ -125,6 +136,7 @@ def propagate(
     h = step_s / count
     forces, stiff, damped, loaded = np.empty(3), np.empty(3), segment.copy(), points.copy()
     stage, slope, total = np.empty(rows.shape[1]), np.empty(MOMENTS), np.empty(MOMENTS)
+    motions = np.empty((points.shape[0], MOTION))
     for k in range(rows.shape[0]):
         row = out[k]
         row[:] = rows[k]
@@ -134,7 +146,7 @@ def propagate(
             for order in range(4):
                 _rates(
                     behaviour, segment, loaded, stage, stiffness[k], actuation, total_pressure,
-                    forces, stiff, damped, slope,
+                    forces, stiff, damped, motions, slope,
                 )  # fmt: skip
                 if order == 0:
                     total[:] = slope
@@ -157,7 +169,7 @@ def loads(
     behaviour: Array,
     segment: Array,
     points: Array,
-    load_points: Array,
+    load_masses: Array,
     origin: Array,
     rows: Array,
     stiffness: Array,
@@ -167,21 +179,23 @@ def loads(
 ) -> None:
     """Force and torque about `origin` that each moving row puts on its base, in the base's frame, into `out` (K, 6).
 
-    Accelerations are those of `points`; `load_points` (row 0 the tip) are the masses that the base feels.
+    Accelerations are those of `points` (row 0 the tip); `load_masses` are what the base feels of each of them.
     """
     forces, stiff, damped, loaded = np.empty(3), np.empty(3), segment.copy(), points.copy()
-    slope = np.empty(MOMENTS)
+    slope, motions = np.empty(MOMENTS), np.empty((points.shape[0], MOTION))
     for k in range(rows.shape[0]):
         row, load = rows[k], out[k]
         payload = max(row[PAYLOAD], 0.0)
         loaded[0, 2] = points[0, 2] + payload
-        _rates(behaviour, segment, loaded, row, stiffness[k], actuation, total_pressure, forces, stiff, damped, slope)
-        a0, a1, a2 = slope[RATES], slope[RATES + 1], slope[RATES + 2]
+        _rates(
+            behaviour, segment, loaded, row, stiffness[k], actuation, total_pressure,
+            forces, stiff, damped, motions, slope,
+        )  # fmt: skip
+        accelerations = (slope[RATES], slope[RATES + 1], slope[RATES + 2])
         load[:] = 0.0
-        for i in range(load_points.shape[0]):
-            mass = load_points[i, 2] + (payload if i == 0 else 0.0)
-            place, beyond = load_points[i, 0], load_points[i, 1]
-            add_load(segment, place, beyond, mass, origin, row, (a0, a1, a2), load)
+        for i in range(points.shape[0]):
+            mass = load_masses[i] + (payload if i == 0 else 0.0)
+            add_load(segment, mass, origin, motions[i], accelerations, load)
 
 
 @njit(cache=True, error_model="numpy")

@@ -30,6 +30,8 @@ from softrobot_estimation.wrench_filter import FilterState, WrenchFilter
 
 _LEAST_SHARE = 0.25
 """Of the configured stiffness: no sample is lower."""
+_LONGEST_STEP_S = 0.0105
+"""Through which a mean pressure may stand for those that were read on the way."""
 _GATE = Gate(1.0 - 1e-9, 12)
 _OUTSIDE_SHARE = 0.5
 """Of the particles outside the box of the basis: the robot is."""
@@ -165,7 +167,13 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         return Tracked(cloud, None, float(len(cloud.states)))
 
     def moved(self, filtered: Tracked, mean_pa: Vector, step_s: float, moment_stddev_n_m: float) -> Tracked:
-        """The step before this one is taken; this one waits for a wrench at its end."""
+        """It waits for a wrench at its end; pressures that come between two wrenches make no steps of their own."""
+        pending = filtered.pending
+        if pending is not None and pending.moment_stddev_n_m == moment_stddev_n_m:
+            together_s = pending.step_s + step_s
+            if together_s <= _LONGEST_STEP_S:
+                mean_pa = (pending.step_s * pending.mean_pa + step_s * mean_pa) / together_s
+                return filtered._replace(pending=_Pending(mean_pa, together_s, moment_stddev_n_m))
         settled = self._settled_now(filtered, mean_pa)
         return settled._replace(pending=_Pending(mean_pa, step_s, moment_stddev_n_m))
 

@@ -23,7 +23,7 @@ _STIFFNESS, _OFFSETS = kernels.ROW, slice(kernels.ROW + 1, kernels.ROW + 7)
 _MOMENTS = slice(kernels.MOMENTS, kernels.PAYLOAD)
 _SIZE = kernels.ROW + 7
 _STATE = StateSpace(vector("state", tuple(str(place) for place in range(_SIZE)), ""))
-_GATE = Gate(1.0 - 1e-9, 12)
+_GATE = Gate(1.0 - 1e-9, 3)
 """Only what cannot be: the model's own errors come in bursts."""
 _LEAST_STDDEV = 1e-9
 _LARGEST_LOGARITHM = 1.2

@@ -1,0 +1,73 @@
+"""Ten minutes of the soft robot's particle filter, live: pressures and wrench at 125 Hz, 500 particles that learn.
+
+A simulated run (scenario `laboratory`, by a chain that is no arc) is sent in real time, each reading with the stamp of
+its sending. A deadline is the next wrench: estimates may be late by one period at most. Memory must stay flat. Beside
+the embedded runtime, real rclpy where `ONBOARD_ESTIMATION_ROS2_SETUP` names its `setup.bash`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from benchmarks.live_processes import await_rest, cpu_s, estimator, resident_mb, result, role, row, runtimes, settle
+from softrobot_estimation.configuration import SoftRobotConfiguration
+
+_LONG_S, _SHORT_S = 600.0, 20.0
+_FLAT_MB = 2.0
+"""What allocators may still shift after the first tenth of the time."""
+_OVERHEAD_S = 180.0
+"""To simulate the run before it is sent, and to end."""
+
+
+def run(quick: bool) -> list[dict[str, Any]]:
+    """Rows for each runtime and filter; the targets are the particle filter's."""
+    seconds = _SHORT_S if quick else _LONG_S
+    return [
+        one for runtime in runtimes() for name in ("marginalized_pf", "ukf") for one in _live(runtime, name, seconds)
+    ]
+
+
+def _live(runtime: str, filter_name: str, seconds: float) -> list[dict[str, Any]]:
+    seconds = seconds if filter_name == "marginalized_pf" else min(seconds, 60.0)
+    with estimator(runtime, "softrobot", f"estimator:={filter_name}") as node:
+        await_rest(node)
+        sender = role(["drive", "--robot", "softrobot", "--seconds", str(seconds)], runtime)
+        listener = role(["watch", "--robot", "softrobot"], runtime)
+        before_s, memory_mb = cpu_s(node), []
+        while sender.poll() is None:
+            time.sleep(min(10.0, seconds / 20.0))
+            memory_mb.append(resident_mb(node))
+        sent, got = result(sender, _OVERHEAD_S), result(listener, _OVERHEAD_S)
+        used = (cpu_s(node) - before_s) / sent["seconds"]
+    settle()
+    particles = SoftRobotConfiguration().learning.particles
+    period_ms = 1e3 / SoftRobotConfiguration().wrench.rate_hz
+    what = f"{filter_name}, {particles} particles" if filter_name == "marginalized_pf" else filter_name
+    name = f"{runtime}: {what}, {seconds / 60.0:.0f} min at {1e3 / period_ms:.0f} Hz"
+    lost, worst_ms = sent["sent"] - got["received"], got["latency_worst_us"] / 1e3
+    asked = filter_name == "marginalized_pf" and runtime == "embedded"
+    running_mb = memory_mb[len(memory_mb) // 4 :]
+    grown_mb = running_mb[-1] - running_mb[0]
+    return [
+        row(
+            f"{name}: wrench in to odometry out",
+            f"median {got['latency_median_us'] / 1e3:.2f} ms, 99 % {got['latency_p99_us'] / 1e3:.2f} ms, "
+            f"99.9 % {got['latency_p999_us'] / 1e3:.2f} ms, worst {worst_ms:.1f} ms",
+            f"worst <= {2.0 * period_ms:.0f} ms" if asked else "",
+            worst_ms <= 2.0 * period_ms if asked else None,
+        ),
+        row(
+            f"{name}: wrenches without an estimate",
+            f"{lost} of {sent['sent']:,}",
+            "0" if asked else "",
+            lost == 0 if asked else None,
+        ),
+        row(
+            f"{name}: estimator's memory",
+            f"{running_mb[-1]:.0f} MB, {grown_mb:+.1f} MB since the first quarter",
+            f"flat to {_FLAT_MB:g} MB" if asked else "",
+            grown_mb <= _FLAT_MB if asked else None,
+        ),
+        row(f"{name}: core used by the estimator", f"{100.0 * used:.0f} %"),
+    ]
