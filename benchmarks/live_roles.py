@@ -29,7 +29,7 @@ import numpy as np
 import embedded_ros
 
 SILENCE_S = 2.0
-LONGEST_WAIT_S = 60.0
+LONGEST_WAIT_S = 180.0
 RECEIVED_AT_MOST = 4_000_000
 
 

@@ -1,7 +1,7 @@
 """The paper's two tables on its own kind of robot (simulated): a constant-curvature segment of unknown stiffness.
 
 Table I: ten filters with other random numbers on one recording. Over 20 robots: tip, stiffness, coverage, and how far
-learned stiffness, the ukf's and the best constant see ahead (Table II). Noise was set on seeds 1 to 3.
+learned stiffness, the ukf's and the best constant see ahead (Table II). Noise was set on seeds 1 to 12.
 """
 
 from __future__ import annotations

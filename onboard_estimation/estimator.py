@@ -110,6 +110,10 @@ class Estimator(ABC, Generic[State]):
         """Figures on how well it does beyond its innovations, by name: live in the diagnostics, and of a run's end."""
         return {}
 
+    def learned(self, state: State) -> Any:
+        """What it has learned of the robot by now, for pictures and reports of that robot; None: it learns nothing."""
+        return None
+
 
 @runtime_checkable
 class BulkFilter(Protocol):

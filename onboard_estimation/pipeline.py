@@ -298,6 +298,12 @@ class Pipeline:
         return {} if state is None else self.estimator.health(state)
 
     @property
+    def learned(self) -> Any:
+        """What the filter has learned, see `Estimator.learned`; None before its start."""
+        state = self.state
+        return None if state is None else self.estimator.learned(state)
+
+    @property
     def refusal(self) -> str | None:
         """Why the filter does not go on with these sensors, one sentence; None: it does."""
         return self._kept.refusal

@@ -234,8 +234,8 @@ class ParticleEstimator(WrenchFilter[Tracked]):
             "times_lost": float(tracked.cloud.spreads),
         }
 
-    def learned_stiffness(self, state: FilterState[Tracked]) -> LearnedFunction | None:
-        """What all particles have learned; None before the first pressures."""
+    def learned(self, state: FilterState[Tracked]) -> LearnedFunction | None:
+        """The stiffness as all particles have it, without the configuration's law; None before the first pressures."""
         tracked = state.filtered
         if tracked is None:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
+from io import BytesIO
 
 import numpy as np
 from matplotlib import style
@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix
@@ -38,14 +37,8 @@ class LearnedStiffness:
     path: Matrix
 
 
-def write_stiffness(learned: LearnedStiffness, path: Path, source: str) -> None:
-    """Write the picture as PNG; `source` is `simulated` or `recorded` and whence, for the title.
-
-    Raises
-    ------
-    UserError
-        It cannot be written.
-    """
+def stiffness_picture(learned: LearnedStiffness, title: str) -> bytes:
+    """The picture as PNG; the same in, the same out, to the byte."""
     elongation_m = float(np.median(learned.path[:, 2]))
     reach = np.minimum(
         _BEYOND * np.abs(learned.path[:, :2]).max(), np.array(learned.function.basis.half_widths[:2])
@@ -71,16 +64,15 @@ def write_stiffness(learned: LearnedStiffness, path: Path, source: str) -> None:
             figure.colorbar(image, ax=axes, shrink=0.85)
         _draw_along_elongation(right, learned)
         figure.suptitle(
-            f"{printable(source)}: learned stiffness at an elongation of {1e3 * elongation_m:.1f} mm; "
+            f"{printable(title)}, at an elongation of {1e3 * elongation_m:.1f} mm; "
             "white: where the robot has been".replace("$", r"\$"),
             size=9.5,
             x=0.01,
             ha="left",
         )
-        try:
-            FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        out = BytesIO()
+        FigureCanvasAgg(figure).print_png(out, metadata={"Software": None})
+    return out.getvalue()
 
 
 def _draw_along_elongation(axes: Axes, learned: LearnedStiffness) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, ReportSection
+from onboard_estimation.capabilities.reported import Note, Panel, PanelGroup, Picture, ReportSection
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.measurement import Vector
+from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.filter_model import configured_model
 from softrobot_estimation.grey_box import GreyBox
 from softrobot_estimation.nominal_segment import coordinates_of_tip
 from softrobot_estimation.space import SPACE
+from softrobot_estimation.stiffness_picture import LearnedStiffness, stiffness_picture
 
 
 def section(configuration: SoftRobotConfiguration, result: EvaluationResult, settle_s: float) -> ReportSection:
@@ -20,7 +23,8 @@ def section(configuration: SoftRobotConfiguration, result: EvaluationResult, set
     stiffness, tangent = result.mean[:, SPACE.coordinates("stiffness")][:, 0], SPACE.tangent("stiffness").start
     stddev = np.sqrt(result.covariance[:, tangent, tangent])
     places = result.mean[:, SPACE.coordinates("position")]
-    bending = np.hypot(*coordinates_of_tip(box.segment, places, box.beyond_m)[:, :2].T)
+    shapes = coordinates_of_tip(box.segment, places, box.beyond_m)
+    bending = np.hypot(*shapes[:, :2].T)
     lines = {
         "estimate": stiffness,
         "3 sigma above": stiffness + 3.0 * stddev,
@@ -40,6 +44,19 @@ def section(configuration: SoftRobotConfiguration, result: EvaluationResult, set
         ),
         result.time_s,
         (PanelGroup("Stiffness and bending", panels),),
+        () if result.learned is None else (_map(result, shapes[settled]),),
+    )
+
+
+def _map(result: EvaluationResult, path: Matrix) -> Picture:
+    """What the particles had learned by the end of the run, and where it was (K, 3)."""
+    learned = LearnedStiffness(result.learned, path)
+    return Picture(
+        stiffness_picture(
+            learned, f"{result.source}, {Path(result.bag).name}: stiffness as {result.estimator} learned it"
+        ),
+        "Stiffness that the particles had learned by the end, without the law of the configuration, over bending: its "
+        "mean and its standard deviation; right: along elongation.",
     )
 
 

@@ -22,7 +22,7 @@ from softrobot_estimation.identification_unknowns import with_parameters
 from softrobot_estimation.nominal_segment import coordinates_of_tip
 from softrobot_estimation.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
 from softrobot_estimation.space import SPACE
-from softrobot_estimation.stiffness_picture import LearnedStiffness, write_stiffness
+from softrobot_estimation.stiffness_picture import LearnedStiffness, stiffness_picture
 
 Progress = Callable[[float, str], None]
 
@@ -65,7 +65,11 @@ class TrainedFilters:
         self.model.save(path, self.configuration, names, self.hashes, duration_s, reached)
         if self.learned is not None:
             source = f"{'SIMULATED' if self.simulated else 'RECORDED'} data, {', '.join(names)}"
-            write_stiffness(self.learned, picture_path(path), source)
+            drawn = stiffness_picture(self.learned, f"{source}: learned stiffness")
+            try:
+                picture_path(path).write_bytes(drawn)
+            except OSError as error:
+                raise UserError(f"cannot write {picture_path(path)}: {error.strerror or error}") from error
 
     def summary(self) -> dict[str, Any]:
         """Parameters and scores before and after by filter, and what was learned."""
@@ -188,7 +192,7 @@ def _learned(
         progress(number / len(runs), f"learning the stiffness from {run.name}")
         estimator = ParticleEstimator(configuration, function)
         filtered = run.filtered(configuration, estimator)
-        function, health[run.name] = estimator.learned_stiffness(filtered.state), filtered.health
+        function, health[run.name] = estimator.learned(filtered.state), filtered.health
         places = filtered.record.means[:, SPACE.coordinates("position")]
         paths.append(coordinates_of_tip(estimator.grey_box.segment, places, estimator.grey_box.beyond_m))
     assert function is not None  # the delays were found with estimates

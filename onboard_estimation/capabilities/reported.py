@@ -46,6 +46,22 @@ class PanelGroup:
 
 
 @dataclass(frozen=True, eq=False)
+class Picture:
+    """A figure that is not over time, as PNG.
+
+    Attributes
+    ----------
+    png
+        The file's bytes; the report holds them.
+    caption
+        What it shows, with its full stop: also for those who cannot see it.
+    """
+
+    png: bytes
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
 class ReportSection:
     """What a robot adds to the report of a run.
 
@@ -61,6 +77,7 @@ class ReportSection:
     sentences: tuple[str, ...]
     time_s: Vector
     groups: tuple[PanelGroup, ...]
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ def judge(
         command=command,
         notes=tuple(note for note in notes if note),
         phase_events=replayed.events,
+        learned=replayed.learned,
     )
     stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
     sentence = verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio, stretches)

@@ -57,6 +57,8 @@ class Replayed:
         Phase events of the record, in the order of being seen.
     health
         The filter's figures on itself at the end, see `Estimator.health`.
+    learned
+        What it has learned by then, see `Estimator.learned`.
     """
 
     space: StateSpace
@@ -65,6 +67,7 @@ class Replayed:
     messages: tuple[str, ...]
     events: tuple[PhaseEvent, ...]
     health: Mapping[str, float] = field(default_factory=dict)
+    learned: Any = None
 
 
 def replay(
@@ -116,6 +119,7 @@ def replay(
         tuple(pipeline.messages),
         pipeline.events,
         pipeline.health,
+        pipeline.learned,
     )
 
 

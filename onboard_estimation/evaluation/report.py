@@ -132,9 +132,17 @@ def _sections(sections: Sequence[ReportSection]) -> str:
         note = f'<p class="small">Shown: {kept.size} of {section.time_s.size} instants.</p>' if left_out else ""
         blocks.append(
             f"<section>\n<h2>{text(section.title)}</h2>\n<ul>\n{sentences}</ul>\n"
-            f'<div class="charts" data-section="{number}"></div>\n{note}</section>\n'
+            f'<div class="charts" data-section="{number}"></div>\n{note}{_pictures(section)}</section>\n'
         )
     return "".join(blocks)
+
+
+def _pictures(section: ReportSection) -> str:
+    return "".join(
+        f'<figure class="picture"><img alt="{text(one.caption)}" src="data:image/png;base64,'
+        f'{base64.b64encode(one.png).decode()}"><figcaption>{text(one.caption)}</figcaption></figure>\n'
+        for one in section.pictures
+    )
 
 
 def _notes(result: EvaluationResult) -> list[str]:

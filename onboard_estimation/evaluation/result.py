@@ -144,6 +144,8 @@ class EvaluationResult:
         What a report of this kind of robot begins with, see `key_figures`; none: what suits any.
     phases
         Of a robot that repeats a cycle.
+    learned
+        What the filter had learned by the end, see `Estimator.learned`.
     sections
         What the robot adds to the report, see `Robot.report_sections`.
     """
@@ -168,4 +170,5 @@ class EvaluationResult:
     phase_events: tuple[PhaseEvent, ...] = ()
     figures: tuple[KeyFigure, ...] = ()
     phases: Phases | None = None
+    learned: Any = None
     sections: tuple[ReportSection, ...] = ()

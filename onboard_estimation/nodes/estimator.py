@@ -135,6 +135,11 @@ class EstimatorNode(Node):
         """Of the robot, as it is now."""
         return self._settings.configuration
 
+    @property
+    def map_frame(self) -> str:
+        """Name of the frame of the estimates."""
+        return f"{self._prefix}map"
+
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self.estimator_name)
         lag_s = getattr(configuration, "lag_s", 0.2)

@@ -20,6 +20,7 @@ _IN_NAMESPACE = (
     "phase_state",
     "phase",
     "apex",
+    "stiffness_map",
     "markers",
 )
 _OF_ALL = ("/tf", "/tf_static", "/diagnostics", "/rosout", "/parameter_events")

@@ -18,6 +18,7 @@ from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
@@ -25,8 +26,12 @@ from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, base_to_first_body
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
+from softrobot_estimation.grey_box import GreyBox
+from softrobot_estimation.nominal_segment import coordinates_of_tip
+from softrobot_estimation.particle_estimator import stiffness_prior
 from softrobot_estimation.robot import ROBOT
 from softrobot_estimation.space import SPACE
+from softrobot_estimation.stiffness_surface import CELLS, StiffnessSurface
 
 CONFIGURATION = SoftRobotConfiguration()
 NAMESPACE = "/softrobot"
@@ -79,6 +84,7 @@ def rviz(repository: Path) -> dict[str, Any]:
 def test_rviz_shows_what_is_published(rviz: dict[str, Any]) -> None:
     known = {f"{NAMESPACE}/{topic}": kind for topic, kind in EstimateMessages(SPACE, new).types().items()}
     known |= {f"{NAMESPACE}/ground_truth/{body}/pose": "geometry_msgs/msg/PoseStamped" for body in (TIP, BASE)}
+    known[f"{NAMESPACE}/stiffness_map"] = "visualization_msgs/msg/Marker"
     known |= {f"{NAMESPACE}/path": "nav_msgs/msg/Path", f"{NAMESPACE}/markers": "visualization_msgs/msg/MarkerArray"}
     for display in rviz["Displays"]:
         kind = display["Class"].partition("/")[2]
@@ -102,6 +108,41 @@ def test_markers_are_where_the_tip_is_and_can_be_switched(rviz: dict[str, Any]) 
     assert len(heights) == len(ROBOT.body_shapes(CONFIGURATION))
 
 
+def test_the_stiffness_map_is_where_the_tip_can_be_and_fades_where_nothing_was_learned() -> None:
+    unknown = stiffness_prior(CONFIGURATION)
+    basis, count = unknown.basis, CONFIGURATION.learning.functions
+    # Known where it is bent by half a radian towards x, and stiffer there than the configuration has it.
+    phi, _ = basis.functions(np.array([[0.5, 0.0, 0.01]]))
+    direction = phi[0] / np.linalg.norm(phi[0])
+    learned = LearnedFunction(
+        basis,
+        np.array([0.15]),
+        (0.03 / np.linalg.norm(phi[0]) * direction)[None],
+        1e-4 * (np.eye(count) - np.outer(direction, direction))[None],
+        np.zeros(1),
+    )
+    surface = StiffnessSurface(new, CONFIGURATION, "softrobot/map")
+    marker = surface.marker(learned, estimate())
+    assert marker.header.frame_id == "softrobot/map"
+    assert marker.header.stamp.sec == 5
+    places = np.array([[point.x, point.y, point.z] for point in marker.points])
+    colours = np.array([[colour.r, colour.g, colour.b, colour.a] for colour in marker.colors])
+    assert len(places) == len(colours) == 6 * CELLS**2
+    # Corners lie on a grid of bendings, at the elongation of the estimate.
+    segment, beyond_m = GreyBox(CONFIGURATION).segment, CONFIGURATION.segment.tip_plate_thickness_m
+    shapes = coordinates_of_tip(segment, places, beyond_m)
+    tip = coordinates_of_tip(segment, estimate().mean[None, :3], beyond_m)[0]
+    np.testing.assert_allclose(shapes[:, 2], tip[2], atol=1e-9)
+    reach = 0.7 * CONFIGURATION.learning.half_width_rad
+    np.testing.assert_allclose(np.unique(shapes[:, 0].round(6)), np.linspace(-reach, reach, CELLS + 1), atol=1e-6)
+    surest = shapes[colours[:, 3].argmax()]
+    assert np.hypot(*(surest[:2] - [0.5, 0.0])) < 0.2
+    assert colours[:, 3].min() == 0.0
+    yellow = shapes[colours[:, 0].argmax()]
+    assert np.hypot(*(yellow[:2] - [0.5, 0.0])) < 0.3
+    assert colours[:, 1].max() > colours[:, 1].min() + 0.1
+
+
 @pytest.mark.parametrize("name", ["softrobot.launch.py", "softrobot_replay.launch.py"])
 def test_arguments_are_shown(name: str) -> None:
     shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
@@ -120,11 +161,13 @@ def test_arguments_are_shown(name: str) -> None:
 )
 def test_a_simulated_robot_is_estimated_drawn_and_recorded_live(tmp_path: Path) -> None:
     bag = tmp_path / "bag"
-    launch = Launch("softrobot.launch.py", f"record:={bag}", "seed:=3", log=tmp_path / "launch.log")
+    words = ("softrobot.launch.py", f"record:={bag}", "seed:=3", "estimator:=marginalized_pf")
+    launch = Launch(*words, log=tmp_path / "launch.log")
     try:
         topics = ("odometry", "state", "state_covariance", "ground_truth/tip/pose", "ground_truth/stiffness", "markers")
         topics += ("wrench", "pressure/chamber_3", "pressure/chamber_3/command")
         wait_until(lambda: all(recorded(bag, f"{NAMESPACE}/{topic}") > 20 for topic in topics))
+        wait_until(lambda: recorded(bag, f"{NAMESPACE}/stiffness_map") > 1)
         assert launch.interrupt() == 0, launch.output
     finally:
         launch.kill()

@@ -127,9 +127,9 @@ def test_particles_start_from_the_learned_stiffness(
     pipeline = Pipeline(estimator, ROBOT.channels(saved))
     for measurement in islice(recording.measurements(), 3):
         pipeline.process(measurement)
-    begun = estimator.learned_stiffness(pipeline.state)
+    begun = estimator.learned(pipeline.state)
     fresh = ParticleEstimator(estimator.configuration)
-    unknown = fresh.learned_stiffness(
+    unknown = fresh.learned(
         pipeline.state._replace(filtered=fresh.begun(np.zeros(kernels.ROW), np.zeros(kernels.ROW), 0.1, 0.1))
     )
     assert begun is not None
@@ -218,6 +218,10 @@ def test_the_report_of_a_run_shows_the_stiffness_and_says_whose_parameters_they_
 def test_effective_particles_and_losses_are_published(recording: LoadedRecording) -> None:
     """In the figures of a run, and live in the diagnostics."""
     result = judge(ROBOT, CONFIGURATION, "marginalized_pf", recording)
+    (section,) = ROBOT.report_sections(CONFIGURATION, recording.series, result)
+    (picture,) = section.pictures
+    assert picture.png.startswith(b"\x89PNG")
+    assert judge(ROBOT, CONFIGURATION, "ukf", recording).learned is None
     figures = result.metrics["run"]
     assert 1.0 < figures["effective_particles"] <= 60.0
     assert 1.0 < figures["mean_effective_particles"] <= 60.0

@@ -39,6 +39,7 @@ DISPLAYS = {
     "Wrench",
 }
 MESSAGE_OF_DISPLAY = {
+    "Marker": "visualization_msgs/msg/Marker",
     "MarkerArray": "visualization_msgs/msg/MarkerArray",
     "Odometry": "nav_msgs/msg/Odometry",
     "Path": "nav_msgs/msg/Path",

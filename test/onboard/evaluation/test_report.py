@@ -32,6 +32,7 @@ from report_samples import (
 )
 from scipy import stats
 
+from onboard_estimation.capabilities.reported import Picture, ReportSection
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.plot_drawing import ellipse_outline
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, EVENTS, TRUTH
@@ -53,6 +54,19 @@ def walk() -> EvaluationResult:
 
 
 # The page
+
+
+def test_pictures_of_a_robot_are_in_the_page_itself(chain: EvaluationResult, tmp_path: Path) -> None:
+    png = b"\x89PNG\r\n\x1a\n" + bytes(range(60))
+    section = ReportSection("Map", (), chain.time_s, (), (Picture(png, f"What was {HOSTILE[0]} learned."),))
+    page = Page(write_report(replace(chain, sections=(section,)), tmp_path))
+    (shown,) = (attributes for tag, attributes in page.elements if tag == "img")
+    kind, _, content = (shown["src"] or "").partition(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(content) == png
+    assert shown["alt"] == f"What was {HOSTILE[0]} learned."
+    policy = next(a["content"] or "" for tag, a in page.elements if tag == "meta" and "http-equiv" in a)
+    assert "img-src data:;" in policy
 
 
 def test_page_loads_nothing_and_its_policy_allows_only_its_own_script(chain: EvaluationResult, tmp_path: Path) -> None:
