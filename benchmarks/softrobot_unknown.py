@@ -122,8 +122,12 @@ def ahead_rows(
     rows = []
     for number in left_out:
         truth = true_states(tuned, runs[number])
-        by = {name: errors(filtered(tuned, name, runs[number]), truth, STEPS) for name in _BOTH}
-        by[f"best constant, {best:.3f} N m/rad"] = of_constants(number, [best])[0]
+        states = {name: filtered(tuned, name, runs[number]) for name in _BOTH}
+        constant = f"best constant, {best:.3f} N m/rad"
+        by = {name: errors(one, truth, STEPS) for name, one in states.items()}
+        by[constant] = of_constants(number, [best])[0]
+        own = {name: errors(one, truth, STEPS, as_seen=False) for name, one in states.items()}
+        own[constant] = errors(states["ukf"], truth, STEPS, lambda _: best, as_seen=False)
         for name, found in by.items():
             rows.append(
                 {
@@ -136,6 +140,9 @@ def ahead_rows(
                         "its rates": ", ".join(f"{found[count][3:5].mean():.3f}" for count in STEPS),
                         "elongation": ", ".join(f"{found[count][2]:.4f}" for count in STEPS),
                         "its rate": ", ".join(f"{found[count][5]:.2f}" for count in STEPS),
+                        "all, with the model's own rates": ", ".join(
+                            f"{own[name][count].mean():.3f}" for count in STEPS
+                        ),
                     },
                 }
             )
