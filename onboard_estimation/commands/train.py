@@ -71,7 +71,8 @@ def train(
         return
     show(report)
     output.say(f"\nwritten: {model}")
-    output.say(f"use it:  {output.program()} evaluate BAG --model {shlex.quote(str(model))}")
+    with_configuration = "" if options.config is None else f" --config {shlex.quote(str(options.config))}"
+    output.say(f"use it:  {output.program()} evaluate BAG{with_configuration} --model {shlex.quote(str(model))}")
 
 
 def show(report: TrainingReport) -> None:

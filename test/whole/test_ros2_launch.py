@@ -13,8 +13,13 @@ from ros2_support import ROOT, Peer, Running, embedded, real_ros2, sourced
 pytestmark = [pytest.mark.ros2, pytest.mark.timeout(600)]
 LONGEST_S = 400.0
 OURS = ("-m", "onboard_estimation")
-ALSO = {"thruster_chain": ("inertial_parameters", "inertial_parameters_stddev", "observability_forecast")}
+ALSO = {
+    "thruster_chain": ("inertial_parameters", "inertial_parameters_stddev", "observability_forecast"),
+    "softrobot": ("stiffness_map",),
+}
 """Topics that only this robot has."""
+PARTICLES = {"softrobot": "marginalized_pf"}
+"""Of those that start from what their sensors say."""
 
 
 @pytest.fixture(scope="module")
@@ -72,13 +77,15 @@ def test_ros2_finds_the_executables(installed: Peer) -> None:
             assert f"/config/{robot}.yaml" in shown.stdout
 
 
-@pytest.mark.parametrize("robot", ["salp", "thruster_chain"])
+@pytest.mark.parametrize("robot", ["salp", "thruster_chain", "softrobot"])
 def test_ros2_launch_runs_the_simulated_robot_and_ends_with_ctrl_c(
     robot: str, installed: Peer, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    words = (f"{robot}.launch.py", "source:=simulated", f"record:={tmp_path / 'run'}")
+    words, started = [f"{robot}.launch.py", "source:=simulated", f"record:={tmp_path / 'run'}"], "from the ground truth"
+    if robot in PARTICLES:
+        words, started = [*words, f"estimator:={PARTICLES[robot]}"], f"{robot}, estimator {PARTICLES[robot]}"
     with installed.start_command("ros2", "launch", "onboard_estimation", *words, **environment) as launched:
-        launched.wait_for_line("started from the ground truth", LONGEST_S)
+        launched.wait_for_line(started, LONGEST_S)
         assert f"child_frame_id: {robot}/base_link" in echo_once(installed, f"/{robot}/odometry", environment)
         # The embedded runtime sees all of it as well.
         assert f"child_frame_id: {robot}/base_link" in echo_once(embedded(), f"/{robot}/odometry", environment)
