@@ -150,6 +150,10 @@ def errors(
             row = box.propagate(row, np.array([counted(row[0])]), mean_pa, step_s)
             way.append(row[0, :6])
         states = np.array(way)
+        if not np.isfinite(states).all():  # a stiffness with which it falls over
+            for step in steps:
+                found[step].append(np.full(6, np.inf))
+            continue
         shapes = CubicHermiteSpline(ahead_s, states[:, :3], states[:, 3:])
         for step in steps:
             true = _at(truth, run.stamps_s[start] + step * step_s)
