@@ -13,12 +13,14 @@ import shutil
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from rosbags.interfaces import (
     Connection,
     Qos,
@@ -36,8 +38,10 @@ from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
 from onboard_estimation.evaluation.bag_metadata import METADATA
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.message_factory import messages, new, type_hash
+from onboard_estimation.measurement import Vector
+from onboard_estimation.ros.message_templates import MessageTemplate
 
-__all__ = ["BagWriter", "messages", "new"]
+__all__ = ["BagWriter", "messages", "new", "serialise_alike"]
 
 Storage = Literal["mcap", "sqlite3"]
 
@@ -214,6 +218,24 @@ def _is_bag_folder(path: Path) -> bool:
     return path.is_dir() and all(
         entry.is_file() and (entry.name == METADATA or entry.suffix in _BAG_SUFFIXES) for entry in path.iterdir()
     )
+
+
+def serialise_alike(
+    message_type: str,
+    make: Callable[[int, Vector], Any],
+    stamps_ns: NDArray[np.int64],
+    values: NDArray[np.float64],
+) -> NDArray[np.uint8]:
+    """CDR of K messages, (K, bytes), that differ in stamps (K,) and numbers (K, m) only, see `MessageTemplate`.
+
+    A column that is NaN throughout is not measured, and `make` gets NaN for it.
+    """
+
+    def serialize(message: Any) -> bytes:
+        return bytes(jazzy_types().serialize_cdr(message, message_type))
+
+    measured = np.asarray((~np.isnan(values)).any(axis=0), dtype=np.bool_) if len(values) else None
+    return MessageTemplate(make, serialize, values.shape[1], measured).messages(stamps_ns, values)
 
 
 def _offered_qos(transient_local: bool) -> Qos:

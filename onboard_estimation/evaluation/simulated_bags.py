@@ -12,8 +12,7 @@ import numpy as np
 
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.evaluation.bag_configuration import write_configuration
-from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.bulk_writing import serialise_alike
+from onboard_estimation.evaluation.bag_writing import BagWriter, serialise_alike
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.series import Series

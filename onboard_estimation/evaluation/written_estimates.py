@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.bag_writing import BagWriter, new
-from onboard_estimation.evaluation.bulk_writing import serialise_alike
+from onboard_estimation.evaluation.bag_writing import BagWriter, new, serialise_alike
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND

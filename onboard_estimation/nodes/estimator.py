@@ -14,12 +14,15 @@ from nav_msgs.msg import Path as PathMessage
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message, serialize_message
 from std_srvs.srv import SetBool, Trigger
+from visualization_msgs.msg import Marker
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.nodes.left_out import LeftOut
 from onboard_estimation.nodes.pacing import PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
@@ -28,10 +31,12 @@ from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
-from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.estimates import EstimateMessages, New
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
+from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.path import Trail
+from onboard_estimation.ros.serialized_readings import SerializedReader
 from onboard_estimation.simulation import SET_POSE
 
 _QUEUE = 500
@@ -39,6 +44,7 @@ _QUEUE = 500
 _STREAM = QoSProfile(depth=_QUEUE)
 ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
+_MARKER_PERIOD_S = 1.0
 _RECENT_NS = NANOSECONDS_PER_SECOND
 
 
@@ -140,6 +146,21 @@ class EstimatorNode(Node):
         """Name of the frame of the estimates."""
         return f"{self._prefix}map"
 
+    def offer_marker(self, topic: str, maker: Callable[[New], Callable[[], Any]]) -> None:
+        """Publish a `visualization_msgs/msg/Marker`, once a second as long as somebody listens.
+
+        `maker` is given what makes messages, and gives what makes the marker, or None where there is none yet.
+        """
+        make, output = maker(new), self.create_publisher(Marker, topic, QoSProfile(depth=1))
+
+        def publish() -> None:
+            if output.get_subscription_count():
+                marker = make()
+                if marker is not None:
+                    output.publish(marker)
+
+        self.create_timer(_MARKER_PERIOD_S, publish, clock=rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME))
+
     def _new_pipeline(self, configuration: Any, initial: Estimate | None) -> Pipeline:
         estimator = self.robot.estimator(configuration, self.estimator_name)
         lag_s = getattr(configuration, "lag_s", 0.2)
@@ -150,6 +171,7 @@ class EstimatorNode(Node):
         odom, base = f"{self._prefix}odom", f"{self._prefix}base_link"
         self._messages = EstimateMessages(self.pipeline.space, new, odom, base)
         origin = self._messages.types()
+        self._templates: dict[str, MessageTemplate] = {}
         self._outputs = {
             topic: self.create_publisher(interface_class(kind), topic, _STREAM) for topic, kind in origin.items()
         }
@@ -173,20 +195,23 @@ class EstimatorNode(Node):
         reliability = ReliabilityPolicy.RELIABLE if host.reliable_sensors else ReliabilityPolicy.BEST_EFFORT
         self._topics = {channel.topic: self.resolve_topic_name(channel.topic) for channel in self.channels}
         for channel in self.channels:
-            take: Callable[[Any], None] = partial(self._receive, channel)
+            kind = interface_class(channel.message_type)
             if channel.sensor == SET_POSE:
-                self.create_subscription(interface_class(channel.message_type), channel.topic, self._set_pose, 10)
+                self.create_subscription(kind, channel.topic, self._set_pose, 10)
             else:
+                read = SerializedReader(channel, partial(deserialize_message, message_type=kind))
+                left_out = LeftOut(f"a message on {self._topics[channel.topic]}", self.get_logger().error)
+                take: Callable[[bytes], None] = partial(self._receive, read, left_out)
                 qos = QoSProfile(depth=_QUEUE, reliability=reliability)
-                self.create_subscription(interface_class(channel.message_type), channel.topic, take, qos)
+                self.create_subscription(kind, channel.topic, take, qos, raw=True)
         if self._start is not None:
             self._start.subscribe(self, self._begin)
 
-    def _receive(self, channel: Channel, message: Any) -> None:
+    def _receive(self, read: SerializedReader, left_out: LeftOut, data: bytes) -> None:
         try:
-            measurement = to_measurement(channel, message)
+            measurement = read(data)
         except MessageFault as error:
-            self.get_logger().warning(f"{self._topics[channel.topic]} {error}", throttle_duration_sec=5.0)
+            left_out(error)
             return
         self._heard_ns = measurement.stamp_ns
         if self._start is None:
@@ -205,16 +230,24 @@ class EstimatorNode(Node):
         self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
         in_odom = self._to_odom(estimate)
         wanted = {topic for topic, publisher in self._outputs.items() if publisher.get_subscription_count() > 0}
-        path_due = self._path is not None and self._trail.is_due(estimate.stamp_ns)
-        for output in self._messages(in_odom, (wanted & ODOMETRY) | (ODOMETRY if path_due else frozenset())):
-            if output.topic in wanted:
-                self._outputs[output.topic].publish(output.message)
-            if path_due and self._path is not None:
-                self._path.publish(self._trail.add(estimate.stamp_ns, output.message))
-        for output in self._messages(estimate, wanted - ODOMETRY):
-            self._outputs[output.topic].publish(output.message)
+        for given, topics in ((in_odom, wanted & ODOMETRY), (estimate, wanted - ODOMETRY)):
+            if topics:
+                means, covariances = given.mean[None], given.covariance[None]
+                for topic, _, values in self._messages.numbers(means, covariances, topics):
+                    template = self._template(topic, values.shape[1])
+                    self._outputs[topic].publish(template.message(given.stamp_ns, values[0]))
+        if self._path is not None and self._trail.is_due(estimate.stamp_ns):
+            (odometry,) = self._messages(in_odom, ODOMETRY)
+            self._path.publish(self._trail.add(estimate.stamp_ns, odometry.message))
         if self._transforms is not None:
             self._transforms.publish(in_odom, self._to_odom.pose)
+
+    def _template(self, topic: str, size: int) -> MessageTemplate:
+        template = self._templates.get(topic)
+        if template is None:
+            template = MessageTemplate(partial(self._messages.message, topic), serialize_message, size)
+            self._templates[topic] = template
+        return template
 
     def _begin(self, initial: Estimate) -> None:
         """Start from the truth, which is there now."""

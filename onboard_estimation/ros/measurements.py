@@ -21,7 +21,9 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, VALUE_SIZES, Channel, Measurement, Vector
 from onboard_estimation.reading_parts import IMU_PARTS
 
-_UNIT_TOLERANCE = 0.01
+NOT_MEASURED = -1.0
+"""Element 0 of a covariance of `sensor_msgs/Imu` whose quantity is not measured."""
+UNIT_TOLERANCE = 0.01
 """Of a quaternion's squared length, as tf2 has it."""
 
 
@@ -105,13 +107,13 @@ def _short_list(names: tuple[str, ...], most: int = 8) -> str:
 
 def is_not_measured(first_covariance: ArrayLike) -> NDArray[np.bool_]:
     """Where element 0 of a covariance of `sensor_msgs/Imu` says that its quantity is not measured: it is -1 there."""
-    return np.equal(first_covariance, -1.0)
+    return np.equal(first_covariance, NOT_MEASURED)
 
 
 def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> NDArray[np.bool_]:
     """Where quaternions are not of unit length; NaN passes, see `to_measurement`."""
     squares = [np.square(np.asarray(part, dtype=np.float64)) for part in (x, y, z, w)]
-    return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), _UNIT_TOLERANCE)
+    return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), UNIT_TOLERANCE)
 
 
 def _imu(channel: Channel, message: Any) -> Vector:

@@ -36,9 +36,9 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import bulk
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import Column, merge, read_channels, read_headers
-from onboard_estimation.evaluation.message_layouts import NoLayout, layout_of
 from onboard_estimation.measurement import Channel
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
+from onboard_estimation.ros.message_layouts import NoLayout, layout_of
 
 CHANNELS = {
     "/imu/link_1/data_raw": Channel("imu/link_1/data_raw", IMU, "imu/link_1"),

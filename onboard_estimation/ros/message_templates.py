@@ -1,0 +1,89 @@
+"""Messages that differ in their stamp and numbers only: serialised once, then the numbers are written over.
+
+One by one, the names in a covariance of a hundred elements cost more than the filter that made it. Nodes write one
+message at a time, bags many at once by NumPy.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+
+_STAMP = slice(4, 12)  # a header comes first in every message that has one: seconds, nanoseconds, 4 bytes each
+_STAMP_STRUCT = struct.Struct("<iI")
+
+
+class MessageTemplate:
+    """Writes messages of one type, in CDR.
+
+    Parameters
+    ----------
+    make
+        A message from its stamp and its m numbers, each of which stands once, as float64, in what it serialises to.
+    serialize
+        Bytes of a message: CDR, little-endian.
+    measured
+        (m,) whether a number is there at all; `make` gets NaN for the others. None: all are.
+
+    Raises
+    ------
+    ValueError
+        A number is not in the message, or is in it more than once.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, Vector], Any],
+        serialize: Callable[[Any], bytes],
+        size: int,
+        measured: NDArray[np.bool_] | None = None,
+    ) -> None:
+        # Numbers that no header or name looks like, to find where they stand.
+        marks: Vector = 1e100 * (1.0 + np.arange(size, dtype=np.float64))
+        if measured is not None:
+            marks[~measured] = np.nan
+        self._template = serialize(make(0, marks))
+        self._runs = _runs(self._template, marks)
+
+    def message(self, stamp_ns: int, values: Vector) -> bytes:
+        """One message of numbers (m,)."""
+        data = bytearray(self._template)
+        _STAMP_STRUCT.pack_into(data, _STAMP.start, *divmod(stamp_ns, NANOSECONDS_PER_SECOND))
+        numbers = np.ascontiguousarray(values, dtype="<f8").tobytes()
+        for place, first, last in self._runs:
+            data[place : place + 8 * (last - first)] = numbers[8 * first : 8 * last]
+        return bytes(data)
+
+    def messages(self, stamps_ns: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """(K, bytes) of K messages at stamps (K,), with numbers (K, m)."""
+        rows = np.empty((len(values), len(self._template)), dtype=np.uint8)
+        rows[:] = np.frombuffer(self._template, dtype=np.uint8)
+        seconds, nanoseconds = np.divmod(stamps_ns, NANOSECONDS_PER_SECOND)
+        stamps = np.column_stack([seconds, nanoseconds]).astype("<u4")
+        rows[:, _STAMP] = stamps.view(np.uint8)
+        for place, first, last in self._runs:
+            numbers = np.ascontiguousarray(values[:, first:last], dtype="<f8").view(np.uint8)
+            rows[:, place : place + 8 * (last - first)] = numbers
+        return rows
+
+
+def _runs(template: bytes, marks: Vector) -> list[tuple[int, int, int]]:
+    """Numbers that stand in one row: (place of the first in the message, its column, the column after the last)."""
+    runs: list[tuple[int, int, int]] = []
+    for column, mark in enumerate(marks.astype("<f8")):
+        if np.isnan(mark):
+            continue
+        place = template.find(mark.tobytes())
+        if place < 0 or template.count(mark.tobytes()) > 1:
+            raise ValueError(f"number {column} is not in the message once")
+        if runs and place == runs[-1][0] + 8 * (column - runs[-1][1]):
+            runs[-1] = (*runs[-1][:2], column + 1)
+        else:
+            runs.append((place, column, column + 1))
+    return runs

@@ -1,0 +1,82 @@
+"""Messages written over a template: field by field those that the ordinary way makes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from embedded_ros.messages import message_class, support
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.robot import ROBOT as HOPPER
+from onboard_estimation.measurement import Estimate
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.message_templates import MessageTemplate
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.robot import ROBOT as SALP
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.robot import ROBOT as SOFT_ROBOT
+
+STAMPS_NS = (0, 1_700_000_000_999_999_999, 2_000_000_001)
+ROBOTS = {
+    "salp": (SALP, SalpConfiguration()),
+    "hopper": (HOPPER, HopperConfiguration()),
+    "softrobot": (SOFT_ROBOT, SoftRobotConfiguration()),
+}
+
+
+def new(message_type: str, **fields: Any) -> Any:
+    plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
+    return message_class(message_type)(**plain)
+
+
+def serialized(message: Any) -> bytes:
+    return support(type(message)).serialize(message)
+
+
+def drawn(dimension: int, coordinates: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
+    root = rng.normal(size=(dimension, dimension))
+    return rng.normal(size=coordinates), root @ root.T
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_estimates_are_those_of_the_ordinary_way(name: str) -> None:
+    robot, configuration = ROBOTS[name]
+    space = robot.estimator(configuration, robot.estimators[0]).space  # type: ignore[arg-type]  # its own
+    messages, rng = EstimateMessages(space, new, "a/odom", "a/base_link"), np.random.default_rng(3)
+    templates: dict[str, MessageTemplate] = {}
+    for stamp_ns in STAMPS_NS:
+        mean, covariance = drawn(space.dimension, space.coordinate_count, rng)
+        estimate = Estimate(stamp_ns, mean, covariance)
+        ordinary = {output.topic: output for output in messages(estimate)}
+        assert ordinary.keys() == messages.types().keys()
+        for topic, message_type, values in messages.numbers(mean[None], covariance[None]):
+            if topic not in templates:
+                templates[topic] = MessageTemplate(partial(messages.message, topic), serialized, values.shape[1])
+            written = templates[topic].message(stamp_ns, values[0])
+            assert written == serialized(ordinary[topic].message)
+            assert templates[topic].messages(np.array([stamp_ns]), values)[0].tobytes() == written
+            back = support(message_class(message_type)).deserialize(written)
+            assert serialized(back) == written
+
+
+def test_numbers_that_are_not_numbers_are_written_as_they_are() -> None:
+    space = SALP.estimator(SalpConfiguration(), SALP.estimators[0]).space
+    messages = EstimateMessages(space, new)
+    template = MessageTemplate(partial(messages.message, "state"), serialized, space.coordinate_count)
+    values = np.full(space.coordinate_count, np.nan)
+    values[1] = -np.inf
+    assert template.message(7, values) == serialized(messages.message("state", 7, values))
+
+
+def test_a_number_that_is_not_there_once_is_refused() -> None:
+    def twice(stamp_ns: int, values: NDArray[np.float64]) -> Any:
+        return new("geometry_msgs/msg/Vector3", x=float(values[0]), y=float(values[0]))
+
+    with pytest.raises(ValueError, match="number 0 is not in the message once"):
+        MessageTemplate(twice, serialized, 1)
+    with pytest.raises(ValueError, match="number 1 is not in the message once"):
+        MessageTemplate(lambda *_: new("geometry_msgs/msg/Vector3", x=1e100), serialized, 2)

@@ -1,0 +1,125 @@
+"""Readings out of serialised messages: equal to those of the messages as `rosbags` decodes them, whatever comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from bag_samples import IMU, JAZZY, JOINTS, POINT, POSE, PRESSURE, START_NS, WRENCH, imu, joints, walk
+from rtps import malformed
+
+from embedded_ros.messages import message_class, support
+from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.ros.measurements import MessageFault, to_measurement
+from onboard_estimation.ros.serialized_readings import SerializedReader
+
+CHANNELS = {
+    "/imu/link_1/data_raw": Channel("imu/link_1/data_raw", IMU, "imu/link_1"),
+    "/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "attitude", field="orientation"),
+    "/actuators/state": Channel("actuators/state", JOINTS, "wheels", names=("rear", "r\u00e4d")),
+    "/ground_truth/body/pose": Channel("ground_truth/body/pose", POSE, "body"),
+    "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
+    "/wrench": Channel("wrench", WRENCH, "wrench"),
+    "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
+}
+
+
+def decoded(channel: Channel) -> Callable[[bytes], Any]:
+    return lambda data: support(message_class(channel.message_type)).deserialize(data)
+
+
+def forbidden(data: bytes) -> Any:
+    pytest.fail("a message of a known layout was made an object")
+
+
+def assert_equal(found: Measurement, expected: Measurement) -> None:
+    assert (found.stamp_ns, found.sensor) == (expected.stamp_ns, expected.sensor)
+    assert found.value.dtype == np.float64
+    np.testing.assert_array_equal(found.value, expected.value)
+
+
+def cdr(message: Any, message_type: str, little_endian: bool = True) -> bytes:
+    return bytes(JAZZY.serialize_cdr(message, message_type, little_endian=little_endian))
+
+
+@pytest.mark.parametrize("topic", CHANNELS)
+def test_readings_are_those_of_the_messages_and_make_no_object(topic: str) -> None:
+    channel = CHANNELS[topic]
+    read, some = SerializedReader(channel, forbidden), [one for one in walk(30) if one.topic == topic]
+    assert len(some) >= 10
+    for sample in some:
+        assert_equal(read(cdr(sample.message, sample.message_type)), to_measurement(channel, sample.message))
+
+
+@pytest.mark.parametrize("topic", CHANNELS)
+def test_another_byte_order_goes_the_ordinary_way(topic: str) -> None:
+    channel = CHANNELS[topic]
+    sample = next(one for one in walk(3) if one.topic == topic)
+    read = SerializedReader(channel, lambda data: JAZZY.deserialize_cdr(data, channel.message_type))
+    assert_equal(read(cdr(sample.message, sample.message_type, False)), to_measurement(channel, sample.message))
+
+
+def test_layouts_may_change_and_come_back() -> None:
+    channel = CHANNELS["/actuators/state"]
+    read = SerializedReader(channel, forbidden)
+    for names in (["rear", "r\u00e4d"], ["r\u00e4d", "rear"], ["x", "r\u00e4d", "rear"], ["rear", "r\u00e4d"]) * 3:
+        message = joints(START_NS, names, velocity=np.arange(len(names)) + 1.0)
+        assert_equal(read(cdr(message, JOINTS)), to_measurement(channel, message))
+    for frame in ("a", "bb", "ccc", "dddddddd", "e" * 200, "a"):
+        message = imu(START_NS + 5, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0), frame)
+        imus = CHANNELS["/imu/link_1/data_raw"]
+        assert_equal(SerializedReader(imus, forbidden)(cdr(message, IMU)), to_measurement(imus, message))
+
+
+def test_what_was_not_measured_is_not_a_number() -> None:
+    channel = CHANNELS["/imu/link_1/data_raw"]
+    read = SerializedReader(channel, forbidden)
+    for rate_known, force_known in ((True, True), (False, True), (True, False), (False, False), (True, True)):
+        message = imu(START_NS, (1.0, np.inf, 3.0), (4.0, 5.0, np.nan))
+        message.angular_velocity_covariance = np.full(9, 0.5 if rate_known else -1.0)
+        message.linear_acceleration_covariance = np.full(9, 0.5 if force_known else -1.0)
+        found = read(cdr(message, IMU))
+        assert_equal(found, to_measurement(channel, message))
+        assert np.isnan(found.value[:3]).all() == (not rate_known)
+
+
+def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
+    channel = CHANNELS["/imu/link_2/data_raw"]
+    read = SerializedReader(channel, decoded(channel))
+    right = imu(START_NS, (0.0,) * 3, (0.0,) * 3)
+    for change in ("unit", "covariance", "none"):
+        message = imu(START_NS, (0.0,) * 3, (0.0,) * 3)
+        message.orientation_covariance = np.full(9, -1.0 if change == "covariance" else 0.1)
+        message.orientation.w = 0.9 if change == "unit" else 1.0
+        read(cdr(right, IMU))
+        if change == "none":
+            assert_equal(read(cdr(message, IMU)), to_measurement(channel, message))
+            continue
+        with pytest.raises(MessageFault) as as_message:
+            to_measurement(channel, message)
+        with pytest.raises(MessageFault, match=r"^has ") as as_bytes:
+            read(cdr(message, IMU))
+        assert str(as_bytes.value) == str(as_message.value)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("topic", CHANNELS)
+def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(topic: str, seed: int) -> None:
+    channel = CHANNELS[topic]
+    sample = next(one for one in walk(3) if one.topic == topic)
+    valid, decode = cdr(sample.message, sample.message_type), decoded(channel)
+    refused = 0
+    for data in (*malformed(valid, seed), b"", b"\0", b"\0\1\0\0"):
+        read = SerializedReader(channel, decode)
+        read(valid)
+        try:
+            expected = to_measurement(channel, decode(data))
+        except (ValueError, MessageFault):
+            with pytest.raises(MessageFault):
+                read(data)
+            refused += 1
+        else:
+            assert_equal(read(data), expected)
+    assert refused >= 10
