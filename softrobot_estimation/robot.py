@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _SETTLE_S = 2.0
 """What the state at the start was is forgotten, and hoses are filled."""
+_EXERCISE_MEMORY_S = 0.2
 
 
 class SoftRobot(
@@ -101,6 +102,11 @@ class SoftRobot(
         if name == "ukf":
             return UnscentedEstimator(configuration)
         return OpenLoop(configuration)
+
+    def exercise(self, configuration: SoftRobotConfiguration, estimator: str) -> None:
+        """With a memory so short that particles forget at once: with a long one they begin to after seconds."""
+        learning = replace(configuration.learning, memory_s=_EXERCISE_MEMORY_S, model="")
+        super().exercise(replace(configuration, learning=learning), estimator)
 
     def truth_specification(self, configuration: SoftRobotConfiguration) -> TruthSpecification:
         """Poses of tip and base, and the stiffness of a simulated robot."""

@@ -19,6 +19,7 @@ from onboard_estimation.ros.measurements import NOT_MEASURED, UNIT_TOLERANCE, Me
 from onboard_estimation.ros.message_layouts import Layout, NoLayout, layout_of
 
 _MOST_LAYOUTS = 4
+_LEAST_BYTES = 16  # encapsulation, stamp, length of the frame's name
 _STAMP = struct.Struct("<iI")
 _NUMBER = struct.Struct("<d")
 _ATTITUDE = struct.Struct("<5d")  # and element 0 of its covariance
@@ -51,6 +52,8 @@ class SerializedReader:
         return self(data)
 
     def _by_its_object(self, data: bytes) -> Measurement:
+        if len(data) < _LEAST_BYTES:  # of which rclpy would make an empty message
+            raise MessageFault(f"has {len(data)} bytes, fewer than its header")
         try:
             message = self._deserialize(data)
         except (ValueError, RuntimeError) as error:  # the latter from rclpy

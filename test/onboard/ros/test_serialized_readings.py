@@ -123,3 +123,11 @@ def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(topic: str
         else:
             assert_equal(read(data), expected)
     assert refused >= 10
+
+
+def test_less_than_a_header_is_refused_though_rclpy_makes_a_message_of_it() -> None:
+    channel = CHANNELS["/wrench"]
+    empty = support(message_class(WRENCH))
+    read = SerializedReader(channel, lambda _: empty.cls())
+    with pytest.raises(MessageFault, match="has 0 bytes"):
+        read(b"")
