@@ -124,6 +124,7 @@ def test_intervals_hold_true_values_as_often_as_they_say() -> None:
     assert np.mean(np.array(held)[:, determined]) >= 0.8
 
 
+@pytest.mark.slow
 def test_more_recordings_have_narrower_intervals() -> None:
     known = known_of("softer when bent")
     runs = [run_from_recording(known, recording(seed=seed), f"run {seed}") for seed in (1, 2)]
@@ -272,6 +273,7 @@ def test_the_parameter_file_is_the_whole_configuration_and_figures_are_there(tmp
     assert again == found.configuration
 
 
+@pytest.mark.slow
 def test_a_fit_says_how_far_it_is_and_is_repeatable() -> None:
     said: list[str] = []
     run = run_from_recording(known_of("softer when bent"), recording(), "run")

@@ -62,6 +62,7 @@ def with_model(path: Path, **changes: object) -> SoftRobotConfiguration:
     return load(SoftRobotConfiguration, to_mapping(CONFIGURATION), overrides)
 
 
+@pytest.mark.slow
 def test_tuning_finds_what_the_robot_has(trained: TrainedFilters) -> None:
     tuned = trained.tuned["ukf"]
     assert tuned.at_bounds == ()

@@ -245,6 +245,7 @@ def test_other_laboratories_are_as_honest(known: dict[str, object], seed: int) -
     assert not [note for note in result.notes if "along gravity" in note or "no news" in note.lower()]
 
 
+@pytest.mark.slow
 def test_a_robot_beyond_the_box_of_its_stiffness_is_said() -> None:
     """Whose box is as small as 0.05 rad: it has the edge's stiffness there, and goes on."""
     found = judged(recording(), "marginalized_pf", learning__half_width_rad=0.05)

@@ -36,6 +36,7 @@ KNOWN = {
 FEW = load(SoftRobotConfiguration, {"learning.particles": 60})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", checks(ROBOT, FEW, "marginalized_pf"), ids=str)
 def test_particles_keep_the_contract(check: Check) -> None:
     """`ukf`, the first estimator, is held to it beside the other robots."""
