@@ -18,11 +18,11 @@ from rclpy.serialization import deserialize_message, serialize_message
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
+from embedded_ros.left_out import LeftOut
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
-from onboard_estimation.nodes.left_out import LeftOut
 from onboard_estimation.nodes.pacing import PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
@@ -34,8 +34,8 @@ from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting
 from onboard_estimation.ros.estimates import EstimateMessages, New
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.path import Trail
+from onboard_estimation.ros.serialized_estimates import SerializedEstimates
 from onboard_estimation.ros.serialized_readings import SerializedReader
 from onboard_estimation.simulation import SET_POSE
 
@@ -171,7 +171,7 @@ class EstimatorNode(Node):
         odom, base = f"{self._prefix}odom", f"{self._prefix}base_link"
         self._messages = EstimateMessages(self.pipeline.space, new, odom, base)
         origin = self._messages.types()
-        self._templates: dict[str, MessageTemplate] = {}
+        self._serialized = SerializedEstimates(self._messages, serialize_message)
         self._outputs = {
             topic: self.create_publisher(interface_class(kind), topic, _STREAM) for topic, kind in origin.items()
         }
@@ -231,23 +231,13 @@ class EstimatorNode(Node):
         in_odom = self._to_odom(estimate)
         wanted = {topic for topic, publisher in self._outputs.items() if publisher.get_subscription_count() > 0}
         for given, topics in ((in_odom, wanted & ODOMETRY), (estimate, wanted - ODOMETRY)):
-            if topics:
-                means, covariances = given.mean[None], given.covariance[None]
-                for topic, _, values in self._messages.numbers(means, covariances, topics):
-                    template = self._template(topic, values.shape[1])
-                    self._outputs[topic].publish(template.message(given.stamp_ns, values[0]))
+            for topic, data in self._serialized(given, topics):
+                self._outputs[topic].publish(data)
         if self._path is not None and self._trail.is_due(estimate.stamp_ns):
             (odometry,) = self._messages(in_odom, ODOMETRY)
             self._path.publish(self._trail.add(estimate.stamp_ns, odometry.message))
         if self._transforms is not None:
             self._transforms.publish(in_odom, self._to_odom.pose)
-
-    def _template(self, topic: str, size: int) -> MessageTemplate:
-        template = self._templates.get(topic)
-        if template is None:
-            template = MessageTemplate(partial(self._messages.message, topic), serialize_message, size)
-            self._templates[topic] = template
-        return template
 
     def _begin(self, initial: Estimate) -> None:
         """Start from the truth, which is there now."""

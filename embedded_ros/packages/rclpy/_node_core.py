@@ -7,22 +7,20 @@ private attribute, `_embedded_core`, and everything else is behind it.
 
 from __future__ import annotations
 
-import time
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from embedded_ros.left_out import LeftOut
 from rclpy import _arguments
 from rclpy._names import expanded, validate_full_topic_name, validate_namespace, validate_node_name, validate_topic_name
 from rclpy._parameter_store import ParameterStore
 from rclpy._taken_names import shadowed
 from rclpy.callback_groups import MutuallyExclusiveCallbackGroup, ReentrantCallbackGroup
 from rclpy.clock import ROSClock
-from rclpy.constants import S_TO_NS
 from rclpy.logging import get_logger
 
 if TYPE_CHECKING:
     from rclpy.client import Client
-    from rclpy.impl.rcutils_logger import RcutilsLogger
     from rclpy.node import Node
     from rclpy.publisher import Publisher
     from rclpy.service import Service
@@ -173,23 +171,4 @@ class NodeCore:
 
     def left_out(self, what: str) -> LeftOut:
         """What an endpoint tells when it cannot read something; `what` as in "a message on /topic"."""
-        return LeftOut(what, self.logger)
-
-
-class LeftOut:
-    """Counts what an endpoint could not read, and says so at most once a second."""
-
-    def __init__(self, what: str, logger: RcutilsLogger) -> None:
-        self._what = what
-        self._logger = logger
-        self._said_ns = 0
-        self.count = 0
-
-    def __call__(self, error: Exception) -> None:
-        """Something was left out because of the error."""
-        self.count += 1
-        now_ns = time.monotonic_ns()
-        if now_ns - self._said_ns >= S_TO_NS or not self._said_ns:
-            self._said_ns = now_ns
-            so_far = f" ({self.count} so far)" if self.count > 1 else ""
-            self._logger.error(f"{self._what} is left out{so_far}: {error}")
+        return LeftOut(what, self.logger.error)

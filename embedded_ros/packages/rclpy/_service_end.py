@@ -8,9 +8,9 @@ from embedded_ros.absent import AbsentMethod
 from rclpy.qos import QoSProfile
 
 if TYPE_CHECKING:
+    from embedded_ros.left_out import LeftOut
     from embedded_ros.messages import ServiceSupport
     from embedded_ros.wire import ServiceClient, ServiceServer
-    from rclpy._node_core import LeftOut
 
 
 class ServiceEnd:

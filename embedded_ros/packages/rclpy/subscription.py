@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rclpy.qos import QoSProfile
 
 if TYPE_CHECKING:
+    from embedded_ros.left_out import LeftOut
     from embedded_ros.wire import Reader, Sample
-    from rclpy._node_core import LeftOut
 
 
 class Subscription:

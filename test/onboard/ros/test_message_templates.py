@@ -15,6 +15,7 @@ from hopper_estimation.robot import ROBOT as HOPPER
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.serialized_estimates import SerializedEstimates
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 from softrobot_estimation.configuration import SoftRobotConfiguration
@@ -47,20 +48,22 @@ def test_estimates_are_those_of_the_ordinary_way(name: str) -> None:
     robot, configuration = ROBOTS[name]
     space = robot.estimator(configuration, robot.estimators[0]).space  # type: ignore[arg-type]  # its own
     messages, rng = EstimateMessages(space, new, "a/odom", "a/base_link"), np.random.default_rng(3)
-    templates: dict[str, MessageTemplate] = {}
+    write = SerializedEstimates(messages, serialized)
     for stamp_ns in STAMPS_NS:
         mean, covariance = drawn(space.dimension, space.coordinate_count, rng)
         estimate = Estimate(stamp_ns, mean, covariance)
         ordinary = {output.topic: output for output in messages(estimate)}
         assert ordinary.keys() == messages.types().keys()
+        written = dict(write(estimate, messages.types().keys()))
+        assert written.keys() == ordinary.keys()
         for topic, message_type, values in messages.numbers(mean[None], covariance[None]):
-            if topic not in templates:
-                templates[topic] = MessageTemplate(partial(messages.message, topic), serialized, values.shape[1])
-            written = templates[topic].message(stamp_ns, values[0])
-            assert written == serialized(ordinary[topic].message)
-            assert templates[topic].messages(np.array([stamp_ns]), values)[0].tobytes() == written
-            back = support(message_class(message_type)).deserialize(written)
-            assert serialized(back) == written
+            assert written[topic] == serialized(ordinary[topic].message)
+            template = MessageTemplate(partial(messages.message, topic), serialized, values.shape[1])
+            assert template.messages(np.array([stamp_ns]), values)[0].tobytes() == written[topic]
+            back = support(message_class(message_type)).deserialize(written[topic])
+            assert serialized(back) == written[topic]
+        assert dict(write(estimate, {"state"})).keys() == {"state"}
+        assert not dict(write(estimate, set()))
 
 
 def test_numbers_that_are_not_numbers_are_written_as_they_are() -> None:

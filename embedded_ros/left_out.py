@@ -1,4 +1,4 @@
-"""What a node could not read: counted, and said at most once a second."""
+"""What a node could not read: counted, and said at most once a second. For nodes of a real ROS 2 as well."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _PERIOD_S = 1.0
 
 
 class LeftOut:
-    """Tells of what is left out of one topic; `what` as in "a message on /imu"."""
+    """Tells what is left out of a topic or service; `what` as in "a message on /imu"."""
 
     def __init__(self, what: str, tell: Callable[[str], object]) -> None:
         self._what, self._tell = what, tell
