@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -10,12 +13,16 @@ import pytest
 from numpy.typing import NDArray
 
 from onboard_estimation.configuration import load
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.measurement import Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import STEP_S, GreyBox
+from softrobot_estimation.paper_simulator import known_configuration
 from softrobot_estimation.pressure_patterns import mixture
 from softrobot_estimation.robot import ROBOT
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
@@ -102,6 +109,68 @@ def judged(
     covariances = np.array([one.covariance for one in record])
     nees = np.einsum("ki,kij,kj->k", errors[:, :3], np.linalg.inv(covariances[:, :3, :3]), errors[:, :3])
     return nees, errors / np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+
+
+def test_particles_make_one_step_from_wrench_to_wrench_whenever_pressures_come() -> None:
+    """What they know then is what pressures at the wrenches' own stamps give, but for their random numbers."""
+    together, _ = drawn(FEW, 3, 2.0)
+    apart = [
+        replace(one, stamp_ns=one.stamp_ns + 1_000_000 * int(one.sensor[-1])) if "chamber" in one.sensor else one
+        for one in together
+    ]
+    wrenches = sum(one.sensor == "wrench" for one in together)
+    found = []
+    for measurements in (together, sorted(apart, key=lambda one: one.stamp_ns)):
+        pipeline = Pipeline(ROBOT.estimator(FEW, "marginalized_pf"), ROBOT.channels(FEW))
+        last = pipeline.run(measurements)[-1]
+        assert pipeline.state.filtered.steps in (wrenches - 1, wrenches)
+        found.append(last)
+    stddev = np.sqrt(np.diag(found[0].covariance)[:3])
+    assert (np.abs(found[1].mean[:3] - found[0].mean[:3]) < 3.0 * stddev).all()
+
+
+def test_the_unscented_filter_finds_the_robot_again_where_its_stiffness_doubles_in_a_step() -> None:
+    """The paper's robot 9; with 12 refused wrenches in a row it was 174 mm astray."""
+    known = known_configuration(SoftRobotConfiguration())
+    run = ROBOT.simulate(SoftRobotConfiguration(), "paper", "", 6.5, np.random.default_rng(9))
+    result = judge(ROBOT, known, "ukf", from_simulator(run, (TIP, BASE)))
+    assert result.metrics["position"]["position_ate_max_m"] < 5e-3
+
+
+@pytest.mark.slow
+def test_an_exercised_filter_compiles_nothing_in_the_run() -> None:
+    """In a process of its own: here, other tests have compiled all there is."""
+    done = subprocess.run([sys.executable, "-c", _EXERCISED], capture_output=True, text=True, timeout=300.0)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["new:"], done.stdout
+
+
+_EXERCISED = """
+import sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.evaluation.recording import from_simulator
+from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.robot import ROBOT
+
+def compiled():
+    return {
+        (module.__name__, name, str(signature))
+        for module in list(sys.modules.values())
+        if getattr(module, "__name__", "").startswith(("onboard_estimation.", "softrobot_estimation."))
+        for name, one in list(vars(module).items()) if isinstance(one, Dispatcher)
+        for signature in one.signatures
+    }
+
+known = SoftRobotConfiguration()
+simulated = ROBOT.simulate(known, "laboratory", "", 6.0, np.random.default_rng(0))
+measurements = list(from_simulator(simulated, ()).measurements())
+ROBOT.exercise(known, "marginalized_pf")
+before = compiled()
+Pipeline(ROBOT.estimator(known, "marginalized_pf"), ROBOT.channels(known)).run(measurements)
+print("new:", *sorted(compiled() - before))
+"""
 
 
 def test_the_unscented_filter_is_as_sure_as_it_may_be() -> None:

@@ -151,12 +151,13 @@ def test_a_campaign_takes_the_model_and_the_beacon(folder: Path) -> None:
     assert "nope.npz" in refusal(*words, "--model", "nope.npz")
 
 
-def test_gaussian_process_training_from_the_command_line(folder: Path, tmp_path: Path) -> None:
-    bags = [folder / gait for gait in GAITS]
-    outcome = command("train", "salp", *bags, "--form", "gaussian_process", "--output", tmp_path / "m.npz")
+def test_gaussian_process_training_from_the_command_line(folder: Path, tmp_path: Path, repository: Path) -> None:
+    bags, known = [folder / gait for gait in GAITS], repository / "config" / "salp.yaml"
+    words = ("--form", "gaussian_process", "--config", known, "--output", tmp_path / "m.npz")
+    outcome = command("train", "salp", *bags, *words)
     assert outcome.code == 0, outcome
     assert "use it:" in outcome.out
-    assert f"evaluate BAG --model {tmp_path / 'm.npz'}" in outcome.out
+    assert f"evaluate BAG --config {known} --model {tmp_path / 'm.npz'}" in outcome.out
     assert "friction, harness and lag" not in outcome.out  # that form finds none
     assert ResidualModel.from_file(tmp_path / "m.npz").processes is not None
 
