@@ -58,13 +58,13 @@ def walk() -> EvaluationResult:
 
 def test_pictures_of_a_robot_are_in_the_page_itself(chain: EvaluationResult, tmp_path: Path) -> None:
     png = b"\x89PNG\r\n\x1a\n" + bytes(range(60))
-    section = ReportSection("Map", (), chain.time_s, (), (Picture(png, f"What was {HOSTILE[0]} learned."),))
+    section = ReportSection("Map", (), chain.time_s, (), (Picture(png, f"What was {HOSTILE[1]} learned."),))
     page = Page(write_report(replace(chain, sections=(section,)), tmp_path))
     (shown,) = (attributes for tag, attributes in page.elements if tag == "img")
     kind, _, content = (shown["src"] or "").partition(",")
     assert kind == "data:image/png;base64"
     assert base64.b64decode(content) == png
-    assert shown["alt"] == f"What was {HOSTILE[0]} learned."
+    assert shown["alt"] == f"What was {HOSTILE[1]} learned."
     policy = next(a["content"] or "" for tag, a in page.elements if tag == "meta" and "http-equiv" in a)
     assert "img-src data:;" in policy
 

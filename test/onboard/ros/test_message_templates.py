@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from embedded_ros.messages import message_class, support
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.measurement import Estimate
+from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.ros.serialized_estimates import SerializedEstimates
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
@@ -64,6 +65,17 @@ def test_estimates_are_those_of_the_ordinary_way(name: str) -> None:
             assert serialized(back) == written[topic]
         assert dict(write(estimate, {"state"})).keys() == {"state"}
         assert not dict(write(estimate, set()))
+
+
+def test_numbers_may_stand_apart() -> None:
+    """Those of an IMU have covariances between them."""
+    channel = Channel("imu", "sensor_msgs/msg/Imu", "imu")
+    make, rng = partial(to_message, new, channel), np.random.default_rng(5)
+    template = MessageTemplate(make, serialized, 6)
+    values = rng.normal(size=(3, 6))
+    many = template.messages(np.array(STAMPS_NS), values)
+    for stamp_ns, row, one in zip(STAMPS_NS, values, many, strict=True):
+        assert template.message(stamp_ns, row) == one.tobytes() == serialized(make(stamp_ns, row))
 
 
 def test_numbers_that_are_not_numbers_are_written_as_they_are() -> None:
