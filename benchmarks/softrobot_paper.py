@@ -6,6 +6,7 @@ learned stiffness, the ukf's and the best constant see ahead (Table II). Noise w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -15,13 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.softrobot_forecast import errors, filtered, true_states
+from onboard_estimation.estimator import Step
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.truth import HeldValues
+from onboard_estimation.measurement import Measurement
+from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.channels import TRUE_STIFFNESS
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.paper_simulator import known_configuration
-from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.robot import ROBOT, SoftRobot
+from softrobot_estimation.unscented_estimator import UnscentedEstimator
 
 Array = NDArray[np.float64]
 
@@ -30,6 +36,7 @@ HORIZONS, STEPS_S = (5, 10, 20), (0.008, 0.016, 0.024)
 BOTH = ("marginalized_pf", "ukf")
 KNOWN = known_configuration(SoftRobotConfiguration())
 _GRID = np.linspace(0.6, 1.6, 11)
+_TOLD_STDDEV = 1e-4
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
@@ -39,12 +46,14 @@ def run(quick: bool) -> list[dict[str, Any]]:
     with ProcessPoolExecutor(2) as pool:
         table = list(pool.map(_repeated, repetitions))
         found = list(pool.map(_judged, seeds))
+        told = list(pool.map(_told, seeds))
         ahead = list(pool.map(_ahead, seeds))
     ukf = _figures(KNOWN, "ukf", recording(TABLE_SEED))
     return [
         _table_one(f"marginalized_pf, {len(table)} runs on one recording", table),
         _table_one("ukf", [ukf]),
         *(_over_seeds(name, [one[name] for one in found]) for name in BOTH),
+        _over_seeds("ukf, told the true stiffness at each sample", told),
         *_table_two(ahead),
     ]
 
@@ -55,9 +64,11 @@ def recording(seed: int) -> LoadedRecording:
     return from_simulator(simulated, (TIP, BASE), (TRUE_STIFFNESS,))
 
 
-def _figures(known: SoftRobotConfiguration, name: str, run_of: LoadedRecording) -> dict[str, float]:
+def _figures(
+    known: SoftRobotConfiguration, name: str, run_of: LoadedRecording, robot: SoftRobot = ROBOT
+) -> dict[str, float]:
     """Of one filter on one run: m, m/s, N m/rad, shares."""
-    result = judge(ROBOT, known, name, run_of)
+    result = judge(robot, known, name, run_of)
     place, speed, stiff = (result.metrics[part] for part in ("position", "velocity", "stiffness"))
     normalised = []
     for part in ("position", "velocity"):
@@ -87,6 +98,39 @@ def _repeated(seed: int) -> dict[str, float]:
 def _judged(seed: int) -> dict[str, dict[str, float]]:
     run_of = recording(seed)
     return {name: _figures(KNOWN, name, run_of) for name in BOTH}
+
+
+class _Told(UnscentedEstimator):
+    def __init__(self, configuration: SoftRobotConfiguration, true: HeldValues) -> None:
+        super().__init__(configuration)
+        self._true = true
+
+    def step(self, state: Any, measurement: Measurement) -> Step:
+        if state.filtered is not None:
+            true = np.interp(measurement.stamp_ns, self._true.stamps_ns, self._true.values[:, 0])
+            mean, covariance, place = (
+                state.filtered.mean.copy(),
+                self._unscented.covariance(state.filtered),
+                kernels.ROW,
+            )
+            covariance[place], covariance[:, place] = 0.0, 0.0
+            mean[place], covariance[place, place] = math.log(true / self.grey_box.stiffness), _TOLD_STDDEV**2
+            state = state._replace(filtered=self._unscented.start(mean, covariance))
+        return super().step(state, measurement)
+
+
+class _ToldRobot(SoftRobot):
+    def __init__(self, true: HeldValues) -> None:
+        self._true = true
+
+    def estimator(self, configuration: SoftRobotConfiguration, name: str) -> _Told:
+        return _Told(configuration, self._true)
+
+
+def _told(seed: int) -> dict[str, float]:
+    """Of a ukf that is told the true stiffness at each measurement: what there is to be had from knowing it."""
+    run_of = recording(seed)
+    return _figures(KNOWN, "ukf", run_of, _ToldRobot(run_of.held[TRUE_STIFFNESS.sensor]))
 
 
 def _ahead(seed: int) -> dict[str, dict[tuple[float, int], Array]]:
