@@ -39,7 +39,8 @@ def run(quick: bool) -> list[dict[str, Any]]:
     with ProcessPoolExecutor(2) as pool:
         split = pool.map(_of_split, SPLITS[:1] if quick else SPLITS)
         untaught = pool.map(_untaught, RUNS)
-        return [row for rows in (*untaught, *split) for row in rows]
+        found = [row for rows in (*untaught, *split) for row in rows]
+    return sorted(found, key=lambda row: str(row["table"]), reverse=True)  # one table after the other
 
 
 def _untaught(number: int) -> list[dict[str, Any]]:
