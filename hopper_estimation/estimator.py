@@ -8,21 +8,24 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import topics
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
-from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message
+from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message, with_messages
 from hopper_estimation.vertical_filter import FilterState, HopperFilter
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
 from onboard_estimation.reading_parts import POSE
+from onboard_estimation.scanned import Scanned
 from onboard_estimation.series import Series
 from onboard_estimation.simulation import SET_POSE
 from onboard_estimation.use_counters import UseCounters
@@ -130,6 +133,24 @@ class HopperEstimator(Estimator[HopperState]):
             events=tuple(events),
         )
 
+    def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
+        """Up to the last reading of the low-g sensor, with which a sample is taken."""
+        count = len(measurements)
+        while count and measurements[count - 1].sensor != topics.LOW_G.sensor:
+            count -= 1
+        if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
+            return None
+        arrived, samples, made_of = with_messages(self._configuration, state.arrived, measurements[:count])
+        state, filtered = self._run(state._replace(arrived=arrived), samples)
+        ground, above, events = self._along(state.ground, filtered, samples.stamps_ns)
+        means, covariances = self._published(filtered.out, above)
+        found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
+        for row, place in enumerate(made_of.tolist()):
+            stamp_ns = measurements[place].stamp_ns
+            seen = tuple(one for one in events if one.seen_ns == stamp_ns) if events else ()
+            found[place] = Estimate(stamp_ns, means[row], covariances[row]), seen
+        return Scanned(state._replace(ground=ground), found)
+
     def filter_recording(
         self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
     ) -> FilteredRecording | None:
@@ -178,6 +199,10 @@ class HopperEstimator(Estimator[HopperState]):
         self, ground: Ground, filtered: Filtered, stamps_ns: NDArray[np.int64]
     ) -> tuple[Ground, Array, list[PhaseEvent]]:
         """The ground after samples with these stamps; (N, 2) its height and hops at each of them; their events."""
+        if not len(filtered.events):
+            flat = np.empty((len(stamps_ns), 2))
+            flat[:] = ground.height_m, ground.hops
+            return ground, flat, []
         events = []
         firsts, grounds = [0], [(ground.height_m, ground.hops)]
         for row in filtered.events:
@@ -218,13 +243,24 @@ class HopperEstimator(Estimator[HopperState]):
 
         `ground` (N, 2) is its height, m, and the number of hops.
         """
-        phase, means = out[:, 5].astype(np.int64), out[:, :2].copy()
-        scale, floor = self._scales[phase], self._floors[phase]
-        covariances = np.empty((len(out), 2, 2))
-        covariances[:, 0, 0] = scale[:, 0] * out[:, 2] + floor[:, 0]
-        covariances[:, 0, 1] = covariances[:, 1, 0] = scale[:, 1] * out[:, 3]
-        covariances[:, 1, 1] = scale[:, 2] * out[:, 4] + floor[:, 1]
-        if self._configuration.ground_changes:
-            means[:, 0] += ground[:, 0]
-            covariances[:, 0, 0] += ground[:, 1] * self._ground_gain * self._entry.touchdown_stddev_m**2
-        return means, covariances
+        unsure = self._ground_gain * self._entry.touchdown_stddev_m**2
+        return _scaled(out, ground, self._scales, self._floors, self._configuration.ground_changes, unsure)
+
+
+@njit(cache=True, error_model="numpy")
+def _scaled(
+    out: Array, ground: Array, scales: Array, floors: Array, ground_changes: bool, unsure_m2: float
+) -> tuple[Array, Array]:
+    """See `HopperEstimator._published`; `scales` and `floors` by phase, `unsure_m2` the ground's variance by hops."""
+    means, covariances = np.empty((len(out), 2)), np.empty((len(out), 2, 2))
+    for n in range(len(out)):
+        z, v, zz, zv, vv, phase = out[n]
+        scale, floor = scales[int(phase)], floors[int(phase)]
+        means[n, 0], means[n, 1] = z, v
+        covariances[n, 0, 0] = scale[0] * zz + floor[0]
+        covariances[n, 0, 1] = covariances[n, 1, 0] = scale[1] * zv
+        covariances[n, 1, 1] = scale[2] * vv + floor[1]
+        if ground_changes:
+            means[n, 0] += ground[n, 0]
+            covariances[n, 0, 0] += ground[n, 1] * unsure_m2
+    return means, covariances

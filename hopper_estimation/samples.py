@@ -139,6 +139,32 @@ def take(silent_ns: int, row: Array, clock_ns: Integers, kind: int, stamp_ns: in
     return row[_DT] > 0.0
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def _write(samples: Samples, n: int, row: Array, clock_ns: Integers) -> None:
+    """The sample that the row is, into a place."""
+    samples.stamps_ns[n], samples.dt[n], samples.has[n] = clock_ns[_LAST_SAMPLE], row[_DT], np.uint8(row[_HAS])
+    samples.goal[n], samples.thrust[n], samples.leg[n] = row[_GOAL_AT], row[_THRUST_AT], row[_LEG_AT]
+    for i in range(6):
+        samples.low[n, i], samples.high[n, i] = row[i], row[_HIGH_AT + i]
+    for i in range(3):
+        samples.up[n, i] = row[_UP_AT + i]
+
+
+@njit(cache=True, error_model="numpy")
+def _take_mixed(
+    silent_ns: int, row: Array, clock_ns: Integers, kinds: Integers, stamps_ns: Integers, values: Array,
+    samples: Samples, made_of: Integers,
+) -> int:  # fmt: skip
+    """Take messages (M,) with values (M, 6), one after another; how many samples were written, `made_of` which."""
+    n = 0
+    for k in range(len(kinds)):
+        if take(silent_ns, row, clock_ns, kinds[k], stamps_ns[k], values[k]):
+            _write(samples, n, row, clock_ns)
+            made_of[n] = k
+            n += 1
+    return n
+
+
 @njit(cache=True, error_model="numpy", nogil=True)
 def _take_all(
     silent_ns: int,
@@ -156,12 +182,7 @@ def _take_all(
         k = rows[kind]
         rows[kind] = k + 1
         if take(silent_ns, row, clock_ns, kind, stamps_ns[kind][k], values[kind][k]):
-            samples.stamps_ns[n], samples.dt[n], samples.has[n] = clock_ns[_LAST_SAMPLE], row[_DT], np.uint8(row[_HAS])
-            samples.goal[n], samples.thrust[n], samples.leg[n] = row[_GOAL_AT], row[_THRUST_AT], row[_LEG_AT]
-            for i in range(6):
-                samples.low[n, i], samples.high[n, i] = row[i], row[_HIGH_AT + i]
-            for i in range(3):
-                samples.up[n, i] = row[_UP_AT + i]
+            _write(samples, n, row, clock_ns)
             n += 1
     return n
 
@@ -220,6 +241,36 @@ def with_message(
     return Arrived(row, clock_ns), sample
 
 
+def with_messages(
+    configuration: HopperConfiguration, arrived: Arrived, measurements: Sequence[Measurement]
+) -> tuple[Arrived, Samples, Integers]:
+    """After more messages, all of `KINDS`: the N samples that they made, and (N,) the message that completed each."""
+    count = len(measurements)
+    row, clock_ns = arrived.row.copy(), arrived.clock_ns.copy()
+    kinds, stamps_ns = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    values = np.empty((count, max(_WIDTHS)))
+    for k, measurement in enumerate(measurements):
+        kind = _KIND[measurement.sensor]
+        kinds[k], stamps_ns[k] = kind, measurement.stamp_ns
+        values[k, : _WIDTHS[kind]] = _parts(configuration, kind, measurement.value)
+    samples, made_of = _room(count), np.empty(count, dtype=np.int64)
+    found = _take_mixed(_silent_ns(configuration), row, clock_ns, kinds, stamps_ns, values, samples, made_of)
+    return Arrived(row, clock_ns), samples.part(0, found), made_of[:found]
+
+
+def _room(count: int) -> Samples:
+    """For so many samples."""
+    return Samples(
+        np.empty(count, dtype=np.int64),
+        np.empty(count),
+        np.empty((count, 6)),
+        np.empty((count, 6)),
+        np.empty(count, dtype=np.uint8),
+        np.empty((count, 3)),
+        *np.empty((3, count)),
+    )
+
+
 def samples_of(
     configuration: HopperConfiguration, series: Sequence[Series], arrival: Integers | None = None
 ) -> Samples:
@@ -249,14 +300,6 @@ def samples_of(
         kinds = kind_of[arrival]
         kinds = kinds[kinds >= 0]
     most = len(stamps[LOW]) + len(stamps[HIGH])
-    samples = Samples(
-        np.empty(most, dtype=np.int64),
-        np.empty(most),
-        np.empty((most, 6)),
-        np.empty((most, 6)),
-        np.empty(most, dtype=np.uint8),
-        np.empty((most, 3)),
-        *np.empty((3, most)),
-    )
+    samples = _room(most)
     count = _take_all(_silent_ns(configuration), *nothing_arrived(), kinds, tuple(stamps), tuple(values), samples)
     return samples.part(0, count)

@@ -23,6 +23,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Estimate, Measurement, Notice, PhaseEvent
+from onboard_estimation.scanned import Scanned
 from onboard_estimation.series import Series
 
 State = TypeVar("State")
@@ -138,6 +139,17 @@ class BulkFilter(Protocol):
         Returns
         -------
         The record, or None where this recording is not one for the kernel.
+        """
+
+
+@runtime_checkable
+class Scanner(Protocol):
+    """An estimator that takes several measurements at once, without innovations or notices."""
+
+    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
+        """The state after some of the next measurements, and what `step` would give of each; equal to the last bit.
+
+        Some: from the first to one that gives an estimate. None: to be taken one by one.
         """
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Channel, Limit, Matrix, Vector
@@ -48,8 +49,7 @@ class ReadingCheck:
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
         """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
-        # What is not finite is not below any bound.
-        if (np.abs(value) <= self._bound(sensor, len(value))).all():
+        if _is_within(value, self._bound(sensor, len(value))):
             return True
         rows, said = self.refused(sensor, value[None])
         for _, sentence in said:
@@ -113,6 +113,15 @@ class ReadingCheck:
             f"{limit.what} of {float(value[element]):.6g}{unit} from {sensor} is beyond its range of "
             f"{limit.largest:g}{unit}; such readings are refused, {way_out}"
         )
+
+
+@njit(cache=True)
+def _is_within(value: Vector, bound: Vector) -> bool:
+    """Whether no element (d,) is larger than its bound; what is not finite is not below any."""
+    for i in range(len(value)):
+        if not abs(value[i]) <= bound[i]:
+            return False
+    return True
 
 
 def finite_readings(channel: Channel, values: Matrix) -> NDArray[np.bool_]:

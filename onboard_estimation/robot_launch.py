@@ -163,6 +163,8 @@ class RobotLaunch:
             "use_sim_time": source == "bag",
             # Simulated sensors offer to send reliably; drivers often do not.
             **({"reliable_sensors": True} if source == "simulated" else {}),
+            # Of a bag nothing is to be missing; a controller is to go by the newest estimate.
+            **({"output_rate_hz": 0.0} if source == "bag" or control == "estimate" else {}),
         }
         # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
         kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0, **GivesUp().options}
@@ -191,7 +193,7 @@ class RobotLaunch:
         values = _values(arguments, context)
         if not values["bag"] or not Path(values["bag"]).exists():
             raise RuntimeError(f"bag:={values['bag']} does not exist")
-        host = {"use_sim_time": True, "reliable_sensors": True}
+        host = {"use_sim_time": True, "reliable_sensors": True, "output_rate_hz": 0.0}
         ends = {"on_exit": Shutdown(reason="the estimator has ended")}
         in_namespace, beside = self._nodes(values, host, ends)
         played = {**self._played(values), "start_offset": _argument("start_offset", float)}

@@ -26,6 +26,7 @@ from onboard_estimation.estimator import Estimator
 from onboard_estimation.installed import load, offered
 from onboard_estimation.measurement import Channel, Matrix, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.simulation import SET_POSE
 
 GROUP = "onboard_estimation.robots"
 Alignment = Literal["none", "heading"]
@@ -133,6 +134,9 @@ class Robot(ABC, Generic[Configuration]):
         for step in range(_EXERCISE_STEPS):
             for channel in channels:
                 pipeline.process(Measurement((step + 1) * 10_000_000, channel.sensor, neutral_value(channel)))
+        readings = sorted((one for one in channels if one.sensor != SET_POSE), key=lambda one: not one.command)
+        stamp_ns = (_EXERCISE_STEPS + 1) * 10_000_000
+        pipeline.process_all([Measurement(stamp_ns, one.sensor, neutral_value(one)) for one in readings])
 
 
 class Capability(Robot[Configuration]):

@@ -45,7 +45,7 @@ class UseCounters(NamedTuple):
     def counted(self, innovation: Innovation | None) -> UseCounters:
         """With one more measurement; those without an innovation (commands) are used as they are."""
         if innovation is None:
-            return self._replace(used=self.used + 1)
+            return UseCounters(self.used + 1, *self[1:])
         return UseCounters(
             self.used + innovation.accepted,
             self.gated + (not innovation.accepted),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -79,16 +80,21 @@ class ChainConfiguration:
         return self.wheel_radius_m * np.array(self.wheel_signs)
 
     def build(self) -> Chain:
-        """The model of this chain."""
-        return Chain.build(
-            lengths_m=self.link_lengths_m,
-            wheel_positions_m=np.column_stack([self.wheel_x_m, self.wheel_y_m]),
-            wheel_angles_rad=np.deg2rad(self.wheel_angles_deg),
-            wheel_drag=np.column_stack([self.wheel_drag_xx, self.wheel_drag_yy, self.wheel_drag_tt]),
-            joint_drag=self.joint_drag,
-            joint_lower_rad=np.deg2rad(self.joint_lower_deg),
-            joint_upper_rad=np.deg2rad(self.joint_upper_deg),
-        )
+        """The model of this chain, a value."""
+        return _built(self)
+
+
+@lru_cache(maxsize=16)
+def _built(chain: ChainConfiguration) -> Chain:
+    return Chain.build(
+        lengths_m=chain.link_lengths_m,
+        wheel_positions_m=np.column_stack([chain.wheel_x_m, chain.wheel_y_m]),
+        wheel_angles_rad=np.deg2rad(chain.wheel_angles_deg),
+        wheel_drag=np.column_stack([chain.wheel_drag_xx, chain.wheel_drag_yy, chain.wheel_drag_tt]),
+        joint_drag=chain.joint_drag,
+        joint_lower_rad=np.deg2rad(chain.joint_lower_deg),
+        joint_upper_rad=np.deg2rad(chain.joint_upper_deg),
+    )
 
 
 @dataclass(frozen=True)

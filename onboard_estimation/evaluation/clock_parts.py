@@ -6,6 +6,7 @@ of the one would be compared with estimates of the other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,9 @@ class _Nothing:
 
     def step(self, state: Any, measurement: Measurement) -> tuple[Any, None, tuple[()]]:
         return state, None, ()
+
+    def scan(self, state: Any, measurements: Sequence[Measurement]) -> None:
+        return None
 
     def restarted(self, state: Any) -> Any:
         return state

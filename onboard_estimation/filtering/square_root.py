@@ -69,15 +69,6 @@ def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first
 
 
 @njit(cache=True)
-def is_finite(values: NDArray[np.float64]) -> bool:
-    """Whether all of a vector are numbers."""
-    for value in values:
-        if not np.isfinite(value):
-            return False
-    return True
-
-
-@njit(cache=True)
 def is_positive_definite(matrix: NDArray[np.float64]) -> bool:
     """Whether a symmetric matrix (n, n), of which the lower half is read, has a Cholesky factor."""
     n = matrix.shape[0]
@@ -94,6 +85,22 @@ def is_positive_definite(matrix: NDArray[np.float64]) -> bool:
             else:
                 lower[i, j] = rest / lower[j, j]
     return True
+
+
+SOUND, NOT_FINITE, NOT_DEFINITE = 0, 1, 2
+
+
+@njit(cache=True)
+def soundness(mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> int:
+    """Of a state (a,) and its covariance (n, n): `SOUND`, `NOT_FINITE` or `NOT_DEFINITE`, which exact parts are too."""
+    for value in mean:
+        if not np.isfinite(value):
+            return NOT_FINITE
+    for row in range(covariance.shape[0]):
+        for column in range(covariance.shape[1]):
+            if not np.isfinite(covariance[row, column]):
+                return NOT_FINITE
+    return SOUND if is_positive_definite(covariance) else NOT_DEFINITE
 
 
 @njit(cache=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,16 +13,16 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path as PathMessage
 from rclpy.clock import ClockType
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from rclpy.serialization import deserialize_message, serialize_message
+from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.serialization import serialize_message
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
-from embedded_ros.left_out import LeftOut
 from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.nodes.arrivals import Arrivals
 from onboard_estimation.nodes.pacing import PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
@@ -33,19 +33,20 @@ from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
 from onboard_estimation.ros.estimates import EstimateMessages, New
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
-from onboard_estimation.ros.measurements import MessageFault, to_measurement
+from onboard_estimation.ros.measurements import to_measurement
 from onboard_estimation.ros.path import Trail
 from onboard_estimation.ros.serialized_estimates import SerializedEstimates
-from onboard_estimation.ros.serialized_readings import SerializedReader
+from onboard_estimation.ros.thinning import Thinning
 from onboard_estimation.simulation import SET_POSE
 
-_QUEUE = 500
-"""Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""
-_STREAM = QoSProfile(depth=_QUEUE)
+_STREAM = QoSProfile(depth=500)
 ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
 _MARKER_PERIOD_S = 1.0
 _RECENT_NS = NANOSECONDS_PER_SECOND
+_AWAKE_BEFORE_NS = NANOSECONDS_PER_SECOND // 500
+"""So much before something is to go out the node takes what has gathered: the reading that it goes out with finds it
+awake, and nothing before it."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,23 @@ class EstimatorHost:
     )
     reliable_sensors: bool = parameter(
         False, "subscribe to sensors reliably, for replay without loss; drivers often offer best effort only"
+    )
+    output_rate_hz: float = parameter(
+        100.0,
+        "odometry, state and what else has an estimate in it go out at most so often; 0: with every estimate",
+        unit="Hz",
+        minimum=0.0,
+        maximum=10000.0,
+    )
+    rests_between_outputs: bool = parameter(
+        True, "let readings gather until something is to go out, which saves much of a processor; not for reliable ones"
+    )
+    longest_event_delay_s: float = parameter(
+        0.0024,
+        "of a robot with phases: so long readings gather at most, for events are as much later",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
     )
     diagnostics_period_s: float = parameter(
         1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0
@@ -82,8 +100,9 @@ class EstimatorNode(Node):
     (std_srvs/Trigger) and `<sensor>/enable` (std_srvs/SetBool). Parameters: the robot's configuration and
     `EstimatorHost`.
 
-    An estimate's message is made only for a topic that somebody listens to. An event is published once, when it is
-    first seen; late measurements may show that it was none, which is not taken back (see `NewEvents`).
+    An estimate's message is made only for a topic that somebody listens to, and at most `output_rate_hz` times a second
+    by the stamps. An event is published once, when it is first seen; late measurements may show that it was none, which
+    is not taken back (see `NewEvents`).
 
     Attributes
     ----------
@@ -93,7 +112,7 @@ class EstimatorNode(Node):
     estimator_name
         Which of the robot's estimators runs.
     latest
-        The newest estimate that was published; None: there is none yet.
+        The newest estimate; None: there is none yet.
 
     Raises
     ------
@@ -117,7 +136,14 @@ class EstimatorNode(Node):
         self.pipeline = self._new_pipeline(configuration, None)
         self._start = TruthStart(robot, configuration) if host.initial_from_truth else None
         required = [channel.sensor for channel in self.channels if channel.required and not channel.command]
-        self._intake = PacedIntake(self._process, [self.paced_by] if self.paced_by else required)
+        self._pace = [self.paced_by] if self.paced_by else required
+        self._due: list[Measurement] = []  # to be filtered
+        self._intake = PacedIntake(lambda one: self._due.append(one), self._pace)
+        self._publishes_all = host.output_rate_hz == 0.0
+        self._thinning = Thinning(host.output_rate_hz)
+        self._rests = host.rests_between_outputs and not self._publishes_all
+        self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else 1.0
+        self._waiting: Estimate | None = None  # to be published, unless one of the same instant comes
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
         self._estimates = 0
@@ -191,43 +217,53 @@ class EstimatorNode(Node):
         self.create_timer(host.waiting_period_s, self._say_waiting, clock=steady)
 
     def _listen(self, host: EstimatorHost) -> None:
-        """Subscriptions, in the order in which messages of one instant are to be taken."""
-        reliability = ReliabilityPolicy.RELIABLE if host.reliable_sensors else ReliabilityPolicy.BEST_EFFORT
+        """Subscriptions."""
         self._topics = {channel.topic: self.resolve_topic_name(channel.topic) for channel in self.channels}
         for channel in self.channels:
-            kind = interface_class(channel.message_type)
             if channel.sensor == SET_POSE:
-                self.create_subscription(kind, channel.topic, self._set_pose, 10)
-            else:
-                read = SerializedReader(channel, partial(deserialize_message, message_type=kind))
-                left_out = LeftOut(f"a message on {self._topics[channel.topic]}", self.get_logger().error)
-                take: Callable[[bytes], None] = partial(self._receive, read, left_out)
-                qos = QoSProfile(depth=_QUEUE, reliability=reliability)
-                self.create_subscription(kind, channel.topic, take, qos, raw=True)
+                self.create_subscription(interface_class(channel.message_type), channel.topic, self._set_pose, 10)
+        sensors = [channel for channel in self.channels if channel.sensor != SET_POSE]
+        self._arrivals = Arrivals(self, sensors, host.reliable_sensors, self._pace, self.take)
         if self._start is not None:
             self._start.subscribe(self, self._begin)
 
-    def _receive(self, read: SerializedReader, left_out: LeftOut, data: bytes) -> None:
-        try:
-            measurement = read(data)
-        except MessageFault as error:
-            left_out(error)
-            return
-        self._heard_ns = measurement.stamp_ns
-        if self._start is None:
-            self._intake.add(measurement)
+    def take(self, readings: Sequence[Measurement]) -> float:
+        """Filter what has arrived, and publish what came of it: of one instant the last estimate.
 
-    def _process(self, measurement: Measurement) -> None:
-        estimate = self.pipeline.process(measurement)
-        if estimate is not None:
-            self._publish(estimate)
+        How long the next readings may wait, s: until shortly before something is to go out.
+        """
+        for measurement in readings:
+            self._heard_ns = measurement.stamp_ns
+            if self._start is None:
+                self._intake.add(measurement)
+        self._filter()
+        if not self._rests:
+            return 0.0
+        left_ns = self._thinning.time_left_ns(self._newest_ns) - _AWAKE_BEFORE_NS
+        return min(left_ns / NANOSECONDS_PER_SECOND, self._longest_rest_s)
+
+    def _filter(self) -> None:
+        """Filter what is due."""
+        due, self._due = self._due, []
+        for estimate in self.pipeline.process_all(due):
+            if self._waiting is not None and (self._publishes_all or self._waiting.stamp_ns != estimate.stamp_ns):
+                self._publish(self._waiting)
+            self._estimates += 1
+            self._waiting = self.latest = estimate
+            self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
+        self._put_out()
+
+    def _put_out(self) -> None:
+        """Publish what waits for it."""
+        if self._waiting is not None:
+            self._publish(self._waiting)
+            self._waiting = None
         if self._phases is not None:
             self._phases.publish(self.pipeline)
 
     def _publish(self, estimate: Estimate) -> None:
-        self._estimates += 1
-        self.latest = estimate
-        self._newest_ns = estimate.stamp_ns  # which falls back when a bag starts again
+        if not (self._publishes_all or self._thinning.passes(estimate.stamp_ns)):
+            return
         in_odom = self._to_odom(estimate)
         wanted = {topic for topic, publisher in self._outputs.items() if publisher.get_subscription_count() > 0}
         for given, topics in ((in_odom, wanted & ODOMETRY), (estimate, wanted - ODOMETRY)):
@@ -235,7 +271,7 @@ class EstimatorNode(Node):
                 self._outputs[topic].publish(data)
         if self._path is not None and self._trail.is_due(estimate.stamp_ns):
             (odometry,) = self._messages(in_odom, ODOMETRY)
-            self._path.publish(self._trail.add(estimate.stamp_ns, odometry.message))
+            self._path.publish(self._trail.add(odometry.message))
         if self._transforms is not None:
             self._transforms.publish(in_odom, self._to_odom.pose)
 
@@ -269,9 +305,13 @@ class EstimatorNode(Node):
         now_ns = self._newest_ns or self._heard_ns or measurement.stamp_ns
         if abs(measurement.stamp_ns - now_ns) > _RECENT_NS or (moves_map and measurement.stamp_ns < now_ns):
             measurement = Measurement(now_ns, measurement.sensor, measurement.value)
+        if self.latest is not None:
+            self._to_odom(self.latest)  # where the base is now, not where it was when an estimate last went out
         self._to_odom.take_up_next()
         # The next estimate is taken to be that of the pose: no reading may come in between.
-        (self._process if moves_map else self._intake.add)(measurement)
+        self._thinning.clear()
+        (self._due.append if moves_map else self._intake.add)(measurement)
+        self._filter()
         x, y, z = measurement.value[:3]
         place = f"pose set to x {x:.3f} m, y {y:.3f} m" if moves_map else f"height set to {z:.3f} m"
         self.get_logger().info(f"{place} in {self._prefix}map")
@@ -279,6 +319,8 @@ class EstimatorNode(Node):
     def _reset(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.pipeline.reset()
         self._intake.clear()
+        self._waiting = None
+        self._thinning.clear()
         self._to_odom.reset()
         self._trail.clear()
         if self._phases is not None:

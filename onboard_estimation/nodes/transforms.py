@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
 from rclpy.node import Node
-from tf2_ros import StaticTransformBroadcaster, TransformBroadcaster
+from rclpy.qos import QoSProfile
+from rclpy.serialization import serialize_message
+from tf2_msgs.msg import TFMessage
+from tf2_ros import StaticTransformBroadcaster
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Vector
+from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.transforms import base_to_first_body, map_to_odom, odom_to_base, world_to_map
+from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.thinning import Thinning
+from onboard_estimation.ros.transforms import estimate_transforms, transform, world_to_map
 
-_PERIOD_NS = NANOSECONDS_PER_SECOND // 50
+_RATE_HZ = 50.0
 
 
 class EstimateTransforms:
@@ -39,20 +46,33 @@ class EstimateTransforms:
         world_to_map_m_rad: Sequence[float],
     ) -> None:
         self._robot, self._configuration, self._space, self._prefix = robot, configuration, space, prefix
-        self._broadcaster = TransformBroadcaster(node)
+        self._output = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
+        self._template: MessageTemplate | None = None
         self._static = StaticTransformBroadcaster(node)
         stamp_ns = node.get_clock().now().nanoseconds
         self._static.sendTransform(world_to_map(new, stamp_ns, world_to_map_m_rad, prefix))
-        self._last_ns = 0
+        self._thinning = Thinning(_RATE_HZ)
 
     def publish(self, estimate: Estimate, odom: Vector) -> None:
         """Publish those of an estimate in `odom`; `odom` is the planar pose (3,) of that frame in `map`."""
-        if 0 <= estimate.stamp_ns - self._last_ns < _PERIOD_NS:
+        if not self._thinning.passes(estimate.stamp_ns):
             return
-        self._last_ns = estimate.stamp_ns
-        base = odom_to_base(new, self._space, estimate, self._prefix)
+        if self._output.get_subscription_count() == 0:
+            return
         bodies = poses_of_bodies(self._robot, self._configuration, self._space, estimate.mean[None])
-        first = base_to_first_body(new, self._space, estimate, bodies, self._prefix)
-        if base:
-            odometry_frame = map_to_odom(new, estimate.stamp_ns, odom, self._prefix)
-            self._broadcaster.sendTransform([odometry_frame, *base, *first])
+        poses = estimate_transforms(self._space, estimate.mean, odom, bodies, self._prefix)
+        if not poses:
+            return
+        values = np.concatenate(list(poses.values()))
+        if self._template is None:
+            self._template = MessageTemplate(partial(_message, list(poses)), serialize_message, len(values))
+        self._output.publish(self._template.message(estimate.stamp_ns, values))
+
+
+def _message(frames: Sequence[tuple[str, str]], stamp_ns: int, values: Vector) -> Any:
+    """Transforms from the first to the second of each two frames, with poses (7,) one after another."""
+    poses = values.reshape(len(frames), 7)
+    return new(
+        "tf2_msgs/msg/TFMessage",
+        transforms=[transform(new, stamp_ns, *names, pose) for names, pose in zip(frames, poses, strict=True)],
+    )

@@ -6,6 +6,7 @@ message at a time, bags many at once by NumPy.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 
-_STAMP = slice(4, 12)  # a header comes first in every message that has one: seconds, nanoseconds, 4 bytes each
-_STAMP_STRUCT = struct.Struct("<iI")
+_STAMP = struct.Struct("<iI")
+_STAMP_MARK_NS = 1_234_567_890_987_654_321  # which no other field looks like
 
 
 class MessageTemplate:
@@ -25,7 +26,8 @@ class MessageTemplate:
     Parameters
     ----------
     make
-        A message from its stamp and its m numbers, each of which stands once, as float64, in what it serialises to.
+        A message from its stamp, which may stand in it more than once, and its m numbers, each of which stands once, as
+        float64, in what it serialises to.
     serialize
         Bytes of a message: CDR, little-endian.
     measured
@@ -34,7 +36,7 @@ class MessageTemplate:
     Raises
     ------
     ValueError
-        A number is not in the message, or is in it more than once.
+        A number is not in the message, or is in it more than once; the stamp is not in it.
     """
 
     def __init__(
@@ -48,13 +50,19 @@ class MessageTemplate:
         marks: Vector = 1e100 * (1.0 + np.arange(size, dtype=np.float64))
         if measured is not None:
             marks[~measured] = np.nan
-        self._template = serialize(make(0, marks))
+        self._template = serialize(make(_STAMP_MARK_NS, marks))
         self._runs = _runs(self._template, marks)
+        mark = _STAMP.pack(*divmod(_STAMP_MARK_NS, NANOSECONDS_PER_SECOND))
+        self._stamps = [found.start() for found in re.finditer(re.escape(mark), self._template)]
+        if not self._stamps:
+            raise ValueError("the stamp is not in the message")
 
     def message(self, stamp_ns: int, values: Vector) -> bytes:
         """One message of numbers (m,)."""
         data = bytearray(self._template)
-        _STAMP_STRUCT.pack_into(data, _STAMP.start, *divmod(stamp_ns, NANOSECONDS_PER_SECOND))
+        stamp = _STAMP.pack(*divmod(stamp_ns, NANOSECONDS_PER_SECOND))
+        for place in self._stamps:
+            data[place : place + _STAMP.size] = stamp
         numbers = np.ascontiguousarray(values, dtype="<f8").tobytes()
         for place, first, last in self._runs:
             data[place : place + 8 * (last - first)] = numbers[8 * first : 8 * last]
@@ -66,7 +74,8 @@ class MessageTemplate:
         rows[:] = np.frombuffer(self._template, dtype=np.uint8)
         seconds, nanoseconds = np.divmod(stamps_ns, NANOSECONDS_PER_SECOND)
         stamps = np.column_stack([seconds, nanoseconds]).astype("<u4")
-        rows[:, _STAMP] = stamps.view(np.uint8)
+        for place in self._stamps:
+            rows[:, place : place + _STAMP.size] = stamps.view(np.uint8)
         for place, first, last in self._runs:
             numbers = np.ascontiguousarray(values[:, first:last], dtype="<f8").view(np.uint8)
             rows[:, place : place + 8 * (last - first)] = numbers

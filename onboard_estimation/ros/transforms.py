@@ -21,7 +21,7 @@ from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import point_dimension
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
-from onboard_estimation.measurement import Estimate, Vector
+from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.estimates import New
 from onboard_estimation.ros.sensor_messages import header
 
@@ -36,24 +36,30 @@ def world_to_map(new: New, stamp_ns: int, values: Sequence[float], prefix: str =
     return transform(new, stamp_ns, WORLD, prefix + MAP, from_roll_pitch_yaw(values))
 
 
-def map_to_odom(new: New, stamp_ns: int, pose: Vector, prefix: str = "") -> Any:
-    """`pose` (3,): x, y (m), heading (rad) of `odom` in `map`."""
-    return transform(new, stamp_ns, prefix + MAP, prefix + ODOM, planar(pose))
+def estimate_transforms(
+    space: StateSpace, mean: Vector, odom: Vector, bodies: Bodies, prefix: str = ""
+) -> dict[tuple[str, str], Vector]:
+    """Pose (7,) by names of parent and child: `map` to `odom`, to `base_link`, to the body that the others hang on.
 
+    Nothing where the state has no pose, and no body where the base is the whole robot.
 
-def odom_to_base(new: New, space: StateSpace, estimate: Estimate, prefix: str = "") -> list[Any]:
-    """Where the estimate, given in `odom`, has the base; nothing where the state has no pose."""
-    base = base_pose(space, estimate.mean)
-    return [] if base is None else [transform(new, estimate.stamp_ns, prefix + ODOM, prefix + BASE, base)]
-
-
-def base_to_first_body(new: New, space: StateSpace, estimate: Estimate, bodies: Bodies, prefix: str = "") -> list[Any]:
-    """`base_link` to the body that the others hang on; nothing where the base is the whole robot."""
-    base = base_pose(space, estimate.mean)
-    if base is None or not bodies:
-        return []
-    name, poses = next(iter(bodies.items()))
-    return [transform(new, estimate.stamp_ns, prefix + BASE, prefix + name, relative(base, poses[0]))]
+    Parameters
+    ----------
+    mean
+        (a,) of the estimate, given in `odom`.
+    odom
+        (3,) x, y (m), heading (rad) of `odom` in `map`.
+    bodies
+        At the estimate.
+    """
+    base = base_pose(space, mean)
+    if base is None:
+        return {}
+    poses = {(prefix + MAP, prefix + ODOM): planar(odom), (prefix + ODOM, prefix + BASE): base}
+    if bodies:
+        name, (first, *_) = next(iter(bodies.items()))
+        poses[prefix + BASE, prefix + name] = relative(base, first)
+    return poses
 
 
 def between_bodies(new: New, stamp_ns: int, bodies: Bodies, prefix: str = "") -> list[Any]:

@@ -25,18 +25,22 @@ settles before it was filtered in order, and that costs at most two more steps e
 
 whatever the stamps. Deferred, as for a recording of which only the record counts, measurements are filtered when they
 settle, each exactly once.
+
+Measurements that arrived together are filtered at once where the filter can do that; only the first of them keeps the
+state before it, and a late one goes back to that.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
+from onboard_estimation.scanned import Scanned
 
 
 class Replayable(Protocol):
@@ -47,6 +51,9 @@ class Replayable(Protocol):
 
     def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[PhaseEvent, ...]]:
         """The state after the next measurement in order; an estimate and events where it gave some."""
+
+    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
+        """Some of the next measurements in order at once, with what their steps would give; None: one by one."""
 
     def restarted(self, state: Any) -> Any:
         """That state with all measurements forgotten, those that settled aside."""
@@ -102,7 +109,7 @@ class BufferCounters:
         self.stamps += 1
 
 
-@dataclass
+@dataclass(slots=True)
 class _Entry:
     """A measurement of the window; what was before it and what came of it hold once it was filtered in order."""
 
@@ -113,6 +120,8 @@ class _Entry:
 
 
 Key = tuple[int, int, str]
+_AT_ONCE = object()
+"""In the place of what was before a measurement that was filtered at once with those before it: go back to these."""
 
 
 @dataclass
@@ -188,7 +197,9 @@ class MeasurementBuffer:
         The estimate at the newest stamp if it is new: what a live node publishes. None where the measurement was late
         (the state is mended, the stream already published is not), dropped, held back, deferred, or gave no estimate.
         """
-        counters = self.counters.setdefault(measurement.sensor, BufferCounters())
+        counters = self.counters.get(measurement.sensor)
+        if counters is None:
+            counters = self.counters[measurement.sensor] = BufferCounters()
         counters.received += 1
         self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement
         if self._keys:
@@ -199,12 +210,61 @@ class MeasurementBuffer:
             if step < -self._lag_ns:
                 counters.too_late += 1
                 return None
-        self._drop_suspects()
+        if self._suspects:
+            self._drop_suspects()
         return self._insert(measurement, deferred)
+
+    def add_all(self, measurements: Sequence[Measurement]) -> list[Estimate]:
+        """Take measurements that arrived together, as `add` takes one after another; at once as far as possible."""
+        found = []
+        while measurements:
+            count = 0
+            keys = self._follow(measurements) if len(measurements) > 1 else []
+            scanned = self.filtering.scan(self.state, measurements) if keys else None
+            if scanned is not None:
+                found += self._append(measurements, keys, scanned)
+                count = len(scanned.found)
+            if not count:
+                estimate, count = self.add(measurements[0]), 1
+                if estimate is not None:
+                    found.append(estimate)
+            measurements = measurements[count:]
+        return found
+
+    def _follow(self, measurements: Sequence[Measurement]) -> list[Key]:
+        """Their keys, where they follow, in order and without a jump, on measurements that were filtered in order."""
+        if not self._keys or self._suspects or not self._filtered == self._stands_at == len(self._keys):
+            return []
+        before, keys = self._keys[-1], [self._key(measurement) for measurement in measurements]
+        for key in keys:
+            if not before < key or key[0] - before[0] > self._jump_ns:
+                return []
+            before = key
+        return keys
+
+    def _append(self, measurements: Sequence[Measurement], keys: list[Key], scanned: Scanned) -> list[Estimate]:
+        """Keep those that were filtered at once; their estimates."""
+        before: Any = self.state
+        for measurement, key, (estimate, events) in zip(measurements, keys, scanned.found, strict=False):
+            counters = self.counters.get(measurement.sensor)
+            if counters is None:
+                counters = self.counters[measurement.sensor] = BufferCounters()
+            counters.received += 1
+            counters.see(measurement.stamp_ns)
+            self._earned = min(self._earned, len(self._keys)) + self.steps_per_measurement - 1
+            self._keys.append(key)
+            self._entries.append(_Entry(measurement, before, estimate, events))
+            before = _AT_ONCE
+        self.state = scanned.state
+        self._filtered = self._stands_at = len(self._entries)
+        self._settle_old()
+        return [estimate for estimate, _ in scanned.found if estimate is not None]
 
     def take_settled(self) -> Settled:
         """Estimates and events that can no longer change, each handed out once."""
-        settled, self._settled = self._settled, Settled([], [])
+        settled = self._settled
+        if settled.estimates or settled.events:
+            self._settled = Settled([], [])
         return settled
 
     def flush(self) -> Settled:
@@ -226,8 +286,8 @@ class MeasurementBuffer:
 
     def _insert(self, measurement: Measurement, deferred: bool) -> Estimate | None:
         key = self._key(measurement)
-        place = bisect_left(self._keys, key)
-        newest = place == len(self._keys)
+        newest = not self._keys or key > self._keys[-1]
+        place = len(self._keys) if newest else bisect_left(self._keys, key)
         counters = self.counters[measurement.sensor]
         if not newest and self._keys[place] == key:
             counters.duplicates += 1
@@ -264,7 +324,10 @@ class MeasurementBuffer:
 
     def _mend(self, place: int, deferred: bool) -> None:
         """Take note that what stands from this place on has not been filtered in order; do so where it can be paid."""
-        self._filtered = min(self._filtered, place)
+        if place < self._filtered:
+            while self._entries[place].before is _AT_ONCE:
+                place -= 1
+            self._filtered = place
         if not deferred and len(self._entries) - self._filtered <= self._earned:
             self._filter(len(self._entries))
 
@@ -282,12 +345,13 @@ class MeasurementBuffer:
 
     def _settle_old(self) -> None:
         horizon = self._keys[-1][0] - self._lag_ns
-        count = bisect_left(self._keys, (horizon, -1, ""))
         # Leaving the window one by one would cost a shift of the lists each time.
-        if count > len(self._keys) // 2 or self._lag_ns == 0:
-            self._settle(count)
+        if self._keys[len(self._keys) // 2][0] < horizon or self._lag_ns == 0:
+            self._settle(bisect_left(self._keys, (horizon, -1, "")))
 
     def _settle(self, count: int) -> None:
+        while count < len(self._entries) and self._entries[count].before is _AT_ONCE:
+            count -= 1
         if self._filtered < count:
             # A filter that is ahead must be so again.
             ahead = self._stands_at != self._filtered

@@ -23,7 +23,7 @@ from onboard_estimation.measurement import Channel, Estimate
 from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
-from onboard_estimation.ros.transforms import base_pose, base_to_first_body
+from onboard_estimation.ros.transforms import base_pose, estimate_transforms
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
@@ -63,10 +63,8 @@ def test_the_first_body_hangs_on_the_tips_frame_where_the_base_is() -> None:
     tip = estimate()
     np.testing.assert_array_equal(base_pose(SPACE, tip.mean), [0.02, -0.01, 0.13, 0.0, 0.0, 0.0, 1.0])
     bodies = poses_of_bodies(ROBOT, CONFIGURATION, SPACE, tip.mean[None])
-    (transform,) = base_to_first_body(new, SPACE, tip, bodies, "softrobot/")
-    assert (transform.header.frame_id, transform.child_frame_id) == ("softrobot/base_link", "softrobot/base")
-    there = transform.transform.translation
-    np.testing.assert_allclose([there.x, there.y, there.z], [-0.02, 0.01, -0.13])
+    poses = estimate_transforms(SPACE, tip.mean, np.zeros(3), bodies, "softrobot/")
+    np.testing.assert_allclose(poses["softrobot/base_link", "softrobot/base"][:3], [-0.02, 0.01, -0.13])
 
 
 def test_a_player_leaves_out_all_that_the_node_publishes() -> None:

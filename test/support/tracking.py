@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from onboard_estimation.filtering.moments import Moments, predict, update
 from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, filter_order
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.scanned import Scanned
 from onboard_estimation.timing.buffer import MeasurementBuffer
 
 COMMAND = "thruster/command"
@@ -69,8 +71,9 @@ def moved(state: Tracked, stamp_ns: int) -> Tracked:
 class Bare:
     """An estimator as a buffer wants it, without a pipeline's checks."""
 
-    def __init__(self, estimator: Estimator[Any]) -> None:
+    def __init__(self, estimator: Estimator[Any], at_once: int = 0) -> None:
         self.estimator, self.resets, self.order = estimator, 0, filter_order(CHANNELS)
+        self.at_once = at_once
 
     def rank(self, sensor: str) -> int:
         return self.order[sensor]
@@ -78,6 +81,14 @@ class Bare:
     def step(self, state: Any, measurement: Measurement) -> tuple[Any, Estimate | None, tuple[()]]:
         step = self.estimator.step(state, measurement)
         return step.state, step.estimate, ()
+
+    def scan(self, state: Any, measurements: Sequence[Measurement]) -> Scanned | None:
+        """Some of them, as a compiled filter would."""
+        found, steps = [], measurements[: self.at_once]
+        for measurement in steps:
+            state, estimate, events = self.step(state, measurement)
+            found.append((estimate, events))
+        return Scanned(state, found) if found else None
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1

@@ -141,6 +141,9 @@ class NodeCore:
     def add(self, entities: list[Any], entity: Any) -> None:
         """An entity came."""
         entity._node = self.node
+        group = getattr(entity, "callback_group", None)
+        if group is not None:
+            group.add_entity(entity)
         entities.append(entity)
         self.changed()
 

@@ -24,6 +24,7 @@ from rclpy._executor_exceptions import (
     ShutdownException,
     TimeoutException,
 )
+from rclpy.callback_groups import MutuallyExclusiveCallbackGroup
 from rclpy.client import Client
 from rclpy.service import Service
 from rclpy.subscription import Subscription
@@ -129,7 +130,12 @@ class ReadyWork:
             if not entity.callback_group.beginning_execution(entity):
                 blocked.append(work)
                 continue
-            if isinstance(entity, Timer):
+            if isinstance(entity, Subscription):
+                self._ran_timer = False
+                if not entity._begin(work[1]):  # read out meanwhile by `take_message`
+                    entity.callback_group.ending_execution(entity)
+                    continue
+            elif isinstance(entity, Timer):
                 self._next_due_ns = 0
                 if not entity._begin():  # stopped, or set back, since it was queued
                     entity.callback_group.ending_execution(entity)
@@ -203,8 +209,11 @@ class ReadyWork:
         if len(entities) == 1:
             entity = entities[0]
             if not entity._destroyed:
-                for taken in entity._take(_BATCH):
-                    queue.append((entity, taken))
+                taken = entity._take(_BATCH)
+                if isinstance(entity, Subscription):
+                    entity._queued.extend(taken)
+                for one in taken:
+                    queue.append((entity, one))
             return
         subscriptions = []
         others: list[_Work] = []
@@ -236,6 +245,7 @@ class ReadyWork:
         work: list[_Work] = []
         for stamp_ns, _, subscription, sample in batch:
             if stamp_ns <= horizon_ns:
+                subscription._queued.append(sample)
                 work.append((subscription, sample))
             else:
                 # A subscription with more than a batch may have samples yet that come before this one.
@@ -256,15 +266,16 @@ class ReadyWork:
             self._wake_pending = False
             self._next_due_ns = 0
         nodes = self.get_nodes()
-        version = (tuple((node, node._embedded_core.entities_version) for node in nodes), waiting)
+        wanted: dict[Any, Any] = {}
+        for node in nodes:
+            wanted.update(node._embedded_core.wire_entities())
+        kept_back = frozenset(entity for entity in wanted.values() if _is_kept_back(entity))
+        version = (tuple((node, node._embedded_core.entities_version) for node in nodes), waiting, kept_back)
         if version == self._entities_version:
             return
         self._entities_version = version
         self._waiting = waiting
         self._timers = [timer for node in nodes for timer in list(node._embedded_core.timers)]
-        wanted: dict[Any, Any] = {}
-        for node in nodes:
-            wanted.update(node._embedded_core.wire_entities())
         self._places = {entity: place for place, entity in enumerate(wanted.values())}
         if not self._context._valid:
             return
@@ -274,7 +285,7 @@ class ReadyWork:
             self._waitset = WaitSet(self._context.participant)
         if self._waitset is None:
             return
-        active = {wire: entity for wire, entity in wanted.items() if entity not in waiting}
+        active = {wire: one for wire, one in wanted.items() if one not in waiting and one not in kept_back}
         for wire in [wire for wire in self._attached if wire not in active]:
             self._waitset.detach(wire)
         for wire in [wire for wire in active if wire not in self._attached]:
@@ -287,7 +298,10 @@ class ReadyWork:
             entity = work[0]
             if getattr(entity, "_node", None) is not node:
                 kept.appendleft(work)
-            elif isinstance(entity, (Subscription, Service, Client)):
+            elif isinstance(entity, Subscription):
+                if entity._queued and entity._queued[-1] is work[1]:
+                    entity._left.insert(0, entity._queued.pop())
+            elif isinstance(entity, (Service, Client)):
                 entity._left.insert(0, work[1])
         self._queue = kept
 
@@ -306,3 +320,9 @@ class ReadyWork:
         self._entities_version = self._waiting = None
         if waitset is not None:
             waitset.close()
+
+
+def _is_kept_back(entity: Any) -> bool:
+    """Whether its group does not let it run; the work of one that is only busy waits in the queue."""
+    group = entity.callback_group
+    return not (type(group) is MutuallyExclusiveCallbackGroup or group.can_execute(entity))

@@ -20,6 +20,7 @@ from rclpy._executor_exceptions import (
     TimeoutException,
 )
 from rclpy._ready_work import ReadyWork
+from rclpy.subscription import Subscription
 from rclpy.task import Future, Task
 from rclpy.utilities import get_default_context
 
@@ -147,6 +148,8 @@ class Executor(ReadyWork):
             return
         entity.callback_group.ending_execution(entity)
         self._queue.appendleft((entity, sample))
+        if isinstance(entity, Subscription):
+            entity._queued.appendleft(sample)
         if node := getattr(entity, "_node", None):
             self._return_work(node)
 

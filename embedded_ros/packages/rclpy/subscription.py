@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from rclpy.qos import QoSProfile
@@ -11,6 +13,9 @@ from rclpy.qos import QoSProfile
 if TYPE_CHECKING:
     from embedded_ros.left_out import LeftOut
     from embedded_ros.wire import Reader, Sample
+
+
+_BATCH = 64
 
 
 class Subscription:
@@ -36,6 +41,11 @@ class Subscription:
         self.event_handlers: list[Any] = []
         # Samples that an executor took and did not come to, for the next one.
         self._left: list[Sample] = []
+        self._node: Any = None
+        # Samples that stand in an executor's queue.
+        self._queued: deque[Sample] = deque()
+        self._lock = Lock()
+        self._found_all = False
         self._destroyed = False
 
     @property
@@ -63,6 +73,14 @@ class Subscription:
         left, self._left = self._left, []
         return left if len(left) >= limit else left + self._reader.take(limit - len(left))
 
+    def _begin(self, sample: Sample) -> bool:
+        """Whether this sample of the queue is still to be run: it may have been read out meanwhile."""
+        with self._lock:
+            if self._queued and self._queued[0] is sample:
+                self._queued.popleft()
+                return True
+        return False
+
     def _run(self, sample: Sample) -> Any:
         try:
             message = self._deserialize(sample.payload)
@@ -75,8 +93,39 @@ class Subscription:
 
     @property
     def handle(self) -> Subscription:
-        """The subscription itself."""
+        """The subscription itself, which is entered before `take_message`, as rclpy's handle is."""
         return self
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def take_message(self, msg_type: type, raw: bool) -> tuple[Any, dict[str, Any]] | None:
+        """The oldest message that nobody has had yet, with its info; None: there is none.
+
+        ValueError where it does not hold what its type says.
+        """
+        sample = None
+        with self._lock:
+            if self._queued:
+                sample = self._queued.popleft()
+            elif self._left:
+                sample = self._left.pop(0)
+        if sample is None:
+            if self._found_all:  # a moment ago, for the message before
+                self._found_all = False
+                return None
+            samples = self._take(_BATCH)
+            if not samples:
+                return None
+            self._found_all = len(samples) < _BATCH
+            sample, *self._left = samples
+            executor = self._node._embedded_core.current_executor()
+            if self._left and executor is not None:
+                executor._look_for_left = True
+        return (bytes(sample.payload) if raw else self._deserialize(sample.payload)), message_info(sample)
 
     @property
     def topic_name(self) -> str:

@@ -22,7 +22,7 @@ from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages
 from onboard_estimation.ros.measurements import MessageFault
-from onboard_estimation.ros.transforms import odom_to_base
+from onboard_estimation.ros.transforms import estimate_transforms
 from salp_estimation.robot import ROBOT as SALP
 
 Rows = NDArray[np.float64]
@@ -163,10 +163,8 @@ def test_a_height_and_its_velocity_go_along_z_and_all_else_is_unknown(order: tup
             wanted = UNKNOWN_VARIANCE * np.eye(6)
             wanted[2, 2] = variance
             np.testing.assert_array_equal(np.asarray(stated.covariance).reshape(6, 6), wanted)
-        (base,) = odom_to_base(new, space, Estimate(STAMP_NS, mean, covariance), "hopper/")
-        assert (base.header.frame_id, base.child_frame_id) == ("hopper/odom", "hopper/base_link")
-        np.testing.assert_array_equal(xyz(base.transform.translation), [0.0, 0.0, mean[z]])
-        np.testing.assert_array_equal(quaternion(base.transform.rotation), [0.0, 0.0, 0.0, 1.0])
+        base = estimate_transforms(space, mean, np.zeros(3), {}, "hopper/")["hopper/odom", "hopper/base_link"]
+        np.testing.assert_array_equal(base, [0.0, 0.0, mean[z], 0.0, 0.0, 0.0, 1.0])
     # All at once, as the estimates of a whole run are written.
     (batch,) = EstimateMessages(space, new).numbers(means, covariances, {"odometry"})
     for index in range(4):

@@ -226,11 +226,10 @@ def test_tf_leads_from_the_world_to_every_link(estimate: Estimate) -> None:
     bodies = SALP.body_poses(CONFIGURATION, SPACE, estimate.mean[None])
     placed = [1.0, 2.0, 0.0, 0.0, 0.0, 0.5]
     moved = np.array([-0.3, 0.1, 0.2])
+    estimated = tf.estimate_transforms(SPACE, estimate.mean, moved, bodies, "salp/")
     transforms = [
         tf.world_to_map(new, STAMP_NS, placed, "salp/"),
-        tf.map_to_odom(new, STAMP_NS, moved, "salp/"),
-        *tf.odom_to_base(new, SPACE, estimate, "salp/"),
-        *tf.base_to_first_body(new, SPACE, estimate, bodies, "salp/"),
+        *(tf.transform(new, STAMP_NS, *frames, pose) for frames, pose in estimated.items()),
         *tf.between_bodies(new, STAMP_NS, bodies, "salp/"),
     ]
     order = ["world", "salp/map", "salp/odom", "salp/base_link", "salp/link_1", "salp/link_2", "salp/link_3"]
@@ -270,9 +269,7 @@ def test_truth_is_in_the_world_under_frames_of_its_own() -> None:
 def test_a_state_without_a_pose_has_no_base() -> None:
     space = StateSpace(vector("stiffness", ("k",), "N/m"))
     estimate = Estimate(STAMP_NS, np.ones(1), np.eye(1))
-    assert tf.odom_to_base(new, space, estimate) == []
+    assert tf.estimate_transforms(space, estimate.mean, np.zeros(3), {}) == {}
     assert picture.base_uncertainty(space, estimate) is None
-    assert (
-        tf.odom_to_base(new, StateSpace(se2("pose")), Estimate(0, np.zeros(3), np.eye(3)))[0].child_frame_id
-        == "base_link"
-    )
+    frames = tf.estimate_transforms(StateSpace(se2("pose")), np.zeros(3), np.zeros(3), {})
+    assert list(frames) == [("map", "odom"), ("odom", "base_link")]

@@ -1,0 +1,152 @@
+"""What has arrived from a node's sensors: all of it is taken at one waking.
+
+To wake costs more than most filters do: an executor looks at all that a node has, for one message. So whichever sensor
+wakes the node, all of them are read out. And where estimates come with the readings of some sensors only, the others do
+not wake it at all: they are read when one of those is, unless those are silent. After that the node rests for as long
+as it may, and readings gather.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import rclpy.clock
+from rclpy.callback_groups import CallbackGroup
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
+
+from embedded_ros.left_out import LeftOut
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.nodes.pacing import PATIENCE_S
+from onboard_estimation.ros.measurements import MessageFault
+from onboard_estimation.ros.serialized_readings import SerializedReader
+
+QUEUE = 500
+"""Messages of a sensor that may wait: more than half a second at 840 Hz, so that a node that is held up loses none."""
+_AT_ONCE = 64
+"""Messages of a sensor at one waking, at most: timers and services have their turn then."""
+_SHORTEST_REST_S = 0.0002
+_SENT = itemgetter(0, 1)
+
+
+class Arrivals:
+    """Subscribes to sensors, and hands on their readings in the order in which they were sent.
+
+    Parameters
+    ----------
+    channels
+        In the order in which messages of one instant are to be taken.
+    reliable
+        Ask for reliable sensors. Nothing may be lost then, however fast they come: all of them wake the node.
+    pacing
+        Names of the sensors that estimates come with; the others do not wake the node while one of these is heard.
+    take
+        Gets the readings of one waking; how long the node may rest after it, s.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        channels: Sequence[Channel],
+        reliable: bool,
+        pacing: Collection[str],
+        take: Callable[[list[Measurement]], float],
+    ) -> None:
+        self._node, self._take, self._reliable = node, take, reliable
+        self._paces = [channel.sensor in pacing for channel in channels]
+        self._heard_pace = False
+        self._others = _Others(node.default_callback_group)
+        qos = QoSProfile(
+            depth=QUEUE, reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
+        )
+        self._readers: list[Callable[[bytes], Measurement]] = []
+        self._left_out: list[LeftOut] = []
+        self._subscriptions: list[Any] = []
+        for place, channel in enumerate(channels):
+            kind = interface_class(channel.message_type)
+            self._readers.append(SerializedReader(channel, partial(deserialize_message, message_type=kind)))
+            topic = node.resolve_topic_name(channel.topic)
+            self._left_out.append(LeftOut(f"a message on {topic}", node.get_logger().error))
+            wakes = self._paces[place] or reliable or not any(self._paces)
+            subscription = node.create_subscription(
+                kind,
+                channel.topic,
+                partial(self._wake, place),
+                qos,
+                callback_group=None if wakes else self._others,
+                raw=True,
+            )
+            self._subscriptions.append(subscription)
+        if not reliable and any(self._paces) and not all(self._paces):
+            steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+            node.create_timer(PATIENCE_S / 2.0, self._look_for_pace, clock=steady)
+
+    def _wake(self, place: int, data: bytes, info: Any) -> None:
+        """A message of one sensor, by which the node was woken: with it all that has arrived from any of them."""
+        woken_s = time.monotonic()
+        arrived = [(info["source_timestamp"], place, data)]
+        for other, subscription in enumerate(self._subscriptions):
+            # As rclpy's executors do it; several of them may take from one subscription.
+            handle, kind = subscription.handle, subscription.msg_type
+            with handle:
+                for _ in range(_AT_ONCE):
+                    taken = handle.take_message(kind, True)
+                    if taken is None:
+                        break
+                    arrived.append((taken[1]["source_timestamp"], other, taken[0]))
+        if len(arrived) > 1:
+            arrived.sort(key=_SENT)
+        readings = []
+        for _, place, data in arrived:
+            if self._paces[place]:
+                self._heard_pace = True
+            try:
+                readings.append(self._readers[place](data))
+            except MessageFault as error:
+                self._left_out[place](error)
+        rest_s = self._take(readings)
+        # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
+        left_s = woken_s + rest_s - time.monotonic()
+        if left_s > _SHORTEST_REST_S and not self._reliable:
+            time.sleep(left_s)
+
+    def _look_for_pace(self) -> None:
+        """Let the others wake the node where the pacing sensors are silent, and no longer once they are heard."""
+        if self._others.wait != self._heard_pace:
+            self._others.wait = self._heard_pace
+            executor = self._node.executor
+            if executor is not None:
+                executor.wake()
+        self._heard_pace = False
+
+
+class _Others(CallbackGroup):
+    """Of the sensors that estimates do not come with: they cannot wake the node while they are to wait.
+
+    Else as the group of all else in the node: one callback at a time.
+    """
+
+    def __init__(self, group: CallbackGroup) -> None:
+        super().__init__()
+        self.wait = False
+        self._group = group
+
+    def add_entity(self, entity: Any) -> None:
+        super().add_entity(entity)
+        self._group.add_entity(entity)
+
+    def can_execute(self, entity: Any) -> bool:
+        return not self.wait and bool(self._group.can_execute(entity))
+
+    def beginning_execution(self, entity: Any) -> bool:
+        return bool(self._group.beginning_execution(entity))
+
+    def ending_execution(self, entity: Any) -> None:
+        self._group.ending_execution(entity)

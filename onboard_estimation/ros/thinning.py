@@ -1,0 +1,38 @@
+"""Which of many messages go out where only so many a second are wanted."""
+
+from __future__ import annotations
+
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+
+
+class Thinning:
+    """Lets stamps through, at most so many a second; stamps that fall back begin anew.
+
+    It keeps to a grid where stamps come faster than that: of 125 Hz, 100 are four in five, not every other one.
+
+    Parameters
+    ----------
+    rate_hz
+        Of what is let through; 0: all of it.
+    """
+
+    def __init__(self, rate_hz: float) -> None:
+        self._period_ns = round(NANOSECONDS_PER_SECOND / rate_hz) if rate_hz else 0
+        self.clear()
+
+    def clear(self) -> None:
+        """Begin anew: the next stamp passes."""
+        self._due_ns: int | None = None
+
+    def time_left_ns(self, stamp_ns: int) -> int:
+        """How much later than this a stamp has to be to pass; 0: it passes itself."""
+        return 0 if self._due_ns is None else min(max(self._due_ns - stamp_ns, 0), self._period_ns)
+
+    def passes(self, stamp_ns: int) -> bool:
+        """Whether one of this stamp goes out; it is taken to have gone then."""
+        period_ns, due_ns = self._period_ns, self._due_ns
+        if due_ns is not None and -period_ns < stamp_ns - due_ns < 0:
+            return False
+        keeps_step = due_ns is not None and 0 <= stamp_ns - due_ns < period_ns
+        self._due_ns = (due_ns if keeps_step and due_ns is not None else stamp_ns) + period_ns
+        return True
