@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv
 
+from onboard_estimation.filtering.chi_square import chi_square_quantile
 from onboard_estimation.measurement import Matrix, Vector
 
 
@@ -54,8 +54,7 @@ class Innovation:
 @lru_cache(maxsize=256)
 def gate_threshold(probability: float, degrees_of_freedom: int) -> float:
     """NIS that a consistent filter stays below with that probability."""
-    # The chi-square quantile; scipy.stats has it under its name, and takes half a second to import.
-    return float(2.0 * gammaincinv(0.5 * degrees_of_freedom, probability))
+    return chi_square_quantile(probability, degrees_of_freedom)
 
 
 @dataclass(frozen=True, slots=True)
