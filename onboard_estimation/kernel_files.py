@@ -8,6 +8,10 @@ gives wrong numbers. So does a process that ends between its two files.
 Here the name of a file is the hash of its key, and the file says itself what it is: its key and its checksum. There is
 nothing that two processes could write in different order, hence no lock that a dead process, or a folder on a network,
 could spoil. A file that is damaged, unreadable or of another key counts as none, and the kernel is compiled.
+
+A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same: 230 modules, scipy's
+linear algebra among them, 25 MB of each node. Here it is left until a kernel is compiled, or until one is loaded that
+asks for a symbol that is not known without, see `kernel_symbols`.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from onboard_estimation.kernel_symbols import can_be_linked
+
 SUFFIX = ".kernel"
 """Of each file; none of numba's own, so that neither takes the other's for its own."""
 
@@ -38,6 +44,9 @@ _PARAMETERS = {
     "load": ["self", "key"],
     "flush": ["self"],
 }
+_LOADS = "load_overload"
+_LOADS_NAMES = {"self", "sig", "target_context", "refresh", "_guard_against_spurious_io_errors", "_load_overload"}
+"""All that numba's method of `Cache` is made of."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -69,7 +78,11 @@ class KernelFiles:
         if hashlib.sha256(content).digest() != digest:
             return None
         stamp, saved_key, data = pickle.loads(content)  # noqa: S301 as numba does
-        return data if (stamp, saved_key) == (self._stamp, key) else None
+        if (stamp, saved_key) != (self._stamp, key):
+            return None
+        if not can_be_linked(data):
+            _load_what_compiles()
+        return data
 
     def save(self, key: object, data: object) -> None:
         """Save under the key; where that fails (a full disk), the kernel runs all the same, and one warning says so."""
@@ -136,6 +149,32 @@ def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None]) ->
             where_impossible(f"numba {numba} has no {_REPLACED}.{name}({', '.join(parameters[1:])})")
             return
     setattr(caching, _REPLACED, KernelFiles)
+    cache = getattr(caching, "Cache", None)
+    code = getattr(getattr(cache, _LOADS, None), "__code__", None)
+    if code is not None and {*code.co_varnames, *code.co_names} == _LOADS_NAMES:
+        setattr(cache, _LOADS, _load_overload)
+
+
+def _load_overload(cache: Any, sig: Any, target_context: Any) -> Any:
+    """In place of numba's `Cache.load_overload`, which refreshes the context first: loads all that compiles."""
+    try:
+        from numba.core.runtime import nrt
+
+        nrt.rtsys.initialize(target_context)  # memory of arrays: kernels that are loaded call it
+    except (ImportError, AttributeError):  # a numba of another build
+        target_context.refresh()
+    with cache._guard_against_spurious_io_errors():
+        loaded = cache._load_overload(sig, target_context)
+        if loaded is not None:
+            return loaded
+    target_context.refresh()
+    return None
+
+
+def _load_what_compiles() -> None:
+    from numba.core.registry import cpu_target
+
+    cpu_target.target_context.refresh()
 
 
 class _WhenImported(MetaPathFinder):

@@ -17,6 +17,10 @@ from onboard_estimation.simulation import SET_POSE
 from salp_estimation.configuration import SalpConfiguration
 
 COMMAND = "actuators/command"
+COMMAND_LAG_S = 0.05
+"""Lag of the commands that a residual model starts from; what it lacks of the real one is among its parameters."""
+STANDING_M_S = 1e-6
+"""Slower commands count as none: the robot rests."""
 LONGEST_GAP_S = 100.0
 """The buffer resets the filter after longer gaps; this stands between the initial state and the first measurement."""
 TRUST_READINGS = 20

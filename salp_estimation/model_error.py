@@ -24,8 +24,8 @@ from numba import njit
 
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
+from salp_estimation.chain_estimator import STANDING_M_S
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.training_runs import STANDING_M_S
 
 COASTING_S = 0.5
 """A robot whose wheels are told to stand does so after this."""

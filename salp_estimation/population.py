@@ -12,15 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
-from scipy.optimize import minimize, nnls
 
 from onboard_estimation.measurement import Vector
 from salp_estimation import friction_kernels as kernels
-from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
+
+if TYPE_CHECKING:  # nodes take a population as it was found
+    from salp_estimation.training_runs import TrainingRun
 
 Rows = NDArray[np.float64]
 Progress = Callable[[float, str], None]
@@ -110,6 +111,8 @@ def fit_population(links: Rows, runs: Sequence[TrainingRun], progress: Progress 
     links
         (N, .) of the nominal chain, `Chain.links`.
     """
+    from scipy.optimize import minimize  # offline only: nodes do without
+
     report = progress or (lambda fraction, text: None)
     kind = kinds(len(links))
     names = sorted(set(kind))
@@ -178,6 +181,8 @@ class _Run:
 
     @classmethod
     def of(cls, links: Rows, run: TrainingRun, parameters: Vector, left: _Left) -> _Run:
+        from scipy.linalg import solve_triangular  # offline only: nodes do without
+
         rates, slopes, gains = expected(links, run, parameters)
         errors = run.rates - rates
         scale = left.scale(gains)
@@ -216,6 +221,8 @@ class _Run:
 
 def _left(parts: Sequence[_Run], before: _Left, step: Vector, variances: Vector) -> _Left:
     """What is left of the rates: sizes by least squares of the squares, then correlation times of what they scale."""
+    from scipy.optimize import nnls  # offline only: nodes do without
+
     found = [part.remainder(step, variances) for part in parts]
     outputs = len(before.stddevs)
     rows, squares = [], []
@@ -264,6 +271,8 @@ def left_over(remainders: Sequence[Rows], hidden: Sequence[Rows] | None = None) 
     From the autocovariances at one and two steps: noise of the measurement, which has none, does not count. `hidden`
     (3, m) of each is added to the sums of products at none, one and two steps.
     """
+
+    from salp_estimation.training_runs import TRAINING_RATE_HZ  # offline only: nodes do without
 
     def lagged(k: int) -> Vector:
         products = [(one[k:] * one[: len(one) - k]).sum(axis=0) for one in remainders]

@@ -14,11 +14,18 @@ import numpy as np
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
-from salp_estimation.chain_estimator import ChainEstimator, GivenPose, Gyro, Reading, bridged_s
+from salp_estimation.chain_estimator import (
+    COMMAND_LAG_S,
+    STANDING_M_S,
+    ChainEstimator,
+    GivenPose,
+    Gyro,
+    Reading,
+    bridged_s,
+)
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
 from salp_estimation.residual_model import ResidualModel
-from salp_estimation.training_runs import COMMAND_LAG_S, STANDING_M_S
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""

@@ -30,12 +30,12 @@ from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.measurement import Vector
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.population import Population
+from salp_estimation.residual_forms import FORMS
 
 Rows = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Processes = SparseGaussianProcesses | ExactGaussianProcesses
 
-FORMS = ("calibrated", "local", "gaussian_process")
 ROBOT = "salp"
 _POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s", "force_stddevs")
 _EXACT = ("inputs", "targets", "length_scales", "signal_variances", "noise_variances")

@@ -24,7 +24,8 @@ from salp_estimation.population import (
     run_effects,
 )
 from salp_estimation.residual_calibration import HeldOut, inflated, inflation
-from salp_estimation.residual_model import FORMS, ROBOT, Processes, ResidualModel, chain_hash
+from salp_estimation.residual_forms import FORMS
+from salp_estimation.residual_model import ROBOT, Processes, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]

@@ -22,7 +22,6 @@ from onboard_estimation.description import Shapes
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.learning import model_file
 from onboard_estimation.measurement import Channel, Limit, Matrix
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.robots import TruthSpecification
@@ -34,15 +33,13 @@ from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.description import chain_shapes
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
-from salp_estimation.hardware_scenario import hardware_scenario
-from salp_estimation.hardware_simulator import HardwareSimulation
-from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
-from salp_estimation.residual_model import FORMS, load_model
+from salp_estimation.residual_forms import FORMS
 from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.result import EvaluationResult
+    from salp_estimation.residual_estimator import ResidualEstimator
     from salp_estimation.residual_smoother import ResidualSmoother
 
 
@@ -97,8 +94,11 @@ class SalpRobot(
     def estimator(self, configuration: SalpConfiguration, name: str) -> SalpEstimator | ResidualEstimator:
         """The unscented filter; with what was learned where the configuration names a residual model."""
         if configuration.residual_model:
-            model = load_model(configuration.residual_model, configuration)
-            return ResidualEstimator(configuration, model)
+            # Gaussian processes and what they need: nodes without a residual model do without.
+            from salp_estimation.residual_estimator import ResidualEstimator
+            from salp_estimation.residual_model import load_model
+
+            return ResidualEstimator(configuration, load_model(configuration.residual_model, configuration))
         return SalpEstimator(configuration)
 
     def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
@@ -108,13 +108,16 @@ class SalpRobot(
                 "--smooth: the smoother of the salp is that of its filter with a residual model; "
                 "name one with --model FILE, as `train salp` writes it"
             )
-        from salp_estimation.residual_smoother import ResidualSmoother  # offline only: nodes do without
+        from salp_estimation.residual_model import load_model  # offline only: nodes do without
+        from salp_estimation.residual_smoother import ResidualSmoother
 
         return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
         if configuration.residual_model:
+            from salp_estimation.residual_estimator import initial_covariance
+
             return initial_covariance(configuration)
         return configuration.initial_covariance()
 
@@ -177,12 +180,15 @@ class SalpRobot(
         if not configuration.residual_model or part is None:
             return ()
         from salp_estimation.residual_coverage import model_notes
+        from salp_estimation.residual_model import load_model
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)
 
     def check_model(self, path: Path) -> None:
         """Raise UserError where a file is no residual model."""
+        from onboard_estimation.learning import model_file
+
         model_file.load(path)
 
     def train(
@@ -214,6 +220,9 @@ class SalpRobot(
         """A gait in one of the scenarios, designed for chains other than LandSalp; UserError where none is found."""
         gait = gait_for(configuration.chain, variant)
         if scenario == "hardware":
+            from salp_estimation.hardware_scenario import hardware_scenario  # estimating nodes do without
+            from salp_estimation.hardware_simulator import HardwareSimulation
+
             hardware = hardware_scenario()
             if imu_rate_hz > 0.0:
                 hardware = replace(hardware, gyro=replace(hardware.gyro, rate_hz=imu_rate_hz))

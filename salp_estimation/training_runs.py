@@ -16,7 +16,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.reading_parts import IMU
-from salp_estimation.chain_estimator import COMMAND, GYRO_AXES
+from salp_estimation.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks
 
@@ -24,10 +24,6 @@ Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 TRAINING_RATE_HZ = 5.0
-COMMAND_LAG_S = 0.05
-"""Lag of the commands that the model starts from; what it lacks of the real one is among its parameters."""
-STANDING_M_S = 1e-6
-"""Slower commands count as none: the robot rests."""
 
 
 @dataclass(frozen=True, eq=False)

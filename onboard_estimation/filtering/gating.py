@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from onboard_estimation.measurement import Matrix, Vector
 
@@ -54,7 +53,10 @@ class Innovation:
 @lru_cache(maxsize=256)
 def gate_threshold(probability: float, degrees_of_freedom: int) -> float:
     """NIS that a consistent filter stays below with that probability."""
-    # The chi-square quantile; scipy.stats has it under its name, and takes half a second to import.
+    # The chi-square quantile; scipy.stats has it under its name, and takes half a second to import. A node without a
+    # gate does without scipy.
+    from scipy.special import gammaincinv
+
     return float(2.0 * gammaincinv(0.5 * degrees_of_freedom, probability))
 
 

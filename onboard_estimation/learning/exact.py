@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.optimize import OptimizeResult, minimize
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.kernels import cross_covariance, fill_covariance, likelihood_gradient_sums
@@ -28,6 +28,9 @@ from onboard_estimation.learning.training_data import (
     check_groups,
     check_inputs,
 )
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 Array = NDArray[np.float64]
 Progress = Callable[[float, str], None]
@@ -235,6 +238,8 @@ def maximised(
     report: Callable[[int, float], None] | None = None,
 ) -> Array:
     """Logarithms of hyper-parameters (d + 2,) that maximise the likelihood within bounds, by L-BFGS-B from `start`."""
+    from scipy.optimize import minimize  # nodes predict only
+
     done = 0
 
     def negative(theta: Array) -> tuple[float, Array]:

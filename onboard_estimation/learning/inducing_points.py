@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 Array = NDArray[np.float64]
 
@@ -21,6 +20,8 @@ def spread_points(inputs: Array, count: int, rounds: int = 5) -> Array:
     rounds
         Of Lloyd's rule.
     """
+    from scipy.spatial import cKDTree  # nodes take the points as they were found
+
     points = farthest_points(inputs, count)
     for _ in range(rounds):
         _, nearest = cKDTree(points).query(inputs)

@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
-from scipy.optimize import OptimizeResult, minimize
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.collapsed_bound import CollapsedBound, Factors, noise_variances
 from onboard_estimation.learning.inducing_points import spread_points
 from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from onboard_estimation.learning.training_data import LENGTH_SCALE_BOUNDS, TrainingData, check_groups, check_inputs
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -302,6 +303,8 @@ class _Search:
             done += 1
             report(part[0] + part[1] * min(done / iterations, 1.0), -float(intermediate_result.fun))
 
+        from scipy.optimize import minimize  # nodes predict only
+
         result = minimize(
             negative,
             np.concatenate(start),
@@ -316,6 +319,8 @@ class _Search:
 
 def _posterior(data: TrainingData, member: list[int], search: _Search) -> dict[str, Array]:
     """The arrays of one group of outputs, in the units of the data."""
+    from scipy.linalg import solve_triangular  # nodes predict only
+
     targets = data.targets[:, member]
     factors = Factors.of(data.inputs, search.inducing, search.length_scales)
     noise = noise_variances(factors, targets, search.ratios)

@@ -16,6 +16,7 @@ from typing import Any
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
+from onboard_estimation.nodes.memory import release_compiler
 
 
 def run(target: str, arguments: list[str] | None = None) -> None:
@@ -66,6 +67,7 @@ def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> N
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         gc.collect()
         gc.freeze()
+        release_compiler()
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass

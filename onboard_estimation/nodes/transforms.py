@@ -52,6 +52,8 @@ class EstimateTransforms:
         stamp_ns = node.get_clock().now().nanoseconds
         self._static.sendTransform(world_to_map(new, stamp_ns, world_to_map_m_rad, prefix))
         self._thinning = Thinning(_RATE_HZ)
+        # A kernel of the robot's picture that compiles, or is read from disk, at the first estimate holds it up.
+        poses_of_bodies(robot, configuration, space, space.origin()[None])
 
     def publish(self, estimate: Estimate, odom: Vector) -> None:
         """Publish those of an estimate in `odom`; `odom` is the planar pose (3,) of that frame in `map`."""

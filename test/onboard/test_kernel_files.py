@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onboard_estimation import kernel_files
 from onboard_estimation.kernel_files import KernelFiles
 
 KERNEL = """
@@ -187,3 +188,64 @@ def test_a_numba_that_is_built_differently_shares_nothing(place: Path) -> None:
     assert errors.count("RuntimeWarning: ") == 1
     assert not out.startswith(str(place))
     assert not Path(out.strip()).exists()  # it went with the process
+
+
+HASHING = """
+from numba import njit
+
+@njit(cache=True)
+def hashed(text):
+    return hash(text)
+"""
+LOADED = """
+import sys
+import numpy as np
+import onboard_estimation
+from probe import total
+print(total(np.arange(10.0)), len(total.stats.cache_hits), "numba.cpython.setobj" in sys.modules)
+"""
+HASHED = """
+import onboard_estimation
+from hashing import hashed
+print(hashed("text of some length") == hash("text of some length"), len(hashed.stats.cache_hits))
+"""
+COMPILED_AFTER = """
+import onboard_estimation
+import numpy as np
+from numba import njit
+from probe import total
+
+total(np.arange(10.0))
+twice = njit(lambda values: 2.0 * total(values) + np.linalg.norm(values))
+print(twice(np.arange(10.0)) > 90.0, total(np.arange(10, dtype=np.int8)))
+"""
+
+
+@pytest.mark.slow
+def test_a_kernel_is_loaded_without_what_compiles_and_others_compile_after_it(place: Path) -> None:
+    assert printed(place, LOADED, "") == "45.0 0 True"
+    assert printed(place, LOADED, "") == "45.0 1 False"
+    assert printed(place, COMPILED_AFTER, "") == "True 45.0"
+
+
+@pytest.mark.slow
+def test_a_kernel_that_asks_for_a_symbol_of_what_compiles_gets_it(place: Path) -> None:
+    """LLVM would end the process: strings are hashed with a secret of the interpreter that numba makes known."""
+    (place / "hashing.py").write_text(HASHING)
+    assert printed(place, HASHED, "") == "True 0"
+    assert printed(place, HASHED, "") == "True 1"
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_compiles_is_loaded_before_a_kernel_that_asks_for_what_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(kernel_files, "can_be_linked", lambda data: known)
+    monkeypatch.setattr(kernel_files, "_load_what_compiles", lambda: loaded.append("all"))
+    files = KernelFiles(str(tmp_path), "probe", "stamp")
+    files.save("key", "a kernel")
+    assert files.load("other") is None
+    assert loaded == []
+    assert files.load("key") == "a kernel"
+    assert loaded == ([] if known else ["all"])

@@ -1,0 +1,116 @@
+"""What a live node holds: nothing that is for evaluation, training, plots or the command line, and not much memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from node_memory import NEVER, Started, started
+
+import embedded_ros
+from onboard_estimation.nodes.memory import unchanged_ranges
+
+TARGETS = {
+    "hopper": "hopper_estimation.nodes.estimator:HopperEstimatorNode",
+    "salp": "salp_estimation.nodes.estimator:SalpPoseShapeNode",
+    "strapdown": "strapdown_estimation.nodes.estimator:StrapdownEstimatorNode",
+}
+OFFLINE = {
+    "hopper": ("hopper_estimation.training", "hopper_estimation.report", "hopper_estimation.hop_metrics"),
+    "salp": (
+        "onboard_estimation.learning", "salp_estimation.hardware_simulator", "salp_estimation.identification",
+        "salp_estimation.motion", "salp_estimation.population", "salp_estimation.training_runs",
+    ),
+    "strapdown": ("strapdown_estimation.pyshoe",),
+}  # fmt: skip
+OF_SCIPY = {"hopper": set(), "salp": {"special"}}
+"""The gate's threshold; strapdown takes scipy's rotations and, in its kernels, its linear algebra."""
+LARGEST_MB = 150.0
+"""They take 80 to 115; a machine with larger pages, or another scipy, needs somewhat more."""
+
+
+@pytest.fixture(scope="module", params=sorted(TARGETS))
+def node(request: pytest.FixtureRequest, compiled_kernels: None) -> tuple[str, Started]:
+    if embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED:
+        pytest.skip("ROS 2's own node loads more")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
+        return request.param, started(request.param, TARGETS[request.param])
+
+
+def test_nothing_for_offline_use_is_loaded(node: tuple[str, Started]) -> None:
+    robot, found = node
+    assert found.loaded(*NEVER, *OFFLINE[robot]) == []
+    others = {f"{other}_estimation" for other in ("salp", "hopper", "strapdown", "softrobot") if other != robot}
+    assert found.loaded(*others) == []
+
+
+def test_scipy_is_loaded_only_where_it_is_used(node: tuple[str, Started]) -> None:
+    robot, found = node
+    assert robot not in OF_SCIPY or set(found.scipy()) <= OF_SCIPY[robot]
+
+
+def test_what_compiles_is_not_loaded_where_all_kernels_are_on_disk(node: tuple[str, Started]) -> None:
+    assert node[1].loaded("numba.cpython.setobj", "numba.misc.cffiimpl", "numba.typed.dictimpl") == []
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measured there only")
+def test_memory(node: tuple[str, Started]) -> None:
+    assert node[1].resident_mb < LARGEST_MB
+
+
+SMAPS = """\
+7f00-7f10 r--p 00000000 fe:00 7                          /some where/libllvmlite.so
+Rss:                  64 kB
+Private_Dirty:         0 kB
+Shared_Dirty:          0 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+VmFlags: rd mr mw me sd
+7f10-7f30 r-xp 00000010 fe:00 7                          /some where/libllvmlite.so
+Private_Dirty:         0 kB
+Shared_Dirty:          0 kB
+Anonymous:             4 kB
+Swap:                  0 kB
+7f30-7f40 rw-p 00000030 fe:00 7                          /some where/libllvmlite.so
+Private_Dirty:         0 kB
+Shared_Dirty:          0 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+7f40-7f50 r-xp 00000000 fe:00 9                          /some where/libother.so
+Private_Dirty:         0 kB
+Shared_Dirty:          0 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+7f50-7f51 rw-p 00000000 00:00 0 
+7f60-7f80 r-xp 00000040 fe:00 7                          /some where/libllvmlite.so
+Private_Dirty:         0 kB
+Shared_Dirty:          0 kB
+Anonymous:             0 kB
+Swap:                  0 kB
+"""  # noqa: W291 as Linux writes it
+
+
+def test_only_what_is_read_only_and_as_in_the_file_is_given_back() -> None:
+    assert list(unchanged_ranges(SMAPS.splitlines(), "libllvmlite")) == [(0x7F00, 0x10), (0x7F60, 0x20)]
+
+
+def test_where_the_system_does_not_tell_whether_it_changed_it_stays() -> None:
+    text = SMAPS.replace("Anonymous:             0 kB\n", "")
+    assert list(unchanged_ranges(text.splitlines(), "libllvmlite")) == []
+
+
+@pytest.mark.slow
+def test_kernels_compile_and_run_after_the_compiler_was_given_back() -> None:
+    code = (
+        "import numpy as np\n"
+        "from numba import njit\n"
+        "from onboard_estimation.nodes.memory import release_compiler\n"
+        "total = njit(lambda values: values.sum())\n"
+        "a = total(np.ones(3))\n"
+        "release_compiler()\n"
+        "print(a, total(np.ones(4, dtype=np.float32)), total(np.ones(3)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "3.0 4.0 3.0\n"), done.stderr
