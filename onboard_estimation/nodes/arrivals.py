@@ -60,6 +60,7 @@ class Arrivals:
         take: Callable[[list[Measurement]], float],
     ) -> None:
         self._node, self._take, self._reliable = node, take, reliable
+        self._channels = channels
         self._paces = [channel.sensor in pacing for channel in channels]
         self._heard_pace = False
         self._others = _Others(node.default_callback_group)
@@ -87,6 +88,10 @@ class Arrivals:
         if not reliable and any(self._paces) and not all(self._paces):
             steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
             node.create_timer(PATIENCE_S / 2.0, self._look_for_pace, clock=steady)
+
+    def unreadable(self) -> dict[str, int]:
+        """By sensor, how many messages could not be read so far."""
+        return {channel.sensor: one.count for channel, one in zip(self._channels, self._left_out, strict=True)}
 
     def _wake(self, place: int, data: bytes, info: Any) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them."""

@@ -348,7 +348,8 @@ class EstimatorNode(Node):
 
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds
-        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates))
+        unreadable = self._arrivals.unreadable()
+        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates, unreadable))
 
     def _say_waiting(self) -> None:
         sentence = (

@@ -31,7 +31,7 @@ class Thinning:
     def passes(self, stamp_ns: int) -> bool:
         """Whether one of this stamp goes out; it is taken to have gone then."""
         period_ns, due_ns = self._period_ns, self._due_ns
-        if due_ns is not None and -period_ns < stamp_ns - due_ns < 0:
+        if due_ns is not None and -period_ns <= stamp_ns - due_ns < 0:
             return False
         keeps_step = due_ns is not None and 0 <= stamp_ns - due_ns < period_ns
         self._due_ns = (due_ns if keeps_step and due_ns is not None else stamp_ns) + period_ns
