@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import await_rest, cpu_s, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, cpu_s, estimator, resident_mb, result, role, row, runtimes, settle
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
@@ -23,6 +23,8 @@ from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2
+_SHARE = {True: 0.14, False: 0.35}
+"""Of a core that the estimator may take: ours, and under ROS 2."""
 
 
 class Told(NamedTuple):
@@ -50,7 +52,7 @@ def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
         words = ["drive", "--robot", "hopper", "--seconds", str(seconds), "--keep", str(kept)]
         sent = result(role(words, runtime), seconds + 120.0)
         used = (cpu_s(node) - before_s) / sent["seconds"]
-        got = result(listener, 90.0)
+        got, memory_mb = result(listener, 90.0), resident_mb(node)
         series, evenly = _series(kept, "stamps_ns"), _series(kept, "due_ns")
     settle()
     ours = runtime == "embedded"
@@ -80,7 +82,10 @@ def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
         row(
             f"{name}: core used by the estimator",
             f"{100.0 * used:.0f} %; sending takes {100.0 * sent['cpu']:.0f} %, receiving {100.0 * got['cpu']:.0f} %",
+            f"<= {100.0 * _SHARE[ours]:.0f} %",
+            used <= _SHARE[ours],
         ),
+        row(f"{name}: resident memory of the estimator", f"{memory_mb:.0f} MB", "<= 120 MB", memory_mb <= 120.0),
         *_phases(name, got["events"], series, evenly, ours),
     ]
 
