@@ -23,7 +23,7 @@ from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.nodes.arrivals import Arrivals
-from onboard_estimation.nodes.pacing import PacedIntake
+from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
 from onboard_estimation.nodes.transforms import EstimateTransforms
@@ -140,7 +140,8 @@ class EstimatorNode(Node):
         self._due: list[Measurement] = []  # to be filtered
         self._intake = PacedIntake(lambda one: self._due.append(one), self._pace)
         self._publishes_all = host.output_rate_hz == 0.0
-        self._thinning = Thinning(host.output_rate_hz)
+        self._thinning = Thinning(host.output_rate_hz, repeats=True)
+        self._instant = Instant(self._pace)
         self._rests = host.rests_between_outputs and not self._publishes_all
         self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else 1.0
         self._waiting: Estimate | None = None  # to be published, unless one of the same instant comes
@@ -234,10 +235,11 @@ class EstimatorNode(Node):
         """
         for measurement in readings:
             self._heard_ns = measurement.stamp_ns
+            self._instant.see(measurement)
             if self._start is None:
                 self._intake.add(measurement)
         self._filter()
-        if not self._rests:
+        if not self._rests or not self._instant.is_complete:
             return 0.0
         left_ns = self._thinning.time_left_ns(self._newest_ns) - _AWAKE_BEFORE_NS
         return min(left_ns / NANOSECONDS_PER_SECOND, self._longest_rest_s)
@@ -348,6 +350,7 @@ class EstimatorNode(Node):
 
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds
+        self._instant.forget()
         unreadable = self._arrivals.unreadable()
         self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates, unreadable))
 
