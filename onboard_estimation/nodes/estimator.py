@@ -44,6 +44,8 @@ ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
 _MARKER_PERIOD_S = 1.0
 _RECENT_NS = NANOSECONDS_PER_SECOND
+_LONGEST_REST_S = 0.02
+"""Services wait for as long; resting longer would save no more."""
 _AWAKE_BEFORE_NS = NANOSECONDS_PER_SECOND // 500
 """So much before something is to go out the node takes what has gathered: the reading that it goes out with finds it
 awake, and nothing before it."""
@@ -143,7 +145,7 @@ class EstimatorNode(Node):
         self._thinning = Thinning(host.output_rate_hz, repeats=True)
         self._instant = Instant(self._pace)
         self._rests = host.rests_between_outputs and not self._publishes_all
-        self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else 1.0
+        self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else _LONGEST_REST_S
         self._waiting: Estimate | None = None  # to be published, unless one of the same instant comes
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
