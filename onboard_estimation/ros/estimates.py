@@ -86,11 +86,13 @@ class EstimateMessages:
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
         self._kinds = {block.name: block.kind for block in space.blocks}
-        self._part: _VerticalOdometry | _PointOdometry | None = None
+        self._part: _VerticalOdometry | _PointOdometry | _PlanarOdometry | None = None
         if is_vertical(space):
             self._part = _VerticalOdometry(space)
         elif dimension := point_dimension(space):
             self._part = _PointOdometry(space, dimension)
+        elif self._kinds.get("pose") == SE2:
+            self._part = _PlanarOdometry(space)
         rows, columns = np.triu_indices(space.dimension)
         self._triangle = rows, columns
         self._names: dict[str, list[str]] = {}
@@ -180,23 +182,8 @@ class EstimateMessages:
         return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
 
     def _poses(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> tuple[Matrix, Matrix, Matrix]:
-        """Positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
+        """Of a body in space: positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
         space, count = self.space, len(means)
-        if self._kinds.get("pose") == SE2:
-            x, y, heading = means[:, space.coordinates("pose")].T
-            turn = np.zeros((count, 3, 3))
-            turn[:, 0, 0] = turn[:, 1, 1] = np.cos(heading)
-            turn[:, 1, 0] = np.sin(heading)
-            turn[:, 0, 1] = -turn[:, 1, 0]
-            turn[:, 2, 2] = 1.0
-            constrained = [0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0]
-            covariance = np.tile(np.diag(constrained), (count, 1, 1))
-            planar = np.ix_(range(count), [0, 1, 5], [0, 1, 5])
-            body = covariances[:, space.tangent("pose"), space.tangent("pose")]
-            covariance[planar] = turn @ body @ turn.transpose(0, 2, 1)
-            zero = np.zeros(count)
-            quaternion = np.column_stack([zero, zero, np.sin(0.5 * heading), np.cos(0.5 * heading)])
-            return np.column_stack([x, y, zero]), quaternion, covariance.reshape(count, 36)
         quaternion = means[:, space.coordinates("attitude")]
         rows = np.r_[space.tangent("position"), space.tangent("attitude")]
         # The attitude's error is in the body frame, the message's along the fixed axes.
@@ -260,6 +247,36 @@ class _VerticalOdometry:
         covariance_start, twist_start = 7, 7 + 36
         values[:, [z, twist_start + z]] = means[:, self._coordinates]
         values[:, [covariance_start + 7 * z, twist_start + 6 + 7 * z]] = covariances[:, self._rows, self._rows]
+        return values
+
+
+class _PlanarOdometry:
+    """Numbers of odometry of a pose in the plane, without a velocity; the pose's axes are the fixed ones."""
+
+    def __init__(self, space: StateSpace) -> None:
+        constrained = np.diag([0.0, 0.0, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, CONSTRAINED_VARIANCE, 0.0])
+        unknown = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+        self._template = np.concatenate([np.zeros(7), constrained.ravel(), np.zeros(6), unknown])
+        self._coordinates, self._tangent = space.coordinates("pose"), space.tangent("pose")
+
+    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
+        """(K, 85) of means (K, a) and covariances (K, n, n)."""
+        values = np.empty((len(means), len(self._template)))
+        values[:] = self._template
+        pose = means[:, self._coordinates]
+        heading = pose[:, 2]
+        values[:, :2] = pose[:, :2]
+        values[:, 5], values[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+        c, s = np.cos(heading), np.sin(heading)
+        body = covariances[:, self._tangent, self._tangent]
+        xx, xy, yy, xt, yt = body[:, 0, 0], body[:, 0, 1], body[:, 1, 1], body[:, 0, 2], body[:, 1, 2]
+        # Along the body's axes to along the fixed ones, about which the covariance stands row by row from 7 on.
+        values[:, 7] = c * c * xx - 2.0 * c * s * xy + s * s * yy
+        values[:, 8] = values[:, 13] = c * s * (xx - yy) + (c * c - s * s) * xy
+        values[:, 14] = s * s * xx + 2.0 * c * s * xy + c * c * yy
+        values[:, 12] = values[:, 37] = c * xt - s * yt
+        values[:, 18] = values[:, 38] = s * xt + c * yt
+        values[:, 42] = body[:, 2, 2]
         return values
 
 
