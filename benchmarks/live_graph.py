@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import cpu_s, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import estimator, result, role, row, runtimes, settle
+from onboard_estimation.live.process_use import cpu_s
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
@@ -77,9 +78,9 @@ def _estimator(runtime: str, seconds: float) -> list[dict[str, Any]]:
     with estimator(runtime) as node:
         listener = role(["watch"], runtime)
         sender = role(["drive", "--rate", "200", "--seconds", str(seconds)], runtime)
-        before_s, start_s = cpu_s(node), time.monotonic()
+        before_s, start_s = cpu_s(node.pid), time.monotonic()
         sent = result(sender, seconds + 120.0)
-        used = (cpu_s(node) - before_s) / (time.monotonic() - start_s)
+        used = (cpu_s(node.pid) - before_s) / (time.monotonic() - start_s)
         got = result(listener, 90.0)
     settle()
     ours = runtime == "embedded"
