@@ -28,6 +28,7 @@ _STYLES = {"fits": "green", "tight": "yellow", "too slow": "bold red"}
 _LEAST_S, _MOST_S = 2.0, 600.0
 _SLOWEST, _FASTEST = 0.1, 10.0
 _BUSY_LOAD = 0.5
+"""Load average for each core; half a minute after a program has ended, half of it still stands there."""
 
 
 @taking()
@@ -35,7 +36,7 @@ def budget(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[ROBOT]...",
+            metavar="ROBOT...",
             help="Robots; otherwise all that have a live estimator and a simulator.",
             autocompletion=completion.robots,
         ),
@@ -162,7 +163,7 @@ def _show_machine(facts: Mapping[str, Any]) -> None:
     output.say(", ".join([facts["system"], *versions, facts["runtime"]]))
     load = before.get("load_average", 0.0)
     output.say(f"{facts['date_utc']}, load average {load:.2f} before and {after.get('load_average', 0.0):.2f} after")
-    if load > _BUSY_LOAD:
+    if load > _BUSY_LOAD * facts["cores"]:
         output.say("This computer was busy before: figures count only on a quiet machine.", style="yellow")
 
 
