@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--subscribers", type=int, default=1)
     parser.add_argument("--depth", type=int, default=0, help="of the subscription's queue; 0: the profile's own, 5")
+    parser.add_argument("--reliable", action="store_true", help="publish and subscribe: nothing may be lost")
     parser.add_argument("--robot", choices=("salp", "hopper", "softrobot"), default="salp", help="of drive and watch")
     parser.add_argument("--keep", type=Path, help="npz file for what drive sends")
     options = parser.parse_args()
@@ -67,7 +68,8 @@ def _publish(node: Any, options: Any) -> dict[str, Any]:
 
     flat_out = options.rate == 0.0
     lossless = QoSProfile(depth=1000, history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
-    publisher = node.create_publisher(Imu, "imu", lossless if flat_out else qos_profile_sensor_data)
+    paced = QoSProfile(depth=options.depth or 1000) if options.reliable else qos_profile_sensor_data
+    publisher = node.create_publisher(Imu, "imu", lossless if flat_out else paced)
     _wait(lambda: publisher.get_subscription_count() >= options.subscribers)
     time.sleep(0.5)  # the other side may not have seen us yet
     message = Imu()
@@ -94,16 +96,25 @@ def _subscribe(node: Any, options: Any) -> dict[str, Any]:
     lossless = QoSProfile(depth=1000, history=HistoryPolicy.KEEP_ALL, reliability=ReliabilityPolicy.RELIABLE)
     sensor_data = qos_profile_sensor_data
     if options.depth:
-        sensor_data = QoSProfile(depth=options.depth, reliability=ReliabilityPolicy.BEST_EFFORT)
+        kind = ReliabilityPolicy.RELIABLE if options.reliable else ReliabilityPolicy.BEST_EFFORT
+        sensor_data = QoSProfile(depth=options.depth, reliability=kind)
     return _receive(node, Imu, "imu", lossless if options.rate == 0.0 else sensor_data)
 
 
 def _watch(node: Any, options: Any) -> dict[str, Any]:
+    from diagnostic_msgs.msg import DiagnosticArray
     from nav_msgs.msg import Odometry
     from rclpy.qos import QoSProfile
 
+    taken: dict[str, int] = {}  # by sensor, what the node says that it received
+
+    def count(report: Any) -> None:
+        for status in report.status:
+            taken.update((status.hardware_id, int(one.value)) for one in status.values if one.key == "received")
+
+    node.create_subscription(DiagnosticArray, "/diagnostics", count, QoSProfile(depth=10))
     if options.robot != "hopper":
-        return _receive(node, Odometry, "odometry", QoSProfile(depth=1000))
+        return {**_receive(node, Odometry, "odometry", QoSProfile(depth=1000)), "taken": taken}
     from sensor_msgs.msg import TimeReference
 
     events: list[tuple[str, int, int, int]] = []  # name, when it happened, when seen, when received
@@ -113,7 +124,7 @@ def _watch(node: Any, options: Any) -> dict[str, Any]:
         events.append((event.source, _ns(event.header.stamp), _ns(event.time_ref), now_ns))
 
     node.create_subscription(TimeReference, "phase_events", note, QoSProfile(depth=1000))
-    return {**_receive(node, Odometry, "odometry", QoSProfile(depth=1000)), "events": events}
+    return {**_receive(node, Odometry, "odometry", QoSProfile(depth=1000)), "events": events, "taken": taken}
 
 
 def _receive(node: Any, message_type: Any, topic: str, qos: Any) -> dict[str, Any]:

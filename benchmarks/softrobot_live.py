@@ -33,7 +33,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
 
 def _live(runtime: str, filter_name: str, seconds: float) -> list[dict[str, Any]]:
     seconds = seconds if filter_name == "marginalized_pf" else min(seconds, 60.0)
-    with estimator(runtime, "softrobot", f"estimator:={filter_name}", "waiting_period_s:=60.0") as node:
+    with estimator(runtime, "softrobot", f"estimator:={filter_name}", "output_rate_hz:=0.0") as node:
         await_rest(node)
         sender = role(["drive", "--robot", "softrobot", "--seconds", str(seconds)], runtime)
         listener = role(["watch", "--robot", "softrobot"], runtime)

@@ -8,10 +8,11 @@ as it may, and readings gather.
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 import rclpy.clock
@@ -33,11 +34,11 @@ QUEUE = 500
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
-_SENT = itemgetter(0, 1)
+_STAMP = attrgetter("stamp_ns")
 
 
 class Arrivals:
-    """Subscribes to sensors, and hands on their readings in the order in which they were sent.
+    """Subscribes to sensors, and hands on readings: of each sensor as they came, and among sensors by their stamps.
 
     Parameters
     ----------
@@ -60,6 +61,7 @@ class Arrivals:
         take: Callable[[list[Measurement]], float],
     ) -> None:
         self._node, self._take, self._reliable = node, take, reliable
+        self._channels = channels
         self._paces = [channel.sensor in pacing for channel in channels]
         self._heard_pace = False
         self._others = _Others(node.default_callback_group)
@@ -88,10 +90,15 @@ class Arrivals:
             steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
             node.create_timer(PATIENCE_S / 2.0, self._look_for_pace, clock=steady)
 
-    def _wake(self, place: int, data: bytes, info: Any) -> None:
+    def unreadable(self) -> dict[str, int]:
+        """By sensor, how many messages could not be read so far."""
+        return {channel.sensor: one.count for channel, one in zip(self._channels, self._left_out, strict=True)}
+
+    def _wake(self, place: int, data: bytes) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them."""
         woken_s = time.monotonic()
-        arrived = [(info["source_timestamp"], place, data)]
+        arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
+        self._read(place, data, arrived[place])
         for other, subscription in enumerate(self._subscriptions):
             # As rclpy's executors do it; several of them may take from one subscription.
             handle, kind = subscription.handle, subscription.msg_type
@@ -100,22 +107,20 @@ class Arrivals:
                     taken = handle.take_message(kind, True)
                     if taken is None:
                         break
-                    arrived.append((taken[1]["source_timestamp"], other, taken[0]))
-        if len(arrived) > 1:
-            arrived.sort(key=_SENT)
-        readings = []
-        for _, place, data in arrived:
-            if self._paces[place]:
-                self._heard_pace = True
-            try:
-                readings.append(self._readers[place](data))
-            except MessageFault as error:
-                self._left_out[place](error)
-        rest_s = self._take(readings)
+                    self._read(other, taken[0], arrived[other])
+        rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
         # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
         left_s = woken_s + rest_s - time.monotonic()
         if left_s > _SHORTEST_REST_S and not self._reliable:
             time.sleep(left_s)
+
+    def _read(self, place: int, data: bytes, found: list[Measurement]) -> None:
+        try:
+            found.append(self._readers[place](data))
+        except MessageFault as error:
+            self._left_out[place](error)
+        if self._paces[place]:
+            self._heard_pace = True
 
     def _look_for_pace(self) -> None:
         """Let the others wake the node where the pacing sensors are silent, and no longer once they are heard."""

@@ -23,7 +23,7 @@ from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
 from onboard_estimation.nodes.arrivals import Arrivals
-from onboard_estimation.nodes.pacing import PacedIntake
+from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
 from onboard_estimation.nodes.transforms import EstimateTransforms
@@ -44,6 +44,8 @@ ODOMETRY = frozenset({"odometry"})
 """What is given in `odom`; all else in `map`."""
 _MARKER_PERIOD_S = 1.0
 _RECENT_NS = NANOSECONDS_PER_SECOND
+_LONGEST_REST_S = 0.02
+"""Services wait for as long; resting longer would save no more."""
 _AWAKE_BEFORE_NS = NANOSECONDS_PER_SECOND // 500
 """So much before something is to go out the node takes what has gathered: the reading that it goes out with finds it
 awake, and nothing before it."""
@@ -140,9 +142,10 @@ class EstimatorNode(Node):
         self._due: list[Measurement] = []  # to be filtered
         self._intake = PacedIntake(lambda one: self._due.append(one), self._pace)
         self._publishes_all = host.output_rate_hz == 0.0
-        self._thinning = Thinning(host.output_rate_hz)
+        self._thinning = Thinning(host.output_rate_hz, repeats=True)
+        self._instant = Instant(self._pace)
         self._rests = host.rests_between_outputs and not self._publishes_all
-        self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else 1.0
+        self._longest_rest_s = host.longest_event_delay_s if self.pipeline.estimator.phases else _LONGEST_REST_S
         self._waiting: Estimate | None = None  # to be published, unless one of the same instant comes
         self._newest_ns = 0  # of the estimates
         self._heard_ns = 0  # of the last measurement
@@ -234,10 +237,11 @@ class EstimatorNode(Node):
         """
         for measurement in readings:
             self._heard_ns = measurement.stamp_ns
+            self._instant.see(measurement)
             if self._start is None:
                 self._intake.add(measurement)
         self._filter()
-        if not self._rests:
+        if not self._rests or not self._instant.is_complete:
             return 0.0
         left_ns = self._thinning.time_left_ns(self._newest_ns) - _AWAKE_BEFORE_NS
         return min(left_ns / NANOSECONDS_PER_SECOND, self._longest_rest_s)
@@ -348,7 +352,9 @@ class EstimatorNode(Node):
 
     def _report(self) -> None:
         stamp_ns = self.get_clock().now().nanoseconds
-        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates))
+        self._instant.forget()
+        unreadable = self._arrivals.unreadable()
+        self._diagnostics.publish(self._health(self.pipeline, self.channels, stamp_ns, self._estimates, unreadable))
 
     def _say_waiting(self) -> None:
         sentence = (

@@ -72,3 +72,37 @@ class PacedIntake:
             self._newest_ns = None
             while self._waiting:
                 self._process(heapq.heappop(self._waiting)[2])
+
+
+class Instant:
+    """Whether all that is measured at one instant has come, of sensors that measure together.
+
+    How many of them do shows in what came before.
+
+    Parameters
+    ----------
+    pace
+        Names of the sensors that count.
+    """
+
+    def __init__(self, pace: Collection[str]) -> None:
+        self._pace = frozenset(pace)
+        self._stamp_ns: int | None = None
+        self._count = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """Find out anew: a sensor may have fallen silent."""
+        self._most = 1
+
+    def see(self, measurement: Measurement) -> None:
+        """One came."""
+        if measurement.sensor in self._pace:
+            self._count = self._count + 1 if measurement.stamp_ns == self._stamp_ns else 1
+            self._stamp_ns = measurement.stamp_ns
+            self._most = max(self._most, self._count)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether as many came of this instant as of any."""
+        return self._count >= self._most

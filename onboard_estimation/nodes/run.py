@@ -65,8 +65,10 @@ def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> N
         _tell_of_compilation(get_logger("onboard_estimation").info)
         node = _node_class(module, name)()
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
+        # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(20_000, 50, 100)
         release_compiler()
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):

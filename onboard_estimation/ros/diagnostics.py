@@ -44,14 +44,23 @@ class HealthReport:
     name: str
     _before: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def __call__(self, pipeline: Pipeline, channels: Sequence[Channel], stamp_ns: int, estimates: int) -> Any:
-        """The message; `estimates` is how many were published so far."""
+    def __call__(
+        self,
+        pipeline: Pipeline,
+        channels: Sequence[Channel],
+        stamp_ns: int,
+        estimates: int,
+        unreadable: Mapping[str, int] | None = None,
+    ) -> Any:
+        """The message; `estimates` is how many there were so far, `unreadable` how many messages could not be read."""
         now = pipeline.statistics()
         statuses = [self._filter_status(pipeline, estimates)]
         if pipeline.estimator.phases:
             statuses.append(self._phase_status(pipeline))
         for channel in channels:
             counters = now.get(channel.sensor, {})
+            if unreadable and unreadable.get(channel.sensor):
+                now[channel.sensor] = counters = {**counters, "unreadable": unreadable[channel.sensor]}
             if channel.required or counters:
                 statuses.append(self._sensor_status(channel, counters, self._before.get(channel.sensor, {})))
         self._before = now
@@ -83,9 +92,12 @@ class HealthReport:
 
         if not now:
             return self._status(channel.sensor, STALE, f"waiting for {channel.topic}: 0 messages", {"received": 0})
-        level, text = OK, f"{now['rate_hz']:.1f} Hz" if math.isfinite(now["rate_hz"]) else "first message"
+        rate_hz = now.get("rate_hz", math.nan)
+        level, text = OK, f"{rate_hz:.1f} Hz" if math.isfinite(rate_hz) else "first message"
         received = since("received")
-        if received == 0 and channel.required:
+        if since("unreadable"):
+            level, text = WARN, f"{since('unreadable'):.0f} messages could not be read"
+        elif received == 0 and channel.required:
             level, text = STALE, f"silent since the last report, {now['received']:.0f} before"
         elif received == 0:  # such as commands, which come when there is something to command
             text = f"optional; {now['received']:.0f} so far, none at the moment"
@@ -103,9 +115,14 @@ class HealthReport:
             message=text,
             hardware_id=part,
             values=[
-                self.new("diagnostic_msgs/msg/KeyValue", key=key, value=f"{value:.6g}") for key, value in values.items()
+                self.new("diagnostic_msgs/msg/KeyValue", key=key, value=_figure(value)) for key, value in values.items()
             ],
         )
+
+
+def _figure(value: float) -> str:
+    """Counts to the last digit, whatever else there is to six."""
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"
 
 
 def waiting_sentence(pipeline: Pipeline, channels: Sequence[Channel], names: Mapping[str, str]) -> str:

@@ -14,15 +14,19 @@ class Thinning:
     ----------
     rate_hz
         Of what is let through; 0: all of it.
+    repeats
+        What has the stamp of the last one that passed does so as well: it is better known by then.
     """
 
-    def __init__(self, rate_hz: float) -> None:
+    def __init__(self, rate_hz: float, repeats: bool = False) -> None:
+        self._repeats = repeats
         self._period_ns = round(NANOSECONDS_PER_SECOND / rate_hz) if rate_hz else 0
         self.clear()
 
     def clear(self) -> None:
         """Begin anew: the next stamp passes."""
         self._due_ns: int | None = None
+        self._passed_ns: int | None = None
 
     def time_left_ns(self, stamp_ns: int) -> int:
         """How much later than this a stamp has to be to pass; 0: it passes itself."""
@@ -31,8 +35,11 @@ class Thinning:
     def passes(self, stamp_ns: int) -> bool:
         """Whether one of this stamp goes out; it is taken to have gone then."""
         period_ns, due_ns = self._period_ns, self._due_ns
-        if due_ns is not None and -period_ns < stamp_ns - due_ns < 0:
+        if self._repeats and stamp_ns == self._passed_ns:
+            return True
+        if due_ns is not None and -period_ns <= stamp_ns - due_ns < 0:
             return False
         keeps_step = due_ns is not None and 0 <= stamp_ns - due_ns < period_ns
+        self._passed_ns = stamp_ns
         self._due_ns = (due_ns if keeps_step and due_ns is not None else stamp_ns) + period_ns
         return True

@@ -81,8 +81,9 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
     subprocess.run([*MODULE, *words], check=True, capture_output=True, timeout=200.0)
     offline = read(run / "estimates", *TYPES)
     assert {event.source for event in offline["phase_events"]} == set(EVENTS)
+    everything = ("-p", "reliable_sensors:=true", "-p", "output_rate_hz:=0.0")
     with (
-        running("hopper_estimator", tmp_path, "-p", "reliable_sensors:=true", namespace="/hopper") as estimator,
+        running("hopper_estimator", tmp_path, *everything, namespace="/hopper") as estimator,
         listening_node(namespace="/hopper") as node,
     ):
         estimator.wait_for("hopper, estimator kf1")

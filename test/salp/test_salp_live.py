@@ -120,7 +120,8 @@ def test_replay_through_the_node_gives_the_offline_estimates_bit_for_bit(tmp_pat
     bag = tmp_path / "bag"
     simulate_to_bag(ROBOT, SalpConfiguration(), "ideal", "forward", 8.0, 5, bag)
     offline = evaluated(bag, tmp_path / "run")
-    with running("salp_estimator", tmp_path, "-p", "reliable_sensors:=true") as estimator, listening_node() as node:
+    everything = ("-p", "reliable_sensors:=true", "-p", "output_rate_hz:=0.0")
+    with running("salp_estimator", tmp_path, *everything) as estimator, listening_node() as node:
         estimator.wait_for("estimator ukf")
         live = {topic: collect(node, JOINTS, topic, 10_000) for topic in ("state", "state_covariance", "joint_states")}
         live["odometry"] = collect(node, "nav_msgs/msg/Odometry", "odometry", 10_000)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onboard_estimation.measurement import Measurement
-from onboard_estimation.nodes.pacing import PATIENCE_S, PacedIntake
+from onboard_estimation.nodes.pacing import PATIENCE_S, Instant, PacedIntake
 
 
 class Intake:
@@ -115,3 +115,22 @@ def test_topics_in_order_of_their_own_come_out_in_order_of_all(seed: int) -> Non
                 intake.add(str(name), queues[name].pop(0))
     stamps = [stamp_ns for _, stamp_ns in intake.handed_on]
     assert stamps == sorted(stamps)
+
+
+def test_an_instant_is_complete_once_all_that_measure_together_have_come() -> None:
+    instant = Instant(["imu/1", "imu/2", "imu/3"])
+
+    def seen(stamp_ns: int, *sensors: str) -> bool:
+        for sensor in sensors:
+            instant.see(Measurement(stamp_ns, sensor, np.zeros(1)))
+        return instant.is_complete
+
+    assert seen(1, "imu/1")  # nothing is known of the others yet
+    assert seen(1, "imu/2", "imu/3")
+    assert not seen(2, "imu/1", "command")
+    assert not seen(2, "imu/2")
+    assert seen(2, "imu/3")
+    assert not seen(3, "imu/1", "imu/2")
+    instant.forget()  # the third may have fallen silent
+    assert seen(4, "imu/1", "imu/2")
+    assert not seen(5, "imu/2")

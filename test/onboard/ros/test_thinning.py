@@ -40,3 +40,12 @@ def test_stamps_that_fall_back_begin_anew_and_a_gap_is_no_debt() -> None:
     thinning.clear()
     assert thinning.passes(EPOCH_NS + 5 * 10**9 + 2_000_000)
     assert thinning.time_left_ns(EPOCH_NS + 6 * 10**9) == 0
+
+
+def test_what_repeats_a_stamp_passes_where_it_is_to_replace_the_last() -> None:
+    thinning = Thinning(100.0, repeats=True)
+    assert thinning.passes(EPOCH_NS)
+    assert thinning.passes(EPOCH_NS)
+    assert not thinning.passes(EPOCH_NS + 5_000_000)
+    assert not thinning.passes(EPOCH_NS + 5_000_000)
+    assert thinning.passes(EPOCH_NS + 10_000_000)
