@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import await_rest, cpu_s, estimator, resident_mb, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
+from onboard_estimation.live.process_use import cpu_s, resident_mb
 from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2
@@ -48,11 +49,11 @@ def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
         kept = Path(folder) / "sent.npz"
         listener = role(["watch", "--robot", "hopper"], runtime)
         await_rest(node)
-        before_s = cpu_s(node)
+        before_s = cpu_s(node.pid)
         words = ["drive", "--robot", "hopper", "--seconds", str(seconds), "--keep", str(kept)]
         sent = result(role(words, runtime), seconds + 120.0)
-        used = (cpu_s(node) - before_s) / sent["seconds"]
-        got, memory_mb = result(listener, 90.0), resident_mb(node)
+        used = (cpu_s(node.pid) - before_s) / sent["seconds"]
+        got, memory_mb = result(listener, 90.0), resident_mb(node.pid)
         series, evenly = _series(kept, "stamps_ns"), _series(kept, "due_ns")
     settle()
     ours = runtime == "embedded"

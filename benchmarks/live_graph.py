@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, cpu_s, estimator, resident_mb, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
+from onboard_estimation.live.process_use import cpu_s, resident_mb
 
 _SHARE = {True: 0.12, False: 0.25}
 """Of a core that the estimator may take: ours, and under ROS 2."""
@@ -80,11 +81,11 @@ def _estimator(runtime: str, seconds: float) -> list[dict[str, Any]]:
     with estimator(runtime) as node:
         listener = role(["watch"], runtime)
         await_rest(node)
-        before_s = cpu_s(node)
+        before_s = cpu_s(node.pid)
         sender = role(["drive", "--rate", "200", "--seconds", str(seconds)], runtime)
         sent = result(sender, seconds + 120.0)
-        used = (cpu_s(node) - before_s) / sent["seconds"]
-        got, memory_mb = result(listener, 90.0), resident_mb(node)
+        used = (cpu_s(node.pid) - before_s) / sent["seconds"]
+        got, memory_mb = result(listener, 90.0), resident_mb(node.pid)
     settle()
     ours = runtime == "embedded"
     name = f"{runtime}: salp, three gyros at 200 Hz, IMU in to estimate out"

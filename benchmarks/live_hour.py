@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from benchmarks.live_processes import estimator, resident_mb, result, role, row
+from benchmarks.live_processes import estimator, result, role, row
+from onboard_estimation.live.process_use import resident_mb
 
 HOUR_S = 3600.0
 _FLAT_MB = 2.0
@@ -33,7 +34,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
         until_s = time.monotonic() + seconds
         while time.monotonic() < until_s:
             time.sleep(min(60.0, seconds / 10.0))
-            memory_mb.append(resident_mb(node))
+            memory_mb.append(resident_mb(node.pid))
         sent, driven = result(sender, 120.0), result(driver, 120.0)
         got, estimated = result(listener, 120.0), result(watcher, 120.0)
     minutes = f"{seconds / 60.0:.0f} min"

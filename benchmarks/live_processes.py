@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation.live.process_use import cpu_s
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 SETUP_VARIABLE = "ONBOARD_ESTIMATION_ROS2_SETUP"
 """A `setup.bash`: the roles run a second time with the `python3` that it brings."""
@@ -69,18 +71,6 @@ def estimator(runtime: str = "embedded", robot: str = "salp", *parameters: str) 
             process.kill()
 
 
-def resident_mb(process: subprocess.Popen[str]) -> float:
-    """Resident memory of a process now."""
-    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def cpu_s(process: subprocess.Popen[str]) -> float:
-    """Time on a core that a process used so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def row(name: str, figure: str, target: str = "", met: bool | None = None, **numbers: Any) -> dict[str, Any]:
     """A case of a result that is a figure, not a ratio."""
     case = {"case": name, "figure": figure, "target": target, **numbers}
@@ -90,10 +80,10 @@ def row(name: str, figure: str, target: str = "", met: bool | None = None, **num
 def await_rest(node: subprocess.Popen[str]) -> None:
     """Until the node has started: then it takes hardly any time on a core."""
     end_s = time.monotonic() + _START_S
-    used_s = cpu_s(node)
+    used_s = cpu_s(node.pid)
     while time.monotonic() < end_s:
         time.sleep(1.0)
-        before_s, used_s = used_s, cpu_s(node)
+        before_s, used_s = used_s, cpu_s(node.pid)
         if used_s > 0.5 and used_s - before_s < 0.1:
             return
     raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")

@@ -20,13 +20,13 @@ import resource
 import sys
 import time
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import embedded_ros
+from onboard_estimation.live.paced_sending import PacedSender, sleep_until, stamp_with
 
 SILENCE_S = 2.0
 LONGEST_WAIT_S = 180.0
@@ -79,9 +79,9 @@ def _publish(node: Any, options: Any) -> dict[str, Any]:
     cpu_s, start_ns = _cpu_s(), time.monotonic_ns()
     for number in range(count):
         if period_ns:
-            _sleep_until(start_ns + number * period_ns)
+            sleep_until(start_ns + number * period_ns)
         message.linear_acceleration.x = float(number)
-        _stamp(message)
+        stamp_with(message, time.time_ns())
         publisher.publish(message)
     seconds = 1e-9 * (time.monotonic_ns() - start_ns)
     used_s = _cpu_s() - cpu_s
@@ -210,7 +210,7 @@ def _drive(node: Any, options: Any) -> dict[str, Any]:
         command = commands.values[min(row * len(commands.values) // len(gyros[0].values), len(commands.values) - 1)]
         for place, (publisher, one) in enumerate(zip(publishers, (commands, *gyros), strict=True)):
             value = command if one is commands else one.values[row]
-            _sleep_until(start_ns + number * period_ns + max(0, place - 1) * period_ns // 3)
+            sleep_until(start_ns + number * period_ns + max(0, place - 1) * period_ns // 3)
             publisher.publish(to_message(new, one.channel, time.time_ns(), value))
             sent += one is not commands
     seconds = 1e-9 * (time.monotonic_ns() - start_ns)
@@ -221,14 +221,9 @@ def _drive(node: Any, options: Any) -> dict[str, Any]:
 
 def _drive_simulated(node: Any, options: Any) -> dict[str, Any]:
     """What the filter listens to, at the times of a simulated run; what was read at one instant has one stamp, now."""
-    from rclpy.qos import QoSProfile
-
     from hopper_estimation.robot import ROBOT as HOPPER
     from hopper_estimation.topics import LOW_G
-    from onboard_estimation.live.messages import new
-    from onboard_estimation.live.types import interface_class
     from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-    from onboard_estimation.ros.sensor_messages import to_message
     from softrobot_estimation.channels import WRENCH
     from softrobot_estimation.robot import ROBOT as SOFT_ROBOT
 
@@ -243,26 +238,10 @@ def _drive_simulated(node: Any, options: Any) -> dict[str, Any]:
     listened = {channel.sensor for channel in driven.listened_channels(configuration, estimator)}
     # In the recording's order, which has that sensor last with which estimates come.
     series = [one for one in recording.sensors if one.channel.sensor in listened]
-    publishers = [
-        node.create_publisher(interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=100))
-        for one in series
-    ]
-    due = sorted((stamp, place, row) for place, one in enumerate(series) for row, stamp in enumerate(one.stamps_ns))
-    sent_ns = [np.zeros(len(one.stamps_ns), dtype=np.int64) for one in series]
-    _wait(lambda: all(publisher.get_subscription_count() > 0 for publisher in publishers))
-    time.sleep(0.5)
+    sender = PacedSender(node, series)
+    sender.await_listeners(LONGEST_WAIT_S)
     cpu_s, start_ns = _cpu_s(), time.monotonic_ns()
-    for at_ns, instant in groupby(due, key=lambda one: one[0]):
-        messages = [
-            (place, row, to_message(new, series[place].channel, 0, series[place].values[row]))
-            for _, place, row in instant
-        ]
-        _sleep_until(start_ns + at_ns)
-        now_ns = time.time_ns()
-        for place, row, message in messages:
-            _stamp(message, now_ns)
-            publishers[place].publish(message)
-            sent_ns[place][row] = now_ns
+    sent_ns, _ = sender.send()
     seconds = 1e-9 * (time.monotonic_ns() - start_ns)
     used_s = _cpu_s() - cpu_s
     if options.keep is not None:
@@ -273,23 +252,16 @@ def _drive_simulated(node: Any, options: Any) -> dict[str, Any]:
         np.savez(options.keep, **arrays)
     time.sleep(SILENCE_S)
     (asked,) = (one for one in series if one.channel.sensor == last)
-    return {"sent": len(asked.stamps_ns), "messages": len(due), "seconds": seconds, "cpu": used_s / seconds}
+    return {
+        "sent": len(asked.stamps_ns),
+        "messages": sum(len(one.stamps_ns) for one in series),
+        "seconds": seconds,
+        "cpu": used_s / seconds,
+    }
 
 
 def _ns(stamp: Any) -> int:
     return int(stamp.sec) * 1_000_000_000 + int(stamp.nanosec)
-
-
-def _stamp(message: Any, at_ns: int | None = None) -> None:
-    """With that time, or now."""
-    stamp = message.header.stamp
-    stamp.sec, stamp.nanosec = divmod(time.time_ns() if at_ns is None else at_ns, 1_000_000_000)
-
-
-def _sleep_until(at_ns: int) -> None:
-    ahead_ns = at_ns - time.monotonic_ns()
-    if ahead_ns > 0:
-        time.sleep(1e-9 * ahead_ns)
 
 
 def _wait(condition: Any) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, cpu_s, estimator, resident_mb, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
+from onboard_estimation.live.process_use import cpu_s, resident_mb
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
 _LONG_S, _SHORT_S = 600.0, 20.0
@@ -36,12 +37,12 @@ def _live(runtime: str, filter_name: str, seconds: float) -> list[dict[str, Any]
         await_rest(node)
         sender = role(["drive", "--robot", "softrobot", "--seconds", str(seconds)], runtime)
         listener = role(["watch", "--robot", "softrobot"], runtime)
-        before_s, memory_mb = cpu_s(node), []
+        before_s, memory_mb = cpu_s(node.pid), []
         while sender.poll() is None:
             time.sleep(min(10.0, seconds / 20.0))
-            memory_mb.append(resident_mb(node))
+            memory_mb.append(resident_mb(node.pid))
         sent, got = result(sender, _OVERHEAD_S), result(listener, _OVERHEAD_S)
-        used = (cpu_s(node) - before_s) / sent["seconds"]
+        used = (cpu_s(node.pid) - before_s) / sent["seconds"]
     settle()
     particles = SoftRobotConfiguration().learning.particles
     period_ms = 1e3 / SoftRobotConfiguration().wrench.rate_hz

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from onboard_estimation.commands import (
+    budget,
     campaign,
     compare,
     configuration,
@@ -106,6 +107,7 @@ app.command("view", epilog=view.EXAMPLES, rich_help_panel=LIVE)(view.view)
 app.command("record", epilog=record.EXAMPLES, rich_help_panel=LIVE)(record.record)
 app.command("play", epilog=play.EXAMPLES, rich_help_panel=LIVE)(play.play)
 app.command("doctor", epilog=doctor.EXAMPLES, rich_help_panel=LIVE)(doctor.doctor)
+app.command("budget", epilog=budget.EXAMPLES, rich_help_panel=LIVE)(budget.budget)
 app.command("warmup", epilog=warmup.EXAMPLES, rich_help_panel=LIVE)(warmup.warmup)
 
 

@@ -38,3 +38,9 @@ def load(group: str, kind: str, name: str, expected: type = object) -> Any:
         what = f"entry point {points[name].value!r} of {kind} {name!r}"
         raise UserError(f"{what} is no {expected.__name__} but {type(found).__name__}")
     return found
+
+
+def package_of(group: str, name: str) -> str:
+    """The package that offers a name of a group; empty where there is no such name, or its package is not known."""
+    point = _points(group).get(name)
+    return point.dist.name if point is not None and point.dist is not None else ""

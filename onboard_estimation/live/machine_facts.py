@@ -1,0 +1,141 @@
+"""Which computer a figure was measured on, and in what state: processor, clock, temperature, memory, versions, load.
+
+All of it is read from files of the kernel; what a computer does not have is left out. A Raspberry Pi names its board
+and says whether it was throttled.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_ROOT = Path("/")
+_CPUS = "sys/devices/system/cpu"
+_THROTTLED = "sys/devices/platform/soc/soc:firmware/get_throttled"
+_THROTTLED_BITS = {
+    0: "under-voltage",
+    1: "clock capped",
+    2: "throttled",
+    3: "at its temperature limit",
+    16: "under-voltage before",
+    17: "clock capped before",
+    18: "throttled before",
+    19: "at its temperature limit before",
+}
+"""Of a Raspberry Pi's firmware; `before`: since it was switched on."""
+PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
+
+
+def processor(root: Path = _ROOT) -> str:
+    """Model of the processor, and of the board where it has a name."""
+    cpuinfo = _text(root / "proc/cpuinfo")
+    model = _field(cpuinfo, "model name") or platform.processor() or platform.machine()
+    board = _text(root / "proc/device-tree/model").strip("\0\n ") or _field(cpuinfo, "Model")
+    return f"{board}, {model}" if board else model
+
+
+def memory_gb() -> float:
+    """All there is; 0 where the system does not tell."""
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9, 1)
+    except (AttributeError, ValueError, OSError):  # not on this system
+        return 0.0
+
+
+def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
+    """Python and the packages that figures depend on."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def state(root: Path = _ROOT) -> dict[str, Any]:
+    """What changes from minute to minute: clock, temperature, throttling, load; only what there is."""
+    clocks = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_cur_freq")]
+    clocks_mhz = [one / 1e3 for one in clocks if one is not None]
+    fixed = _field(_text(root / "proc/cpuinfo"), "cpu MHz")
+    temperatures = [_number(path) for path in root.glob("sys/class/thermal/thermal_zone*/temp")]
+    hottest = max((one for one in temperatures if one is not None), default=None)
+    throttled = _text(root / _THROTTLED).strip()
+    found = {
+        "clock_mhz": round(max(clocks_mhz)) if clocks_mhz else round(float(fixed)) if fixed else None,
+        "temperature_c": None if hottest is None else round(hottest / 1e3, 1),
+        "throttled": _throttling(throttled) if throttled else None,
+        "load_average": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def machine(root: Path = _ROOT) -> dict[str, Any]:
+    """What a figure needs beside it, of the computer and of the programs that ran; `state` as it is now."""
+    governors = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")} - {""}
+    highest = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
+    return {
+        "date_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "processor": processor(root),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count() or 1,
+        "governor": ", ".join(sorted(governors)) or None,
+        "highest_clock_mhz": max((round(one / 1e3) for one in highest if one is not None), default=None),
+        "memory_gb": memory_gb(),
+        "system": f"{platform.system()} {platform.release()}",
+        "versions": versions(),
+        "runtime": runtime(),
+        "state": state(root),
+    }
+
+
+def runtime() -> str:
+    """What the nodes run on: the embedded runtime, or ROS 2 with its middleware. Raises as `install_runtime` does."""
+    from onboard_estimation.live.session import install_runtime
+
+    if install_runtime().name != "ROS2":
+        return f"embedded runtime, CycloneDDS {versions(['cyclonedds'])['cyclonedds']}"
+    try:
+        from rclpy.utilities import get_rmw_implementation_identifier
+
+        middleware = str(get_rmw_implementation_identifier())
+    except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
+        middleware = f"unknown RMW ({error})"
+    return f"ROS 2 {os.environ.get('ROS_DISTRO', '(ROS_DISTRO is not set)')}, {middleware}"
+
+
+def _throttling(word: str) -> str:
+    """`0x50005` in words."""
+    try:
+        bits = int(word, 16)
+    except ValueError:
+        return word
+    return ", ".join(meaning for bit, meaning in _THROTTLED_BITS.items() if bits >> bit & 1) or "never"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(_text(path))
+    except ValueError:
+        return None
+
+
+def _field(text: str, name: str) -> str:
+    """The first value of that name among lines `name : value`, empty where there is none."""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == name:
+            return value.strip()
+    return ""
