@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle, warm_up
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
@@ -45,6 +45,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
 
 
 def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
+    warm_up(runtime, "hopper")
     with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper") as node:
         kept = Path(folder) / "sent.npz"
         listener = role(["watch", "--robot", "hopper"], runtime)

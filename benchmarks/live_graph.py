@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle, warm_up
 from onboard_estimation.live.process_use import cpu_s, resident_mb
 
 _SHARE = {True: 0.12, False: 0.25}
@@ -78,6 +78,7 @@ def _flat_out(runtime: str, quick: bool) -> list[dict[str, Any]]:
 
 
 def _estimator(runtime: str, seconds: float) -> list[dict[str, Any]]:
+    warm_up(runtime, "salp")
     with estimator(runtime) as node:
         listener = role(["watch"], runtime)
         await_rest(node)

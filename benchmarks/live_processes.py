@@ -89,6 +89,12 @@ def await_rest(node: subprocess.Popen[str]) -> None:
     raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")
 
 
+def warm_up(runtime: str, robot: str) -> None:
+    """Compile the robot's kernels: a node that has compiled holds what it compiled with."""
+    with estimator(runtime, robot) as node:
+        await_rest(node)
+
+
 def settle() -> None:
     """Let the graph of the last run go."""
     time.sleep(1.0)
