@@ -241,9 +241,10 @@ class EstimatorNode(Node):
             if self._start is None:
                 self._intake.add(measurement)
         self._filter()
-        if not self._rests or not self._instant.is_complete:
-            return 0.0
         left_ns = self._thinning.time_left_ns(self._newest_ns) - _AWAKE_BEFORE_NS
+        # Nothing gathers where the next reading comes only when something is to go out.
+        if not self._rests or not self._instant.is_complete or self._instant.period_ns >= left_ns:
+            return 0.0
         return min(left_ns / NANOSECONDS_PER_SECOND, self._longest_rest_s)
 
     def _filter(self) -> None:

@@ -75,20 +75,26 @@ class PacedIntake:
 
 
 class Instant:
-    """Whether all that is measured at one instant has come, of sensors that measure together.
+    """Whether all that is measured at one instant has come, of sensors that measure together, and when the next is due.
 
-    How many of them do shows in what came before.
+    How many of them do, and how often, shows in what came before.
 
     Parameters
     ----------
     pace
         Names of the sensors that count.
+
+    Attributes
+    ----------
+    period_ns
+        Between the last two instants; 0: there were none yet.
     """
 
     def __init__(self, pace: Collection[str]) -> None:
         self._pace = frozenset(pace)
         self._stamp_ns: int | None = None
         self._count = 0
+        self.period_ns = 0
         self.forget()
 
     def forget(self) -> None:
@@ -98,8 +104,10 @@ class Instant:
     def see(self, measurement: Measurement) -> None:
         """One came."""
         if measurement.sensor in self._pace:
-            self._count = self._count + 1 if measurement.stamp_ns == self._stamp_ns else 1
-            self._stamp_ns = measurement.stamp_ns
+            if measurement.stamp_ns != self._stamp_ns:
+                self.period_ns = abs(measurement.stamp_ns - self._stamp_ns) if self._stamp_ns is not None else 0
+                self._stamp_ns, self._count = measurement.stamp_ns, 0
+            self._count += 1
             self._most = max(self._most, self._count)
 
     @property

@@ -134,3 +134,5 @@ def test_an_instant_is_complete_once_all_that_measure_together_have_come() -> No
     instant.forget()  # the third may have fallen silent
     assert seen(4, "imu/1", "imu/2")
     assert not seen(5, "imu/2")
+    assert seen(9, "imu/3", "imu/1")
+    assert instant.period_ns == 4
