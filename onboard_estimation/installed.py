@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import Any
 
 from onboard_estimation.errors import UserError
@@ -44,3 +45,14 @@ def package_of(group: str, name: str) -> str:
     """The package that offers a name of a group; empty where there is no such name, or its package is not known."""
     point = _points(group).get(name)
     return point.dist.name if point is not None and point.dist is not None else ""
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of packages by name, in words where one is not installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

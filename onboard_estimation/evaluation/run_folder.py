@@ -11,10 +11,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation import installed
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.json_text import to_json
@@ -93,13 +93,11 @@ def write_run(
 
 def versions() -> dict[str, str]:
     """Python, platform and the packages that figures depend on."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
-    for name in _PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **installed.versions(_PACKAGES),
+    }
 
 
 def _run(result: EvaluationResult, hashes: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from onboard_estimation import installed
 
 _ROOT = Path("/")
 _CPUS = "sys/devices/system/cpu"
@@ -49,13 +50,7 @@ def memory_gb() -> float:
 
 def versions(packages: Sequence[str] = PACKAGES) -> dict[str, str]:
     """Python and the packages that figures depend on."""
-    found = {"python": platform.python_version()}
-    for name in packages:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {"python": platform.python_version(), **installed.versions(packages)}
 
 
 def state(root: Path = _ROOT) -> dict[str, Any]:

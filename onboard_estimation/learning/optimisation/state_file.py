@@ -17,7 +17,6 @@ import tokenize
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
+from onboard_estimation.installed import versions
 
 FORMAT_VERSION = 1
 LARGEST_FILE_BYTES = 256 * 1024 * 1024
@@ -70,13 +70,7 @@ class StoredRun:
 
 def library_versions() -> dict[str, str]:
     """Of the libraries that the course of a run depends on, by name."""
-    versions = {}
-    for name in _LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"
-    return versions
+    return versions(_LIBRARIES)
 
 
 def digest(population: NDArray[np.float64]) -> bytes:
