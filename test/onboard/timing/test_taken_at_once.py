@@ -100,3 +100,16 @@ def test_a_sensor_that_is_switched_off_or_out_of_range_is_left_out_of_what_is_ta
     assert repr(together.statistics()) == repr(alone.statistics())
     assert together.statistics()[HIGH_G.sensor]["used"] == 0
     assert together.statistics()[LOW_G.sensor]["out_of_range"] == 1
+
+
+def test_what_was_filtered_at_once_settles_as_a_whole() -> None:
+    estimator = Tracker()
+    alone, together = (MeasurementBuffer(Bare(estimator, at_once), estimator.start(None)) for at_once in (0, 8))
+    gathered = [reading(100.0 + 0.05 * number, "range", float(number)) for number in range(8)]
+    # The next one leaves only the end of them within the lag; the one after it is late, and comes there.
+    for batch in ([reading(99.99)], gathered, [reading(100.5, "range", 9.0)], [reading(100.32, "speed", 3.0)]):
+        for one in batch:
+            alone.add(one)
+        together.add_all(batch)
+    assert as_bytes(together.flush().estimates) == as_bytes(alone.flush().estimates)
+    assert repr(together.state) == repr(alone.state)
