@@ -31,7 +31,12 @@ def executables(package: str = PACKAGE) -> dict[str, str]:
 
 
 def command(executable: str, package: str = PACKAGE) -> list[str]:
-    """How that executable is started, without its arguments.
+    """How that executable is started, without its arguments. Raises as `entry_point` does."""
+    return [sys.executable, "-m", _RUNNER, entry_point(executable, package)]
+
+
+def entry_point(executable: str, package: str = PACKAGE) -> str:
+    """The `module:function` of that executable.
 
     Raises
     ------
@@ -42,4 +47,4 @@ def command(executable: str, package: str = PACKAGE) -> list[str]:
     if executable not in there:
         listed = ", ".join(there) or "none"
         raise UserError(f"no executable '{executable}' in package '{package}'; it has: {listed}")
-    return [sys.executable, "-m", _RUNNER, there[executable]]
+    return there[executable]

@@ -18,7 +18,7 @@ from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
-from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message, with_messages
+from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message
 from hopper_estimation.vertical_filter import FilterState, HopperFilter
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
@@ -140,16 +140,17 @@ class HopperEstimator(Estimator[HopperState]):
             count -= 1
         if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
             return None
-        arrived, samples, made_of = with_messages(self._configuration, state.arrived, measurements[:count])
-        state, filtered = self._run(state._replace(arrived=arrived), samples)
-        ground, above, events = self._along(state.ground, filtered, samples.stamps_ns)
+        together = measurements[:count]
+        after, arrived, filtered, made = self._filter.run_messages(state.filtered, state.arrived, together)
+        state = self._after(state, after, filtered)
+        ground, above, events = self._along(state.ground, filtered, made.stamps_ns)
         means, covariances = self._published(filtered.out, above)
         found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
-        for row, place in enumerate(made_of.tolist()):
+        for row, place in enumerate(made.made_of.tolist()):
             stamp_ns = measurements[place].stamp_ns
             seen = tuple(one for one in events if one.seen_ns == stamp_ns) if events else ()
             found[place] = Estimate(stamp_ns, means[row], covariances[row]), seen
-        return Scanned(state._replace(ground=ground), found)
+        return Scanned(HopperState(state.filtered, arrived, state.phase, ground), found, means, covariances)
 
     def filter_recording(
         self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
@@ -189,11 +190,15 @@ class HopperEstimator(Estimator[HopperState]):
     def _run(self, state: HopperState, samples: Samples) -> tuple[HopperState, Filtered]:
         """Samples through the filter; SensorsRefused where their sensors cannot be right."""
         after, filtered = self._filter.run(state.filtered, samples)
+        return self._after(state, after, filtered), filtered
+
+    def _after(self, state: HopperState, after: FilterState, filtered: Filtered) -> HopperState:
+        """SensorsRefused where they cannot be right."""
         fault = rest_fault(self._configuration, after.readings)
         if fault is not None:
             raise SensorsRefused(fault)
         phase = int(filtered.out[-1, 5]) if len(filtered.out) else state.phase
-        return state._replace(filtered=after, phase=phase), filtered
+        return state._replace(filtered=after, phase=phase)
 
     def _along(
         self, ground: Ground, filtered: Filtered, stamps_ns: NDArray[np.int64]

@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 _SINCE_DROP_S = 0.05
 _ZEROED_BIAS_VARIANCE = 0.01
+_FEW = 64
 
 
 class Filtered(NamedTuple):
@@ -85,8 +86,10 @@ class StateFilter:
         `parameters` (PARAMETER_COUNT,) are those of `vertical_kernels`.
         """
         out = np.empty((len(signals.dt), 6))
-        # No leg makes more than four events in 20 ms.
-        events = np.empty((4 + int(200.0 * float(signals.dt.sum())), kernels.EVENT_SIZE))
+        # No leg makes more than four events in 20 ms, and no sample more than four.
+        count = len(out)
+        most = 4 * count if count <= _FEW else int(200.0 * float(signals.dt.sum()))
+        events = np.empty((4 + most, kernels.EVENT_SIZE))
         own = parameters if self.parameters is None else self.parameters
         found = self.kernel(self.kind, own, kernel_body(robot), state, signals, out, events)
         return Filtered(out, events[: min(found, len(events))])

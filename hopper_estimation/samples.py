@@ -29,7 +29,7 @@ NOMINAL_DT_S = 1.0 / 840.0
 KINDS = (topics.COMMANDED_HEIGHT, topics.MOTORS, topics.ATTITUDE, topics.LEG, topics.HIGH_G, topics.LOW_G)
 """What samples are made of, in the order of messages with one stamp."""
 GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
-_KIND = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
+KIND_OF = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
 _WIDTHS = (1, 1, 3, 1, 6, 6)
 
 # Places in a row of what arrived: readings; which there are, time since the sample before, whether a sample was taken.
@@ -111,7 +111,7 @@ def take(silent_ns: int, row: Array, clock_ns: Integers, kind: int, stamp_ns: in
     row, clock_ns
         See `Arrived`; changed.
     kind, value
-        Number in `KINDS`, and what `_parts` leaves of the message.
+        Number in `KINDS`, and what `parts` leaves of the message.
     """
     if row[_TAKEN]:
         row[:_UP_AT] = 0.0
@@ -140,7 +140,7 @@ def take(silent_ns: int, row: Array, clock_ns: Integers, kind: int, stamp_ns: in
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _write(samples: Samples, n: int, row: Array, clock_ns: Integers) -> None:
+def write(samples: Samples, n: int, row: Array, clock_ns: Integers) -> None:
     """The sample that the row is, into a place."""
     samples.stamps_ns[n], samples.dt[n], samples.has[n] = clock_ns[_LAST_SAMPLE], row[_DT], np.uint8(row[_HAS])
     samples.goal[n], samples.thrust[n], samples.leg[n] = row[_GOAL_AT], row[_THRUST_AT], row[_LEG_AT]
@@ -148,21 +148,6 @@ def _write(samples: Samples, n: int, row: Array, clock_ns: Integers) -> None:
         samples.low[n, i], samples.high[n, i] = row[i], row[_HIGH_AT + i]
     for i in range(3):
         samples.up[n, i] = row[_UP_AT + i]
-
-
-@njit(cache=True, error_model="numpy")
-def _take_mixed(
-    silent_ns: int, row: Array, clock_ns: Integers, kinds: Integers, stamps_ns: Integers, values: Array,
-    samples: Samples, made_of: Integers,
-) -> int:  # fmt: skip
-    """Take messages (M,) with values (M, 6), one after another; how many samples were written, `made_of` which."""
-    n = 0
-    for k in range(len(kinds)):
-        if take(silent_ns, row, clock_ns, kinds[k], stamps_ns[k], values[k]):
-            _write(samples, n, row, clock_ns)
-            made_of[n] = k
-            n += 1
-    return n
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -182,7 +167,7 @@ def _take_all(
         k = rows[kind]
         rows[kind] = k + 1
         if take(silent_ns, row, clock_ns, kind, stamps_ns[kind][k], values[kind][k]):
-            _write(samples, n, row, clock_ns)
+            write(samples, n, row, clock_ns)
             n += 1
     return n
 
@@ -199,7 +184,7 @@ def specific_thrust(configuration: HopperConfiguration, duties: Array) -> Array:
     return np.asarray(full * np.mean(np.square(duties), axis=-1))
 
 
-def _parts(configuration: HopperConfiguration, kind: int, values: Array) -> Array:
+def parts(configuration: HopperConfiguration, kind: int, values: Array) -> Array:
     """(..., w) what samples take of messages' values (..., d)."""
     if kind == UP:
         return up_direction(values)
@@ -210,7 +195,8 @@ def _parts(configuration: HopperConfiguration, kind: int, values: Array) -> Arra
     return values
 
 
-def _silent_ns(configuration: HopperConfiguration) -> int:
+def silent_ns(configuration: HopperConfiguration) -> int:
+    """For how long the low-g sensor is waited for."""
     return round(configuration.sensors.silent_s * NANOSECONDS_PER_SECOND)
 
 
@@ -218,12 +204,12 @@ def with_message(
     configuration: HopperConfiguration, arrived: Arrived, measurement: Measurement
 ) -> tuple[Arrived, Samples | None]:
     """After one more message, and the sample (N = 1) that it made, if any."""
-    kind = _KIND.get(measurement.sensor)
+    kind = KIND_OF.get(measurement.sensor)
     if kind is None:
         return arrived, None
     row, clock_ns = arrived.row.copy(), arrived.clock_ns.copy()
-    value = _parts(configuration, kind, measurement.value)
-    is_sample = take(_silent_ns(configuration), row, clock_ns, kind, measurement.stamp_ns, value)
+    value = parts(configuration, kind, measurement.value)
+    is_sample = take(silent_ns(configuration), row, clock_ns, kind, measurement.stamp_ns, value)
     sample = None
     if is_sample:
         readings = row[:_UP_AT].reshape(2, 6)
@@ -241,24 +227,7 @@ def with_message(
     return Arrived(row, clock_ns), sample
 
 
-def with_messages(
-    configuration: HopperConfiguration, arrived: Arrived, measurements: Sequence[Measurement]
-) -> tuple[Arrived, Samples, Integers]:
-    """After more messages, all of `KINDS`: the N samples that they made, and (N,) the message that completed each."""
-    count = len(measurements)
-    row, clock_ns = arrived.row.copy(), arrived.clock_ns.copy()
-    kinds, stamps_ns = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    values = np.empty((count, max(_WIDTHS)))
-    for k, measurement in enumerate(measurements):
-        kind = _KIND[measurement.sensor]
-        kinds[k], stamps_ns[k] = kind, measurement.stamp_ns
-        values[k, : _WIDTHS[kind]] = _parts(configuration, kind, measurement.value)
-    samples, made_of = _room(count), np.empty(count, dtype=np.int64)
-    found = _take_mixed(_silent_ns(configuration), row, clock_ns, kinds, stamps_ns, values, samples, made_of)
-    return Arrived(row, clock_ns), samples.part(0, found), made_of[:found]
-
-
-def _room(count: int) -> Samples:
+def room(count: int) -> Samples:
     """For so many samples."""
     return Samples(
         np.empty(count, dtype=np.int64),
@@ -284,14 +253,14 @@ def samples_of(
         (M,) number of the series of each message, in the order in which they are filtered; None: by their stamps.
     """
     used = sorted(
-        (_KIND[one.channel.sensor], number) for number, one in enumerate(series) if one.channel.sensor in _KIND
+        (KIND_OF[one.channel.sensor], number) for number, one in enumerate(series) if one.channel.sensor in KIND_OF
     )
     stamps = [np.empty(0, dtype=np.int64)] * len(KINDS)
     values = [np.empty((0, 1))] * len(KINDS)
     kind_of = np.full(len(series), -1)
     for kind, number in used:
         stamps[kind] = series[number].stamps_ns
-        values[kind] = np.ascontiguousarray(_parts(configuration, kind, series[number].values))
+        values[kind] = np.ascontiguousarray(parts(configuration, kind, series[number].values))
         kind_of[number] = kind
     if arrival is None:
         order = np.argsort(np.concatenate(stamps), kind="stable")
@@ -300,6 +269,6 @@ def samples_of(
         kinds = kind_of[arrival]
         kinds = kinds[kinds >= 0]
     most = len(stamps[LOW]) + len(stamps[HIGH])
-    samples = _room(most)
-    count = _take_all(_silent_ns(configuration), *nothing_arrived(), kinds, tuple(stamps), tuple(values), samples)
+    samples = room(most)
+    count = _take_all(silent_ns(configuration), *nothing_arrived(), kinds, tuple(stamps), tuple(values), samples)
     return samples.part(0, count)

@@ -6,6 +6,7 @@ phase decisions are identical.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,9 +16,11 @@ from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import Filtered, StateFilter
 from hopper_estimation.filter_model import FilterEntry
+from hopper_estimation.gathered import Gathered, gathered
 from hopper_estimation.phases import DROP, STARTUP
-from hopper_estimation.samples import Samples
+from hopper_estimation.samples import Arrived, Samples
 from hopper_estimation.vertical_kernels import Signals
+from onboard_estimation.measurement import Measurement
 
 Array = NDArray[np.float64]
 
@@ -92,4 +95,16 @@ class HopperFilter:
         """Filter samples that follow on those before."""
         after = FilterState(state.readings.copy(), state.vertical.copy())
         signals = signals_of(self._settings, after.readings, samples)
-        return after, self._kind.run(self._parameters, self._configuration.robot, after.vertical, signals)
+        return after, self._run(after, signals)
+
+    def run_messages(
+        self, state: FilterState, arrived: Arrived, measurements: Sequence[Measurement]
+    ) -> tuple[FilterState, Arrived, Filtered, Gathered]:
+        """Filter the samples of messages that arrived together, all of `samples.KINDS`."""
+        after = FilterState(state.readings.copy(), state.vertical.copy())
+        arrived, found = gathered(self._configuration, self._settings, arrived, after.readings, measurements)
+        return after, arrived, self._run(after, found.signals), found
+
+    def _run(self, state: FilterState, signals: Signals) -> Filtered:
+        """Changes the state."""
+        return self._kind.run(self._parameters, self._configuration.robot, state.vertical, signals)

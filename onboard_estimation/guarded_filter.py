@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ import numpy as np
 from onboard_estimation.contradiction import Agreement, Contradiction, is_news
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, FilterBreakdown, Scanner, SensorsRefused, Smoother, Step
-from onboard_estimation.filtering.square_root import NOT_FINITE, SOUND, covariance_root, soundness
+from onboard_estimation.filtering.square_root import NOT_FINITE, SOUND, all_sound, covariance_root, soundness
 from onboard_estimation.measurement import (
     NANOSECONDS_PER_SECOND,
     Channel,
@@ -130,18 +130,20 @@ class GuardedFilter:
             return None
         try:
             scanned = self._scan(kept.state, measurements)
-            if scanned is None or not all(_is_sound(estimate) for estimate, _ in scanned.found):
+            if scanned is None or not all_sound(scanned.means, scanned.covariances):
                 return None
         except (ArithmeticError, ValueError, np.linalg.LinAlgError, UserError, SensorsRefused):
             return None
         if not scanned.found or scanned.found[-1][0] is None:
             return None
+        counts: dict[str, int] = {}
+        for measurement, (_, events) in zip(measurements, scanned.found, strict=False):
+            counts[measurement.sensor] = counts.get(measurement.sensor, 0) + 1
+            self.seen.extend(events)
         use = dict(kept.use)
-        for sensor, count in Counter(one.sensor for one in measurements[: len(scanned.found)]).items():
+        for sensor, count in counts.items():
             before = use.get(sensor, _UNUSED)
             use[sensor] = UseCounters(before.used + count, *before[1:])
-        for _, events in scanned.found:
-            self.seen.extend(events)
         after = kept._replace(state=scanned.state, use=use, is_checked=True, broke_down=False)
         return scanned._replace(state=after)
 
@@ -233,10 +235,6 @@ class GuardedFilter:
                 return False
         self._noticed.append((sentence, form, stamp_ns))
         return True
-
-
-def _is_sound(estimate: Estimate | None) -> bool:
-    return estimate is None or soundness(estimate.mean, estimate.covariance) == SOUND
 
 
 def _check(step: Step) -> None:

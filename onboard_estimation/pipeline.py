@@ -118,7 +118,7 @@ class Pipeline:
         Faster where the estimator is a `Scanner`.
         """
         tell = self._tell
-        passed = [one for one in measurements if self._check.passes(one.sensor, one.value, tell)]
+        passed = self._check.all_that_pass(list(measurements), tell)
         estimates = self._buffer.add_all(passed)
         self._buffer.take_settled()
         return estimates

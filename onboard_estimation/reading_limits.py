@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from onboard_estimation.measurement import Channel, Limit, Matrix, Vector
+from onboard_estimation.measurement import Channel, Limit, Matrix, Measurement, Vector
 from onboard_estimation.reading_parts import IMU_PARTS
 
 RANGE_MARGIN = 0.05
 """Share by which a reading may exceed its range: sensors saturate a little late, and are calibrated after that."""
 LARGEST_VALUE = 1e9
 """No quantity that a robot measures is larger, in SI units; holds where a channel states no limit of its own."""
+_MOST_REMEMBERED = 100
 
 ABSENT = "element 0 of its covariance is -1, or all of it is NaN"
 """How a message says that it lacks a part."""
@@ -45,16 +47,34 @@ class ReadingCheck:
         self.out_of_range: dict[str, int] = {}
         self.incomplete: dict[str, int] = {}
         self._channels = {channel.sensor: channel for channel in channels}
-        self._bounds: dict[tuple[str, int], Vector] = {}
+        self._of_one: dict[tuple[str, int], _Allowed] = {}
+        self._of_several: dict[tuple[tuple[str, int], ...], _Allowed] = {}
 
     def passes(self, sensor: str, value: Vector, tell: Callable[[str], None]) -> bool:
         """Whether a reading (d,) is one; `tell` takes the sentence on the first of a sensor that is none."""
-        if _is_within(value, self._bound(sensor, len(value))):
+        if _is_within(value, *self._allowed(sensor, len(value))):
             return True
         rows, said = self.refused(sensor, value[None])
         for _, sentence in said:
             tell(sentence)
         return not len(rows)
+
+    def all_that_pass(self, readings: list[Measurement], tell: Callable[[str], None]) -> list[Measurement]:
+        """Those of several readings that pass, see `passes`."""
+        if not readings:
+            return readings
+        # Sensors take turns: readings that arrive together are soon of the same sensors as some before.
+        key = tuple([(one.sensor, len(one.value)) for one in readings])
+        allowed = self._of_several.get(key)
+        if allowed is None:
+            if len(self._of_several) == _MOST_REMEMBERED:
+                self._of_several.clear()
+            one_by_one = [self._allowed(*one) for one in key]
+            allowed = _Allowed._make(np.concatenate(rows) for rows in zip(*one_by_one, strict=True))
+            self._of_several[key] = allowed
+        if _is_within(np.concatenate([one.value for one in readings]), *allowed):
+            return readings
+        return [one for one in readings if self.passes(one.sensor, one.value, tell)]
 
     def refused(self, sensor: str, values: Matrix) -> tuple[NDArray[np.intp], list[tuple[int, str]]]:
         """Rows that are refused of all readings (K, d) of a sensor, and sentences with the rows that they are about.
@@ -94,13 +114,21 @@ class ReadingCheck:
 
     def _bound(self, sensor: str, size: int) -> Vector:
         """(d,) largest magnitudes that pass."""
-        found = self._bounds.get((sensor, size))
+        return self._allowed(sensor, size).bound
+
+    def _allowed(self, sensor: str, size: int) -> _Allowed:
+        found = self._of_one.get((sensor, size))
         if found is None:
             channel = self._channels.get(sensor)
-            found = np.full(size, np.finfo(np.float64).max if channel is None else LARGEST_VALUE)
-            for limit in () if channel is None else channel.limits:
-                found[limit.first : limit.first + limit.count] = limit.largest * (1.0 + RANGE_MARGIN)
-            self._bounds[sensor, size] = found
+            bound = np.full(size, np.finfo(np.float64).max if channel is None else LARGEST_VALUE)
+            absent = np.zeros(size, dtype=np.int64)
+            if channel is not None:
+                for limit in channel.limits:
+                    bound[limit.first : limit.first + limit.count] = limit.largest * (1.0 + RANGE_MARGIN)
+                for part, elements in IMU_PARTS.items() if _has_parts(channel) else ():
+                    if part not in channel.needs:
+                        absent[elements.start] = elements.stop - elements.start
+            found = self._of_one[sensor, size] = _Allowed(bound, absent)
         return found
 
     def _sentence(self, sensor: str, value: Vector) -> str:
@@ -115,11 +143,34 @@ class ReadingCheck:
         )
 
 
+class _Allowed(NamedTuple):
+    """What passes.
+
+    Attributes
+    ----------
+    bound
+        (d,) largest magnitudes.
+    absent
+        (d,) at the first element of a part that may be absent, NaN throughout: how many elements it has; else 0.
+    """
+
+    bound: Vector
+    absent: NDArray[np.int64]
+
+
 @njit(cache=True)
-def _is_within(value: Vector, bound: Vector) -> bool:
+def _is_within(value: Vector, bound: Vector, absent: NDArray[np.int64]) -> bool:
     """Whether no element (d,) is larger than its bound; what is not finite is not below any."""
-    for i in range(len(value)):
-        if not abs(value[i]) <= bound[i]:
+    i = 0
+    while i < len(value):
+        missing = 0
+        while missing < absent[i] and np.isnan(value[i + missing]):
+            missing += 1
+        if missing > 0 and missing == absent[i]:
+            i += missing
+        elif abs(value[i]) <= bound[i]:
+            i += 1
+        else:
             return False
     return True
 
@@ -139,13 +190,17 @@ def _known(channel: Channel, values: Matrix) -> tuple[NDArray[np.bool_], dict[st
     """(K, d) which elements are finite, or in a part that is absent; and (K,) which readings lack each part needed."""
     known: NDArray[np.bool_] = np.isfinite(values)
     lacking = {}
-    if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
+    if _has_parts(channel):
         for part, elements in IMU_PARTS.items():
             absent: NDArray[np.bool_] = np.asarray(np.isnan(values[:, elements]).all(axis=1), dtype=np.bool_)
             known[absent, elements] = True
             if part in channel.needs:
                 lacking[part] = absent
     return known, lacking
+
+
+def _has_parts(channel: Channel) -> bool:
+    return channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation"
 
 
 def _absence(sensor: str, part: str) -> str:

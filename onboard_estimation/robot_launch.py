@@ -13,12 +13,17 @@ their own, and `ros2 launch` may run in one without NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import atexit
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import yaml
 from launch.actions import DeclareLaunchArgument, GroupAction, LogInfo, OpaqueFunction, Shutdown
 from launch.launch_context import LaunchContext
 from launch.launch_description import LaunchDescription
@@ -85,6 +90,7 @@ class RobotLaunch:
         ]
         if self.scenarios:
             arguments += [
+                _declared("composed", "false", "source and estimator in one process, which saves half", _ON_OFF),
                 _declared(
                     "ground_truth",
                     "simulated",
@@ -168,26 +174,33 @@ class RobotLaunch:
         }
         # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
         kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0, **GivesUp().options}
-        in_namespace, beside = self._nodes(values, host, kept)
-        if source == "simulated":
-            simulated = {
-                "seed": _argument("seed", int),
-                "imu_rate_hz": _argument("imu_rate_hz", float),
-                "duration_s": _argument("duration_s", float),
-                "publish_truth": simulated_truth,
-                **({"control": control} if control else {}),
-            }
-            for parameter, name in (("scenario", "scenario"), ("variant", self.variant)):
-                if values.get(name):
-                    simulated[parameter] = _argument(name, str)
+        composed = values.get("composed") == "true"
+        if composed and source != "simulated":
+            raise RuntimeError(f"composed:=true is for source:=simulated: with source:={source} there is no driver")
+        simulated = self._simulated(values, simulated_truth) if source == "simulated" else {}
+        simulator = {f"{self.robot}_simulator": simulated}
+        in_namespace, beside = self._nodes(values, host, kept, _evaluated(simulator, context) if composed else {})
+        if source == "simulated" and not composed:
             parameters = [*_files(values), simulated]
             in_namespace.append(_node(self.package, f"{self.robot}_simulator", parameters, **GivesUp().options))
         elif source == "bag":
             beside.append(_node(PACKAGE, "bag_player", [self._played(values)]))
-        else:
+        elif source == "hardware":
             words = "source:=hardware: start the drivers; the estimator says which topics it waits for"
             beside.append(LogInfo(msg=words))
         return [GroupAction(in_namespace), *beside]
+
+    def _simulated(self, values: dict[str, str], truth: bool) -> dict[str, Any]:
+        """Parameters of the simulator."""
+        chosen = {"scenario": "scenario", "variant": self.variant}
+        return {
+            "seed": _argument("seed", int),
+            "imu_rate_hz": _argument("imu_rate_hz", float),
+            "duration_s": _argument("duration_s", float),
+            "publish_truth": truth,
+            **({"control": values["control"]} if "control" in values else {}),
+            **{parameter: _argument(name, str) for parameter, name in chosen.items() if values.get(name)},
+        }
 
     def _replay(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
         values = _values(arguments, context)
@@ -201,9 +214,16 @@ class RobotLaunch:
         return [GroupAction(in_namespace), *beside]
 
     def _nodes(
-        self, values: dict[str, str], host: dict[str, Any], options: dict[str, Any]
+        self,
+        values: dict[str, str],
+        host: dict[str, Any],
+        options: dict[str, Any],
+        sources: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> tuple[list[Any], list[Any]]:
-        """Estimator and markers, in the robot's namespace, and what runs beside it: recorder, RViz."""
+        """Estimator and markers, in the robot's namespace, and what runs beside it: recorder, RViz.
+
+        `sources` are executables, with the parameters of their nodes, that run in the estimator's process.
+        """
         model, record, start = values.get("model"), values["record"], values.get("initial_from_truth")
         if record and Path(record).exists():
             raise RuntimeError(
@@ -213,17 +233,17 @@ class RobotLaunch:
             command = f"onboard-estimation train {self.robot} BAG... --output"
             raise RuntimeError(f"model:={model} is no file; `{command}` makes one")
         chosen = {"estimator": values.get("estimator"), self.model: str(Path(model).absolute()) if model else ""}
-        filtering = [
-            *_files(values),
-            {"use_sim_time": host["use_sim_time"], **{name: one for name, one in chosen.items() if one}},
-        ]
-        truth_start = [{"initial_from_truth": start == "true"}] if start else []
-        in_namespace = [
-            PushRosNamespace(LaunchConfiguration("namespace")),
-            _node(self.package, f"{self.robot}_estimator", [*filtering, host, *truth_start], **options),
-        ]
+        filtering = {"use_sim_time": host["use_sim_time"], **{name: one for name, one in chosen.items() if one}}
+        estimating = {**filtering, **host, **({"initial_from_truth": start == "true"} if start else {})}
+        name = f"{self.robot}_estimator"
+        if sources:
+            estimator = _together(self.package, {**sources, name: estimating}, _files(values), **options)
+        else:
+            estimator = _node(self.package, name, [*_files(values), estimating], **options)
+        in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
         if values["markers"] == "true":
-            in_namespace.append(_node(PACKAGE, "markers", [*filtering, {"robot": self.robot}]))
+            drawing = {**filtering, "robot": self.robot}
+            in_namespace.append(_node(PACKAGE, "markers", [*_files(values), drawing]))
         beside = []
         if record:
             source = _source_of(values)
@@ -273,9 +293,38 @@ def _files(values: dict[str, str]) -> list[str]:
     return [values[name] for name in ("config", "nodes") if values[name]]
 
 
+def _evaluated(parameters: Mapping[str, dict[str, Any]], context: LaunchContext) -> dict[str, dict[str, Any]]:
+    """Parameters by node, with the arguments' values."""
+    return {
+        node: {
+            name: value.evaluate(context) if isinstance(value, ParameterValue) else value for name, value in one.items()
+        }
+        for node, one in parameters.items()
+    }
+
+
 def _argument(name: str, value_type: type) -> ParameterValue:
     """A launch argument as a parameter of that type."""
     return ParameterValue(LaunchConfiguration(name), value_type=value_type)
+
+
+def _together(package: str, nodes: Mapping[str, dict[str, Any]], files: Sequence[str], **options: Any) -> Node:
+    """Executables in one process, each a node under its own name with parameters of its own."""
+    # A launch hands parameters to a process for all of its nodes; which is whose only a file can say.
+    sections = {f"/**/{name}": {"ros__parameters": own} for name, own in nodes.items()}
+    folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    own = folder / "parameters.yaml"
+    own.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
+    return Node(
+        package=PACKAGE,
+        executable="composed",
+        arguments=[f"{package}/{name}" for name in nodes],
+        parameters=[*files, str(own)],
+        output="screen",
+        ros_arguments=["--log-level", LaunchConfiguration("log_level")],
+        **options,
+    )
 
 
 def _node(package: str, executable: str, parameters: list[Any], **options: Any) -> Node:

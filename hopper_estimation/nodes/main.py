@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
-
-def estimator() -> None:
-    """Run the estimator of phase and height."""
-    run("hopper_estimation.nodes.estimator:HopperEstimatorNode")
-
-
-def simulator() -> None:
-    """Run the simulated robot."""
-    run("hopper_estimation.nodes.simulator:HopperSimulatorNode")
+estimator = NodeExecutable("hopper_estimation.nodes.estimator:HopperEstimatorNode")
+simulator = NodeExecutable("hopper_estimation.nodes.simulator:HopperSimulatorNode")

@@ -104,6 +104,15 @@ def soundness(mean: NDArray[np.float64], covariance: NDArray[np.float64]) -> int
 
 
 @njit(cache=True)
+def all_sound(means: NDArray[np.float64], covariances: NDArray[np.float64]) -> bool:
+    """Whether all of N states (N, a) and their covariances (N, n, n) are `SOUND`."""
+    for k in range(means.shape[0]):
+        if soundness(means[k], covariances[k]) != SOUND:
+            return False
+    return True
+
+
+@njit(cache=True)
 def downdate(lower: NDArray[np.float64], vector: NDArray[np.float64]) -> bool:
     """In place, L L^T - v v^T; false (and L unusable) where the result is not positive definite."""
     n = lower.shape[0]

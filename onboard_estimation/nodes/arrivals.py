@@ -60,7 +60,7 @@ class Arrivals:
         pacing: Collection[str],
         take: Callable[[list[Measurement]], float],
     ) -> None:
-        self._node, self._take, self._reliable = node, take, reliable
+        self._node, self._take, self._rests = node, take, not reliable
         self._channels = channels
         self._paces = [channel.sensor in pacing for channel in channels]
         self._heard_pace = False
@@ -94,12 +94,26 @@ class Arrivals:
         """By sensor, how many messages could not be read so far."""
         return {channel.sensor: one.count for channel, one in zip(self._channels, self._left_out, strict=True)}
 
+    def leave(self, topics: Collection[str]) -> list[str]:
+        """Listen to these no longer: what measures them runs in this process. Those that were listened to.
+
+        No more resting then, which would hold that up.
+        """
+        left = [place for place, channel in enumerate(self._channels) if channel.topic in topics]
+        for place in left:
+            self._node.destroy_subscription(self._subscriptions[place])
+            self._subscriptions[place] = None
+        self._rests = self._rests and not left
+        return [self._channels[place].topic for place in left]
+
     def _wake(self, place: int, data: bytes) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them."""
         woken_s = time.monotonic()
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read(place, data, arrived[place])
         for other, subscription in enumerate(self._subscriptions):
+            if subscription is None:
+                continue
             # As rclpy's executors do it; several of them may take from one subscription.
             handle, kind = subscription.handle, subscription.msg_type
             with handle:
@@ -111,7 +125,7 @@ class Arrivals:
         rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
         # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
         left_s = woken_s + rest_s - time.monotonic()
-        if left_s > _SHORTEST_REST_S and not self._reliable:
+        if left_s > _SHORTEST_REST_S and self._rests:
             time.sleep(left_s)
 
     def _read(self, place: int, data: bytes, found: list[Measurement]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -140,7 +140,7 @@ class EstimatorNode(Node):
         required = [channel.sensor for channel in self.channels if channel.required and not channel.command]
         self._pace = [self.paced_by] if self.paced_by else required
         self._due: list[Measurement] = []  # to be filtered
-        self._intake = PacedIntake(lambda one: self._due.append(one), self._pace)
+        self._intake = PacedIntake(self._due.append, self._pace)
         self._publishes_all = host.output_rate_hz == 0.0
         self._thinning = Thinning(host.output_rate_hz, repeats=True)
         self._instant = Instant(self._pace)
@@ -230,6 +230,10 @@ class EstimatorNode(Node):
         if self._start is not None:
             self._start.subscribe(self, self._begin)
 
+    def leave_to_source(self, topics: Collection[str]) -> Collection[str]:
+        """What a source in the same process measures comes to `take`; see `Taker`."""
+        return self._arrivals.leave(topics)
+
     def take(self, readings: Sequence[Measurement]) -> float:
         """Filter what has arrived, and publish what came of it: of one instant the last estimate.
 
@@ -249,7 +253,8 @@ class EstimatorNode(Node):
 
     def _filter(self) -> None:
         """Filter what is due."""
-        due, self._due = self._due, []
+        due = self._due.copy()
+        self._due.clear()
         for estimate in self.pipeline.process_all(due):
             if self._waiting is not None and (self._publishes_all or self._waiting.stamp_ns != estimate.stamp_ns):
                 self._publish(self._waiting)

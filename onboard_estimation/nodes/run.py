@@ -1,4 +1,4 @@
-"""Start of every executable: finds ROS 2 or the embedded runtime, makes the node, spins it until Ctrl-C."""
+"""Start of every executable: finds ROS 2 or the embedded runtime, makes its node or nodes, spins until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,30 @@ from onboard_estimation.nodes.giving_up import leave_reason
 from onboard_estimation.nodes.memory import release_compiler
 
 
-def run(target: str, arguments: list[str] | None = None) -> None:
-    """Make the node of a class and spin it; exits with 0 after Ctrl-C and 2, with one line, on bad input.
+@dataclass(frozen=True)
+class NodeExecutable:
+    """An executable that runs one node: what a console script names. `composed` runs several of them in one process.
 
-    Parameters
+    Attributes
     ----------
     target
         `module:Class` of an rclpy node without arguments; imported once a runtime is there.
+    """
+
+    target: str
+
+    def __call__(self, arguments: list[str] | None = None) -> None:
+        """Run the node; arguments as for `run`."""
+        run(lambda: [self.target], arguments)
+
+
+def run(targets: Callable[[], Sequence[str]], arguments: list[str] | None = None) -> None:
+    """Make nodes and spin them; exits with 0 after Ctrl-C and 2, with one line, on bad input.
+
+    Parameters
+    ----------
+    targets
+        Gives those of `NodeExecutable`. What a source among the nodes measures reaches its estimator directly.
     arguments
         Of the command line, `--ros-args ...`; those of the process by default.
     """
@@ -34,7 +52,7 @@ def run(target: str, arguments: list[str] | None = None) -> None:
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     interrupts = heed_interrupts()
     try:
-        _spin(target, arguments, interrupts)
+        _spin(targets(), arguments, interrupts)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         leave_reason(str(error))
@@ -43,7 +61,7 @@ def run(target: str, arguments: list[str] | None = None) -> None:
         pass
 
 
-def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> None:
+def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Interrupts) -> None:
     import embedded_ros
 
     embedded_ros.install()
@@ -53,8 +71,9 @@ def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> N
     from rclpy.executors import ExternalShutdownException
     from rclpy.logging import get_logger
 
-    module, _, name = target.partition(":")
-    node = None
+    from onboard_estimation.nodes.source import connect
+
+    nodes: list[Any] = []
     try:
         rclpy.init(args=arguments)
     except RCLError as error:  # a parameter file that is none, an unknown log level
@@ -63,14 +82,19 @@ def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> N
         return
     try:
         _tell_of_compilation(get_logger("onboard_estimation").info)
-        node = _node_class(module, name)()
+        for target in targets:
+            module, _, name = target.partition(":")
+            nodes.append(_node_class(module, name)())
+        connect(nodes)
         # What start-up made stays: the collector would look through it again and again, and stop the node meanwhile.
         # What a reading leaves behind goes without the collector, which need not look hundreds of times a second.
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
         release_compiler()
-        rclpy.spin(node)
+        for node in nodes:
+            rclpy.get_global_executor().add_node(node)
+        rclpy.spin(nodes[0])
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:
@@ -81,7 +105,7 @@ def _spin(target: str, arguments: list[str] | None, interrupts: Interrupts) -> N
     finally:
         # A second Ctrl-C (a shell's, and that of `ros2 launch` on top) must not break the orderly end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if node is not None:
+        for node in nodes:
             node.destroy_node()
         rclpy.try_shutdown()
 

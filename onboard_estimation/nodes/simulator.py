@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from nav_msgs.msg import Odometry
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
+from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
@@ -23,12 +25,14 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import Robot
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.measurements import stamp_ns
-from onboard_estimation.ros.sensor_messages import header, to_message
+from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import ControlledByEstimate
 
@@ -69,7 +73,8 @@ class SimulatorHost:
 class SimulatorNode(Node):
     """Publishes what a simulated robot's sensors, commands and motion capture would send.
 
-    Each message goes out when its stamp is due, reliably. Stamps start at the time of day; with another `rate` than 1
+    Each message goes out when its stamp is due, reliably, where somebody listens; a `Source`: an estimator in the same
+    process gets the readings without messages. Stamps start at the time of day; with another `rate` than 1
     they run ahead of it, and other nodes need `use_sim_time` and this node's `publish_clock`. Parameters: the robot's
     configuration and `SimulatorHost`.
 
@@ -113,16 +118,18 @@ class SimulatorNode(Node):
         self._simulated_ns = 0
         self._due: deque[tuple[int, Channel, Vector]] = deque()
         self._channels: dict[str, Channel] = {}
+        self._outputs: dict[str, _Output] = {}
         self._refill()  # compiles kernels, before the clock starts
-        self._outputs = self._offer()
+        self._outputs = {topic: _Output(self, channel, self._prefix) for topic, channel in self._channels.items()}
+        self._take: Take | None = None
+        self._taken: frozenset[str] = frozenset()
         self._clock_output: Any = None
         if host.publish_clock:
             self._clock_output = self.create_publisher(ClockMessage, "/clock", QoSProfile(depth=10))
         self._clock_ns = -_CLOCK_PERIOD_NS
-        self._epoch_ns = time.time_ns()
-        self._started_ns = time.monotonic_ns()
+        self._start_clock()
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_TICK_S, self._tick, clock=steady)
+        self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
         pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
         loop = ", controlled by the estimate" if host.control == "estimate" else ""
         self.get_logger().info(f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}{pace}{loop}")
@@ -148,12 +155,18 @@ class SimulatorNode(Node):
     def _take_phase(self, message: Any) -> None:
         self._phase = self.phases.index(message.data) if message.data in self.phases else -1
 
-    def _offer(self) -> dict[str, Any]:
-        """By topic, of all that the simulation may give."""
-        return {
-            topic: self.create_publisher(interface_class(channel.message_type), topic, _STREAM)
-            for topic, channel in self._channels.items()
-        }
+    def _start_clock(self) -> None:
+        self._epoch_ns, self._started_ns = time.time_ns(), time.monotonic_ns()
+
+    @property
+    def measured_topics(self) -> frozenset[str]:
+        """Of all that the simulated robot's sensors and commands give."""
+        return frozenset(self._channels)
+
+    def hand_to(self, take: Take, topics: Collection[str]) -> None:
+        """See `Source`. Time starts now: what was made since may have taken long."""
+        self._take, self._taken = take, frozenset(topics)
+        self._start_clock()
 
     def _refill(self) -> None:
         stop_ns = self._simulated_ns + round(self._ahead_s * NANOSECONDS_PER_SECOND)
@@ -164,6 +177,7 @@ class SimulatorNode(Node):
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
         self._due.extend(_in_order(recording, self._host.publish_truth))
+        self._heard = {topic for topic, output in self._outputs.items() if output.is_heard()}
 
     def _tick(self) -> None:
         """Publish all that is due."""
@@ -181,19 +195,27 @@ class SimulatorNode(Node):
         if now_ns > latest_ns and time.monotonic() - self._heard_s < _GIVEN_UP_S:
             self._started_ns += round((now_ns - latest_ns) / self._host.rate)
             now_ns = latest_ns
+        readings: list[Measurement] = []
         while True:
             while self._due and self._due[0][0] <= now_ns:
                 stamp_ns, channel, value = self._due.popleft()
                 self._tell_time(stamp_ns)
-                message = to_message(new, channel, self._epoch_ns + stamp_ns, value, self._prefix)
-                self._outputs[channel.topic].publish(message)
+                if channel.topic in self._taken:
+                    readings.append(Measurement(self._epoch_ns + stamp_ns, channel.sensor, value))
+                if channel.topic in self._heard:
+                    self._outputs[channel.topic].publish(self._epoch_ns + stamp_ns, value)
             if self._due or self._simulated_ns > now_ns or self._is_over():
                 break
             self._refill()
         self._tell_time(now_ns)
+        if self._take is not None and readings:
+            rest_s = self._take(readings)
+            self._timer.timer_period_ns = round(max(rest_s, _TICK_S) * NANOSECONDS_PER_SECOND)
         if not self._due and self._is_over():
             self.get_logger().info(f"simulated {self._host.duration_s:g} s, done")
-            raise SystemExit(0)
+            if self._take is None:
+                raise SystemExit(0)
+            self._timer.cancel()  # the other nodes of the process go on
 
     def _is_over(self) -> bool:
         return self._end_ns is not None and self._simulated_ns > self._end_ns
@@ -202,6 +224,20 @@ class SimulatorNode(Node):
         if self._clock_output is not None and at_ns - self._clock_ns >= _CLOCK_PERIOD_NS:
             self._clock_ns = at_ns
             self._clock_output.publish(ClockMessage(clock=header(new, self._epoch_ns + at_ns).stamp))
+
+
+class _Output:
+    """Publishes the messages of one channel."""
+
+    def __init__(self, node: Node, channel: Channel, frame_prefix: str) -> None:
+        self._publisher = node.create_publisher(interface_class(channel.message_type), channel.topic, _STREAM)
+        self._message = SerializedSensor(channel, new, serialize_message, frame_prefix)
+
+    def is_heard(self) -> bool:
+        return bool(self._publisher.get_subscription_count())
+
+    def publish(self, stamp_ns: int, value: Vector) -> None:
+        self._publisher.publish(self._message(stamp_ns, value))
 
 
 def _in_order(recording: Recording, with_truth: bool) -> list[tuple[int, Channel, Vector]]:

@@ -2,24 +2,9 @@
 
 from __future__ import annotations
 
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
-
-def estimator() -> None:
-    """Run the salp's pose-and-shape estimator."""
-    run("salp_estimation.nodes.estimator:SalpPoseShapeNode")
-
-
-def simulator() -> None:
-    """Run the simulated salp."""
-    run("salp_estimation.nodes.simulator:SalpSimulatorNode")
-
-
-def thruster_chain_estimator() -> None:
-    """Run the thruster chain's estimator."""
-    run("salp_estimation.nodes.thruster_chain:ThrusterChainNode")
-
-
-def thruster_chain_simulator() -> None:
-    """Run the simulated thruster chain."""
-    run("salp_estimation.nodes.thruster_chain:ThrusterChainSimulatorNode")
+estimator = NodeExecutable("salp_estimation.nodes.estimator:SalpPoseShapeNode")
+simulator = NodeExecutable("salp_estimation.nodes.simulator:SalpSimulatorNode")
+thruster_chain_estimator = NodeExecutable("salp_estimation.nodes.thruster_chain:ThrusterChainNode")
+thruster_chain_simulator = NodeExecutable("salp_estimation.nodes.thruster_chain:ThrusterChainSimulatorNode")

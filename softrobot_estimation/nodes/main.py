@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
-
-def estimator() -> None:
-    """Run the estimator of tip and stiffness."""
-    run("softrobot_estimation.nodes.estimator:SoftRobotNode")
-
-
-def simulator() -> None:
-    """Run the simulated robot."""
-    run("softrobot_estimation.nodes.simulator:SoftRobotSimulatorNode")
+estimator = NodeExecutable("softrobot_estimation.nodes.estimator:SoftRobotNode")
+simulator = NodeExecutable("softrobot_estimation.nodes.simulator:SoftRobotSimulatorNode")

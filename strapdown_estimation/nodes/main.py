@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
-
-def estimator() -> None:
-    """Run the estimator of position, velocity and attitude."""
-    run("strapdown_estimation.nodes.estimator:StrapdownEstimatorNode")
+estimator = NodeExecutable("strapdown_estimation.nodes.estimator:StrapdownEstimatorNode")

@@ -18,7 +18,7 @@ embedded_ros.install()
 import json, os, sys
 import rclpy
 from pathlib import Path
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
 def tell(node):
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -26,7 +26,7 @@ def tell(node):
     print(json.dumps([sorted(sys.modules), resident_mb]), flush=True)
 
 rclpy.spin = tell
-run(sys.argv[1], ["--ros-args", "-r", "__ns:=/" + sys.argv[2], "--log-level", "warn"])
+NodeExecutable(sys.argv[1])(["--ros-args", "-r", "__ns:=/" + sys.argv[2], "--log-level", "warn"])
 """
 
 NEVER = (

@@ -88,7 +88,9 @@ class Bare:
         for measurement in steps:
             state, estimate, events = self.step(state, measurement)
             found.append((estimate, events))
-        return Scanned(state, found) if found else None
+        given = [one for one, _ in found if one is not None]
+        means = np.array([one.mean for one in given])
+        return Scanned(state, found, means, np.array([one.covariance for one in given])) if found else None
 
     def restarted(self, state: Any) -> Any:
         self.resets += 1

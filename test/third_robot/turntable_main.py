@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from onboard_estimation.nodes.run import run
+from onboard_estimation.nodes.run import NodeExecutable
 
-
-def estimator() -> None:
-    """Run the estimator."""
-    run("turntable_node:TurntableNode")
+estimator = NodeExecutable("turntable_node:TurntableNode")

@@ -109,7 +109,8 @@ def test_an_interrupt_that_c_code_makes_an_error_of_is_no_fault(interrupted: boo
     """rclpy of ROS 2 Jazzy does so while it makes a message; the same error without an interrupt is told."""
     (tmp_path / "swallowing.py").write_text(SWALLOWING_NODE.replace("INTERRUPTED", str(interrupted)))
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-    node = program(code=code + "from onboard_estimation.nodes.run import run; run('swallowing:Swallowing')")
+    code += "from onboard_estimation.nodes.run import NodeExecutable; NodeExecutable('swallowing:Swallowing')()"
+    node = program(code=code)
     if interrupted:
         errors = ended(node)
         assert "interrupted now" in errors

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from embedded_ros.messages import message_class, support
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.measurement import Channel, Estimate
+from onboard_estimation.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.ros.serialized_estimates import SerializedEstimates
+from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.robot import ROBOT as SALP
 from softrobot_estimation.configuration import SoftRobotConfiguration
@@ -76,6 +77,24 @@ def test_numbers_may_stand_apart() -> None:
     many = template.messages(np.array(STAMPS_NS), values)
     for stamp_ns, row, one in zip(STAMPS_NS, values, many, strict=True):
         assert template.message(stamp_ns, row) == one.tobytes() == serialized(make(stamp_ns, row))
+
+
+SENT = [
+    *(channel for robot, configuration in ROBOTS.values() for channel in robot.channels(configuration)),  # type: ignore[attr-defined]
+    Channel("ground_truth/body/pose", "geometry_msgs/msg/PoseStamped", "ground_truth/body"),
+]
+
+
+@pytest.mark.parametrize("channel", SENT, ids=lambda channel: channel.topic)
+def test_what_a_source_publishes_is_what_the_ordinary_way_makes(channel: Channel) -> None:
+    write, rng = SerializedSensor(channel, new, serialized, "a/"), np.random.default_rng(7)
+    for stamp_ns in STAMPS_NS:
+        value = rng.normal(size=value_size(channel))
+        for absent in (slice(0, 0), slice(0, 3), slice(3, 6)):
+            given = value.copy()
+            if channel.message_type == "sensor_msgs/msg/Imu" and channel.field != "orientation":
+                given[absent] = np.nan
+            assert write(stamp_ns, given) == serialized(to_message(new, channel, stamp_ns, given, "a/"))
 
 
 def test_numbers_that_are_not_numbers_are_written_as_they_are() -> None:

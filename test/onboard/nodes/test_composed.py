@@ -1,0 +1,181 @@
+"""Source and estimator in one process: the same estimates as offline, everything still published, clear refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launched import Launch, nothing_is_left, recorded
+from live_graph import wait_until
+
+import embedded_ros
+from hopper_estimation.robot import ROBOT as HOPPER
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.measurement import Estimate, Measurement, filter_order
+from onboard_estimation.nodes.source import connect
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import Robot
+from onboard_estimation.ros.measurements import stamp_ns, to_measurement
+from onboard_estimation.series import Series
+from salp_estimation.robot import ROBOT as SALP
+
+MODULE = [sys.executable, "-m", "onboard_estimation"]
+CASES = {
+    "hopper": (HOPPER, "hardware", "1m", "hops:=1m", "imu/low_g"),
+    "salp": (SALP, "hardware", "forward", "gait:=forward", "imu/link_1"),
+}
+SEED = 3
+PIECE_NS = 100_000_000
+"""What the simulator node simulates at a time; noise is drawn piece by piece."""
+
+
+class FakeNode:
+    """As far as `connect` looks at one."""
+
+    def __init__(self, name: str, namespace: str) -> None:
+        self._name, self._namespace = name, namespace
+        self.said: list[str] = []
+
+    def get_name(self) -> str:
+        return self._name
+
+    def get_namespace(self) -> str:
+        return self._namespace
+
+    def get_logger(self) -> Any:
+        return self
+
+    def info(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+
+class Driver(FakeNode):
+    measured_topics = frozenset({"imu/a", "imu/b"})
+    take: Any = None
+    topics: frozenset[str] = frozenset()
+
+    def hand_to(self, take: Any, topics: Iterable[str]) -> None:
+        self.take, self.topics = take, frozenset(topics)
+
+
+class Listener(FakeNode):
+    def take(self, readings: Any) -> float:
+        raise AssertionError("nothing is taken here")
+
+    def leave_to_source(self, topics: Iterable[str]) -> set[str]:
+        return {"imu/a"} & set(topics)
+
+
+def test_a_source_serves_the_first_estimator_of_its_namespace() -> None:
+    driver, other = Driver("driver", "/a"), Driver("other", "/b")
+    first, second = Listener("first", "/a"), Listener("second", "/a")
+    connect([FakeNode("markers", "/a"), driver, other, first, second])
+    assert driver.take == first.take
+    assert driver.topics == {"imu/a"}
+    assert other.take is None
+    assert first.said == ["without messages between, from driver: imu/a"]
+    assert not second.said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "which nodes? composed [PACKAGE/]EXECUTABLE... [--ros-args ...]"),
+        (("nobody", "hopper_estimator"), "no executable 'nobody' in package 'onboard_estimation'; it has: bag_player"),
+        (("bag_player", "hopper_estimator"), "bag_player cannot run in one process with others"),
+        (("elsewhere/driver",), "no executable 'driver' in package 'elsewhere'; it has: none"),
+    ],
+)
+def test_what_cannot_run_together_is_said_before_anything_runs(words: tuple[str, ...], sentence: str) -> None:
+    command = [*MODULE, "run", "composed", *words, "--ros-args", "-r", "__ns:=/hopper"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100.0, check=False)
+    assert ended.returncode == 2
+    assert sentence in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_only_a_source_with_a_node_here_is_composed(tmp_path: Path) -> None:
+    words = ["launch", "hopper.launch.py", "composed:=true", "source:=hardware"]
+    ended = subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=100.0, check=False)
+    assert ended.returncode != 0
+    assert "composed:=true is for source:=simulated" in ended.stderr + ended.stdout
+
+
+def simulated(robot: Robot[Any], scenario: str, variant: str, seconds: float) -> list[Series]:
+    """What the simulator node simulates, as it does."""
+    rng = np.random.default_rng(SEED)
+    simulation = robot.simulation(robot.configuration_type(), scenario, variant, rng, 0.0)  # type: ignore[attr-defined]
+    pieces = range(1, round(seconds * 1e9 / PIECE_NS) + 1)
+    return [one for piece in pieces for one in simulation.advance(piece * PIECE_NS).sensors]
+
+
+def offline(robot: Robot[Any], series: list[Series], epoch_ns: int) -> list[Estimate]:
+    """What a pipeline makes of the same simulation."""
+    configuration, estimator = robot.configuration_type(), robot.estimators[0]
+    channels = robot.listened_channels(configuration, estimator)
+    order = filter_order(channels)
+    readings = [
+        Measurement(epoch_ns + stamp, one.channel.sensor, value)
+        for one in series
+        if one.channel.sensor in order
+        for stamp, value in zip(one.stamps_ns.tolist(), one.values, strict=True)
+    ]
+    readings.sort(key=lambda one: (one.stamp_ns, order[one.sensor]))
+    return Pipeline(robot.estimator(configuration, estimator), channels).run(readings)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.skipif(
+    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
+    reason="with ROS 2, launch files run from a colcon workspace",
+)
+@pytest.mark.parametrize("name", CASES)
+def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
+    robot, scenario, variant, chosen, sensor = CASES[name]
+    configuration = robot.configuration_type()
+    bag = tmp_path / "bag"
+    words = ("composed:=true", f"seed:={SEED}", chosen, f"scenario:={scenario}", f"record:={bag}", "markers:=false")
+    truth = ("initial_from_truth:=false",) if name == "salp" else ()
+    launch = Launch(f"{name}.launch.py", *words, *truth, log=tmp_path / "launch.log")
+    try:
+        launch.wait_for(f"without messages between, from {name}_simulator")
+        wait_until(lambda: recorded(bag, f"/{name}/state") >= 400)
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    (channel,) = (one for one in robot.channels(configuration) if one.sensor == sensor)
+    readings, states, covariances = [], {}, {}
+    with open_bag(bag) as opened:
+        for raw in opened.messages():
+            if raw.topic == f"/{name}/{channel.topic}":
+                readings.append(to_measurement(channel, opened.deserialize(raw)))
+            elif raw.topic in (f"/{name}/state", f"/{name}/state_covariance"):
+                message = opened.deserialize(raw)
+                kept = states if raw.topic.endswith("state") else covariances
+                kept[stamp_ns(message)] = np.array(message.position)
+    # When the simulation began shows in its first reading that was recorded.
+    seconds = 1e-9 * (max(states) - readings[0].stamp_ns) + 20.0
+    series = simulated(robot, scenario, variant, seconds)
+    stamps_ns = np.concatenate([one.stamps_ns for one in series if one.channel.sensor == sensor])
+    values = np.concatenate([one.values for one in series if one.channel.sensor == sensor])
+    (first,) = np.flatnonzero((values == readings[0].value).all(axis=1))
+    epoch_ns = readings[0].stamp_ns - int(stamps_ns[first])
+    for place, reading in enumerate(readings):
+        assert reading.stamp_ns == epoch_ns + stamps_ns[first + place]
+        np.testing.assert_array_equal(reading.value, values[first + place])
+    found = {one.stamp_ns: one for one in offline(robot, series, epoch_ns)}
+    assert len(states) >= 400
+    for at_ns, mean in states.items():
+        np.testing.assert_array_equal(mean, found[at_ns].mean)
+        if at_ns in covariances:
+            whole = found[at_ns].covariance
+            np.testing.assert_array_equal(covariances[at_ns], whole[np.triu_indices(len(whole))])
