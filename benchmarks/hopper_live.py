@@ -8,22 +8,26 @@ What was sent is then filtered offline. Beside ours, real rclpy where `ONBOARD_E
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle, warm_up
+from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle, start, warm_up
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
+from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
 from onboard_estimation.live.process_use import cpu_s, resident_mb
 from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2
+_STARTS_S = 8.0
+"""A composed process starts, and those that listen find it."""
 _SHARE = {True: 0.14, False: 0.35}
 """Of a core that the estimator may take: ours, and under ROS 2."""
 
@@ -41,6 +45,37 @@ def run(quick: bool) -> list[dict[str, Any]]:
     rows = []
     for runtime in runtimes():
         rows += _live(runtime, 16.0 if quick else 60.0)
+        rows += _composed(runtime, 8.0 if quick else 30.0)
+    return rows
+
+
+def _composed(runtime: str, seconds: float) -> list[dict[str, Any]]:
+    """Simulator and estimator in one process, with a listener of the odometry only, and with a recorder of all."""
+    rows = []
+    for recorded in (False, True):
+        with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper", composed=True) as node:
+            bag = Path(folder) / "bag"
+            words = ["onboard_estimation", "record", "--all", "-o", str(bag), "--duration", str(seconds + _STARTS_S)]
+            listener = role(["watch", "--robot", "hopper"], runtime)
+            recorder = start(words, runtime) if recorded else None
+            time.sleep(_STARTS_S)
+            before_s, begin_s = cpu_s(node.pid), time.monotonic()
+            time.sleep(seconds)
+            used = (cpu_s(node.pid) - before_s) / (time.monotonic() - begin_s)
+            kept = ""
+            if recorder is not None:
+                recorder.communicate(timeout=60.0)
+                with open_bag(bag) as opened:
+                    stamps_ns = [raw.log_time_ns for raw in opened.messages() if raw.topic == f"/hopper/{LOW_G.topic}"]
+                rate_hz = (len(stamps_ns) - 1) / (1e-9 * (stamps_ns[-1] - stamps_ns[0]))
+                kept = f"; {len(stamps_ns):,} low-g readings in the bag, {rate_hz:.0f} a second"
+            node.terminate()
+            got = result(listener, 90.0)
+        settle()
+        allowed, what = (0.25, "a recorder of all topics") if recorded else (0.08, "no recorder")
+        name = f"{runtime}: hopper, simulator and estimator in one process, {what}: core used"
+        figure = f"{100.0 * used:.1f} %; odometry at {got['per_second']:.0f} Hz{kept}"
+        rows.append(row(name, figure, f"<= {100.0 * allowed:.0f} %", used <= allowed))
     return rows
 
 

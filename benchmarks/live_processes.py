@@ -56,9 +56,15 @@ def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
 
 
 @contextmanager
-def estimator(runtime: str = "embedded", robot: str = "salp", *parameters: str) -> Iterator[subprocess.Popen[str]]:
-    """A robot's live estimator, in a namespace with its name; parameters as `name:=value`."""
-    code = ["benchmarks.live_estimator_node", robot, "--ros-args", "-r", f"__ns:=/{robot}", "--log-level", "warn"]
+def estimator(
+    runtime: str = "embedded", robot: str = "salp", *parameters: str, composed: bool = False
+) -> Iterator[subprocess.Popen[str]]:
+    """A robot's live estimator, in a namespace with its name; parameters as `name:=value`.
+
+    `composed`: with the simulator in its process.
+    """
+    code = ["benchmarks.live_estimator_node", *(["composed"] if composed else []), robot]
+    code += ["--ros-args", "-r", f"__ns:=/{robot}", "--log-level", "warn"]
     code += [word for parameter in parameters for word in ("-p", parameter)]
     process = start(code, runtime)
     try:

@@ -129,11 +129,19 @@ def test_a_needed_part_that_is_absent_is_refused_by_name_once_and_counted(needs:
     expected = np.flatnonzero(lacking | np.isin(np.arange(60), (40, 50)))
     single, told = ReadingCheck([channel]), []
     passed = [single.passes("imu/a", value, told.append) for value in values]
-    many = ReadingCheck([channel])
+    many, together, said_together = ReadingCheck([channel]), ReadingCheck([channel]), []
     rows, said = many.refused("imu/a", values)
     assert rows.tolist() == expected.tolist() == np.flatnonzero(~np.array(passed)).tolist()
     assert [sentence for _, sentence in sorted(said)] == told
-    for check in (single, many):
+    for first in range(0, 60, 7):  # as they arrive together, with one of another sensor and size among them
+        readings = [Measurement(k, "imu/a", value) for k, value in enumerate(values[first : first + 7], first)]
+        readings.insert(3, Measurement(-1, "other", np.array([1e300])))
+        kept = [one.stamp_ns for one in together.all_that_pass(readings, said_together.append)]
+        assert kept.pop(kept.index(-1)) == -1
+        assert kept == [k for k in range(first, min(first + 7, 60)) if passed[k]]
+    assert said_together == told
+    assert together.all_that_pass([], told.append) == []
+    for check in (single, many, together):
         assert check.incomplete == ({"imu/a": int(lacking.sum())} if needs else {})
         assert (check.not_finite, check.out_of_range) == ({"imu/a": 1}, {"imu/a": 1})
     if not needs:
