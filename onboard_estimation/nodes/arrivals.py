@@ -99,7 +99,8 @@ class Arrivals:
 
         No more resting then, which would hold that up.
         """
-        left = [place for place, channel in enumerate(self._channels) if channel.topic in topics]
+        heard = [place for place, one in enumerate(self._subscriptions) if one is not None]
+        left = [place for place in heard if self._channels[place].topic in topics]
         for place in left:
             self._node.destroy_subscription(self._subscriptions[place])
             self._subscriptions[place] = None

@@ -69,3 +69,26 @@ def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> N
 
 def stamps(wakings: list[list[Any]]) -> list[int]:
     return [one.stamp_ns for readings in wakings for one in readings]
+
+
+def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is() -> None:
+    wakings: list[list[Measurement]] = []
+    with listening_node("arrivals", "/hopper") as node:
+        from onboard_estimation.nodes.arrivals import Arrivals
+
+        def take(readings: list[Measurement]) -> float:
+            wakings.append(readings)
+            return 10.0  # which would hold up the source
+
+        arrivals = Arrivals(node, CHANNELS, False, [LOW_G.sensor], take)
+        outputs = [node.create_publisher(interface_class(one.message_type), one.topic, 100) for one in CHANNELS]
+        spin_until(node, lambda: all(one.get_subscription_count() for one in outputs))
+        assert arrivals.leave({LOW_G.topic, "elsewhere"}) == [LOW_G.topic]
+        assert arrivals.leave({LOW_G.topic}) == []
+        spin_until(node, lambda: not outputs[1].get_subscription_count())
+        for stamp_ns in (1, 2):
+            for output, channel in zip(outputs, CHANNELS, strict=True):
+                output.publish(to_message(new, channel, stamp_ns, np.zeros(6)))
+            spin_until(node, lambda stamp_ns=stamp_ns: stamps(wakings) == list(range(1, stamp_ns + 1)), 5.0)
+        assert {one.sensor for readings in wakings for one in readings} == {HIGH_G.sensor}
+        assert arrivals.unreadable() == {HIGH_G.sensor: 0, LOW_G.sensor: 0}
