@@ -34,6 +34,8 @@ QUEUE = 500
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
+_LONGEST_STAY_S = 0.01
+"""Before the executor has its turn again, and with it timers and services."""
 _STAMP = attrgetter("stamp_ns")
 
 
@@ -108,11 +110,28 @@ class Arrivals:
         return [self._channels[place].topic for place in left]
 
     def _wake(self, place: int, data: bytes) -> None:
-        """A message of one sensor, by which the node was woken: with it all that has arrived from any of them."""
-        woken_s = time.monotonic()
+        """A message of one sensor, by which the node was woken: with it all that has arrived from any of them.
+
+        After a rest the node looks for itself: to go back to the executor and be woken costs more than all else here.
+        """
+        began_s = woken_s = time.monotonic()
         arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
         self._read(place, data, arrived[place])
-        for other, subscription in enumerate(self._subscriptions):
+        while self._read_out(arrived):
+            rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
+            # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
+            left_s = woken_s + rest_s - time.monotonic()
+            if left_s <= _SHORTEST_REST_S or not self._rests:
+                return
+            time.sleep(left_s)
+            woken_s = time.monotonic()
+            if woken_s - began_s > _LONGEST_STAY_S or not self._node.context.ok():
+                return
+            arrived = [[] for _ in self._subscriptions]
+
+    def _read_out(self, arrived: list[list[Measurement]]) -> bool:
+        """Read out all sensors; whether there is anything by now."""
+        for place, subscription in enumerate(self._subscriptions):
             if subscription is None:
                 continue
             # As rclpy's executors do it; several of them may take from one subscription.
@@ -122,12 +141,8 @@ class Arrivals:
                     taken = handle.take_message(kind, True)
                     if taken is None:
                         break
-                    self._read(other, taken[0], arrived[other])
-        rest_s = self._take(list(heapq.merge(*arrived, key=_STAMP)))
-        # What comes meanwhile is taken at one waking. Readings keep step with the waking, not with its end.
-        left_s = woken_s + rest_s - time.monotonic()
-        if left_s > _SHORTEST_REST_S and self._rests:
-            time.sleep(left_s)
+                    self._read(place, taken[0], arrived[place])
+        return any(arrived)
 
     def _read(self, place: int, data: bytes, found: list[Measurement]) -> None:
         try:
