@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import platform
 import sys
 from enum import Enum
 from functools import lru_cache
@@ -55,11 +56,19 @@ def install() -> Runtime:
     if found is Runtime.NONE:
         raise UserError(
             "neither ROS 2 nor CycloneDDS is here: source ROS 2 (source /opt/ros/<distribution>/setup.bash) or "
-            "run pip install 'onboard_estimation[live]'"
+            + how_to_install()
         )
     if found is Runtime.EMBEDDED:
         finder.install()
     return found
+
+
+def how_to_install(system: str = sys.platform, machine: str | None = None) -> str:
+    """What brings CycloneDDS: a wheel from PyPI, where there is one for this system and processor."""
+    machine = platform.machine() if machine is None else machine
+    if system == "linux" and machine != "x86_64":
+        return f"install cyclonedds 0.10.5 built for this processor ({machine}): docs/onboard.md, 'On 64-bit Arm'"
+    return "run pip install 'onboard_estimation[live]'"
 
 
 def _has_rclpy() -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes as ct
 from typing import Any
 
-from embedded_ros.wire import cyclonedds_package
+from embedded_ros.wire import cyclonedds_package, older_cyclonedds
 
 _library, _private = cyclonedds_package.load()
+if older_cyclonedds.is_older(_private):
+    _private = older_cyclonedds.Functions(_library, _private)
 ddspy_topic_create = _private.ddspy_topic_create
 ddspy_write = _private.ddspy_write
 ddspy_take = _private.ddspy_take

