@@ -40,8 +40,8 @@ class Line(NamedTuple):
     ----------
     stddev_s
         Of the points about the line, from their median distance.
-    count
-        Of the points.
+    points
+        How many there are.
     spread_s2
         Mean square distance of the points from `at_s`.
     """
@@ -50,7 +50,7 @@ class Line(NamedTuple):
     offset_s: float
     skew: float
     stddev_s: float
-    count: int
+    points: int
     spread_s2: float
 
     def __call__(self, device_s: float) -> float:
@@ -60,7 +60,7 @@ class Line(NamedTuple):
     def stddev_at(self, device_s: float) -> float:
         """Standard deviation of the line there, s; that of the points' common latency is not in it."""
         away = (device_s - self.at_s) ** 2 / self.spread_s2 if self.spread_s2 > 0.0 else 0.0
-        return self.stddev_s * math.sqrt((1.0 + away) / self.count)
+        return self.stddev_s * math.sqrt((1.0 + away) / self.points)
 
 
 def robust_line(device_s: Array, offsets_s: Array) -> Line:
@@ -126,19 +126,19 @@ class DeviceClock:
     @property
     def skew_ppm(self) -> float:
         """By how much the host's clock gains on the device's; NaN before it is known."""
-        return 1e6 * self._line.skew if self._line is not None and self._line.count > 2 else math.nan
+        return 1e6 * self._line.skew if self._line is not None and self._line.points > 2 else math.nan
 
     @property
     def stddev_s(self) -> float:
         """Of a mapped time, s, but for the latency that all readings share; NaN before it is known."""
-        if self._line is None or self._line.count < 3:
+        if self._line is None or self._line.points < 3:
             return math.nan
         return self._line.stddev_at(self._device_s)
 
     @property
     def is_settled(self) -> bool:
         """Whether five seconds went into the line."""
-        return self._line is not None and self._line.count >= 5
+        return self._line is not None and self._line.points >= 5
 
     def stamp_ns(self, ticks: int, received_ns: int) -> int | None:
         """Host time of a reading, ns since the epoch; None: its device time cannot be right.
