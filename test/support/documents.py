@@ -8,7 +8,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = {"onboard-estimation", "make", "ros2", "python", "python3", "pip", "cd", "git", "source", "export"}
+PROGRAMS = {
+    "ln",
+    "mkdir",
+    "sudo",
+    "onboard-estimation",
+    "make",
+    "ros2",
+    "python",
+    "python3",
+    "pip",
+    "cd",
+    "git",
+    "source",
+    "export",
+}
 
 
 @dataclass(frozen=True)
