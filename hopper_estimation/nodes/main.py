@@ -1,4 +1,4 @@
-"""Executables `hopper_estimator` and `hopper_simulator`."""
+"""Executables `hopper_estimator`, `hopper_simulator` and `serial_imu_emulator`."""
 
 from __future__ import annotations
 
@@ -6,3 +6,4 @@ from onboard_estimation.nodes.run import NodeExecutable
 
 estimator = NodeExecutable("hopper_estimation.nodes.estimator:HopperEstimatorNode")
 simulator = NodeExecutable("hopper_estimation.nodes.simulator:HopperSimulatorNode")
+serial_emulator = NodeExecutable("hopper_estimation.nodes.serial_emulator:HopperSerialEmulatorNode")

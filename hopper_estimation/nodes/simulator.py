@@ -14,6 +14,7 @@ class HopperSimulatorNode(SimulatorNode):
     """
 
     phases = PHASES
+    node_name = "hopper_simulator"
 
     def __init__(self) -> None:
-        super().__init__(ROBOT, "hopper_simulator")
+        super().__init__(ROBOT, self.node_name)

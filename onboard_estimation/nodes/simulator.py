@@ -89,6 +89,8 @@ class SimulatorNode(Node):
     ----------
     phases
         Names of the robot's phases, by number, as its estimators have them.
+    host_type
+        Of the node's own parameters.
 
     Raises
     ------
@@ -98,10 +100,11 @@ class SimulatorNode(Node):
     """
 
     phases: tuple[str, ...] = ()
+    host_type: type[SimulatorHost] = SimulatorHost
 
     def __init__(self, robot: Robot, name: str) -> None:
         super().__init__(name, automatically_declare_parameters_from_overrides=True)
-        parameters: NodeParameters[Any, SimulatorHost] = NodeParameters(self, robot.configuration_type, SimulatorHost)
+        parameters = NodeParameters(self, robot.configuration_type, self.host_type)
         host = parameters.host
         simulated = SimulatedLive[Any].of(robot)
         scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
@@ -192,6 +195,12 @@ class SimulatorNode(Node):
                 return
             time.sleep(left_s)
 
+    def withhold(self, topics: Collection[str]) -> None:
+        """Publish these no more: what is measured there takes another way."""
+        for topic in topics:
+            if topic in self._outputs:
+                self._outputs.pop(topic).destroy()
+
     def _advance(self) -> float:
         """Publish all that is due, and hand it on; for how long the next may wait, s."""
         now_ns = round((time.monotonic_ns() - self._started_ns) * self._host.rate)
@@ -242,11 +251,15 @@ class _Output:
     """Publishes the messages of one channel."""
 
     def __init__(self, node: Node, channel: Channel, frame_prefix: str) -> None:
+        self._node = node
         self._publisher = node.create_publisher(interface_class(channel.message_type), channel.topic, _STREAM)
         self._message = SerializedSensor(channel, new, serialize_message, frame_prefix)
 
     def is_heard(self) -> bool:
         return bool(self._publisher.get_subscription_count())
+
+    def destroy(self) -> None:
+        self._node.destroy_publisher(self._publisher)
 
     def publish(self, stamp_ns: int, value: Vector) -> None:
         self._publisher.publish(self._message(stamp_ns, value))

@@ -108,16 +108,19 @@ class HealthReport:
         return self._status(channel.sensor, level, text, now)
 
     def _status(self, part: str, level: bytes, text: str, values: Mapping[str, float]) -> Any:
-        return self.new(
-            "diagnostic_msgs/msg/DiagnosticStatus",
-            level=level,
-            name=f"{self.name}: {part}",
-            message=text,
-            hardware_id=part,
-            values=[
-                self.new("diagnostic_msgs/msg/KeyValue", key=key, value=_figure(value)) for key, value in values.items()
-            ],
-        )
+        return status(self.new, self.name, part, level, text, values)
+
+
+def status(new: New, name: str, part: str, level: bytes, text: str, values: Mapping[str, float]) -> Any:
+    """A `diagnostic_msgs/msg/DiagnosticStatus` of a part (a sensor, a filter) of the node of that name."""
+    return new(
+        "diagnostic_msgs/msg/DiagnosticStatus",
+        level=level,
+        name=f"{name}: {part}",
+        message=text,
+        hardware_id=part,
+        values=[new("diagnostic_msgs/msg/KeyValue", key=key, value=_figure(value)) for key, value in values.items()],
+    )
 
 
 def _figure(value: float) -> str:

@@ -25,10 +25,20 @@ class SerializedSensor:
         As for `to_message`.
     serialize
         Bytes of a message: CDR, little-endian.
+    complete
+        Writes what a measurement does not say into a message: covariances.
     """
 
-    def __init__(self, channel: Channel, new: New, serialize: Callable[[Any], bytes], frame_prefix: str = "") -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        new: New,
+        serialize: Callable[[Any], bytes],
+        frame_prefix: str = "",
+        complete: Callable[[Any], object] = lambda message: None,
+    ) -> None:
         self._channel, self._new, self._serialize, self._prefix = channel, new, serialize, frame_prefix
+        self._complete = complete
         self._templates: dict[bytes, MessageTemplate] = {}  # by which elements are there
 
     def __call__(self, stamp_ns: int, value: Vector) -> bytes:
@@ -52,6 +62,8 @@ class SerializedSensor:
 
     def _template(self, measured: NDArray[np.bool_]) -> MessageTemplate:
         def make(stamp_ns: int, value: Vector) -> Any:
-            return to_message(self._new, self._channel, stamp_ns, value, self._prefix)
+            message = to_message(self._new, self._channel, stamp_ns, value, self._prefix)
+            self._complete(message)
+            return message
 
         return MessageTemplate(make, self._serialize, len(measured), measured)

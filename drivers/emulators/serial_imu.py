@@ -1,0 +1,208 @@
+"""A microcontroller with two inertial sensors at the other end of a pseudo-terminal, with faults on request.
+
+It holds what the chips hold, counts within their ranges, stamps them by a clock of its own that runs fast or slow, and
+writes frames as the firmware does. A pseudo-terminal has no baud rate: the frames go out when they are due.
+"""
+
+from __future__ import annotations
+
+import os
+import tty
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from drivers.serial_frames import (
+    GYRO_COUNTS_PER_DEG_S,
+    HIGH_G_G_PER_DIGIT,
+    HIGH_G_MISSING,
+    LOW_G_COUNTS_PER_G,
+    LOW_G_MISSING,
+    Sample,
+    Settings,
+    encode_sample,
+    encode_settings,
+)
+from onboard_estimation.configuration import parameter
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.reading_parts import IMU
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+
+_G = STANDARD_GRAVITY_M_S2
+_COUNTS_PER_DIGIT = 16
+_SETTINGS_EVERY_S = 1.0
+_ROOM_TEMPERATURE = round((25.0 - 36.53) * 340.0)
+
+
+@dataclass(frozen=True)
+class SerialFaults:
+    """What goes wrong on the way; nothing by default."""
+
+    byte_error_rate: float = parameter(0.0, "share of the bytes that arrive as others", minimum=0.0, maximum=0.5)
+    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    batch_s: float = parameter(
+        0.0,
+        "frames go out together so often, as of USB adapters (0.016); 0: each when due",
+        unit="s",
+        minimum=0.0,
+    )
+    clock_skew_ppm: float = parameter(0.0, "by how much the device's clock runs fast", unit="ppm", minimum=-1000.0)
+    restart_every_s: float = parameter(0.0, "the device restarts so often: its clock and count begin anew; 0: never")
+    first_time_us: int = parameter(0, "of its clock at the start; it wraps at 4294967296", unit="us", minimum=0)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What both chips measure at one instant; None: that one cannot be read.
+
+    Attributes
+    ----------
+    due_ns
+        On a clock without skew, from the start.
+    low, high
+        (6,) gyro rad/s and specific force m/s^2; the high-g chip has no gyro.
+    """
+
+    due_ns: int
+    low: Vector | None
+    high: Vector | None
+
+
+class SerialDevice:
+    """The device and its end of the line.
+
+    Parameters
+    ----------
+    link
+        Where the other end is to be found, as `/dev/ttyUSB0` would be: a symbolic link that is made, and removed.
+    settings
+        Ranges and rate that it tells; sequence and time in it do not count.
+    seed
+        Of the faults.
+
+    Attributes
+    ----------
+    port
+        Of the pseudo-terminal itself.
+    sent, dropped, unsent
+        Frames that went out; that were dropped on request; that nobody took, for the line was full.
+    """
+
+    def __init__(self, link: Path | None, settings: Settings, faults: SerialFaults, seed: int = 0) -> None:
+        self._settings, self._faults = settings, faults
+        self._rng = np.random.default_rng(seed)
+        self._master, slave = os.openpty()
+        tty.setraw(slave)
+        os.set_blocking(self._master, False)
+        self.port = os.ttyname(slave)
+        self._slave = slave  # held open, so that the line outlives a driver that comes and goes
+        self._link = link
+        if link is not None:
+            _make_link(link, self.port)
+        self.sent = self.dropped = self.unsent = 0
+        self._sequence = 0
+        self._since_ns = 0  # of the device's clock
+        self._settings_due_ns = 0
+        self._batch = bytearray()
+        self._batch_due_ns = 0
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._link is not None:
+            with suppress(OSError):
+                if self._link.is_symlink() and str(self._link.readlink()) == self.port:
+                    self._link.unlink()
+        os.close(self._slave)
+        os.close(self._master)
+
+    def send(self, readings: Iterable[Reading]) -> None:
+        """Send what is due."""
+        for reading in readings:
+            faults = self._faults
+            if faults.restart_every_s and reading.due_ns - self._since_ns >= 1e9 * faults.restart_every_s:
+                self._since_ns, self._sequence, self._settings_due_ns = reading.due_ns, 0, reading.due_ns
+            if reading.due_ns >= self._settings_due_ns:
+                self._settings_due_ns = reading.due_ns + round(_SETTINGS_EVERY_S * NANOSECONDS_PER_SECOND)
+                self._frame(encode_settings(self._told(reading.due_ns)))
+            self._frame(encode_sample(self._sample(reading)))
+            if reading.due_ns >= self._batch_due_ns:
+                self._batch_due_ns = reading.due_ns + round(faults.batch_s * NANOSECONDS_PER_SECOND)
+                self._flush()
+
+    def _told(self, due_ns: int) -> Settings:
+        told = self._settings
+        return Settings(
+            self._next(), self._time_us(due_ns), told.low_g_range, told.gyro_range, told.high_g_range, told.low_pass,
+            told.rate_hz, told.low_g_identity, told.high_g_identity, told.firmware, told.device_id,
+        )  # fmt: skip
+
+    def _sample(self, reading: Reading) -> Sample:
+        told, low, high = self._settings, reading.low, reading.high
+        status = (LOW_G_MISSING if low is None else 0) | (HIGH_G_MISSING if high is None else 0)
+        gyro = force = shock = np.zeros(3)
+        if low is not None:
+            force = low[IMU.linear_acceleration] / _G * LOW_G_COUNTS_PER_G[told.low_g_range]
+            gyro = np.rad2deg(low[IMU.angular_velocity]) * GYRO_COUNTS_PER_DEG_S[told.gyro_range]
+        if high is not None:
+            shock = high[IMU.linear_acceleration] / _G / HIGH_G_G_PER_DIGIT[told.high_g_range]
+        digits = [_COUNTS_PER_DIGIT * digit for digit in _counts(shock, 2047)]
+        time_us = self._time_us(reading.due_ns)
+        x, y, z = digits
+        low_x, low_y, low_z = _counts(force, 32767)
+        rate_x, rate_y, rate_z = _counts(gyro, 32767)
+        return Sample(
+            self._next(), time_us, (low_x, low_y, low_z), (rate_x, rate_y, rate_z), _ROOM_TEMPERATURE, (x, y, z), status
+        )
+
+    def _next(self) -> int:
+        sequence, self._sequence = self._sequence, (self._sequence + 1) % 256
+        return sequence
+
+    def _time_us(self, due_ns: int) -> int:
+        """By the device's clock, which a restart sets to zero."""
+        passed_us = 1e-3 * (due_ns - self._since_ns) * (1.0 + 1e-6 * self._faults.clock_skew_ppm)
+        first_us = self._faults.first_time_us if self._since_ns == 0 else 0
+        return (first_us + round(passed_us)) % (1 << 32)
+
+    def _frame(self, frame: bytes) -> None:
+        faults = self._faults
+        if faults.frame_drop_rate and self._rng.random() < faults.frame_drop_rate:
+            self.dropped += 1
+            return
+        if faults.byte_error_rate:
+            content = np.frombuffer(frame, dtype=np.uint8).copy()
+            hit = self._rng.random(len(content)) < faults.byte_error_rate
+            content[hit] = self._rng.integers(0, 256, np.count_nonzero(hit))
+            frame = content.tobytes()
+        self._batch += frame
+        self.sent += 1
+
+    def _flush(self) -> None:
+        """What the line does not take is lost, as in a microcontroller."""
+        data, self._batch = bytes(self._batch), bytearray()
+        while data:
+            try:
+                data = data[os.write(self._master, data) :]
+            except BlockingIOError:
+                self.unsent += data.count(0)
+                return
+
+
+def _counts(value: Vector, largest: int) -> list[int]:
+    """(3,) as a chip counts: whole numbers, no more than it can."""
+    return [max(-largest - 1, min(largest, round(number))) for number in value.tolist()]
+
+
+def _make_link(link: Path, port: str) -> None:
+    try:
+        if link.is_symlink():
+            if link.exists():
+                raise UserError(f"{link} is there already, and leads to {link.readlink()}: name another, or remove it")
+            link.unlink()  # of an emulator that was killed
+        link.symlink_to(port)
+    except OSError as error:
+        raise UserError(f"the link {link} cannot be made: {error.strerror}") from error

@@ -1,0 +1,71 @@
+"""How a sensor sits on the body, and what its gyro reads at rest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.reading_parts import IMU
+
+_NAMES = ("x", "y", "z")
+LEAST_READINGS = 100
+STILL_RAD_S = 0.05
+STILL_M_S2 = 1.5
+
+
+def axes_matrix(text: str) -> Matrix:
+    """(3, 3) from the sensor's to the body's axes.
+
+    Parameters
+    ----------
+    text
+        Which of the sensor's axes points along the body's x, y and z, e.g. `-y x z`.
+
+    Raises
+    ------
+    UserError
+        They are not three different axes, or make a left-handed frame.
+    """
+    words = text.replace(",", " ").split()
+    rows = []
+    for word in words:
+        name = word.removeprefix("-").removeprefix("+")
+        if name not in _NAMES:
+            raise UserError(
+                f"axes {text!r}: {word!r} is no axis; three of x, y, z, -x, -y, -z are needed, e.g. '-y x z'"
+            )
+        rows.append((-1.0 if word.startswith("-") else 1.0) * np.eye(3)[_NAMES.index(name)])
+    matrix = np.array(rows)
+    if len(rows) != 3 or np.linalg.matrix_rank(matrix) < 3:
+        raise UserError(f"axes {text!r}: three different axes are needed, e.g. '-y x z'")
+    if np.linalg.det(matrix) < 0.0:
+        raise UserError(f"axes {text!r} make a left-handed frame: turn one of them round")
+    return matrix
+
+
+def gyro_at_rest(values: Matrix) -> Vector:
+    """(3,) rad/s, what a gyro reads that does not turn.
+
+    Parameters
+    ----------
+    values
+        (K, 6) readings of the last second or so: rates and specific forces.
+
+    Raises
+    ------
+    UserError
+        They are too few, or the sensor moves.
+    """
+    if len(values) < LEAST_READINGS:
+        raise UserError(f"{len(values)} readings, {LEAST_READINGS} are needed: is the sensor there?")
+    spread = values.std(axis=0)
+    rate, force = spread[IMU.angular_velocity].max(), spread[IMU.linear_acceleration].max()
+    if rate > STILL_RAD_S or force > STILL_M_S2:
+        raise UserError(
+            f"the sensor moves: its readings vary by {rate:.3f} rad/s and {force:.2f} m/s^2, at rest by less than "
+            f"{STILL_RAD_S} and {STILL_M_S2}; let it lie still for a second, then ask again"
+        )
+    mean: NDArray[np.float64] = values[:, IMU.angular_velocity].mean(axis=0)
+    return mean

@@ -1,0 +1,335 @@
+"""Driver of two inertial sensors on a serial line, as an rclpy node."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import rclpy.clock
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import Imu, Temperature
+from std_srvs.srv import Trigger
+
+from drivers.serial_imu import start_check
+from drivers.serial_imu.line import SerialLine
+from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
+from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
+from onboard_estimation.configuration import parameter
+from onboard_estimation.errors import UserError
+from onboard_estimation.live.messages import new
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.source import Take
+from onboard_estimation.reading_parts import IMU
+from onboard_estimation.ros.diagnostics import ERROR, OK, WARN, status
+from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
+from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.serialized_sensors import SerializedSensor
+from onboard_estimation.simulation import imu_channel
+
+CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
+_STREAM = QoSProfile(depth=500)
+"""Reliable, for those who ask for it; who asks for less gets it all the same."""
+_LONGEST_STAY_S = 0.01
+"""Before the executor has its turn: the node waits for bytes itself, which costs less than being woken."""
+_PERIOD_S = 0.0005
+_SHORTEST_REST_S = 0.0002
+_LOOK_S = 1.0
+_CHECKED_AFTER_S = 2.0
+_SILENT_S = 2.0
+_RECENT = 2000
+
+
+@dataclass(frozen=True)
+class Mounting:
+    """How the sensors sit on the body."""
+
+    low_g_axes: str = parameter("x y z", "which of the low-g sensor's axes point along the body's x, y, z: '-y x z'")
+    high_g_axes: str = parameter("x y z", "the same of the high-g sensor")
+
+    def faults(self) -> list[str]:
+        """Axes that are none."""
+        found = []
+        for name in ("low_g_axes", "high_g_axes"):
+            try:
+                axes_matrix(getattr(self, name))
+            except UserError as error:
+                found.append(f"mounting.{name}: {error}")
+        return found
+
+
+@dataclass(frozen=True)
+class SerialImu:
+    """What is known of the device."""
+
+    mounting: Mounting = Mounting()
+    latency_s: float = parameter(
+        0.0,
+        "least time from a reading to its arrival, which cannot be seen from here",
+        unit="s",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+@dataclass(frozen=True)
+class SerialImuHost:
+    """What the node itself wants to know."""
+
+    port: str = parameter("/dev/ttyUSB0", "serial port of the device")
+    baud: int = parameter(921600, "bits a second; 115200 are too few for 840 samples", minimum=1200, maximum=10_000_000)
+    raw_log: str = parameter("", "file to keep all bytes in, for `convert FILE --format serial_log`; empty: none")
+    frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
+
+
+class SerialImuNode(Node):
+    """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_frames`.
+
+    Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
+    absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Service: `zero_gyro` (Trigger),
+    of a robot at rest. A `Source`: an estimator in the same process gets the readings without messages. Parameters:
+    `SerialImu` and `SerialImuHost`.
+
+    A port that is not there, taken, or lost is said once, and opened as soon as it can be.
+
+    Raises
+    ------
+    UserError
+        Parameters at fault; a raw log that is there already, or cannot be written.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("serial_imu", automatically_declare_parameters_from_overrides=True)
+        parameters: NodeParameters[SerialImu, SerialImuHost] = NodeParameters(self, SerialImu, SerialImuHost)
+        configuration, host = parameters.configuration, parameters.host
+        mounting = configuration.mounting
+        self._axes = {LOW_G: axes_matrix(mounting.low_g_axes), HIGH_G: axes_matrix(mounting.high_g_axes)}
+        self._turned = {name: not np.array_equal(axes, np.eye(3)) for name, axes in self._axes.items()}
+        self._gyro_bias = np.zeros(3)
+        self._readings = SerialReadings(configuration.latency_s)
+        self._log = _new_file(host.raw_log)
+        self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
+        self._line = SerialLine(host.port, host.baud, self.get_logger().info)
+        self._take: Take | None = None
+        self._taken: frozenset[str] = frozenset()
+        self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
+        self._outputs = {
+            name: self.create_publisher(Imu, channel.topic, _STREAM) for name, channel in CHANNELS.items()
+        }
+        self._scales: Scales | None = None
+        self._messages: dict[str, SerializedSensor] = {}
+        self._heard: set[str] = set()
+        self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+        self._before: dict[str, float] = {}
+        self._bytes = 0
+        self._silent_since_s = time.monotonic()
+        self._first_s: float | None = None
+        self._checked = False
+        self.create_service(Trigger, "zero_gyro", self._zero_gyro)
+        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+        self.create_timer(_PERIOD_S, self._stay, clock=steady)
+        self.create_timer(_LOOK_S, self._report, clock=steady)
+
+    @property
+    def measured_topics(self) -> frozenset[str]:
+        """Of both sensors."""
+        return frozenset(channel.topic for channel in CHANNELS.values())
+
+    def hand_to(self, take: Take, topics: Collection[str]) -> None:
+        """See `Source`."""
+        self._take = take
+        self._taken = frozenset(name for name, channel in CHANNELS.items() if channel.topic in topics)
+
+    def destroy_node(self) -> None:
+        """Give the port back."""
+        self._line.close()
+        if self._log is not None:
+            self._log.close()
+        super().destroy_node()
+
+    def _stay(self) -> None:
+        """Read for a while what arrives, as it arrives."""
+        until_s = time.monotonic() + _LONGEST_STAY_S
+        while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
+            data = self._line.read(left_s)
+            if data:
+                began_s = time.monotonic()
+                rest_s = self._pass_on(data, time.time_ns())
+                left_s = began_s + rest_s - time.monotonic()
+                if left_s > _SHORTEST_REST_S:
+                    time.sleep(left_s)
+
+    def _pass_on(self, data: bytes, received_ns: int) -> float:
+        """Publish and hand over what the bytes hold; for how long the next may wait, s."""
+        self._bytes += len(data)
+        if self._log is not None:
+            self._log.write(data)
+        readings = self._readings.feed(data, received_ns)
+        if self._readings.scales is not self._scales:
+            self._new_scales(self._readings.scales)
+        for reading in readings:
+            name = reading.sensor
+            self._mount(reading)
+            self._recent[name].append(reading)
+            if name in self._heard:
+                self._outputs[name].publish(self._messages[name](reading.stamp_ns, reading.value))
+        if self._take is None:
+            return 0.0
+        taken = [reading for reading in readings if reading.sensor in self._taken]
+        return self._take(taken) if taken else 0.0
+
+    def _mount(self, reading: Measurement) -> None:
+        """Turn a reading, which is new, to the body's axes."""
+        value, name = reading.value, reading.sensor
+        if self._turned[name]:
+            axes = self._axes[name]
+            value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
+            value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
+        if name == LOW_G:
+            value[IMU.angular_velocity] -= self._gyro_bias
+
+    def _new_scales(self, scales: Scales | None) -> None:
+        """Templates of messages with the variances that go with the ranges."""
+        self._scales = scales
+        if scales is None:
+            return
+        variances = {LOW_G: (scales.gyro_variance, scales.low_variance), HIGH_G: (math.nan, scales.high_variance)}
+        self._messages = {
+            name: SerializedSensor(
+                CHANNELS[name], new, serialize_message, self._prefix, partial(_with_variances, *variances[name])
+            )
+            for name in CHANNELS
+        }
+
+    def _zero_gyro(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        try:
+            bias = gyro_at_rest(self._last_second(LOW_G))
+        except UserError as error:
+            response.success, response.message = False, str(error)
+        else:
+            self._gyro_bias = self._gyro_bias + bias
+            x, y, z = np.rad2deg(self._gyro_bias)
+            response.success, response.message = True, f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
+            self._recent[LOW_G].clear()
+        self.get_logger().info(response.message)
+        return response
+
+    def _last_second(self, name: str) -> Any:
+        """(K, 6)."""
+        recent = self._recent[name]
+        since_ns = recent[-1].stamp_ns - NANOSECONDS_PER_SECOND if recent else 0
+        return np.array([one.value for one in recent if one.stamp_ns > since_ns]).reshape(-1, 6)
+
+    def _report(self) -> None:
+        """Once a second: who listens, temperature, diagnostics, what is to be said."""
+        self._heard = {name for name, publisher in self._outputs.items() if publisher.get_subscription_count()}
+        if self._log is not None:
+            self._log.flush()
+        stamp_ns = self.get_clock().now().nanoseconds
+        celsius = self._readings.temperature_celsius
+        if math.isfinite(celsius) and self._temperature.get_subscription_count():
+            frame = header(new, stamp_ns, f"{self._prefix}imu_low_g")
+            self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
+        name = self.get_fully_qualified_name().strip("/")
+        now = self._counts()
+        level, text = self._state(now)
+        report = [status(new, name, "serial line", level, text, now)]
+        self._diagnostics.publish(
+            new("diagnostic_msgs/msg/DiagnosticArray", header=header(new, stamp_ns), status=report)
+        )
+        self._say_silence(now)
+        self._check_start()
+        self._before = now
+
+    def _counts(self) -> dict[str, float]:
+        found, clock = self._readings, self._readings.clock
+        return {
+            "bytes": self._bytes,
+            "samples": found.samples,
+            "lost": found.lost,
+            "before_ranges": found.before_ranges,
+            **{f"corrupted_{fault}": count for fault, count in found.faults.items()},
+            **{f"unread_{sensor.removeprefix('imu/')}": count for sensor, count in found.unread.items()},
+            "implausible_times": clock.implausible,
+            "restarts": clock.jumps,
+            "line_losses": self._line.losses,
+            "clock_skew_ppm": clock.skew_ppm,
+            "clock_stddev_us": 1e6 * clock.stddev_s,
+            "temperature_celsius": found.temperature_celsius,
+        }
+
+    def _state(self, now: dict[str, float]) -> tuple[bytes, str]:
+        """Level and sentence since the last report."""
+        since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
+        if not self._line.is_open:
+            return ERROR, self._line.trouble
+        if not since["samples"]:
+            return ERROR, f"no sample since the last report; {since['bytes']:.0f} bytes came"
+        corrupted = sum(count for key, count in since.items() if key.startswith("corrupted"))
+        told = {"lost": since["lost"], "corrupted": corrupted, "restarts": since["restarts"]}
+        told |= {key: count for key, count in since.items() if key.startswith("unread")}
+        wrong = ", ".join(f"{count:.0f} {key}" for key, count in told.items() if count)
+        text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
+        return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
+
+    def _say_silence(self, now: dict[str, float]) -> None:
+        """An open line that brings nothing that can be read."""
+        if now["samples"] != self._before.get("samples", 0.0) or not self._line.is_open:
+            self._silent_since_s = time.monotonic()
+        if now["restarts"] > self._before.get("restarts", 0.0):
+            self.get_logger().warning("the device has restarted: its clock is mapped anew")
+        if time.monotonic() - self._silent_since_s < _SILENT_S:
+            return
+        self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
+        if self._bytes == self._before.get("bytes", 0.0):
+            self.get_logger().warning("the line is open and silent: is the device powered, and its firmware running?")
+        else:
+            self.get_logger().warning(
+                "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
+            )
+
+    def _check_start(self) -> None:
+        """Once, when both sensors have been there for a moment."""
+        settings = self._readings.settings
+        if self._checked or settings is None:
+            return
+        now_s = time.monotonic()
+        self._first_s = now_s if self._first_s is None else self._first_s
+        if now_s - self._first_s < _CHECKED_AFTER_S:
+            return
+        self._checked = True
+        found = list(start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
+        for sentence in found:
+            self.get_logger().warning(sentence)
+        if not found:
+            self.get_logger().info("both sensors are there, at their rate, and nothing speaks against them")
+
+
+def _with_variances(gyro: float, accelerometer: float, message: Any) -> None:
+    """The same for all axes; an absent part stays marked absent."""
+    for name, variance in (("angular_velocity", gyro), ("linear_acceleration", accelerometer)):
+        if getattr(message, f"{name}_covariance")[0] != -1.0:
+            setattr(message, f"{name}_covariance", (variance * np.eye(3)).ravel())
+
+
+def _new_file(path: str) -> BinaryIO | None:
+    if not path:
+        return None
+    try:
+        return Path(path).open("xb")
+    except FileExistsError as error:
+        raise UserError(f"raw_log: {path} exists already and is not overwritten; name another, or remove it") from error
+    except OSError as error:
+        raise UserError(f"raw_log: cannot write {path}: {error.strerror}") from error
