@@ -4,15 +4,22 @@
     onboard-estimation launch hopper.launch.py                           without it
     ... source:=simulated hops:=2m record:=my_bag rviz:=true
     ... control:=estimate                                                the simulated robot goes by the live estimate
+    ... source:=hardware port:=/dev/ttyUSB0 composed:=true               the driver in the estimator's process
+    ... source:=serial_emulator                                          the same, a simulated robot on the wire
+    ... source:=hardware drivers:=false                                  your own drivers run elsewhere
     ... source:=bag bag:=recordings/run_7
 
-With `source:=hardware` nothing is started for the sensors: the drivers run elsewhere, the estimator waits for their
-topics and says for which.
+Without drivers the estimator waits for the sensors' topics and says for which.
 """
+
+import os
+import tempfile
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.robot_launch import Driver, RobotLaunch
+
+EMULATED_PORT = f"{tempfile.gettempdir()}/onboard_estimation_serial_imu_{os.getuid()}"
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -26,4 +33,12 @@ def generate_launch_description() -> LaunchDescription:
         model="filter_model",
         models="filter parameters",
         controlled=True,
+        drivers={
+            "hardware": [Driver("serial_imu")],
+            "serial_emulator": [
+                Driver("serial_imu_emulator", {"link": EMULATED_PORT}, measures=False, simulates=True),
+                Driver("serial_imu", {"port": EMULATED_PORT}),
+            ],
+        },
+        port="the two accelerometers",
     ).live()

@@ -14,13 +14,13 @@ their own, and `ros2 launch` may run in one without NumPy.
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -36,6 +36,33 @@ from onboard_estimation.nodes.outputs import name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _ON_OFF = ("true", "false")
+_FOR_ALL = re.compile(r"^['\"]?/\*\*['\"]?:", re.MULTILINE)
+"""The line of a parameter file that begins what is for all nodes."""
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A node that a source of measurements needs.
+
+    Attributes
+    ----------
+    executable
+        Its name, and that of the node.
+    parameters
+        Beside those of its section in the nodes' parameter file.
+    measures
+        It publishes the measurements, and can do so in the estimator's process (`composed:=true`).
+    simulates
+        It takes the robot's parameters, and the launch arguments of the simulation; what it gives is simulated.
+    package
+        That has the executable; empty: the robot's.
+    """
+
+    executable: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    measures: bool = True
+    simulates: bool = False
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,6 +92,10 @@ class RobotLaunch:
         The estimator can start from the ground truth.
     controlled
         The simulated robot has a controller, which can go by the live estimate.
+    drivers
+        By source of measurements (`hardware`, ...), the nodes that it starts. `simulated` and `bag` go without saying.
+    port
+        What the serial port that drivers take is of, in words; a launch argument. Empty: there is none.
     """
 
     file: str
@@ -78,19 +109,27 @@ class RobotLaunch:
     models: str = "a model"
     truth_starts: bool = False
     controlled: bool = False
+    drivers: Mapping[str, Sequence[Driver]] = field(default_factory=dict)
+    port: str = ""
 
     def live(self) -> LaunchDescription:
         """The robot itself, simulated, or as a bag plays it; Ctrl-C ends it."""
-        sources = ("simulated", "hardware", "bag") if self.scenarios else ("hardware", "bag")
+        others = [name for name in self._drivers() if name not in ("simulated", "hardware")]
+        sources = [*(["simulated"] if self.scenarios else []), "hardware", *others, "bag"]
         arguments = [
             _declared("source", sources[0], "where the measurements come from", sources),
             _declared("bag", "", "bag to play, with source:=bag"),
             _declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
+        if self._drivers():
+            arguments.append(_declared("composed", "false", "driver and estimator in one process: less work", _ON_OFF))
+        if self.drivers.get("hardware"):
+            arguments.append(_declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
+        if self.port:
+            arguments.append(_declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
         if self.scenarios:
             arguments += [
-                _declared("composed", "false", "source and estimator in one process, which saves half", _ON_OFF),
                 _declared(
                     "ground_truth",
                     "simulated",
@@ -158,16 +197,18 @@ class RobotLaunch:
         # Better now than from one of the nodes, when the others run and a robot moves.
         if source == "bag" and not (bag and Path(bag).exists()):
             raise RuntimeError(f"{bag} does not exist" if bag else "source:=bag needs bag:=<bag to play>")
-        if control == "estimate" and source != "simulated":
+        drivers = () if values.get("drivers") == "false" else self._drivers().get(source, ())
+        simulates = any(one.simulates for one in drivers)
+        if control == "estimate" and not simulates:
             raise RuntimeError(
-                f"control:=estimate is for source:=simulated: with source:={source} the robot has its own"
+                f"control:=estimate is for a simulated robot: with source:={source} the robot has its own"
             )
-        simulated_truth = source == values.get("ground_truth") == "simulated"
+        simulated_truth = simulates and values.get("ground_truth") == "simulated"
         if values.get("initial_from_truth") == "auto":
             values["initial_from_truth"] = "true" if simulated_truth else "false"
         host = {
             "use_sim_time": source == "bag",
-            # Simulated sensors offer to send reliably; drivers often do not.
+            # Simulated sensors offer to send reliably; drivers often do not, and a node may rest while they go on.
             **({"reliable_sensors": True} if source == "simulated" else {}),
             # Of a bag nothing is to be missing; a controller is to go by the newest estimate.
             **({"output_rate_hz": 0.0} if source == "bag" or control == "estimate" else {}),
@@ -175,25 +216,38 @@ class RobotLaunch:
         # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
         kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0, **GivesUp().options}
         composed = values.get("composed") == "true"
-        if composed and source != "simulated":
-            raise RuntimeError(f"composed:=true is for source:=simulated: with source:={source} there is no driver")
-        simulated = self._simulated(values, simulated_truth) if source == "simulated" else {}
-        simulator = {f"{self.robot}_simulator": simulated}
-        in_namespace, beside = self._nodes(values, host, kept, _evaluated(simulator, context) if composed else {})
-        if source == "simulated" and not composed:
-            parameters = [*_files(values), simulated]
-            in_namespace.append(_node(self.package, f"{self.robot}_simulator", parameters, **GivesUp().options))
-        elif source == "bag":
+        inside = [one for one in drivers if composed and one.measures]
+        if composed and not inside:
+            raise RuntimeError(f"composed:=true: with source:={source} there is no driver to run with the estimator")
+        own = {one.executable: self._parameters(one, values, simulated_truth) for one in drivers}
+        in_namespace, beside = self._nodes(values, host, kept, [(one, own[one.executable]) for one in inside], context)
+        for one in drivers:
+            if one not in inside:
+                files = _files(values) if one.simulates else _files(values, "nodes")
+                # A sensor that was lost is looked for again, as by the driver itself.
+                options = GivesUp().options if one.simulates else {**kept, **GivesUp().options}
+                parameters = [*files, own[one.executable]]
+                in_namespace.append(_node(one.package or self.package, one.executable, parameters, **options))
+        if source == "bag":
             beside.append(_node(PACKAGE, "bag_player", [self._played(values)]))
-        elif source == "hardware":
+        elif not drivers:
             words = "source:=hardware: start the drivers; the estimator says which topics it waits for"
             beside.append(LogInfo(msg=words))
         return [GroupAction(in_namespace), *beside]
 
-    def _simulated(self, values: dict[str, str], truth: bool) -> dict[str, Any]:
-        """Parameters of the simulator."""
+    def _drivers(self) -> dict[str, Sequence[Driver]]:
+        """By source."""
+        simulated = {"simulated": (Driver(f"{self.robot}_simulator", simulates=True),)} if self.scenarios else {}
+        return {**simulated, **self.drivers}
+
+    def _parameters(self, driver: Driver, values: dict[str, str], truth: bool) -> dict[str, Any]:
+        """Parameters of a driver, beside those of its files."""
+        if not driver.simulates:
+            port = {"port": _argument("port", str)} if values.get("port") and driver.measures else {}
+            return {**driver.parameters, **port}
         chosen = {"scenario": "scenario", "variant": self.variant}
         return {
+            **driver.parameters,
             "seed": _argument("seed", int),
             "imu_rate_hz": _argument("imu_rate_hz", float),
             "duration_s": _argument("duration_s", float),
@@ -218,11 +272,12 @@ class RobotLaunch:
         values: dict[str, str],
         host: dict[str, Any],
         options: dict[str, Any],
-        sources: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+        inside: Sequence[tuple[Driver, dict[str, Any]]] = (),
+        context: LaunchContext | None = None,
     ) -> tuple[list[Any], list[Any]]:
         """Estimator and markers, in the robot's namespace, and what runs beside it: recorder, RViz.
 
-        `sources` are executables, with the parameters of their nodes, that run in the estimator's process.
+        `inside` are drivers, with their parameters, that run in the estimator's process.
         """
         model, record, start = values.get("model"), values["record"], values.get("initial_from_truth")
         if record and Path(record).exists():
@@ -236,8 +291,9 @@ class RobotLaunch:
         filtering = {"use_sim_time": host["use_sim_time"], **{name: one for name, one in chosen.items() if one}}
         estimating = {**filtering, **host, **({"initial_from_truth": start == "true"} if start else {})}
         name = f"{self.robot}_estimator"
-        if sources:
-            estimator = _together(self.package, {**sources, name: estimating}, _files(values), **options)
+        if inside:
+            together = [*inside, (Driver(name, simulates=True), estimating)]
+            estimator = _together(self.package, together, _files(values), context, **options)
         else:
             estimator = _node(self.package, name, [*_files(values), estimating], **options)
         in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
@@ -246,7 +302,8 @@ class RobotLaunch:
             in_namespace.append(_node(PACKAGE, "markers", [*_files(values), drawing]))
         beside = []
         if record:
-            source = _source_of(values)
+            simulates = any(one.simulates for one in self._drivers().get(values.get("source", ""), ()))
+            source = _source_of(values, simulates)
             labelled = {"source": source} if source else {}
             beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
@@ -279,28 +336,18 @@ def _values(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> d
     return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
 
 
-def _source_of(values: dict[str, str]) -> str:
+def _source_of(values: dict[str, str], simulated: bool) -> str:
     """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
     if values.get("bag") and values.get("source", "bag") == "bag":
         from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
 
         with Bag(Path(values["bag"])) as bag:
             return bag.custom_data.get("source", "")
-    return "simulated" if values.get("source") == "simulated" else ""
+    return "simulated" if simulated else ""
 
 
-def _files(values: dict[str, str]) -> list[str]:
-    return [values[name] for name in ("config", "nodes") if values[name]]
-
-
-def _evaluated(parameters: Mapping[str, dict[str, Any]], context: LaunchContext) -> dict[str, dict[str, Any]]:
-    """Parameters by node, with the arguments' values."""
-    return {
-        node: {
-            name: value.evaluate(context) if isinstance(value, ParameterValue) else value for name, value in one.items()
-        }
-        for node, one in parameters.items()
-    }
+def _files(values: dict[str, str], *names: str) -> list[str]:
+    return [values[name] for name in names or ("config", "nodes") if values[name]]
 
 
 def _argument(name: str, value_type: type) -> ParameterValue:
@@ -308,23 +355,52 @@ def _argument(name: str, value_type: type) -> ParameterValue:
     return ParameterValue(LaunchConfiguration(name), value_type=value_type)
 
 
-def _together(package: str, nodes: Mapping[str, dict[str, Any]], files: Sequence[str], **options: Any) -> Node:
+def _together(
+    package: str,
+    nodes: Sequence[tuple[Driver, dict[str, Any]]],
+    files: Sequence[str],
+    context: LaunchContext | None,
+    **options: Any,
+) -> Node:
     """Executables in one process, each a node under its own name with parameters of its own."""
-    # A launch hands parameters to a process for all of its nodes; which is whose only a file can say.
-    sections = {f"/**/{name}": {"ros__parameters": own} for name, own in nodes.items()}
+    # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
     folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    own = folder / "parameters.yaml"
-    own.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
+    named = [one.executable for one, _ in nodes if one.simulates]
+    restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
+    sections = {f"/**/{one.executable}": {"ros__parameters": _evaluated(own, context)} for one, own in nodes}
+    last = folder / "last.yaml"
+    last.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
     return Node(
         package=PACKAGE,
         executable="composed",
-        arguments=[f"{package}/{name}" for name in nodes],
-        parameters=[*files, str(own)],
+        arguments=[f"{one.package or package}/{one.executable}" for one, _ in nodes],
+        parameters=[*restricted, str(last)],
         output="screen",
         ros_arguments=["--log-level", LaunchConfiguration("log_level")],
         **options,
     )
+
+
+def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
+    """A parameter file whose parameters for all nodes are for these: others refuse what they do not know."""
+    try:
+        first, *parts = _FOR_ALL.split(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return str(file)  # the node says what is wrong with it
+    if not parts:
+        return str(file)
+    text = first + "".join(f"/**/{node}:{part}" for part in parts for node in nodes)
+    copy.write_text(text, encoding="utf-8")
+    return str(copy)
+
+
+def _evaluated(parameters: Mapping[str, Any], context: LaunchContext | None) -> dict[str, Any]:
+    """With the arguments' values."""
+    return {
+        name: value.evaluate(context) if isinstance(value, ParameterValue) else value
+        for name, value in parameters.items()
+    }
 
 
 def _node(package: str, executable: str, parameters: list[Any], **options: Any) -> Node:

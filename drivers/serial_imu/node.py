@@ -124,9 +124,7 @@ class SerialImuNode(Node):
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
-        self._outputs = {
-            name: self.create_publisher(Imu, channel.topic, _STREAM) for name, channel in CHANNELS.items()
-        }
+        self._outputs = {name: self.create_publisher(Imu, channel.topic, _STREAM) for name, channel in CHANNELS.items()}
         self._scales: Scales | None = None
         self._messages: dict[str, SerializedSensor] = {}
         self._heard: set[str] = set()
