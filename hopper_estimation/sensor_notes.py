@@ -19,6 +19,7 @@ from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
 from hopper_estimation.vertical_filter import reading_settings, signals_of
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+from onboard_estimation.reading_limits import finite_readings
 from onboard_estimation.series import Series
 
 Array = NDArray[np.float64]
@@ -94,7 +95,7 @@ def _from(one: Series, start_ns: int) -> Series:
         stamps, rows = np.unique(one.stamps_ns, return_index=True)
         one = replace(one, stamps_ns=stamps, values=one.values[rows])
     if not np.isfinite(one.values.sum()):
-        finite = np.isfinite(one.values).all(axis=1)
+        finite = finite_readings(one.channel, one.values)  # a high-g sensor may have no gyro
         one = replace(one, stamps_ns=one.stamps_ns[finite], values=one.values[finite])
     first = int(np.searchsorted(one.stamps_ns, start_ns))
     return replace(one, stamps_ns=one.stamps_ns[first:], values=one.values[first:])

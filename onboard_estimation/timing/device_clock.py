@@ -39,7 +39,7 @@ class Line(NamedTuple):
     Attributes
     ----------
     stddev_s
-        Of the points about the line, from their median distance.
+        Of the points about the line.
     points
         How many there are.
     spread_s2
@@ -76,8 +76,9 @@ def robust_line(device_s: Array, offsets_s: Array) -> Line:
         skew = float(np.clip(np.median(slopes), -_LARGEST_SKEW, _LARGEST_SKEW))
     left = y - skew * x
     offset_s = float(np.median(left))
-    # Robust against points of stalls, as the line is; 1.4826 makes a standard deviation of a median distance.
-    stddev_s = max(1.4826 * float(np.median(np.abs(left - offset_s))), _LEAST_STDDEV_S)
+    # Points of stalls count as if they were four deviations off; 1.4826 makes one of a median distance.
+    far_s = 4.0 * 1.4826 * float(np.median(np.abs(left - offset_s)))
+    stddev_s = max(float(np.sqrt(np.mean(np.clip(left - offset_s, -far_s, far_s) ** 2))), _LEAST_STDDEV_S)
     return Line(at_s, offset_s, skew, stddev_s, len(x), float(np.mean(x**2)))
 
 
