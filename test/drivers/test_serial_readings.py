@@ -1,0 +1,203 @@
+"""The serial line's bytes live: the very readings of the log's converter, faults counted, nothing corrupted let by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
+from drivers.serial_frames import FrameReader, Sample, Settings, encode_sample, encode_settings
+from drivers.serial_imu import start_check
+from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
+from drivers.serial_imu.readings import HIGH_G, LOW_G, SerialReadings
+from hopper_estimation.serial_log import read_serial_log
+from onboard_estimation.errors import UserError
+
+EPOCH_NS = 1_800_000_000 * 10**9
+TOLD = Settings(0, 0, low_g_range=2, gyro_range=1, high_g_range=3, low_pass=2, rate_hz=1000)
+
+
+def samples(count: int, seed: int, first_us: int = 0) -> list[Sample]:
+    """Random counts at 1 kHz; the first frame is the settings', number 0."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(-32768, 32768, (count, 10)).tolist()
+    return [
+        Sample(
+            (k + 1) % 256, (first_us + 1000 * (k + 1)) % (1 << 32), tuple(row[:3]), tuple(row[3:6]), row[6],
+            tuple(row[7:]), int(rng.choice([0, 0, 0, 1, 2, 3])),
+        )
+        for k, row in enumerate(counts)
+    ]  # fmt: skip
+
+
+def wire(count: int, seed: int) -> bytes:
+    return encode_settings(TOLD) + b"".join(encode_sample(one) for one in samples(count, seed))
+
+
+@pytest.mark.parametrize("piece", [1, 7, 34, 1000, 100_000])
+def test_live_readings_are_those_of_the_converter_to_the_last_bit(piece: int, tmp_path: Path) -> None:
+    data = wire(400, 1)
+    log = tmp_path / "log.bin"
+    log.write_bytes(data)
+    expected = {one.channel.sensor: one for one in read_serial_log(log).recording.sensors}
+    live, found = SerialReadings(), []
+    for first in range(0, len(data), piece):
+        found += live.feed(data[first : first + piece], EPOCH_NS + 30_000 * (first + piece))
+    for sensor in (LOW_G, HIGH_G):
+        mine = np.array([one.value for one in found if one.sensor == sensor])
+        np.testing.assert_array_equal(mine, expected[sensor].values)
+    assert (live.samples, live.lost, live.before_ranges) == (400, 0, 0)
+    assert sum(live.unread.values()) == 800 - len(found)
+
+
+def test_what_comes_before_the_ranges_is_left_out_and_what_is_missing_counted() -> None:
+    frames = [encode_sample(one) for one in samples(300, 2)]
+    live = SerialReadings()
+    live.feed(b"".join(frames[:10]), EPOCH_NS)
+    assert (live.before_ranges, live.scales) == (10, None)
+    settings = Settings(11, 11_000, 0, 0, 0, 0, 1000)
+    live.feed(encode_settings(settings), EPOCH_NS + 10_000_000)
+    live.feed(b"".join([*frames[11:20], *frames[25:60]]), EPOCH_NS + 60_000_000)
+    assert live.lost == 5
+    assert live.scales is not None
+
+
+@pytest.mark.parametrize(("rate", "least"), [(1e-4, 0.996), (1e-3, 0.96), (5e-3, 0.83)])
+def test_of_damaged_bytes_what_is_whole_is_read_and_nothing_else(rate: float, least: float) -> None:
+    rng, sent = np.random.default_rng(3), samples(20_000, 4)
+    data = np.frombuffer(b"".join(encode_sample(one) for one in sent), dtype=np.uint8).copy()
+    hit = rng.random(len(data)) < rate
+    data[hit] ^= rng.integers(1, 256, np.count_nonzero(hit)).astype(np.uint8)
+    found = FrameReader().feed(data.tobytes())
+    assert len(found) >= least * len(sent)
+    assert set(found) <= set(sent)  # no frame that was not sent
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    pieces=st.lists(st.binary(max_size=200) | st.sampled_from([wire(3, 9), b"\0" * 5, wire(40, 8)[17:]]), max_size=20)
+)
+def test_whatever_comes_is_read_without_an_exception_and_in_bounded_memory(pieces: list[bytes]) -> None:
+    live = SerialReadings()
+    for number, piece in enumerate(pieces):
+        for one in live.feed(piece, EPOCH_NS + 1_000_000 * number):
+            assert one.value.shape == (6,)
+    assert live._frames.unfinished < 100
+
+
+# Mounting and the check at the start
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x y", "three different axes"), ("x y q", "'q' is no axis"), ("x x z", "three different axes"),
+        ("y x z", "left-handed"), ("", "three different axes"), ("x y z x", "three different axes"),
+    ],
+)  # fmt: skip
+def test_axes_that_are_none_are_refused(text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        axes_matrix(text)
+
+
+def test_axes_turn_readings_to_the_body() -> None:
+    np.testing.assert_array_equal(axes_matrix("-y x z") @ [1.0, 2.0, 3.0], [-2.0, 1.0, 3.0])
+    np.testing.assert_array_equal(axes_matrix("x, y, z"), np.eye(3))
+
+
+def at_rest(count: int = 800, **changes: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    values = rng.normal([0.02, -0.01, 0.005, 0.1, -0.1, 9.8], 0.01, (count, 6))
+    for name, value in changes.items():
+        values[:, int(name[1:])] += value
+    return values
+
+
+def test_the_gyro_at_rest_is_its_mean_and_a_moving_sensor_is_refused() -> None:
+    np.testing.assert_allclose(gyro_at_rest(at_rest()), [0.02, -0.01, 0.005], atol=0.002)
+    moving = at_rest()
+    moving[:, 1] += np.linspace(-1.0, 1.0, len(moving))
+    with pytest.raises(UserError, match="the sensor moves"):
+        gyro_at_rest(moving)
+    with pytest.raises(UserError, match="50 readings, 100 are needed"):
+        gyro_at_rest(at_rest(50))
+
+
+def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
+    high = at_rest()
+    high[:, :3] = np.nan
+    assert list(start_check.faults(at_rest(), high, 1.0, 840.0)) == []
+    swapped = at_rest()[:, [0, 1, 2, 5, 3, 4]]
+    for low, other, words in (
+        (at_rest(20), high, "imu/low_g: 20 readings in 1.0 s; is it wired"),
+        (at_rest(400), high, "400 readings a second, the device tells 840"),
+        (np.full((800, 6), 9.8), high, "its chip hangs"),
+        (at_rest(_5=3.0), high, "not gravity"),
+        (swapped, swapped, "gravity along x"),
+        (at_rest(_5=-19.6), high, "gravity along -z"),
+        (at_rest(), high + 20.0, "set high_g_axes"),
+        (at_rest(), high[:0], "imu/high_g: 0 readings"),
+    ):
+        assert any(words in sentence for sentence in start_check.faults(low, other, 1.0, 840.0)), words
+
+
+# The emulated device
+
+
+def test_the_device_sends_what_its_chips_hold_and_counts_what_the_line_does_not_take() -> None:
+    device = SerialDevice(None, TOLD, SerialFaults(clock_skew_ppm=100.0))
+    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        values = np.random.default_rng(5).uniform(-70.0, 70.0, (50, 6)) * [0.05, 0.05, 0.05, 1.0, 1.0, 1.0]
+        live, found = SerialReadings(), []
+        for k, value in enumerate(values):
+            device.send([Reading(1_000_000 * k, value, 10.0 * value)])
+            found += live.feed(os.read(port, 4096), EPOCH_NS + 1_000_000 * k)
+        assert (live.samples, live.lost) == (50, 0)
+        low = np.array([one.value for one in found if one.sensor == LOW_G])
+        high = np.array([one.value for one in found if one.sensor == HIGH_G])
+        np.testing.assert_allclose(low[:, :3], values[:, :3], atol=np.deg2rad(0.5 / 65.5) + 1e-9)
+        np.testing.assert_allclose(low[:, 3:], values[:, 3:], atol=9.80665 * 0.5 / 4096 + 1e-9)
+        np.testing.assert_allclose(high[:, 3:], 10.0 * values[:, 3:], atol=9.80665 * 0.5 * 0.195 + 1e-9)
+        assert np.isnan(high[:, :3]).all()
+        device.send([Reading(1_000_000 * k, values[0], None) for k in range(50, 5000)])
+        assert device.unsent > 1000  # nobody reads
+    finally:
+        os.close(port)
+        device.close()
+
+
+def test_a_restarted_device_begins_anew() -> None:
+    device = SerialDevice(None, TOLD, SerialFaults(restart_every_s=2.0, first_time_us=4_294_000_000))
+    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    live, stamps = SerialReadings(), []
+    try:
+        for k in range(4500):
+            device.send([Reading(1_000_000 * k, np.zeros(6), np.zeros(6))])
+            found = live.feed(os.read(port, 4096), EPOCH_NS + 1_000_000 * k + 200_000)
+            stamps += [one.stamp_ns - EPOCH_NS - 1_000_000 * k for one in found if one.sensor == LOW_G]
+    finally:
+        os.close(port)
+        device.close()
+    assert live.clock.jumps == 2
+    assert len(stamps) >= 4500 - 20
+    assert np.abs(stamps[-500:]).max() < 400_000
+
+
+def test_a_link_that_is_there_is_not_taken_and_one_left_behind_is(tmp_path: Path) -> None:
+    link = tmp_path / "port"
+    first = SerialDevice(link, TOLD, SerialFaults())
+    with pytest.raises(UserError, match="is there already"):
+        SerialDevice(link, TOLD, SerialFaults())
+    assert link.exists()
+    first.close()
+    assert not link.is_symlink()
+    link.symlink_to(tmp_path / "gone")
+    again = SerialDevice(link, TOLD, SerialFaults())
+    assert link.exists()
+    again.close()
