@@ -43,6 +43,7 @@ ON_REQUEST = (
     "salp_filter_step",
     "salp_hardware",
     "salp_noise",
+    "serial_imu",
     "soft_arm",
     "softrobot_live",
     "softrobot_paper",

@@ -65,7 +65,7 @@ class Mounting:
             try:
                 axes_matrix(getattr(self, name))
             except UserError as error:
-                found.append(f"mounting.{name}: {error}")
+                found.append(f"{name}: {error}")
         return found
 
 
@@ -110,17 +110,19 @@ class SerialImuNode(Node):
     """
 
     def __init__(self) -> None:
+        self._line: SerialLine | None = None
+        self._log: BinaryIO | None = None
         super().__init__("serial_imu", automatically_declare_parameters_from_overrides=True)
         parameters: NodeParameters[SerialImu, SerialImuHost] = NodeParameters(self, SerialImu, SerialImuHost)
         configuration, host = parameters.configuration, parameters.host
         mounting = configuration.mounting
         self._axes = {LOW_G: axes_matrix(mounting.low_g_axes), HIGH_G: axes_matrix(mounting.high_g_axes)}
-        self._turned = {name: not np.array_equal(axes, np.eye(3)) for name, axes in self._axes.items()}
+        self._mounted = {name for name, axes in self._axes.items() if not np.array_equal(axes, np.eye(3))}
         self._gyro_bias = np.zeros(3)
         self._readings = SerialReadings(configuration.latency_s)
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
-        self._line = SerialLine(host.port, host.baud, self.get_logger().info)
+        self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
@@ -137,8 +139,8 @@ class SerialImuNode(Node):
         self._checked = False
         self.create_service(Trigger, "zero_gyro", self._zero_gyro)
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_PERIOD_S, self._stay, clock=steady)
-        self.create_timer(_LOOK_S, self._report, clock=steady)
+        self.create_timer(_PERIOD_S, partial(self._stay, line), clock=steady)
+        self.create_timer(_LOOK_S, partial(self._report, line), clock=steady)
 
     @property
     def measured_topics(self) -> frozenset[str]:
@@ -152,16 +154,17 @@ class SerialImuNode(Node):
 
     def destroy_node(self) -> None:
         """Give the port back."""
-        self._line.close()
+        if self._line is not None:
+            self._line.close()
         if self._log is not None:
             self._log.close()
         super().destroy_node()
 
-    def _stay(self) -> None:
+    def _stay(self, line: SerialLine) -> None:
         """Read for a while what arrives, as it arrives."""
         until_s = time.monotonic() + _LONGEST_STAY_S
         while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
-            data = self._line.read(left_s)
+            data = line.read(left_s)
             if data:
                 began_s = time.monotonic()
                 rest_s = self._pass_on(data, time.time_ns())
@@ -179,7 +182,8 @@ class SerialImuNode(Node):
             self._new_scales(self._readings.scales)
         for reading in readings:
             name = reading.sensor
-            self._mount(reading)
+            if name in self._mounted:
+                self._mount(reading)
             self._recent[name].append(reading)
             if name in self._heard:
                 self._outputs[name].publish(self._messages[name](reading.stamp_ns, reading.value))
@@ -189,12 +193,11 @@ class SerialImuNode(Node):
         return self._take(taken) if taken else 0.0
 
     def _mount(self, reading: Measurement) -> None:
-        """Turn a reading, which is new, to the body's axes."""
+        """Turn a reading, which is new, to the body's axes, and take off what the gyro reads at rest."""
         value, name = reading.value, reading.sensor
-        if self._turned[name]:
-            axes = self._axes[name]
-            value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
-            value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
+        axes = self._axes[name]
+        value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
+        value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
         if name == LOW_G:
             value[IMU.angular_velocity] -= self._gyro_bias
 
@@ -218,6 +221,7 @@ class SerialImuNode(Node):
             response.success, response.message = False, str(error)
         else:
             self._gyro_bias = self._gyro_bias + bias
+            self._mounted.add(LOW_G)
             x, y, z = np.rad2deg(self._gyro_bias)
             response.success, response.message = True, f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
             self._recent[LOW_G].clear()
@@ -230,7 +234,7 @@ class SerialImuNode(Node):
         since_ns = recent[-1].stamp_ns - NANOSECONDS_PER_SECOND if recent else 0
         return np.array([one.value for one in recent if one.stamp_ns > since_ns]).reshape(-1, 6)
 
-    def _report(self) -> None:
+    def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
         self._heard = {name for name, publisher in self._outputs.items() if publisher.get_subscription_count()}
         if self._log is not None:
@@ -241,17 +245,17 @@ class SerialImuNode(Node):
             frame = header(new, stamp_ns, f"{self._prefix}imu_low_g")
             self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
         name = self.get_fully_qualified_name().strip("/")
-        now = self._counts()
-        level, text = self._state(now)
+        now = self._counts(line)
+        level, text = self._state(line, now)
         report = [status(new, name, "serial line", level, text, now)]
         self._diagnostics.publish(
             new("diagnostic_msgs/msg/DiagnosticArray", header=header(new, stamp_ns), status=report)
         )
-        self._say_silence(now)
+        self._say_silence(line, now)
         self._check_start()
         self._before = now
 
-    def _counts(self) -> dict[str, float]:
+    def _counts(self, line: SerialLine) -> dict[str, float]:
         found, clock = self._readings, self._readings.clock
         return {
             "bytes": self._bytes,
@@ -262,17 +266,17 @@ class SerialImuNode(Node):
             **{f"unread_{sensor.removeprefix('imu/')}": count for sensor, count in found.unread.items()},
             "implausible_times": clock.implausible,
             "restarts": clock.jumps,
-            "line_losses": self._line.losses,
+            "line_losses": line.losses,
             "clock_skew_ppm": clock.skew_ppm,
             "clock_stddev_us": 1e6 * clock.stddev_s,
             "temperature_celsius": found.temperature_celsius,
         }
 
-    def _state(self, now: dict[str, float]) -> tuple[bytes, str]:
+    def _state(self, line: SerialLine, now: dict[str, float]) -> tuple[bytes, str]:
         """Level and sentence since the last report."""
         since = {key: value - self._before.get(key, 0.0) for key, value in now.items()}
-        if not self._line.is_open:
-            return ERROR, self._line.trouble
+        if not line.is_open:
+            return ERROR, line.trouble
         if not since["samples"]:
             return ERROR, f"no sample since the last report; {since['bytes']:.0f} bytes came"
         corrupted = sum(count for key, count in since.items() if key.startswith("corrupted"))
@@ -282,9 +286,9 @@ class SerialImuNode(Node):
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
-    def _say_silence(self, now: dict[str, float]) -> None:
+    def _say_silence(self, line: SerialLine, now: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
-        if now["samples"] != self._before.get("samples", 0.0) or not self._line.is_open:
+        if now["samples"] != self._before.get("samples", 0.0) or not line.is_open:
             self._silent_since_s = time.monotonic()
         if now["restarts"] > self._before.get("restarts", 0.0):
             self.get_logger().warning("the device has restarted: its clock is mapped anew")

@@ -1,0 +1,209 @@
+"""The serial driver on real pseudo-terminals: lost and found again, taken by others, and as a node over real DDS."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import serial
+from launched import Launch, nothing_is_left, recorded
+from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
+
+import embedded_ros
+from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
+from drivers.serial_frames import Settings
+from drivers.serial_imu.line import SerialLine
+from hopper_estimation.serial_log import read_serial_log
+from onboard_estimation.evaluation.bags import open_bag
+
+TOLD = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=500)
+PERIOD_NS = 2_000_000
+needs_graph = pytest.mark.skipif(
+    embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
+)
+AT_REST = np.array([0.02, -0.01, 0.03, 0.1, -0.2, 9.8])
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Path:
+    return tmp_path / "port"
+
+
+class Sender:
+    """A device that sends in real time while it is asked to."""
+
+    def __init__(self, port: Path, faults: SerialFaults | None = None) -> None:
+        self.device = SerialDevice(port, TOLD, faults or SerialFaults())
+        self._began_ns, self._count = time.monotonic_ns(), 0
+        self._rng = np.random.default_rng(1)
+
+    def catch_up(self) -> bool:
+        """Send what is due; true, for conditions."""
+        while self._count * PERIOD_NS <= time.monotonic_ns() - self._began_ns:
+            value = AT_REST + self._rng.normal(0.0, 0.01, 6)
+            self.device.send([Reading(self._count * PERIOD_NS, value, value)])
+            self._count += 1
+        return True
+
+
+# The line
+
+
+def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Path) -> None:
+    said: list[str] = []
+    with SerialLine(str(port), 921600, said.append) as line:
+        assert line.read(0.01) == b""
+        assert not line.is_open
+        assert said == [f"{port} is not there: plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"]
+        for count in (1, 2):
+            device = SerialDevice(port, TOLD, SerialFaults())
+            wait_until(lambda: line.read(0.01) == b"" and line.is_open, 10.0)
+            device.send([Reading(0, AT_REST, AT_REST)])
+            assert len(line.read(1.0)) > 60
+            device.close()
+            wait_until(lambda count=count: line.read(0.01) == b"" and line.losses == count, 10.0)
+            assert not line.is_open
+    assert sum("open at 921600 baud" in one for one in said) == 2
+    assert sum("trying again" in one for one in said) == 2
+
+
+def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None:
+    said: list[str] = []
+    device = SerialDevice(port, TOLD, SerialFaults())
+    try:
+        with serial.Serial(str(port), exclusive=True), SerialLine(str(port), 921600, said.append) as line:
+            assert line.read(0.01) == b""
+        assert len(said) == 1
+        assert "in use by another program" in said[0]
+    finally:
+        device.close()
+
+
+# The node
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(200)
+@needs_graph
+def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_path: Path) -> None:
+    raw = tmp_path / "raw.bin"
+    arguments = ("-p", f"port:={port}", "-p", f"raw_log:={raw}", "-p", "mounting.low_g_axes:=-y x z")
+    sender = Sender(port)
+    with (
+        running("serial_imu", tmp_path, *arguments, namespace="/hopper") as driver,
+        listening_node(namespace="/hopper") as node,
+    ):
+        driver.wait_for("open at 921600 baud")
+        low = collect(node, "sensor_msgs/msg/Imu", "imu/low_g/data_raw")
+        high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
+        celsius = collect(node, "sensor_msgs/msg/Temperature", "imu/low_g/temperature")
+        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
+        await_being_heard(node, "/hopper/serial_imu")
+        spin_until(node, lambda: sender.catch_up() and len(low) > 1500 and bool(celsius))
+        ours = [one for report in reports for one in report.status if one.name == "hopper/serial_imu: serial line"]
+        figures = {one.key: float(one.value) for one in ours[-1].values}
+        assert figures["lost"] == figures["restarts"] == figures["corrupted_crc"] == 0.0
+        assert figures["samples"] > 1000
+        assert celsius[-1].temperature == pytest.approx(25.0, abs=0.01)
+        # Axes are the body's, variances those of the data sheets, and the gyro that is not there is marked so.
+        rates = np.array([[getattr(one.angular_velocity, axis) for axis in "xyz"] for one in low[-1000:]])
+        np.testing.assert_allclose(rates.mean(axis=0), [0.01, 0.02, 0.03], atol=0.003)
+        assert low[-1].linear_acceleration_covariance[0] == pytest.approx((400e-6 * 9.80665) ** 2 * 260.0)
+        assert high[-1].angular_velocity_covariance[0] == -1.0
+        assert high[-1].header.frame_id == "hopper/imu_high_g"
+        age_s = time.time() - (low[-1].header.stamp.sec + 1e-9 * low[-1].header.stamp.nanosec)
+        assert 0.0 < age_s < 5.0
+        answer = call(node, "std_srvs/srv/Trigger", "zero_gyro")
+        assert answer.success, answer.message
+        assert "taken off" in answer.message
+        count = len(low)
+        spin_until(node, lambda: sender.catch_up() and len(low) > count + 600)
+        rates = np.array([[getattr(one.angular_velocity, axis) for axis in "xyz"] for one in low[-500:]])
+        np.testing.assert_allclose(rates.mean(axis=0), [0.0, 0.0, 0.0], atol=0.003)
+        # Unplugged, and plugged in again: its clock begins anew.
+        sender.device.close()
+        driver.wait_for("trying again")
+        sender = Sender(port)
+        count = len(low)
+        spin_until(node, lambda: sender.catch_up() and len(low) > count + 500)
+        driver.wait_for("the device has restarted")
+    sender.device.close()
+    assert "gravity along" not in driver.output
+    assert "Traceback" not in driver.output
+    log = read_serial_log(raw)
+    assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
+    assert log.counts["samples"] > 2500
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(200)
+@needs_graph
+def test_another_device_or_baud_rate_and_a_bad_parameter_are_said(port: Path, tmp_path: Path) -> None:
+    with running(
+        "serial_imu", tmp_path, "-p", "mounting.high_g_axes:=x x z", "-p", "baud:=3", namespace="/hopper"
+    ) as refused:
+        refused.wait_for("2 faults")
+        assert refused.popen.wait(60.0) == 2
+    assert "three different axes" in refused.output
+    assert "baud" in refused.output
+    device = SerialDevice(port, TOLD, SerialFaults(byte_error_rate=0.5))
+    rng = np.random.default_rng(0)
+    with running("serial_imu", tmp_path, "-p", f"port:={port}", namespace="/hopper") as driver:
+        driver.wait_for("open at 921600 baud")
+        end_s = time.monotonic() + 60.0
+        while "is the baud rate that of the firmware" not in driver.output and time.monotonic() < end_s:
+            device.send([Reading(0, rng.normal(size=6), None)])
+            time.sleep(0.01)
+        assert "is the baud rate that of the firmware" in driver.output
+    device.close()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(
+    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
+    reason="with ROS 2, launch files run from a colcon workspace",
+)
+@pytest.mark.parametrize("composed", ["false", "true"])
+def test_a_simulated_robot_on_the_wire_is_estimated(composed: str, tmp_path: Path) -> None:
+    """Driver, estimator and truth together, from a launch file: nothing lost, the hops found, the height right."""
+    bag = tmp_path / "bag"
+    words = ("source:=serial_emulator", f"composed:={composed}", "hops:=1m", "seed:=4", f"record:={bag}")
+    launch = Launch("hopper.launch.py", *words, log=tmp_path / "launch.log")
+    try:
+        launch.wait_for("both sensors are there")
+        wait_until(lambda: recorded(bag, "/hopper/apex") >= 5)
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    heights: dict[str, list[tuple[float, float]]] = {"odometry": [], "ground_truth/body/pose": []}
+    lost, low_ns = [], []
+    with open_bag(bag) as opened:
+        assert opened.custom_data["source"] == "simulated"
+        for raw in opened.messages():
+            topic = raw.topic.removeprefix("/hopper/")
+            if topic in heights:
+                message = opened.deserialize(raw)
+                pose = message.pose.pose if topic == "odometry" else message.pose
+                stamp = message.header.stamp
+                heights[topic].append((stamp.sec % 100_000 + 1e-9 * stamp.nanosec, pose.position.z))
+            elif topic == "imu/low_g/data_raw":
+                stamp = opened.deserialize(raw).header.stamp
+                low_ns.append(stamp.sec * 10**9 + stamp.nanosec)
+            elif raw.topic == "/diagnostics":
+                for status in opened.deserialize(raw).status:
+                    lost += [float(one.value) for one in status.values if one.key == "lost"]
+    assert lost
+    assert max(lost) == 0.0
+    gaps_s = 1e-9 * np.diff(low_ns)[2000:]
+    assert gaps_s.min() > 0.0
+    assert np.median(gaps_s) == pytest.approx(1.0 / 840.0, rel=0.01)
+    estimate, truth = (np.array(heights[topic]) for topic in heights)
+    settled = estimate[estimate[:, 0] > estimate[0, 0] + 8.0]
+    error = settled[:, 1] - np.interp(settled[:, 0], truth[:, 0], truth[:, 1])
+    assert np.sqrt(np.mean(error**2)) < 0.35
