@@ -53,7 +53,14 @@ class Driver:
     measures
         It publishes the measurements, and can do so in the estimator's process (`composed:=true`).
     simulates
-        It takes the robot's parameters, and the launch arguments of the simulation; what it gives is simulated.
+        What it gives is simulated: it takes the launch arguments of a simulation, those of `takes`, and the robot's
+        parameter file.
+    takes
+        Which of `seed`, `imu_rate_hz`, `duration_s`, `publish_truth`, `control`, `scenario`, `variant`; None: all.
+    knows_robot
+        It takes the robot's parameter file though it does not simulate.
+    file
+        A parameter file of its own in `config` beside the launch file's folder; empty: none.
     package
         That has the executable; empty: the robot's.
     """
@@ -62,7 +69,15 @@ class Driver:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     measures: bool = True
     simulates: bool = False
+    takes: tuple[str, ...] | None = None
+    knows_robot: bool = False
+    file: str = ""
     package: str = ""
+
+    @property
+    def takes_robot(self) -> bool:
+        """Whether it gets the robot's parameter file: others refuse what they do not know."""
+        return self.simulates or self.knows_robot
 
 
 @dataclass(frozen=True)
@@ -223,7 +238,7 @@ class RobotLaunch:
         in_namespace, beside = self._nodes(values, host, kept, [(one, own[one.executable]) for one in inside], context)
         for one in drivers:
             if one not in inside:
-                files = _files(values) if one.simulates else _files(values, "nodes")
+                files = [*_files(values, *(() if one.takes_robot else ("nodes",))), *self._own_files([one])]
                 # A sensor that was lost is looked for again, as by the driver itself.
                 options = GivesUp().options if one.simulates else {**kept, **GivesUp().options}
                 parameters = [*files, own[one.executable]]
@@ -246,8 +261,7 @@ class RobotLaunch:
             port = {"port": _argument("port", str)} if values.get("port") and driver.measures else {}
             return {**driver.parameters, **port}
         chosen = {"scenario": "scenario", "variant": self.variant}
-        return {
-            **driver.parameters,
+        simulated = {
             "seed": _argument("seed", int),
             "imu_rate_hz": _argument("imu_rate_hz", float),
             "duration_s": _argument("duration_s", float),
@@ -255,6 +269,13 @@ class RobotLaunch:
             **({"control": values["control"]} if "control" in values else {}),
             **{parameter: _argument(name, str) for parameter, name in chosen.items() if values.get(name)},
         }
+        taken = (
+            simulated if driver.takes is None else {name: simulated[name] for name in driver.takes if name in simulated}
+        )
+        return {**driver.parameters, **taken}
+
+    def _own_files(self, drivers: Sequence[Driver]) -> list[str]:
+        return [self._beside(one.file) for one in drivers if one.file]
 
     def _replay(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
         values = _values(arguments, context)
@@ -293,7 +314,8 @@ class RobotLaunch:
         name = f"{self.robot}_estimator"
         if inside:
             together = [*inside, (Driver(name, simulates=True), estimating)]
-            estimator = _together(self.package, together, _files(values), context, **options)
+            files = [*_files(values), *self._own_files([one for one, _ in inside])]
+            estimator = _together(self.package, together, files, context, **options)
         else:
             estimator = _node(self.package, name, [*_files(values), estimating], **options)
         in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
@@ -366,7 +388,7 @@ def _together(
     # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
     folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    named = [one.executable for one, _ in nodes if one.simulates]
+    named = [one.executable for one, _ in nodes if one.takes_robot]
     restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
     sections = {f"/**/{one.executable}": {"ros__parameters": _evaluated(own, context)} for one, own in nodes}
     last = folder / "last.yaml"

@@ -169,7 +169,7 @@ def test_arguments_are_shown(name: str) -> None:
 @needs_embedded
 def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
-        (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for source:=simulated"),
+        (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for a simulated robot"),
         (("hopper.launch.py", f"model:={tmp_path / 'none'}"), "none is no file; `onboard-estimation train hopper"),
         (("hopper_replay.launch.py", f"bag:={tmp_path}", f"model:={tmp_path / 'none'}"), "none is no file"),
     ):
@@ -185,13 +185,21 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     from onboard_estimation.configuration import describe, load
 
     embedded_ros.install()
+    from drivers.emulators.serial_imu import SerialFaults
+    from drivers.serial_imu.node import SerialImu, SerialImuHost
     from hopper_estimation.robot import ROBOT
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost
 
     content = yaml.safe_load((repository / "config" / "hopper_nodes.yaml").read_text())
-    hosts = {"hopper_estimator": EstimatorHost, "hopper_simulator": SimulatorHost, "markers": MarkerHost}
+    hosts: dict[str, tuple[type, ...]] = {
+        "hopper_estimator": (EstimatorHost,),
+        "hopper_simulator": (SimulatorHost,),
+        "serial_imu": (SerialImuHost, SerialImu),
+        "serial_imu_emulator": (SerialFaults,),
+        "markers": (MarkerHost,),
+    }
     assert set(content) == {f"/**/{name}" for name in hosts}
     # By name for this robot, where the nodes take the first there is.
     scenario = next(iter(ROBOT.scenarios))
@@ -202,10 +210,11 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
         "robot": ROBOT.name,
         "rate_hz": 20.0,
     }
-    for name, host in hosts.items():
-        defaults = {
-            row.name: list(row.default) if isinstance(row.default, tuple) else row.default for row in describe(host)
-        }
+    for name, kinds in hosts.items():
+        rows = [row for kind in kinds for row in describe(kind)]
+        defaults = {row.name: list(row.default) if isinstance(row.default, tuple) else row.default for row in rows}
         written = content[f"/**/{name}"]["ros__parameters"]
         assert written == {key: named.get(key, value) for key, value in defaults.items()}
-        load(host, None, {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()})
+        given = {key: tuple(value) if isinstance(value, list) else value for key, value in written.items()}
+        for kind in kinds:
+            load(kind, None, {row.name: given[row.name] for row in describe(kind)})

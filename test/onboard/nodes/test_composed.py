@@ -99,11 +99,11 @@ def test_what_cannot_run_together_is_said_before_anything_runs(words: tuple[str,
     assert "Traceback" not in ended.stderr
 
 
-def test_only_a_source_with_a_node_here_is_composed(tmp_path: Path) -> None:
-    words = ["launch", "hopper.launch.py", "composed:=true", "source:=hardware"]
+def test_only_a_source_with_a_driver_here_is_composed() -> None:
+    words = ["launch", "hopper.launch.py", "composed:=true", "source:=hardware", "drivers:=false"]
     ended = subprocess.run([*MODULE, *words], capture_output=True, text=True, timeout=100.0, check=False)
     assert ended.returncode != 0
-    assert "composed:=true is for source:=simulated" in ended.stderr + ended.stdout
+    assert "with source:=hardware there is no driver to run with the estimator" in ended.stderr + ended.stdout
 
 
 def simulated(robot: Robot[Any], scenario: str, variant: str, seconds: float) -> list[Series]:
