@@ -89,7 +89,7 @@ class SerialImuHost:
 
     port: str = parameter("/dev/ttyUSB0", "serial port of the device")
     baud: int = parameter(921600, "bits a second; 115200 are too few for 840 samples", minimum=1200, maximum=10_000_000)
-    raw_log: str = parameter("", "file to keep all bytes in, for `convert FILE --format serial_log`; empty: none")
+    raw_log: str = parameter("", "file to keep all bytes in, for `convert serial_log FILE`; empty: none")
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
 
 
