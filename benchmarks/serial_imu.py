@@ -16,10 +16,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, result, role, row, runtimes, settle, start
+from drivers.serial_frames import FrameReader, Sample, encode_sample
 from onboard_estimation.live.process_use import cpu_s
 
 RATE_HZ = 1000
 SECONDS, QUICK_S, COMPOSED_S = 600.0, 20.0, 30.0
+ERROR_RATES = {1e-4: 0.996, 1e-3: 0.96, 5e-3: 0.83}
+"""Share of damaged bytes, and of the frames that have to be read all the same."""
+_BATCH = 20_000
 _STARTS_S = 10.0
 _NUMBERS = 30_000
 """Samples are numbered by the counts of the low-g sensor's x axis, which this many fit into."""
@@ -28,11 +32,34 @@ _NUMBERS = 30_000
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows for each runtime; targets are of the embedded one."""
     seconds = QUICK_S if quick else SECONDS
-    rows = []
+    rows = [_damaged(rate, least, 200_000 if quick else 10_000_000 // 3) for rate, least in ERROR_RATES.items()]
     for runtime in runtimes():
         rows += _alone(runtime, seconds)
         rows.append(_composed(runtime, min(seconds, COMPOSED_S)))
     return rows
+
+
+def _damaged(rate: float, least: float, count: int) -> dict[str, Any]:
+    """Random frames with random bytes in the place of some of theirs."""
+    rng, read, wrong = np.random.default_rng(round(1e4 * rate)), 0, 0
+    batches = -(-count // _BATCH)
+    for _ in range(batches):
+        counts = rng.integers(-32768, 32768, (_BATCH, 10)).tolist()
+        sent = {
+            Sample(k % 256, 1000 * k, tuple(row[:3]), tuple(row[3:6]), row[6], tuple(row[7:]), 0)
+            for k, row in enumerate(counts)
+        }
+        data = np.frombuffer(b"".join(encode_sample(one) for one in sent), dtype=np.uint8).copy()
+        hit = rng.random(len(data)) < rate
+        data[hit] ^= rng.integers(1, 256, np.count_nonzero(hit)).astype(np.uint8)
+        found = FrameReader().feed(data.tobytes())
+        read += len(found)
+        wrong += len(set(found) - sent)
+    total = batches * _BATCH
+    share = read / total
+    name = f"bytes damaged at {rate:g}, {total:,} frames"
+    figure = f"{100.0 * share:.2f} % read; {wrong} accepted that were not sent"
+    return row(name, figure, f">= {100.0 * least:g} %, 0", share >= least and not wrong)
 
 
 def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
