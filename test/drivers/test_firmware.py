@@ -346,6 +346,13 @@ def test_a_sensor_that_fails_and_returns(run: Callable[..., bytes], tmp_path: Pa
     assert len(converted.recording.sensors[0].stamps_ns) == len(samples) - len(without_low)
 
 
+def test_sensors_that_lost_their_power_unnoticed_are_found_within_a_second(run: Callable[..., bytes]) -> None:
+    samples = samples_of(frames_of(run(power_lost=200, frames=1200)))
+    for reading in ([one.low_g for one in samples], [one.high_g for one in samples]):
+        zeros = [place for place, counts in enumerate(reading) if counts == (0, 0, 0)]
+        assert zeros == list(range(199, 1000))
+
+
 def test_a_sensor_that_comes_after_the_start_is_told(run: Callable[..., bytes]) -> None:
     """Until then the settings frame has no identity of it, and the decoder refuses it."""
     reader = FrameReader()

@@ -3,8 +3,9 @@
 import sys
 from errno import ENODEV
 
-PLAN = {"low_g": (0, 0), "high_g": (0, 0), "busy_every": 0, "frames": 0}
-"""From which frame to which a sensor is unplugged; which calls find the line busy; after how many frames to stop."""
+PLAN = {"low_g": (0, 0), "high_g": (0, 0), "power_lost": 0, "busy_every": 0, "frames": 0}
+"""From which frame to which a sensor is unplugged; at which both lose their power for a moment; which calls find the
+line busy; after how many frames to stop."""
 
 
 def held(number, axis):
@@ -89,7 +90,7 @@ class I2C:
     bytes = 0
 
     def __init__(self, bus=0, **options):
-        self.options = options
+        assert options.get("freq", 400_000) == 400_000
         self.low_g, self.high_g = LowG(), HighG()
         self._chips = {0x68: ("low_g", self.low_g), 0x18: ("high_g", self.high_g)}
 
@@ -97,6 +98,10 @@ class I2C:
         name, chip = self._chips.get(address, ("", None))
         if chip is None:
             raise OSError(ENODEV)
+        if PLAN["power_lost"] and UART.sent >= PLAN["power_lost"]:
+            PLAN["power_lost"] = 0
+            self.low_g.reset()
+            self.high_g.reset()
         start, end = PLAN[name]
         if chip.unplugged or start <= UART.sent < end:
             chip.reset()
