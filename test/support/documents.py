@@ -22,6 +22,9 @@ PROGRAMS = {
     "git",
     "source",
     "export",
+    "npm",
+    "esptool",
+    "mpremote",
 }
 
 
