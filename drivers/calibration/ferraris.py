@@ -100,7 +100,7 @@ def fit_gyro_matrix(
     drawn = _tilted(np.eye(3), tilt_rad, random) * (
         1.0 + angle_stddev_rad / angles_rad[:, None] * random.normal(size=size)
     )
-    matrix = np.linalg.inv(gain)
+    matrix = np.linalg.inv(gain).astype(np.float64)
     matrices = np.linalg.inv(np.swapaxes(drawn @ gain.T, 1, 2))
     return matrix, _root_mean_square(matrices - matrix)
 
@@ -135,8 +135,8 @@ def _solved(means: Array, magnitude_noise: Array, tilt_rad: float) -> tuple[Arra
         q, r = np.linalg.qr(slope)
         unknown = unknown - np.linalg.solve(r, np.einsum("dij,di->dj", q, residual)[..., None])[..., 0]
     solution = unknown.reshape(count, 3, 4)
-    matrix, offset = solution[..., :3], solution[..., 3:]
-    return matrix, -np.linalg.solve(matrix, offset)[..., 0]
+    matrix: Array = solution[..., :3]
+    return matrix, -np.linalg.solve(matrix, solution[..., 3:])[..., 0].astype(np.float64)
 
 
 def _tilted(directions: Array, tilt_rad: float, random: np.random.Generator) -> Array:

@@ -25,8 +25,8 @@ _MATRIX = "gain and misalignment, row by row: corrected = matrix * (reading - bi
 
 
 def _triple_or_none(doc: str, unit: str) -> tuple[float, ...]:
-    text = f"{doc}, x y z; empty: not known"
-    return parameter((), text, unit=unit, minimum=0.0)  # type: ignore[no-any-return]
+    none: tuple[float, ...] = parameter((), f"{doc}, x y z; empty: not known", unit=unit, minimum=0.0)
+    return none
 
 
 def _lengths(section: object, **allowed: int) -> Iterator[str]:
