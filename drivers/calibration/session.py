@@ -167,8 +167,8 @@ def _labelled(rests: list[Rest], gravity_m_s2: float, logs: Sequence[ImuLog]) ->
     magnitude = float(np.median(np.linalg.norm(means, axis=1)))
     if 0.8 < magnitude < 1.25:
         raise UserError(
-            f"{rests[0].log.name}: at rest the accelerometer reads {magnitude:.3f} m/s^2, which looks like g; for a table "
-            "give --accelerometer-unit g"
+            f"{rests[0].log.name}: at rest the accelerometer reads {magnitude:.3f} m/s^2, which looks like g; for a "
+            "table give --accelerometer-unit g"
         )
     labels = positions_of(means, gravity_m_s2)
     for one, label in zip(rests, labels, strict=True):
