@@ -18,7 +18,7 @@ _MOST_SHARE = 9.0
 """Longest tau as a share of the log: there the deviation is known to 1 / sqrt(2 (9 - 1)) = 25 % (eq. C.13)."""
 _PER_DECADE = 12
 _SLOPE_RANGE = 0.15
-_STILL_FALLS = -0.175
+_LEAST_FLAT = 4.0
 _LEAST_POINTS = 4
 
 
@@ -94,15 +94,17 @@ def axis_noise(readings: Array, rate_hz: float) -> AxisNoise:
         random_walk = float(np.exp(np.average(np.log(deviation[late] * np.sqrt(3.0 / tau[late])), weights=weights)))
     else:
         why.append(f"random walk: no rise by the root of the time up to {tau[-1]:.3g} s; rest longer")
-    # What white noise and the random walk leave of the deviation where it no longer falls, beyond its error.
-    place = lowest if random_walk else len(tau) - 1
-    known = (density or 0.0) ** 2 / tau[place] + (random_walk or 0.0) ** 2 * tau[place] / 3.0
-    floor = deviation[place] ** 2 - known
-    flat = random_walk is not None or np.mean(slope[tau >= 0.5 * tau[-1]]) > _STILL_FALLS
+    # A floor is flat over a factor of four (between white noise and a walk alone it would be flat over two), and above
+    # what these two leave.
+    known = (density or 0.0) ** 2 / tau + (random_walk or 0.0) ** 2 * tau / 3.0
+    first, last = _longest_run(np.abs(slope) < _SLOPE_RANGE)
+    flat = slice(first, last)
     instability = None
-    if density is not None and flat and floor > 4.0 * error[place] * deviation[place] ** 2:
-        instability = float(np.sqrt(floor) / _FLOOR)
-    else:
+    if last - first >= _LEAST_POINTS and tau[last - 1] >= _LEAST_FLAT * tau[first]:
+        floor = float(np.average(deviation[flat] ** 2 - known[flat], weights=1.0 / error[flat] ** 2))
+        if floor > 4.0 * error[(first + last) // 2] * float(np.mean(deviation[flat] ** 2)):
+            instability = float(np.sqrt(floor) / _FLOOR)
+    if instability is None:
         most = deviation[lowest] * (1.0 + 2.0 * error[lowest]) / _FLOOR
         why.append(f"bias instability: no floor is seen up to {tau[-1]:.3g} s (at most {most:.2g}); rest longer")
     return AxisNoise(density, instability, random_walk, tuple(why))
@@ -117,3 +119,12 @@ def _slopes(tau: Array, deviation: Array) -> Array:
         near[max(place - 1, 0) : place + 2] = True
         slopes[place] = np.polyfit(x[near], y[near], 1)[0]
     return slopes
+
+
+def _longest_run(true: NDArray[np.bool_]) -> tuple[int, int]:
+    """First and behind the last of the longest run that is true; (0, 0) where there is none."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], true, [False]]).astype(np.int64)))
+    if not len(edges):
+        return 0, 0
+    place = int(np.argmax(edges[1::2] - edges[::2]))
+    return int(edges[2 * place]), int(edges[2 * place + 1])

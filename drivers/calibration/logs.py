@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -140,14 +141,20 @@ def _read_csv(path: Path, form: CsvForm) -> ImuLog:
                 f"{path}: no column {', '.join(missing)}; there are {', '.join(header)[:200] or 'none'}. Expected is a "
                 "header line with acc_x, acc_y, acc_z, gyr_x, gyr_y, gyr_z and time_s"
             )
-        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a table without rows; that is said below
+            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: no table of numbers: {str(error)[:200]}") from error
+    if not len(table):
+        table = np.empty((0, len(header)))
+    if table.shape[1] != len(header):
+        raise UserError(f"{path}: no table of numbers: {table.shape[1]} in a line, {len(header)} names in its header")
     values = np.full((len(table), 6), np.nan)
     for column, place in enumerate(wanted):
-        if place is not None and len(table):
+        if place is not None:
             values[:, column] = table[:, place]
     values *= np.repeat([GYRO_UNITS[form.gyro_unit], ACCELEROMETER_UNITS[form.accelerometer_unit]], 3)
     if form.rate_hz is not None:
