@@ -123,12 +123,12 @@ def imu(
             progress(f"reading {rest}")
             noise, seconds, said = noise_of_rest(*_chosen(rest, form, table, sensor))
         else:
-            of_first = [one.section for one in found.rests if one.log is pairs[0][0]]
-            noise, seconds, said = noise_of_rest(*pairs[0], of_first or None)
+            longest = max(found.rests, key=lambda one: one.duration_s)
+            noise, seconds, said = noise_of_rest(longest.log, longest.log, [longest.section])
     result = _with_provenance(pairs, found, noise, gravity)
     sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]
     if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
-        raise UserError("nothing could be calibrated", sentences)
+        raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
     if file is not None:
         from onboard_estimation.configuration import to_parameter_file
 

@@ -30,6 +30,8 @@ _COLUMNS = (
 )
 _TIME_COLUMNS = ("time_s", "t", "time")
 _LEAST_READINGS = 20
+_MOST_EMPTY = 20.0
+_LONGEST_PERIOD_S = 0.08  # for three readings in a quarter of a second
 _FIRST_DATE_NS = 946_684_800 * NANOSECONDS_PER_SECOND  # the year 2000: before it, no clock was set
 
 
@@ -178,6 +180,18 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     stamps, kept = stamps[new], kept[new]
     if len(stamps) < _LEAST_READINGS:
         raise UserError(f"{path}, {sensor}: {len(stamps)} readings; a calibration needs {_LEAST_READINGS} and more")
+    span_s = float(stamps[-1] - stamps[0]) / NANOSECONDS_PER_SECOND
+    period_s = float(np.median(np.diff(stamps))) / NANOSECONDS_PER_SECOND
+    if period_s > _LONGEST_PERIOD_S:
+        raise UserError(
+            f"{path}, {sensor}: a reading every {period_s:.4g} s; at least one every {_LONGEST_PERIOD_S:g} s is needed. "
+            "Are its times in s?"
+        )
+    filled_s = len(stamps) * period_s
+    if span_s > _MOST_EMPTY * filled_s:
+        raise UserError(
+            f"{path}, {sensor}: times span {span_s:.4g} s, readings fill {filled_s:.4g} s of it; did its clock jump?"
+        )
     if left_out := len(stamps_ns) - len(stamps):
         notes = (*notes, f"{path}, {sensor}: {left_out} readings left out: no numbers, or the time of another.")
     recorded = ""

@@ -131,6 +131,12 @@ def test_refusals(table: Path, words: list[str], sentence: str) -> None:
         ("time_s,acc_x,acc_y,acc_z\n1,2,3\n", "no table of numbers"),
         ("time_s,acc_x,acc_y,acc_z\n1e300,2,3,4\n", "no time in s"),
         ("time_s,acc_x,acc_y,acc_z\nnan,2,3,4\n", "no time in s"),
+        ("time_s,acc_x,acc_y,acc_z\n" + "".join(f"{t / 100},0,0,9.8\n" for t in range(400)), "1 of 6 positions"),
+        (
+            "time_s,acc_x,acc_y,acc_z\n" + "".join(f"{t / 90 + 1e9 * (t > 20)},0,0,9.8\n" for t in range(40)),
+            "did its clock jump?",
+        ),
+        ("time_s,acc_x,acc_y,acc_z\n" + "".join(f"{10 * t},0,0,9.8\n" for t in range(40)), "Are its times in s?"),
         ("\0\1\2", "no column gyr_x"),
     ],
 )
