@@ -147,12 +147,18 @@ def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tup
     from onboard_estimation.errors import UserError
 
     found = read_log(path, form, table)
-    names = [name for name in found if sensor is None or name.strip("/") == sensor.strip("/")]
+    # The end of a topic is enough: `imu/low_g/data_raw` of `/hopper/imu/low_g/data_raw`.
+    names = [name for name in found if sensor is None or f"/{name}".endswith(f"/{sensor.strip('/')}")]
     if len(names) != 1:
-        which = f"{path} has no {sensor}" if sensor else f"{path} holds {len(found)} sensors"
-        raise UserError(f"{which}; choose by --sensor: {', '.join(found)}")
+        count = "no" if sensor and not names else str(len(names))
+        which = f"{path} has {count} {sensor}" if sensor else f"{path} holds {len(found)} sensors"
+        usable = [name for name, one in found.items() if not isinstance(one, UserError)]
+        raise UserError(f"{which}; choose by --sensor: {', '.join(usable)}")
     log = found[names[0]]
-    return log, log if log.has_gyro else next((one for one in found.values() if one.has_gyro), log)
+    if isinstance(log, UserError):
+        raise log
+    with_gyro = (one for one in found.values() if not isinstance(one, UserError) and one.has_gyro)
+    return log, log if log.has_gyro else next(with_gyro, log)
 
 
 def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
@@ -240,10 +246,10 @@ def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[s
         if part.measured == "bias and matrix":
             for axis in range(3):
                 rows = slice(3 * axis, 3 * axis + 3)
-                row(f"{name} matrix, {'xyz'[axis]}", part.matrix[rows], part.matrix_stddev[rows], "1")
+                row(f"  matrix, {'xyz'[axis]}", part.matrix[rows], part.matrix_stddev[rows], "1")
     for parameter in describe(type(result.noise)):
         if values := getattr(result.noise, parameter.name):
-            name = f"{parameter.name.partition('_')[0]} {parameter.doc.partition(',')[0]}"
+            name = f"{parameter.name.partition('_')[0]} {parameter.doc.partition(',')[0][-1]}"
             table.add_row(name, *(f"{value:.3g}" for value in values), parameter.unit)
     output.console().print(table)
     turned = ", ".join(f"{one.axis} {np.rad2deg(one.angle_rad):.2f}" for one in found.turns if not one.fault)

@@ -80,8 +80,10 @@ class CsvForm:
     gyro_unit: str = "rad/s"
 
 
-def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = None) -> dict[str, ImuLog]:
+def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = None) -> dict[str, ImuLog | UserError]:
     """All inertial sensors of a log, by name: the topic in a bag, the sensor of a converter, `imu` in a table.
+
+    A sensor that cannot be used (too few readings, an attitude only) is there with the reason: others may be wanted.
 
     Parameters
     ----------
@@ -95,6 +97,7 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
     """
     if not path.exists():
         raise UserError(f"cannot read {path}: no such file or folder")
+    logs: dict[str, ImuLog | UserError]
     if form is not None:
         logs = _converted(path, form)
     elif path.suffix.lower() == ".csv":
@@ -106,7 +109,7 @@ def read_log(path: Path, form: str | None = None, csv_form: CsvForm | None = Non
     return logs
 
 
-def _read_bag(path: Path) -> dict[str, ImuLog]:
+def _read_bag(path: Path) -> dict[str, ImuLog | UserError]:
     from onboard_estimation.evaluation.bags import open_bag
     from onboard_estimation.evaluation.bulk import read_channels
 
@@ -116,16 +119,16 @@ def _read_bag(path: Path) -> dict[str, ImuLog]:
     logs = {}
     for name, column in columns.items():
         notes = tuple(f"{path}, {name}: {count} messages left out: {why}." for why, count in column.faults.items())
-        logs[name] = _log(path, name, column.stamps_ns, column.values, notes)
+        logs[name] = _log_or_reason(path, name, column.stamps_ns, column.values, notes)
     return logs
 
 
-def _converted(path: Path, form: str) -> dict[str, ImuLog]:
+def _converted(path: Path, form: str) -> dict[str, ImuLog | UserError]:
     read: Converter = load(GROUP, "format", form)
     content = read(path, False)
     notes = tuple(f"{path}: {note}" for note in content.notes)
     return {
-        series.channel.sensor: _log(path, series.channel.sensor, series.stamps_ns, series.values, notes)
+        series.channel.sensor: _log_or_reason(path, series.channel.sensor, series.stamps_ns, series.values, notes)
         for series in content.recording.sensors
         if series.channel.message_type == _IMU and series.channel.field != "orientation" and len(series.stamps_ns)
     }
@@ -170,9 +173,22 @@ def _read_csv(path: Path, form: CsvForm) -> ImuLog:
     return _log(path, "imu", np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64), values, ())
 
 
+def _log_or_reason(
+    path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]
+) -> ImuLog | UserError:
+    try:
+        return _log(path, sensor, stamps_ns, values, notes)
+    except UserError as error:
+        return error
+
+
 def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]) -> ImuLog:
     """A log without readings that are no numbers or do not follow in time."""
     gyro = bool(np.isfinite(values[:, :3]).any())
+    if gyro and not np.nanmax(np.ptp(values[:, :3], axis=0), initial=0.0) > 0.0:
+        # Messages that leave the rate at zero are no gyro that rests.
+        gyro, values = False, np.hstack([np.full((len(values), 3), np.nan), values[:, 3:]])
+        notes = (*notes, f"{path}, {sensor}: the gyro reads the same throughout; taken for none.")
     finite = np.isfinite(values if gyro else values[:, 3:]).all(axis=1)
     order = np.argsort(stamps_ns[finite], kind="stable")
     stamps, kept = stamps_ns[finite][order], values[finite][order]
@@ -184,7 +200,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     period_s = float(np.median(np.diff(stamps))) / NANOSECONDS_PER_SECOND
     if period_s > _LONGEST_PERIOD_S:
         raise UserError(
-            f"{path}, {sensor}: a reading every {period_s:.4g} s; at least one every {_LONGEST_PERIOD_S:g} s is needed. "
+            f"{path}, {sensor}: a reading every {period_s:.4g} s; one every {_LONGEST_PERIOD_S:g} s is needed, or more. "
             "Are its times in s?"
         )
     filled_s = len(stamps) * period_s

@@ -97,13 +97,15 @@ def positions_of(means_m_s2: Array, gravity_m_s2: float) -> list[str]:
     """
     if not len(means_m_s2):
         return []
-    off = np.abs(np.linalg.norm(means_m_s2, axis=1) / gravity_m_s2 - 1.0).max()
-    bias = 0.0 if off < 0.2 else (means_m_s2.max(axis=0) + means_m_s2.min(axis=0)) / 2.0
-    directions = means_m_s2 - bias
+    plain = np.abs(np.linalg.norm(means_m_s2, axis=1) / gravity_m_s2 - 1.0).max() < 0.2
+    highest, lowest = means_m_s2.max(axis=0), means_m_s2.min(axis=0)
+    directions = means_m_s2 if plain else means_m_s2 - (highest + lowest) / 2.0
+    # The middle is the bias only of an axis that was up once and down once.
+    seen = np.abs((highest - lowest) / (2.0 * gravity_m_s2) - 1.0) < 0.3
     lengths = np.maximum(np.linalg.norm(directions, axis=1, keepdims=True), 1e-9)  # of one rest alone it is zero
     cosines = directions @ UP.T / lengths
     best = cosines.argmax(axis=1)
-    near = cosines[np.arange(len(best)), best] > np.cos(_MOST_OFF_AXIS)
+    near = (cosines[np.arange(len(best)), best] > np.cos(_MOST_OFF_AXIS)) & (plain | seen[best // 2])
     return [POSITIONS[place] if is_near else "" for place, is_near in zip(best, near, strict=True)]
 
 

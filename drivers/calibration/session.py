@@ -118,6 +118,8 @@ def calibrate(
             some, said = find_turns(log, places, bias, procedure.turn_rad)
             turns += some
             sentences += said
+    if not turns and (units := [one for one in sentences if "--gyro-unit" in one]):
+        raise UserError(units[0])
     sentences += [one.fault for one in turns if one.fault]
     used = {name: max(of_it, key=lambda one: one.duration_s) for name in POSITIONS if (of_it := _at(rests, name))}
     accelerometer, said = _accelerometer(used, procedure)

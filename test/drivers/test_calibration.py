@@ -200,7 +200,8 @@ def test_readings_in_g() -> None:
 def test_readings_in_degrees() -> None:
     log = session(1)
     degrees = replace(log, values=log.values * np.repeat([180.0 / np.pi, 1.0], 3))
-    assert any("is its unit deg/s" in one for one in of(degrees).sentences)
+    with pytest.raises(UserError, match="is its unit deg/s"):
+        of(degrees)
 
 
 def test_a_section_that_gravity_contradicts() -> None:

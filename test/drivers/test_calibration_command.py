@@ -81,6 +81,16 @@ def test_a_bag_and_a_long_rest(tmp_path: Path) -> None:
     assert found["noise"]["gyro_random_walk_rad_s_sqrt_s"] == []
 
 
+def test_a_rate_of_zero_is_no_gyro(tmp_path: Path) -> None:
+    """As messages have it whose sender has none: no bias of zero is told."""
+    log = session(1)
+    silent = ImuLog("silent", "imu", log.time_s, np.hstack([np.zeros((len(log.time_s), 3)), log.values[:, 3:]]))
+    found = json.loads(command("calibrate", "imu", write_csv(tmp_path / "silent.csv", silent), "--json").out)
+    assert found["gyro"]["measured"] == "nothing"
+    assert found["accelerometer"]["measured"] == "bias and matrix"
+    assert any("taken for none" in one for one in found["not_allowed"])
+
+
 def test_a_serial_log(tmp_path: Path) -> None:
     """Raw bytes of the hopper's sensors: the high-g one by the low-g one's rests."""
     log = session(2)
