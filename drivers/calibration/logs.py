@@ -184,8 +184,9 @@ def _log_or_reason(
 
 def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, notes: tuple[str, ...]) -> ImuLog:
     """A log without readings that are no numbers or do not follow in time."""
-    gyro = bool(np.isfinite(values[:, :3]).any())
-    if gyro and not np.nanmax(np.ptp(values[:, :3], axis=0), initial=0.0) > 0.0:
+    rates = values[np.isfinite(values[:, :3]).all(axis=1), :3]
+    gyro = len(rates) > 0
+    if gyro and not np.ptp(rates, axis=0).any():
         # Messages that leave the rate at zero are no gyro that rests.
         gyro, values = False, np.hstack([np.full((len(values), 3), np.nan), values[:, 3:]])
         notes = (*notes, f"{path}, {sensor}: the gyro reads the same throughout; taken for none.")
@@ -200,7 +201,7 @@ def _log(path: Path, sensor: str, stamps_ns: NDArray[np.int64], values: Array, n
     period_s = float(np.median(np.diff(stamps))) / NANOSECONDS_PER_SECOND
     if period_s > _LONGEST_PERIOD_S:
         raise UserError(
-            f"{path}, {sensor}: a reading every {period_s:.4g} s; one every {_LONGEST_PERIOD_S:g} s is needed, or more. "
+            f"{path}, {sensor}: a reading every {period_s:.4g} s; one every {_LONGEST_PERIOD_S:g} s is needed. "
             "Are its times in s?"
         )
     filled_s = len(stamps) * period_s

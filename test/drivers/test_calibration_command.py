@@ -91,6 +91,16 @@ def test_a_rate_of_zero_is_no_gyro(tmp_path: Path) -> None:
     assert any("taken for none" in one for one in found["not_allowed"])
 
 
+def test_readings_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
+    log = session(1)
+    values = log.values.copy()
+    values[5::50, 0] = np.nan
+    path = write_csv(tmp_path / "holes.csv", ImuLog("holes", "imu", log.time_s, values))
+    found = json.loads(command("calibrate", "imu", path, "--json").out)
+    assert found["gyro"]["measured"] == "bias and matrix"
+    assert any(f"{len(values[5::50])} readings left out" in one for one in found["not_allowed"])
+
+
 def test_a_serial_log(tmp_path: Path) -> None:
     """Raw bytes of the hopper's sensors: the high-g one by the low-g one's rests."""
     log = session(2)
