@@ -1,0 +1,265 @@
+"""`onboard-estimation calibrate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onboard_estimation.commands import completion, output
+
+if TYPE_CHECKING:
+    from drivers.calibration.logs import ImuLog
+    from drivers.calibration.parameter_file import ImuCalibration, Noise
+    from drivers.calibration.session import Found
+
+EXAMPLES = output.examples(
+    "calibrate imu BAG --topic imu/low_g/data_raw --output imu_low_g.yaml",
+    "calibrate imu device.log --format serial_log --sensor imu/high_g --output imu_high_g.yaml",
+    "calibrate imu session.csv --rate 102.4 --gyro-unit deg/s --sections sections.json --output imu.yaml",
+    "calibrate imu BAG --rest LONG_REST_BAG --output imu.yaml",
+)
+
+app = typer.Typer(rich_markup_mode="markdown", help="Calibrate a sensor from a log; writes the file that drivers take.")
+
+
+@app.callback()
+def calibrate() -> None:
+    """Calibrate a sensor from a log; writes the file that drivers take."""
+
+
+@app.command("imu", epilog=EXAMPLES)
+def imu(
+    logs: Annotated[
+        list[Path],
+        typer.Argument(metavar="LOG...", help="Bags, tables (.csv) or, with `--format`, logs of one sensor."),
+    ],
+    sensor: Annotated[
+        str | None,
+        typer.Option(
+            "--sensor", "--topic", metavar="NAME", help="Which one, where a log holds several: topic, or `imu/low_g`."
+        ),
+    ] = None,
+    sections: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where the positions and turns are (JSON, CSV); otherwise they are found."),
+    ] = None,
+    turn_deg: Annotated[float, typer.Option(metavar="DEG", help="Angle of each turn, deg.")] = 360.0,
+    turn_stddev_deg: Annotated[float, typer.Option(metavar="DEG", help="Its standard deviation, deg.")] = 2.0,
+    tilt_deg: Annotated[
+        float,
+        typer.Option(metavar="DEG", help="Standard deviation of a position's tilt, deg: 2 by hand, 0.1 in a cube."),
+    ] = 2.0,
+    gravity: Annotated[float, typer.Option(metavar="G", help="Gravity at the place, m/s^2.")] = 9.80665,
+    rest: Annotated[
+        Path | None, typer.Option(metavar="LOG", help="Long rest for the noise; otherwise the longest one in the logs.")
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Format of logs that are neither bags nor tables, e.g. `serial_log`; see `convert --formats`.",
+            autocompletion=completion.formats,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(metavar="HZ", help="Readings per second of a table without a column `time_s`.")
+    ] = None,
+    accelerometer_unit: Annotated[str, typer.Option(metavar="UNIT", help="Of a table: `m/s2` or `g`.")] = "m/s2",
+    gyro_unit: Annotated[str, typer.Option(metavar="UNIT", help="Of a table: `rad/s` or `deg/s`.")] = "rad/s",
+    file: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="YAML", help="Parameter file to write; new.")
+    ] = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Bias, gain and misalignment of accelerometer and gyro, and their noise, from six positions and three turns.
+
+    Put the sensor down for 5 s with each axis up and each axis down, and turn it once about each axis (Ferraris). Rests
+    and turns are found in the log, positions by gravity. Every number comes with its standard deviation; what the log
+    does not allow to know is said and not written.
+    """
+    from drivers.calibration.logs import ACCELEROMETER_UNITS, GYRO_UNITS, CsvForm
+    from drivers.calibration.noise import noise_of_rest
+    from drivers.calibration.sections import read_sections
+    from drivers.calibration.session import Procedure, calibrate
+    from onboard_estimation.errors import UserError
+
+    for name, value, least, most in (
+        ("--turn-deg", turn_deg, 30.0, 36_000.0),
+        ("--turn-stddev-deg", turn_stddev_deg, 0.0, 90.0),
+        ("--tilt-deg", tilt_deg, 0.01, 15.0),
+        ("--gravity", gravity, 9.7, 9.9),
+        ("--rate", 1.0 if rate is None else rate, 0.1, 1e6),
+    ):
+        if not least <= value <= most:
+            raise UserError(f"{name} {value:g}: must be from {least:g} to {most:g}")
+    for name, unit, units in (
+        ("--accelerometer-unit", accelerometer_unit, ACCELEROMETER_UNITS),
+        ("--gyro-unit", gyro_unit, GYRO_UNITS),
+    ):
+        if unit not in units:
+            raise UserError(f"{name} {unit}: must be {' or '.join(units)}")
+    if sections is not None and len(logs) > 1:
+        raise UserError(f"--sections is of one log; {len(logs)} are given")
+    if file is not None and file.exists():
+        raise UserError(f"{file} exists already; name another --output")
+
+    import numpy as np
+
+    table = CsvForm(rate, accelerometer_unit, gyro_unit)
+    turn, turn_stddev, tilt = (float(np.deg2rad(value)) for value in (turn_deg, turn_stddev_deg, tilt_deg))
+    procedure = Procedure(turn, turn_stddev, tilt, gravity)
+    with output.steps("calibrating", quiet=json) as progress:
+        pairs = []
+        for path in logs:
+            progress(f"reading {path}")
+            pairs.append(_chosen(path, form, table, sensor))
+        progress("estimating")
+        given = None if sections is None else read_sections(sections, pairs[0][0])
+        found = calibrate(pairs, procedure, given)
+        if rest is not None:
+            progress(f"reading {rest}")
+            noise, seconds, said = noise_of_rest(*_chosen(rest, form, table, sensor))
+        else:
+            longest = max(found.rests, key=lambda one: one.duration_s)
+            noise, seconds, said = noise_of_rest(longest.log, longest.log, [longest.section])
+    result = _with_provenance(pairs, found, noise, gravity)
+    sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]
+    if found.accelerometer.measured == "nothing" and found.gyro.measured == "nothing":
+        raise UserError(f"nothing could be calibrated: {'; '.join(found.sentences)}")
+    if file is not None:
+        from onboard_estimation.configuration import to_parameter_file
+
+        output.put(to_parameter_file(result), file)
+    if json:
+        output.print_json(_mapping(result, found, seconds, sentences))
+        return
+    _show(result, found, seconds, sentences)
+    if file is not None:
+        output.say(f"\nwritten: {file}")
+
+
+def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tuple[ImuLog, ImuLog]:
+    """The sensor's log, and the one that its rests are found in: itself, or one with a gyro where it has none."""
+    from drivers.calibration.logs import read_log
+    from onboard_estimation.errors import UserError
+
+    found = read_log(path, form, table)
+    # The end of a topic is enough: `imu/low_g/data_raw` of `/hopper/imu/low_g/data_raw`.
+    names = [name for name in found if sensor is None or f"/{name}".endswith(f"/{sensor.strip('/')}")]
+    if len(names) != 1:
+        count = "no" if sensor and not names else str(len(names))
+        which = f"{path} has {count} {sensor}" if sensor else f"{path} holds {len(found)} sensors"
+        usable = [name for name, one in found.items() if not isinstance(one, UserError)]
+        raise UserError(f"{which}; choose by --sensor: {', '.join(usable)}")
+    log = found[names[0]]
+    if isinstance(log, UserError):
+        raise log
+    with_gyro = (one for one in found.values() if not isinstance(one, UserError) and one.has_gyro)
+    return log, log if log.has_gyro else next(with_gyro, log)
+
+
+def _with_provenance(pairs: list[tuple[ImuLog, ImuLog]], found: Found, noise: Noise, gravity: float) -> ImuCalibration:
+    from drivers.calibration.parameter_file import ImuCalibration, Provenance
+    from onboard_estimation.installed import versions
+
+    first = pairs[0][0]
+    return ImuCalibration(
+        found.accelerometer,
+        found.gyro,
+        noise,
+        Provenance(
+            log=", ".join(log.name for log, _ in pairs),
+            recorded=first.recorded,
+            sensor=first.sensor,
+            versions=", ".join(
+                f"{name} {number}" for name, number in versions(["onboard_estimation", "numpy"]).items()
+            ),
+            positions=len(found.positions),
+            turns=len([one for one in found.turns if not one.fault]),
+            gravity_m_s2=gravity,
+            residual_before_m_s2=(float(f"{found.residual_before_m_s2:.4g}"),),
+            residual_after_m_s2=()
+            if found.residual_after_m_s2 is None
+            else (float(f"{found.residual_after_m_s2:.4g}"),),
+        ),
+    )
+
+
+def _mapping(result: ImuCalibration, found: Found, rest_s: float, sentences: list[str]) -> dict[str, Any]:
+    """What `--json` prints."""
+    import numpy as np
+
+    from onboard_estimation.configuration import to_mapping
+
+    return {
+        **to_mapping(result),
+        "positions": {
+            name: {
+                "log": one.log.name,
+                "start_s": one.section.start_s,
+                "end_s": one.section.end_s,
+                "mean_m_s2": one.mean[3:],
+            }
+            for name, one in found.positions.items()
+        },
+        "turns": [
+            {
+                "axis": one.axis,
+                "start_s": one.section.start_s,
+                "end_s": one.section.end_s,
+                "turned_deg": np.rad2deg(one.turned_rad),
+                "fault": one.fault,
+            }
+            for one in found.turns
+        ],
+        "rests": len(found.rests),
+        "noise_from_rest_s": rest_s,
+        "not_allowed": sentences,
+    }
+
+
+def _show(result: ImuCalibration, found: Found, rest_s: float, sentences: list[str]) -> None:
+    """The table and what it means, for people."""
+    import numpy as np
+
+    from onboard_estimation.configuration import describe
+
+    accelerometer, gyro = result.accelerometer, result.gyro
+    table = output.table("", "", "x", "y", "z", "unit", right=("x", "y", "z"))
+
+    def row(name: str, values: Any, stddev: Any, unit: str, scale: float = 1.0, digits: int = 4) -> None:
+        if len(values):
+            shown = [f"{scale * value:.{digits}f}" for value in values]
+            if len(stddev):
+                shown = [f"{text} ± {scale * one:.{digits}f}" for text, one in zip(shown, stddev, strict=True)]
+            table.add_row(name, *shown, unit)
+
+    for name, part, unit, biases, scale in (
+        ("accelerometer", accelerometer, "m/s^2", ("bias_m_s2", "bias_stddev_m_s2"), 1.0),
+        ("gyro", gyro, "deg/s", ("bias_rad_s", "bias_stddev_rad_s"), float(np.rad2deg(1.0))),
+    ):
+        if part.measured != "nothing":
+            row(f"{name} bias", getattr(part, biases[0]), getattr(part, biases[1]), unit, scale)
+        if part.measured == "bias and matrix":
+            for axis in range(3):
+                rows = slice(3 * axis, 3 * axis + 3)
+                row(f"  matrix, {'xyz'[axis]}", part.matrix[rows], part.matrix_stddev[rows], "1")
+    for parameter in describe(type(result.noise)):
+        if values := getattr(result.noise, parameter.name):
+            name = f"{parameter.name.partition('_')[0]} {parameter.doc.partition(',')[0][-1]}"
+            table.add_row(name, *(f"{value:.3g}" for value in values), parameter.unit)
+    output.console().print(table)
+    turned = ", ".join(f"{one.axis} {np.rad2deg(one.angle_rad):.2f}" for one in found.turns if not one.fault)
+    output.say(
+        f"- {len(found.rests)} rests; positions {', '.join(found.positions) or 'none'}; turns (deg): {turned or 'none'}"
+    )
+    after = "" if found.residual_after_m_s2 is None else f", {found.residual_after_m_s2:.4f} corrected"
+    held_out = len(found.rests) - len(found.positions)
+    rests = f"all {len(found.rests)} rests, {held_out} of them not used for the fit"
+    output.say(f"- | |f| - g | over {rests}, RMS: {found.residual_before_m_s2:.4f} m/s^2{after}")
+    output.say(f"- noise from a rest of {rest_s:.4g} s")
+    for sentence in sentences:
+        output.say(f"- {sentence}")

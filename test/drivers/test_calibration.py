@@ -1,0 +1,237 @@
+"""Errors of an IMU from six positions and three turns: a real session, known truth, and what a log does not allow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from calibration_logs import G, session, truth, without_gyro
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from drivers.calibration.ferraris import POSITIONS, UP, fit_accelerometer
+from drivers.calibration.logs import CsvForm, ImuLog, read_log
+from drivers.calibration.sections import Section, find_rests, read_sections
+from drivers.calibration.session import Found, Procedure, calibrate
+from onboard_estimation.errors import UserError
+
+Array = NDArray[np.float64]
+
+
+def of(log: ImuLog, sections: list[Section] | None = None, **procedure: float) -> Found:
+    return calibrate([(log, log)], Procedure(**procedure), sections)
+
+
+def square(values: tuple[float, ...]) -> Array:
+    return np.reshape(values, (3, 3))
+
+
+@pytest.fixture
+def folder(shared_data: Path) -> Path:
+    return shared_data / "imu_calibration"
+
+
+@pytest.fixture
+def recorded(folder: Path) -> ImuLog:
+    return read_log(folder / "example_ferraris_session.csv", None, CsvForm(102.4, gyro_unit="deg/s"))["imu"]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("given", [True, False])
+def test_recorded_session_has_the_published_figures(folder: Path, recorded: ImuLog, given: bool) -> None:
+    """Those of the data's README, to 1 % or its last digit: biases, gains and turns; the sections given and found."""
+    sections = read_sections(folder / "example_ferraris_session_list.json", recorded) if given else None
+    found = of(recorded, sections)
+    high, low = np.array([10.31, 9.22, 10.44]), np.array([-9.24, -10.45, -9.64])
+    gains = np.diag(np.linalg.inv(square(found.accelerometer.matrix)))
+    np.testing.assert_allclose(found.accelerometer.bias_m_s2, (high + low) / 2.0, rtol=0.01, atol=0.005)
+    np.testing.assert_allclose(gains, (high - low) / 2.0 / G, rtol=0.01)
+    np.testing.assert_allclose(np.rad2deg(found.gyro.bias_rad_s), [-0.60, -0.37, 0.06], rtol=0.01, atol=0.005)
+    angles = {one.axis: np.rad2deg(one.angle_rad) for one in found.turns}
+    np.testing.assert_allclose([angles[axis] for axis in "xyz"], [-370.1, -353.7, -359.4], rtol=0.01)
+    assert found.residual_before_m_s2 > 0.5
+    assert found.residual_after_m_s2 is not None
+    assert found.residual_after_m_s2 < 0.01
+    assert set(found.positions) == set(POSITIONS)
+
+
+@pytest.mark.data
+def test_recorded_session_agrees_with_imucal(folder: Path, recorded: ImuLog) -> None:
+    """Which takes the positions for exact: equal to a tenth of a percent where the tilts hardly matter."""
+    imucal = pytest.importorskip("imucal")
+    pandas = pytest.importorskip("pandas")
+    path = folder / "example_ferraris_session_list.json"
+    table = pandas.read_csv(folder / "example_ferraris_session.csv").set_index("n_samples")
+    regions = imucal.ferraris_regions_from_section_list(table, pandas.DataFrame(json.loads(path.read_text())).T)
+    theirs = imucal.FerrarisCalibration(grav=G).compute(regions, 102.4, from_acc_unit="m/s^2", from_gyr_unit="deg/s")
+    ours = of(recorded, read_sections(path, recorded))
+    matrix = np.linalg.inv(theirs.K_a @ theirs.R_a)
+    np.testing.assert_allclose(square(ours.accelerometer.matrix), matrix, atol=1e-3)
+    np.testing.assert_allclose(ours.accelerometer.bias_m_s2, theirs.b_a, atol=2e-3)
+    np.testing.assert_allclose(square(ours.gyro.matrix), np.linalg.inv(theirs.K_g @ theirs.R_g), atol=1e-3)
+    np.testing.assert_allclose(np.rad2deg(ours.gyro.bias_rad_s), theirs.b_g, atol=1e-3)
+
+
+def test_accelerometer_against_least_squares_with_free_tilts() -> None:
+    """The same posterior, maximised over errors and twelve tilt angles by SciPy."""
+    means = np.array([of_rest.mean[3:] for of_rest in by_position(of(session(3))).values()])
+    noise, tilt = np.full((6, 3), 2e-3), np.deg2rad(2.0)
+    fit = fit_accelerometer(means, noise, G, tilt)
+    free = UP == 0.0
+
+    def residual(unknown: Array) -> Array:
+        gain, bias, tilts = unknown[:9].reshape(3, 3), unknown[9:12], unknown[12:]
+        directions = UP.copy()
+        directions[free] = np.sin(tilts)
+        directions[~free] *= np.sqrt(1.0 - np.sum(np.where(free, directions, 0.0) ** 2, axis=1))
+        return np.concatenate([((G * directions @ gain.T + bias - means) / noise).ravel(), tilts / tilt])
+
+    start = np.concatenate([np.eye(3).ravel(), np.zeros(15)])
+    best = least_squares(residual, start, x_scale="jac", xtol=1e-14, ftol=1e-14).x
+    np.testing.assert_allclose(fit.matrix, np.linalg.inv(best[:9].reshape(3, 3)), atol=2e-4)
+    np.testing.assert_allclose(fit.bias, best[9:12], atol=2e-3)
+
+
+def by_position(found: Found) -> dict[str, Any]:
+    return {name: found.positions[name] for name in POSITIONS}
+
+
+def test_standard_deviations_cover_the_truth() -> None:
+    """Tilts by hand up to 5 degrees, turns of 360 to within 2: 24 errors in each of 20 sessions."""
+    scores = []
+    for seed in range(1000, 1020):
+        log, errors = session(seed), truth(seed)
+        found = of(log)
+        for part, bias, matrix in (
+            (found.accelerometer, errors.accelerometer_bias, errors.accelerometer_matrix),
+            (found.gyro, errors.gyro_bias, errors.gyro_matrix),
+        ):
+            values = vars(part)
+            names = [name for name in values if name.startswith("bias")]
+            scores.append((np.array(values[names[0]]) - bias) / values[names[1]])
+            scores.append((np.array(part.matrix) - matrix.ravel()) / part.matrix_stddev)
+    score = np.concatenate(scores)
+    assert np.mean(np.abs(score) < 2.0) > 0.92  # normal: 0.954
+    assert 0.55 < np.mean(np.abs(score) < 1.0) < 0.85  # 0.683; uniform tilts are narrower than normal ones
+    assert np.abs(score).max() < 4.5
+
+
+def test_exact_positions_give_exact_numbers() -> None:
+    """In a machined cube, told so: gains to a few 1e-4, misalignment to 1e-3."""
+    errors = truth(7)
+    found = of(session(7, most_tilt_deg=0.0), tilt_rad=np.deg2rad(0.02), turn_stddev_rad=np.deg2rad(2.0))
+    np.testing.assert_allclose(square(found.accelerometer.matrix), errors.accelerometer_matrix, atol=1e-3)
+    np.testing.assert_allclose(found.accelerometer.bias_m_s2, errors.accelerometer_bias, atol=5e-3)
+    assert max(found.accelerometer.matrix_stddev) < 1e-3
+
+
+def test_a_missing_position_is_said_and_nothing_invented() -> None:
+    found = of(session(1, positions=("+x", "+y", "-y", "+z", "-z")))
+    assert found.accelerometer.measured == "nothing"
+    assert found.residual_after_m_s2 is None
+    assert any("5 of 6 positions, -x missing; bias and gain of x cannot" in one for one in found.sentences)
+    assert found.gyro.measured == "bias and matrix"
+
+
+def test_a_missing_turn_leaves_the_bias() -> None:
+    found = of(session(2, turns="xz"))
+    assert found.gyro.measured == "bias"
+    assert found.gyro.matrix_stddev == ()
+    assert any("no turn of 360 deg about y" in one for one in found.sentences)
+    np.testing.assert_allclose(found.gyro.bias_rad_s, truth(2).gyro_bias, atol=5e-4)
+
+
+def test_turns_of_another_angle() -> None:
+    log = session(4, turn_deg=720.0)
+    assert of(log).gyro.measured == "bias"
+    assert of(log, turn_rad=4.0 * np.pi).gyro.measured == "bias and matrix"
+    nearly = of(session(4, turn_deg=270.0))
+    assert any("not 360 to within 15 %" in one for one in nearly.sentences)
+
+
+def test_a_turn_beyond_the_range_is_not_used() -> None:
+    log = session(5)
+    values = log.values.copy()
+    values[:, 2] = np.clip(values[:, 2], -2.5, 2.5)  # the turns go up to 3.1 rad/s
+    found = of(replace(log, values=values))
+    assert found.gyro.measured == "bias"
+    assert any("the end of its range; turn more slowly" in one for one in found.sentences)
+
+
+def test_a_turn_with_missing_readings_is_not_used() -> None:
+    log = session(5)
+    turn = of(log).turns[1].section
+    kept = np.abs(log.time_s - (turn.start_s + turn.end_s) / 2.0) > 0.2
+    found = of(replace(log, time_s=log.time_s[kept], values=log.values[kept]))
+    assert any("ms of readings are missing" in one for one in found.sentences)
+
+
+def test_a_high_g_sensor_takes_its_rests_from_the_low_g_one() -> None:
+    """Off by 1 g, coarse, noisy, without a gyro: positions by gravity all the same."""
+    low = session(6)
+    random = np.random.default_rng(6)
+    bias, digit = np.array([9.0, -8.0, 7.0]), 0.049 * G
+    force = (low.values[:, 3:] - truth(6).accelerometer_bias) @ truth(6).accelerometer_matrix.T + bias
+    noisy = np.round((force + 3.0 * random.normal(size=force.shape)) / digit) * digit
+    high = without_gyro(replace(low, values=np.hstack([low.values[:, :3], noisy])))
+    found = calibrate([(high, low)], Procedure())
+    assert found.gyro.measured == "nothing"
+    assert any("gyro not calibrated: the sensor has none" in one for one in found.sentences)
+    stddev = np.array(found.accelerometer.bias_stddev_m_s2)
+    assert np.all(np.abs(np.array(found.accelerometer.bias_m_s2) - bias) < 3.0 * stddev)
+    assert stddev.max() < 0.3
+
+
+def test_rests_too_short() -> None:
+    with pytest.raises(UserError, match=r"no rest of 1\.5 s in .* put the sensor down for 5 s"):
+        of(session(1, rest_s=1.0))
+
+
+def test_readings_in_g() -> None:
+    log = session(1)
+    with pytest.raises(UserError, match="looks like g"):
+        of(replace(log, values=log.values / np.repeat([1.0, G], 3)))
+
+
+def test_readings_in_degrees() -> None:
+    log = session(1)
+    degrees = replace(log, values=log.values * np.repeat([180.0 / np.pi, 1.0], 3))
+    with pytest.raises(UserError, match="is its unit deg/s"):
+        of(degrees)
+
+
+def test_a_section_that_gravity_contradicts() -> None:
+    log = session(1)
+    (first, *_) = find_rests(log)
+    with pytest.raises(UserError, match=r"section -y from .* gravity says \+x"):
+        of(log, [replace(first, label="-y")])
+
+
+def test_sections_of_a_table(tmp_path: Path) -> None:
+    log = session(1)
+    path = tmp_path / "sections.csv"
+    path.write_text("name,start_s,end_s\n+x,0.5,3.5\nturn_z,4,9\n")
+    assert read_sections(path, log) == [Section(0.5, 3.5, "+x"), Section(4.0, 9.0, "turn z")]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[1]", "neither a JSON object"),
+        ("{", "neither a JSON object"),
+        ('{"q": {"start": 1, "end": 2}}', "expected x_p"),
+        ('{"x_p": 5}', "expected x_p"),
+        ('{"x_p": {"start": 1e999, "end": 2}}', "is not in the log"),
+        ('{"x_p": {"start": 5, "end": 2}}', "is not in the log"),
+        ('{"x_p": {"start_s": 5, "end_s": 1e6}}', "is not in the log"),
+    ],
+)
+def test_bad_sections(tmp_path: Path, text: str, sentence: str) -> None:
+    path = tmp_path / "sections.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        read_sections(path, session(1))
