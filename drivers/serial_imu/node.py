@@ -21,6 +21,7 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Imu, Temperature
 from std_srvs.srv import Trigger
 
+from drivers.calibration.parameter_file import load_calibration
 from drivers.serial_imu import start_check
 from drivers.serial_imu.line import SerialLine
 from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
@@ -57,6 +58,8 @@ class Mounting:
 
     low_g_axes: str = parameter("x y z", "which of the low-g sensor's axes point along the body's x, y, z: '-y x z'")
     high_g_axes: str = parameter("x y z", "the same of the high-g sensor")
+    low_g_calibration: str = parameter("", "file that `calibrate imu` wrote of the low-g sensor; empty: none")
+    high_g_calibration: str = parameter("", "the same of the high-g sensor")
 
     def faults(self) -> list[str]:
         """Axes that are none."""
@@ -106,7 +109,7 @@ class SerialImuNode(Node):
     Raises
     ------
     UserError
-        Parameters at fault; a raw log that is there already, or cannot be written.
+        Parameters or a calibration at fault; a raw log that is there already, or cannot be written.
     """
 
     def __init__(self) -> None:
@@ -117,7 +120,10 @@ class SerialImuNode(Node):
         configuration, host = parameters.configuration, parameters.host
         mounting = configuration.mounting
         self._axes = {LOW_G: axes_matrix(mounting.low_g_axes), HIGH_G: axes_matrix(mounting.high_g_axes)}
-        self._mounted = {name for name, axes in self._axes.items() if not np.array_equal(axes, np.eye(3))}
+        files = {LOW_G: mounting.low_g_calibration, HIGH_G: mounting.high_g_calibration}
+        self._calibrations = {name: load_calibration(Path(file)) for name, file in files.items() if file}
+        turned = {name for name, axes in self._axes.items() if not np.array_equal(axes, np.eye(3))}
+        self._mounted = turned | set(self._calibrations)
         self._gyro_bias = np.zeros(3)
         self._readings = SerialReadings(configuration.latency_s)
         self._log = _new_file(host.raw_log)
@@ -193,8 +199,10 @@ class SerialImuNode(Node):
         return self._take(taken) if taken else 0.0
 
     def _mount(self, reading: Measurement) -> None:
-        """Turn a reading, which is new, to the body's axes, and take off what the gyro reads at rest."""
+        """Correct a reading, which is new, turn it to the body's axes, and take off what the gyro reads at rest."""
         value, name = reading.value, reading.sensor
+        if name in self._calibrations:  # of the sensor's own axes
+            value[:] = self._calibrations[name].apply(value)
         axes = self._axes[name]
         value[IMU.angular_velocity] = axes @ value[IMU.angular_velocity]
         value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]

@@ -88,8 +88,10 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
 @pytest.mark.timeout(200)
 @needs_graph
 def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_path: Path) -> None:
-    raw = tmp_path / "raw.bin"
-    arguments = ("-p", f"port:={port}", "-p", f"raw_log:={raw}", "-p", "mounting.low_g_axes:=-y x z")
+    raw, calibration = tmp_path / "raw.bin", tmp_path / "low_g.yaml"
+    calibration.write_text("/**:\n  ros__parameters:\n    gyro:\n      bias_rad_s: [0.0, -0.01, 0.0]\n")
+    calibrated = ("-p", f"mounting.low_g_calibration:={calibration}")
+    arguments = ("-p", f"port:={port}", "-p", f"raw_log:={raw}", "-p", "mounting.low_g_axes:=-y x z", *calibrated)
     sender = Sender(port)
     with (
         running("serial_imu", tmp_path, *arguments, namespace="/hopper") as driver,
@@ -109,7 +111,7 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
         assert celsius[-1].temperature == pytest.approx(25.0, abs=0.01)
         # Axes are the body's, variances those of the data sheets, and the gyro that is not there is marked so.
         rates = np.array([[getattr(one.angular_velocity, axis) for axis in "xyz"] for one in low[-1000:]])
-        np.testing.assert_allclose(rates.mean(axis=0), [0.01, 0.02, 0.03], atol=0.003)
+        np.testing.assert_allclose(rates.mean(axis=0), [0.0, 0.02, 0.03], atol=0.003)
         assert low[-1].linear_acceleration_covariance[0] == pytest.approx((400e-6 * 9.80665) ** 2 * 260.0)
         assert high[-1].angular_velocity_covariance[0] == -1.0
         assert high[-1].header.frame_id == "hopper/imu_high_g"
