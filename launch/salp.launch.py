@@ -4,6 +4,8 @@
     onboard-estimation launch salp.launch.py                             without it
     ... source:=simulated gait:=backward record:=my_bag rviz:=true
     ... source:=bag bag:=recordings/run_7
+    ... source:=hebi                                                     its actuators on the network
+    ... source:=hebi_imitation                                           the same without actuators
 
 With `source:=hardware` nothing is started for the sensors: the drivers run elsewhere, the estimator waits for their
 topics and says for which.
@@ -11,7 +13,7 @@ topics and says for which.
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.robot_launch import Driver, RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -24,4 +26,14 @@ def generate_launch_description() -> LaunchDescription:
         model="residual_model",
         models="a residual model",
         truth_starts=True,
+        drivers={
+            "hebi": Driver("hebi", file="salp_hebi.yaml", parameters={"source": "network", "robot": "salp"}),
+            "hebi_imitation": Driver(
+                "hebi",
+                file="salp_hebi.yaml",
+                parameters={"source": "imitation", "robot": "salp"},
+                simulated=True,
+                takes=("scenario", "variant", "seed", "publish_truth"),
+            ),
+        },
     ).live()

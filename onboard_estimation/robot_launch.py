@@ -17,7 +17,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -36,6 +36,35 @@ from onboard_estimation.nodes.outputs import name_in, published_topics
 
 PACKAGE = "onboard_estimation"
 _ON_OFF = ("true", "false")
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A node that measures on a robot, real or imitated; it gets the robot's parameter files, as all nodes do.
+
+    Attributes
+    ----------
+    executable
+        Of the node, which has its name.
+    package
+        That has the executable.
+    file
+        Parameter file beside the robot's, in `config`, before `parameters`; empty: none.
+    parameters
+        Of the node.
+    simulated
+        There is no robot: what is recorded is of a simulated one, and some of the simulator's arguments count.
+    takes
+        Which of the simulator's parameters it takes: `scenario`, `variant`, `seed`, `imu_rate_hz`, `duration_s`,
+        `publish_truth`. With the last, an estimator can start from the truth that it publishes.
+    """
+
+    executable: str
+    package: str = PACKAGE
+    file: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    simulated: bool = False
+    takes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +94,8 @@ class RobotLaunch:
         The estimator can start from the ground truth.
     controlled
         The simulated robot has a controller, which can go by the live estimate.
+    drivers
+        Nodes that measure, by the `source` that starts them.
     """
 
     file: str
@@ -78,19 +109,23 @@ class RobotLaunch:
     models: str = "a model"
     truth_starts: bool = False
     controlled: bool = False
+    drivers: Mapping[str, Driver] = field(default_factory=dict)
 
     def live(self) -> LaunchDescription:
         """The robot itself, simulated, or as a bag plays it; Ctrl-C ends it."""
-        sources = ("simulated", "hardware", "bag") if self.scenarios else ("hardware", "bag")
+        sources = (*(("simulated",) if self.scenarios else ()), "hardware", "bag", *self.drivers)
         arguments = [
             _declared("source", sources[0], "where the measurements come from", sources),
             _declared("bag", "", "bag to play, with source:=bag"),
             _declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
+        if self.scenarios or self.drivers:
+            arguments.append(
+                _declared("composed", "false", "source and estimator in one process, which saves half", _ON_OFF)
+            )
         if self.scenarios:
             arguments += [
-                _declared("composed", "false", "source and estimator in one process, which saves half", _ON_OFF),
                 _declared(
                     "ground_truth",
                     "simulated",
@@ -162,7 +197,9 @@ class RobotLaunch:
             raise RuntimeError(
                 f"control:=estimate is for source:=simulated: with source:={source} the robot has its own"
             )
-        simulated_truth = source == values.get("ground_truth") == "simulated"
+        driver = self.drivers.get(source)
+        may_have_truth = source == "simulated" or (driver is not None and "publish_truth" in driver.takes)
+        simulated_truth = may_have_truth and values.get("ground_truth") == "simulated"
         if values.get("initial_from_truth") == "auto":
             values["initial_from_truth"] = "true" if simulated_truth else "false"
         host = {
@@ -175,20 +212,38 @@ class RobotLaunch:
         # A robot must not be left without its state: an estimator that dies starts again, at its initial state.
         kept: dict[str, Any] = {"respawn": True, "respawn_delay": 1.0, **GivesUp().options}
         composed = values.get("composed") == "true"
-        if composed and source != "simulated":
-            raise RuntimeError(f"composed:=true is for source:=simulated: with source:={source} there is no driver")
-        simulated = self._simulated(values, simulated_truth) if source == "simulated" else {}
-        simulator = {f"{self.robot}_simulator": simulated}
-        in_namespace, beside = self._nodes(values, host, kept, _evaluated(simulator, context) if composed else {})
-        if source == "simulated" and not composed:
-            parameters = [*_files(values), simulated]
-            in_namespace.append(_node(self.package, f"{self.robot}_simulator", parameters, **GivesUp().options))
-        elif source == "bag":
+        measuring = self._measuring(source, values, simulated_truth)
+        if composed and not measuring:
+            there = ", ".join([*(("simulated",) if self.scenarios else ()), *self.drivers])
+            raise RuntimeError(f"composed:=true is for source:={there}: with source:={source} there is no driver")
+        files = _files(values)
+        if driver is not None and driver.file:
+            files.append(self._beside(driver.file))
+        in_namespace, beside = self._nodes(
+            values, host, kept, _evaluated(measuring, context) if composed else {}, files
+        )
+        if not composed:
+            for name, parameters in measuring.items():
+                package, executable = name.split("/")
+                options = kept if driver is not None else GivesUp().options
+                in_namespace.append(_node(package, executable, [*files, parameters], **options))
+        if source == "bag":
             beside.append(_node(PACKAGE, "bag_player", [self._played(values)]))
         elif source == "hardware":
             words = "source:=hardware: start the drivers; the estimator says which topics it waits for"
             beside.append(LogInfo(msg=words))
         return [GroupAction(in_namespace), *beside]
+
+    def _measuring(self, source: str, values: dict[str, str], truth: bool) -> dict[str, dict[str, Any]]:
+        """Parameters of the node that measures, by its `package/executable`; empty: none is started."""
+        if source == "simulated":
+            return {f"{self.package}/{self.robot}_simulator": self._simulated(values, truth)}
+        driver = self.drivers.get(source)
+        if driver is None:
+            return {}
+        simulated = self._simulated(values, truth) if driver.takes else {}
+        taken = {name: value for name, value in simulated.items() if name in driver.takes}
+        return {f"{driver.package}/{driver.executable}": {**driver.parameters, **taken}}
 
     def _simulated(self, values: dict[str, str], truth: bool) -> dict[str, Any]:
         """Parameters of the simulator."""
@@ -219,10 +274,12 @@ class RobotLaunch:
         host: dict[str, Any],
         options: dict[str, Any],
         sources: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+        files: Sequence[str] = (),
     ) -> tuple[list[Any], list[Any]]:
         """Estimator and markers, in the robot's namespace, and what runs beside it: recorder, RViz.
 
-        `sources` are executables, with the parameters of their nodes, that run in the estimator's process.
+        `sources` are executables (`package/executable`), with the parameters of their nodes, that run in the
+        estimator's process, whose parameter files are `files` then.
         """
         model, record, start = values.get("model"), values["record"], values.get("initial_from_truth")
         if record and Path(record).exists():
@@ -237,7 +294,7 @@ class RobotLaunch:
         estimating = {**filtering, **host, **({"initial_from_truth": start == "true"} if start else {})}
         name = f"{self.robot}_estimator"
         if sources:
-            estimator = _together(self.package, {**sources, name: estimating}, _files(values), **options)
+            estimator = _together({**sources, f"{self.package}/{name}": estimating}, files, **options)
         else:
             estimator = _node(self.package, name, [*_files(values), estimating], **options)
         in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
@@ -246,7 +303,7 @@ class RobotLaunch:
             in_namespace.append(_node(PACKAGE, "markers", [*_files(values), drawing]))
         beside = []
         if record:
-            source = _source_of(values)
+            source = _source_of(values, ["simulated", *(name for name, one in self.drivers.items() if one.simulated)])
             labelled = {"source": source} if source else {}
             beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
@@ -279,14 +336,14 @@ def _values(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> d
     return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
 
 
-def _source_of(values: dict[str, str]) -> str:
+def _source_of(values: dict[str, str], simulated: Sequence[str]) -> str:
     """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
     if values.get("bag") and values.get("source", "bag") == "bag":
         from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
 
         with Bag(Path(values["bag"])) as bag:
             return bag.custom_data.get("source", "")
-    return "simulated" if values.get("source") == "simulated" else ""
+    return "simulated" if values.get("source") in simulated else ""
 
 
 def _files(values: dict[str, str]) -> list[str]:
@@ -308,10 +365,10 @@ def _argument(name: str, value_type: type) -> ParameterValue:
     return ParameterValue(LaunchConfiguration(name), value_type=value_type)
 
 
-def _together(package: str, nodes: Mapping[str, dict[str, Any]], files: Sequence[str], **options: Any) -> Node:
-    """Executables in one process, each a node under its own name with parameters of its own."""
+def _together(nodes: Mapping[str, dict[str, Any]], files: Sequence[str], **options: Any) -> Node:
+    """Executables (`package/executable`) in one process, each a node under its own name with parameters of its own."""
     # A launch hands parameters to a process for all of its nodes; which is whose only a file can say.
-    sections = {f"/**/{name}": {"ros__parameters": own} for name, own in nodes.items()}
+    sections = {f"/**/{name.split('/')[1]}": {"ros__parameters": own} for name, own in nodes.items()}
     folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     own = folder / "parameters.yaml"
@@ -319,7 +376,7 @@ def _together(package: str, nodes: Mapping[str, dict[str, Any]], files: Sequence
     return Node(
         package=PACKAGE,
         executable="composed",
-        arguments=[f"{package}/{name}" for name in nodes],
+        arguments=list(nodes),
         parameters=[*files, str(own)],
         output="screen",
         ros_arguments=["--log-level", LaunchConfiguration("log_level")],
