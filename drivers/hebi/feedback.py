@@ -56,6 +56,8 @@ class FeedbackQueue:
 
     Attributes
     ----------
+    copied
+        How many came.
     overflow
         How many of the oldest were dropped since nobody took them.
     faults
@@ -64,7 +66,7 @@ class FeedbackQueue:
 
     def __init__(self, length: int) -> None:
         self._waiting: deque[Feedback] = deque(maxlen=length)
-        self.overflow = self.faults = self.taken_count = 0
+        self.copied = self.overflow = self.faults = 0
         self._fault: Exception | None = None
 
     def __call__(self, feedback: Any) -> None:
@@ -75,6 +77,7 @@ class FeedbackQueue:
             self.faults += 1
             self._fault = error
             return
+        self.copied += 1
         self.overflow += len(self._waiting) == self._waiting.maxlen
         self._waiting.append(one)
 
@@ -85,7 +88,6 @@ class FeedbackQueue:
             try:
                 found.append(self._waiting.popleft())
             except IndexError:
-                self.taken_count += len(found)
                 return found
 
     def new_fault(self) -> Exception | None:

@@ -46,6 +46,13 @@ class HebiNode(Node):
     published. Stamps are those of the modules' own clocks, as times of this host. Parameters: `HebiConfiguration`, and
     those of the robot that `robot` names.
 
+    Attributes
+    ----------
+    feed
+        Where feedback comes from.
+    imus
+        Of each module the publisher, and what makes its messages.
+
     Raises
     ------
     UserError
@@ -55,13 +62,13 @@ class HebiNode(Node):
 
     def __init__(self) -> None:
         super().__init__("hebi", automatically_declare_parameters_from_overrides=True)
-        self._feed = Feed("none yet")  # a node that does not come to be is destroyed all the same
+        self.feed = Feed("none yet")  # a node that does not come to be is destroyed all the same
         named = str(self.get_parameter("robot").value) if self.has_parameter("robot") else ""
         robot = find_robot(named) if named else None
         robot_type = robot.configuration_type if robot is not None else NoRobot
         parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
         self._configuration = configuration = parameters.host
-        self._feed = feed_of(configuration, robot, parameters.configuration)
+        self.feed = feed_of(configuration, robot, parameters.configuration)
         self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
         self._channels = [imu_channel(name) for name in configuration.imus]
         self._take: Take | None = None
@@ -74,14 +81,14 @@ class HebiNode(Node):
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
         )
-        self.get_logger().info(f"HEBI modules {listed}: {self._feed.summary}")
+        self.get_logger().info(f"HEBI modules {listed}: {self.feed.summary}")
         self._started = False
 
     def _offer(self, prefix: str) -> None:
         """Publishers and subscription."""
         chosen = self._configuration
         variances = (chosen.gyro_variance, chosen.accelerometer_variance, chosen.orientation_variance)
-        self._imus = [
+        self.imus = [
             (
                 self.create_publisher(Imu, channel.topic, _STREAM),
                 ImuMessages(new, serialize_message, prefix + channel.sensor.replace("/", "_"), variances),
@@ -97,9 +104,9 @@ class HebiNode(Node):
                 self.create_publisher(interface_class(channel.message_type), topic, _STREAM),
                 SerializedSensor(channel, new, serialize_message, prefix),
             )
-            for topic, channel in self._feed.channels.items()
+            for topic, channel in self.feed.channels.items()
         }
-        if chosen.command_topic and self._feed.commands is not None:
+        if chosen.command_topic and self.feed.commands is not None:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
@@ -115,7 +122,7 @@ class HebiNode(Node):
 
     def destroy_node(self) -> None:
         """Modules are asked no longer; a last command ends by its lifetime."""
-        self._feed.close()
+        self.feed.close()
         super().destroy_node()
 
     def _tick(self) -> None:
@@ -125,7 +132,7 @@ class HebiNode(Node):
             self._started = True
             for module in self._modules:
                 module.begin(time.monotonic())
-            self._feed.start()
+            self.feed.start()
         began_s = time.monotonic()
         while True:
             woken_s = time.monotonic()
@@ -138,18 +145,18 @@ class HebiNode(Node):
     def _advance(self, now_s: float) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""
         readings: list[Measurement] = []
-        heard = [bool(publisher.get_subscription_count()) for publisher, _ in self._imus]
+        heard = [bool(publisher.get_subscription_count()) for publisher, _ in self.imus]
         joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
-        for one in self._feed.taken():
+        for one in self.feed.taken():
             stamps = self._hand_on(one, now_s, heard, readings)
             if stamps and joints_heard:
                 self._joints.publish(self._joint_messages(max(stamps), one.joints))
-        for stamp_ns, channel, value in self._feed.beside():
+        for stamp_ns, channel, value in self.feed.beside():
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
-        if self._feed.is_over:
+        if self.feed.is_over:
             self.get_logger().info("the log has ended")
             if self._take is None:
                 raise SystemExit(0)
@@ -167,7 +174,7 @@ class HebiNode(Node):
             stamps.append(stamp_ns)
             value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])
             if heard[place]:
-                publisher, message = self._imus[place]
+                publisher, message = self.imus[place]
                 publisher.publish(message(stamp_ns, value))
             channel = self._channels[place]
             if channel.topic in self._taken:
@@ -175,8 +182,8 @@ class HebiNode(Node):
         return stamps
 
     def _command(self, message: Any) -> None:
-        assert self._feed.commands is not None
-        fault = self._feed.commands.take(message)
+        assert self.feed.commands is not None
+        fault = self.feed.commands.take(message)
         if fault:
             self.get_logger().warning(f"command refused: {fault}", throttle_duration_sec=1.0)
 
@@ -187,10 +194,10 @@ class HebiNode(Node):
             if sentence:
                 say = self.get_logger().warning if module.is_silent else self.get_logger().info
                 say(sentence)
-        fault = self._feed.queue.new_fault()
+        fault = self.feed.queue.new_fault()
         if fault is not None:
-            self.get_logger().error(f"feedback could not be copied, {self._feed.queue.faults} times so far: {fault!r}")
+            self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
 
     def _report(self) -> None:
         name, stamp_ns = self.get_fully_qualified_name().strip("/"), self.get_clock().now().nanoseconds
-        self._diagnostics.publish(health_message(new, name, stamp_ns, self._modules, self._feed))
+        self._diagnostics.publish(health_message(new, name, stamp_ns, self._modules, self.feed))
