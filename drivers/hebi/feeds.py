@@ -93,31 +93,32 @@ class LogFeed(Feed):
     """A recorded log in real time, as if its modules were there now."""
 
     def __init__(self, path: Path, modules: int) -> None:
-        self._feedback = list(read_feedback(path, modules))
-        super().__init__(f"{path}, {coverage(self._feedback)}")
-        self._place = 0
+        super().__init__(str(path))
+        self._log = read_feedback(path, modules)
+        self._next = next(self._log, None)
+        self._received_us: list[int] = []
         self._later_us = 0
 
     @property
     def is_over(self) -> bool:
         """See `Feed`."""
-        return self._place == len(self._feedback)
+        return self._next is None
 
     def start(self) -> None:
         """See `Feed`."""
-        if self._feedback:
-            self._later_us = time.time_ns() // 1000 - int(self._feedback[0].received_us.max())
+        if self._next is not None:
+            self._later_us = time.time_ns() // 1000 - int(self._next.received_us.max())
 
     def taken(self) -> list[Feedback]:
         """See `Feed`."""
         now_us, found = time.time_ns() // 1000, []
-        while not self.is_over:
-            one = self._feedback[self._place]
-            if one.received_us.max() + self._later_us > now_us:
-                break
-            answered = one.received_us > 0
-            found.append(one._replace(received_us=one.received_us + self._later_us * answered))
-            self._place += 1
+        while self._next is not None and self._next.received_us.max() + self._later_us <= now_us:
+            answered = self._next.received_us > 0
+            found.append(self._next._replace(received_us=self._next.received_us + self._later_us * answered))
+            self._received_us.append(int(self._next.received_us.max()))
+            self._next = next(self._log, None)
+        if self._next is None:
+            self.summary = f"the log has ended: {coverage(self._received_us)}"
         return found
 
 

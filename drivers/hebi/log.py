@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from drivers.hebi.messages import checked_imu
 from drivers.hebi.module import Module
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel
 
@@ -58,14 +59,13 @@ class Coverage(NamedTuple):
         return f"{self.feedbacks} of {self.expected} expected in {self.duration_s:.2f} s ({share:.1f} %)"
 
 
-def coverage(feedback: list[Feedback]) -> Coverage:
-    """Of a log. One that was cut off at its end covers its time all the same: compare the duration with the run's."""
-    received_us = np.array([one.received_us.max() for one in feedback])
+def coverage(received_us: Sequence[int]) -> Coverage:
+    """Of feedbacks that arrived at these times. One that was cut off at its end covers its time all the same."""
     steps_us = np.diff(received_us)
     if not len(steps_us) or np.median(steps_us) <= 0:
-        return Coverage(len(feedback), len(feedback), 0.0)
-    duration_us = float(received_us[-1] - received_us[0])
-    return Coverage(len(feedback), round(duration_us / float(np.median(steps_us))) + 1, 1e-6 * duration_us)
+        return Coverage(len(received_us), len(received_us), 0.0)
+    duration_us = received_us[-1] - received_us[0]
+    return Coverage(len(received_us), round(duration_us / float(np.median(steps_us))) + 1, 1e-6 * duration_us)
 
 
 def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
@@ -79,38 +79,49 @@ def read_hebi_log(path: Path, as_recorded: bool = False) -> Converted:
     UserError
         The file cannot be read, or no module measured anything.
     """
-    return converted(list(read_feedback(path)), path, as_recorded)
+    return converted(read_feedback(path), path, as_recorded)
 
 
-def converted(feedback: list[Feedback], path: Path, as_recorded: bool) -> Converted:
+def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Converted:
     """See `read_hebi_log`."""
-    count = len(feedback[0].received_us) if feedback else 0
-    modules = [Module(f"module_{number}", silent_s=math.inf, latency_s=0.0) for number in range(1, count + 1)]
-    series, notes = [], [f"Feedback: {coverage(feedback)}. The library leaves out the first."]
-    for place, module in enumerate(modules):
-        stamps, values = [], []
-        for one in feedback:
-            received_us, hardware_us = int(one.received_us[place]), int(one.hardware_us[place])
-            stamp_ns = module.stamp_ns(received_us, 0 if as_recorded else hardware_us, 0.0)
+    modules: list[Module] = []
+    stamps: list[list[int]] = []
+    values: list[list[Vector]] = []
+    received_us: list[int] = []
+    for one in feedback:
+        received_us.append(int(one.received_us.max()))
+        while len(modules) < len(one.received_us):
+            modules.append(Module(f"module_{len(modules) + 1}", silent_s=math.inf, latency_s=0.0))
+            stamps.append([])
+            values.append([])
+        times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
+        for place, (arrived_us, hardware_us) in enumerate(times):
+            stamp_ns = modules[place].stamp_ns(arrived_us, 0 if as_recorded else hardware_us, 0.0)
             value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])[:6]
             if stamp_ns is not None and not np.isnan(value).all():
-                stamps.append(stamp_ns)
-                values.append(value)
-        if stamps:
-            rows = np.array(stamps, dtype=np.int64), np.array(values)
-            series.append(Series(imu_channel(module.name), *rows))
-        if module.missed or module.refused or module.clock.jumps:
-            notes.append(
-                f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be "
-                f"right, its clock started anew {module.clock.jumps} times."
-            )
+                stamps[place].append(stamp_ns)
+                values[place].append(value)
+    series = tuple(
+        Series(imu_channel(module.name), np.array(stamps[place], dtype=np.int64), np.array(values[place]))
+        for place, module in enumerate(modules)
+        if stamps[place]
+    )
     if not series:
-        raise UserError(f"{path}: {len(feedback)} feedbacks of {count} modules, none with a reading of an IMU")
+        raise UserError(
+            f"{path}: {len(received_us)} feedbacks of {len(modules)} modules, none with a reading of an IMU"
+        )
+    notes = [f"Feedback: {coverage(received_us)}. The library leaves out the first."]
+    notes += [
+        f"imu/{module.name}: {module.missed} feedbacks without it, {module.refused} with a time that cannot be right, "
+        f"its clock started anew {module.clock.jumps} times."
+        for module in modules
+        if module.missed or module.refused or module.clock.jumps
+    ]
     counts = {
-        "feedbacks": len(feedback),
-        "modules": count,
+        "feedbacks": len(received_us),
+        "modules": len(modules),
         "readings": sum(len(one.stamps_ns) for one in series),
         "missed": sum(module.missed for module in modules),
         "refused": sum(module.refused for module in modules),
     }
-    return Converted(recording=Recording(tuple(series), ()), epoch_ns=0, notes=tuple(notes), counts=counts)
+    return Converted(recording=Recording(series, ()), epoch_ns=0, notes=tuple(notes), counts=counts)

@@ -7,6 +7,8 @@ import math
 from onboard_estimation.timing.device_clock import DeviceClock
 
 _TICK_S = 1e-6
+_END_US = 2**31 * 1_000_000
+"""Of what a stamp can hold."""
 
 
 class Module:
@@ -16,7 +18,7 @@ class Module:
     ----------
     received, missed, refused
         How many readings came; how many feedbacks of the group came without one of it; how many readings had a time
-        that cannot be right, or no finite number.
+        that cannot follow those before.
     is_silent
         Whether it has not answered for a while.
     """
@@ -38,7 +40,7 @@ class Module:
 
     def stamp_ns(self, received_us: int, hardware_us: int, now_s: float) -> int | None:
         """When the reading was sent, ns since the epoch of the host; None: it is none, or an old one again."""
-        if received_us <= 0 or received_us == self._received_us:
+        if not 0 < received_us < _END_US or received_us == self._received_us:
             self.missed += 1
             return None
         self._received_us, self._heard_s = received_us, now_s

@@ -157,7 +157,7 @@ class HebiNode(Node):
                 publisher.publish(message(stamp_ns, value))
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
         if self.feed.is_over:
-            self.get_logger().info("the log has ended")
+            self.get_logger().info(self.feed.summary)
             if self._take is None:
                 raise SystemExit(0)
             self._timer.cancel()  # the other nodes of the process go on

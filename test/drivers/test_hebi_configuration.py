@@ -119,6 +119,11 @@ def test_a_module_that_falls_silent_and_returns_is_told_of_once_each() -> None:
     assert (values["received"], values["lost"]) == (2, 2)
 
 
+@pytest.mark.parametrize("received_us", [0, -1, 2**31 * 10**6, 2**62])
+def test_a_time_of_arrival_that_no_stamp_can_hold_is_none(received_us: int) -> None:
+    assert Module("wheel", 0.5, 0.0).stamp_ns(received_us, 0, 0.0) is None
+
+
 def test_a_module_without_a_clock_is_stamped_by_arrival() -> None:
     assert Module("wheel", 0.5, 0.0).stamp_ns(1_000_000, 0, 0.0) == 1_000_000_000
 
@@ -141,9 +146,10 @@ def test_recorded_feedback_is_converted_to_the_sample() -> None:
 
 
 def test_holes_in_a_log_are_counted_against_its_time() -> None:
-    rows = [feedback(10_000_000 + 5_000 * k) for k in range(400) if not 100 <= k < 200]
-    assert coverage(rows)[:2] == (300, 400)
-    assert coverage([]) == coverage(rows[:1])._replace(feedbacks=0, expected=0)
+    times_us = [5_000 * k for k in range(400) if not 100 <= k < 200]
+    assert coverage(times_us) == (300, 400, pytest.approx(1.995))
+    assert coverage([]) == (0, 0, 0.0)
+    assert coverage([7]) == (1, 1, 0.0)
     with pytest.raises(UserError, match="none with a reading"):
         converted([], Path("x.hebilog"), as_recorded=False)
 
