@@ -4,14 +4,16 @@
     onboard-estimation launch salp.launch.py                             without it
     ... source:=simulated gait:=backward record:=my_bag rviz:=true
     ... source:=bag bag:=recordings/run_7
+    ... source:=hardware                                                 its HEBI actuators on the network
+    ... source:=hardware drivers:=false                                  your own drivers run elsewhere
+    ... source:=hebi_imitation                                           the same without actuators
 
-With `source:=hardware` nothing is started for the sensors: the drivers run elsewhere, the estimator waits for their
-topics and says for which.
+Without drivers the estimator waits for the sensors' topics and says for which.
 """
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.robot_launch import Driver, RobotLaunch
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -24,4 +26,23 @@ def generate_launch_description() -> LaunchDescription:
         model="residual_model",
         models="a residual model",
         truth_starts=True,
+        drivers={
+            "hardware": [
+                Driver(
+                    "hebi",
+                    {"source": "network", "robot": "salp"},
+                    knows_robot=True,
+                    file="salp_hebi.yaml",
+                )
+            ],
+            "hebi_imitation": [
+                Driver(
+                    "hebi",
+                    {"source": "imitation", "robot": "salp"},
+                    simulates=True,
+                    takes=("scenario", "variant", "seed", "publish_truth"),
+                    file="salp_hebi.yaml",
+                )
+            ],
+        },
     ).live()

@@ -123,7 +123,7 @@ def test_a_node_that_cannot_be_imported_ends_the_launch_with_the_reason(tmp_path
     )
     log = tmp_path / "launch.log"
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    launch = Launch("salp.launch.py", "source:=hardware", "markers:=false", log=log, PYTHONPATH=paths)
+    launch = Launch("salp.launch.py", "source:=hardware", "drivers:=false", "markers:=false", log=log, PYTHONPATH=paths)
     try:
         launch.process.wait(LONGEST_WAIT_S)
     finally:
@@ -143,7 +143,7 @@ def test_a_node_that_dies_again_and_again_at_once_is_given_up(tmp_path: Path) ->
     )
     log = tmp_path / "launch.log"
     paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    launch = Launch("salp.launch.py", "source:=hardware", "markers:=false", log=log, PYTHONPATH=paths)
+    launch = Launch("salp.launch.py", "source:=hardware", "drivers:=false", "markers:=false", log=log, PYTHONPATH=paths)
     try:
         launch.process.wait(LONGEST_WAIT_S)
     finally:

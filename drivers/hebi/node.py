@@ -1,0 +1,203 @@
+"""HEBI actuators as an rclpy node: their IMUs and joints on topics, velocity commands from a topic to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import rclpy.clock
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import serialize_message
+from sensor_msgs.msg import Imu, JointState
+
+from drivers.hebi.configuration import HebiConfiguration, NoRobot
+from drivers.hebi.feedback import Feedback
+from drivers.hebi.feeds import Feed, feed_of
+from drivers.hebi.health import health_message
+from drivers.hebi.messages import ImuMessages, JointMessages, checked_imu
+from drivers.hebi.module import Module
+from onboard_estimation.live.messages import new
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import Measurement
+from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.source import Take
+from onboard_estimation.robots import find_robot
+from onboard_estimation.ros.frames import resolved_prefix
+from onboard_estimation.ros.serialized_sensors import SerializedSensor
+from onboard_estimation.simulation import imu_channel
+
+_TICK_S = 0.002
+_LONGEST_STAY_S = 0.01
+"""Before the executor has its turn again."""
+# Reliable: a subscriber that asks for less gets it all the same.
+_STREAM = QoSProfile(depth=500)
+_NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
+
+
+class HebiNode(Node):
+    """Publishes IMUs and joints of HEBI modules, and forwards velocity commands to them; a `Source` of IMU readings.
+
+    Publishes `imu/<name>/data_raw` (Imu; a part that a module has not is marked absent), `joint_states` (JointState)
+    and `/diagnostics`; subscribes to `actuators/command` (JointState, velocity). What nobody listens to is not
+    published. Stamps are those of the modules' own clocks, as times of this host. Parameters: `HebiConfiguration`, and
+    those of the robot that `robot` names.
+
+    Attributes
+    ----------
+    feed
+        Where feedback comes from.
+    imus
+        Of each module the publisher, and what makes its messages.
+
+    Raises
+    ------
+    UserError
+        hebi-py is not there; parameters at fault, all of them listed; modules that are not on the network, by name; a
+        log that cannot be read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("hebi", automatically_declare_parameters_from_overrides=True)
+        self.feed = Feed("none yet")  # a node that does not come to be is destroyed all the same
+        named = str(self.get_parameter("robot").value) if self.has_parameter("robot") else ""
+        robot = find_robot(named) if named else None
+        robot_type = robot.configuration_type if robot is not None else NoRobot
+        parameters: NodeParameters[Any, HebiConfiguration] = NodeParameters(self, robot_type, HebiConfiguration)
+        self._configuration = configuration = parameters.host
+        self.feed = feed_of(configuration, robot, parameters.configuration)
+        self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
+        self._channels = [imu_channel(name) for name in configuration.imus]
+        self._take: Take | None = None
+        self._taken: frozenset[str] = frozenset()
+        self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
+        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
+        self.create_timer(configuration.silent_s / 4.0, self._tell_changes, clock=steady)
+        self.create_timer(configuration.diagnostics_period_s, self._report, clock=steady)
+        listed = ", ".join(
+            f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
+        )
+        self.get_logger().info(f"HEBI modules {listed}: {self.feed.summary}")
+        self._started = False
+
+    def _offer(self, prefix: str) -> None:
+        """Publishers and subscription."""
+        chosen = self._configuration
+        variances = (chosen.gyro_variance, chosen.accelerometer_variance, chosen.orientation_variance)
+        self.imus = [
+            (
+                self.create_publisher(Imu, channel.topic, _STREAM),
+                ImuMessages(new, serialize_message, prefix + channel.sensor.replace("/", "_"), variances),
+            )
+            for channel in self._channels
+        ]
+        self._joints: Any = None
+        if chosen.joint_states_topic:
+            self._joints = self.create_publisher(JointState, chosen.joint_states_topic, _STREAM)
+            self._joint_messages = JointMessages(new, serialize_message, chosen.joints)
+        self._beside = {
+            topic: (
+                self.create_publisher(interface_class(channel.message_type), topic, _STREAM),
+                SerializedSensor(channel, new, serialize_message, prefix),
+            )
+            for topic, channel in self.feed.channels.items()
+        }
+        if chosen.command_topic and self.feed.commands is not None:
+            # Only the newest: what an executor that was held up has missed is no command for now.
+            self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+
+    @property
+    def measured_topics(self) -> frozenset[str]:
+        """Those of the IMUs."""
+        return frozenset(channel.topic for channel in self._channels)
+
+    def hand_to(self, take: Take, topics: Collection[str]) -> None:
+        """See `Source`."""
+        self._take, self._taken = take, frozenset(topics)
+
+    def destroy_node(self) -> None:
+        """Modules are asked no longer; a last command ends by its lifetime."""
+        self.feed.close()
+        super().destroy_node()
+
+    def _tick(self) -> None:
+        """Publish and hand on what has come. Where the next may wait, wait here: an executor turns dearly."""
+        if not self._started:
+            # Only now: other nodes of the process may have taken long to be made.
+            self._started = True
+            for module in self._modules:
+                module.begin(time.monotonic())
+            self.feed.start()
+        began_s = time.monotonic()
+        while True:
+            woken_s = time.monotonic()
+            rest_s = self._advance(woken_s)
+            left_s = woken_s + rest_s - time.monotonic()
+            if left_s <= _TICK_S / 2.0 or woken_s + rest_s - began_s > _LONGEST_STAY_S or not self.context.ok():
+                return
+            time.sleep(left_s)
+
+    def _advance(self, now_s: float) -> float:
+        """Publish what has come, and hand it on; for how long the next may wait, s."""
+        readings: list[Measurement] = []
+        heard = [bool(publisher.get_subscription_count()) for publisher, _ in self.imus]
+        joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())
+        for one in self.feed.taken():
+            stamps = self._hand_on(one, now_s, heard, readings)
+            if stamps and joints_heard:
+                self._joints.publish(self._joint_messages(max(stamps), one.joints))
+        for stamp_ns, channel, value in self.feed.beside():
+            publisher, message = self._beside[channel.topic]
+            if publisher.get_subscription_count():
+                publisher.publish(message(stamp_ns, value))
+        rest_s = self._take(readings) if self._take is not None and readings else 0.0
+        if self.feed.is_over:
+            self.get_logger().info(self.feed.summary)
+            if self._take is None:
+                raise SystemExit(0)
+            self._timer.cancel()  # the other nodes of the process go on
+        return rest_s
+
+    def _hand_on(self, one: Feedback, now_s: float, heard: list[bool], readings: list[Measurement]) -> list[int]:
+        """Publish the IMUs of one feedback and add their readings; stamps of the modules that answered, ns."""
+        stamps = []
+        times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
+        for place, (received_us, hardware_us) in enumerate(times):
+            stamp_ns = self._modules[place].stamp_ns(received_us, hardware_us, now_s)
+            if stamp_ns is None:
+                continue
+            stamps.append(stamp_ns)
+            value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])
+            if heard[place]:
+                publisher, message = self.imus[place]
+                publisher.publish(message(stamp_ns, value))
+            channel = self._channels[place]
+            if channel.topic in self._taken:
+                readings.append(Measurement(stamp_ns, channel.sensor, value[:6]))
+        return stamps
+
+    def _command(self, message: Any) -> None:
+        assert self.feed.commands is not None
+        fault = self.feed.commands.take(message)
+        if fault:
+            self.get_logger().warning(f"command refused: {fault}", throttle_duration_sec=1.0)
+
+    def _tell_changes(self) -> None:
+        now_s = time.monotonic()
+        for module in self._modules if self._started else ():
+            sentence = module.change(now_s)
+            if sentence:
+                say = self.get_logger().warning if module.is_silent else self.get_logger().info
+                say(sentence)
+        fault = self.feed.queue.new_fault()
+        if fault is not None:
+            self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
+
+    def _report(self) -> None:
+        name, stamp_ns = self.get_fully_qualified_name().strip("/"), self.get_clock().now().nanoseconds
+        self._diagnostics.publish(health_message(new, name, stamp_ns, self._modules, self.feed))

@@ -1,0 +1,285 @@
+"""HEBI's driver with imitation groups of HEBI's library: its threads, buffers and refusals, without a module."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from launched import Launch, nothing_is_left, recorded
+from live_graph import wait_until
+
+import embedded_ros
+from onboard_estimation.evaluation.bags import open_bag
+
+pytestmark = [
+    pytest.mark.skipif(
+        importlib.util.find_spec("hebi") is None,
+        reason="hebi-py is not installed (pip install --no-deps hebi-py)",
+    ),
+    pytest.mark.usefixtures("ros_domain"),
+    pytest.mark.timeout(120),
+]
+
+ARGUMENTS = ["-p", "source:=imitation", "-p", "names:=[a, b, c]", "-p", "imu_names:=[link_1, link_2, link_3]"]
+RUN = [sys.executable, "-c", "from drivers.hebi.main import hebi; hebi()", "--ros-args"]
+
+
+class Running:
+    """The node and a listener in this process."""
+
+    def __init__(self, *words: str) -> None:
+        import rclpy
+
+        from drivers.hebi.node import HebiNode
+
+        rclpy.init(args=["--ros-args", *ARGUMENTS, *words])
+        self.node = HebiNode()
+        self.listener = rclpy.create_node("listener")
+        self.executor = rclpy.executors.SingleThreadedExecutor()
+        self.executor.add_node(self.node)
+        self.executor.add_node(self.listener)
+
+    def listen(self, kind: Any, topic: str) -> list[Any]:
+        heard: list[Any] = []
+        self.listener.create_subscription(kind, topic, heard.append, 5000)
+        return heard
+
+    def until(self, true: Callable[[], object], longest_s: float = 30.0) -> None:
+        stop_s = time.monotonic() + longest_s
+        while not true():
+            assert time.monotonic() < stop_s
+            self.executor.spin_once(timeout_sec=0.05)
+
+    def close(self) -> None:
+        import rclpy
+
+        self.executor.shutdown()
+        self.node.destroy_node()
+        rclpy.try_shutdown()
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def make(*words: str) -> Running:
+        made.append(Running(*words))
+        return made[-1]
+
+    embedded_ros.install()
+    yield make
+    for one in made:
+        one.close()
+
+
+def imitated(one: Running) -> Any:
+    """The imitation behind the node."""
+    return one.node.feed._imitated  # type: ignore[attr-defined]
+
+
+def test_every_feedback_of_the_library_comes_out_and_is_handed_on(running: Callable[..., Running]) -> None:
+    from sensor_msgs.msg import Imu, JointState
+
+    one = running("-p", "feedback_frequency_hz:=500.0", "-p", "gyro_variance:=4.0e-6")
+    heard = [one.listen(Imu, f"imu/link_{number}/data_raw") for number in (1, 2, 3)]
+    joints = one.listen(JointState, "joint_states")
+    taken: list[Any] = []
+    written: list[np.ndarray] = []
+
+    def write(feedback: Any) -> None:
+        """Numbers that no two feedbacks share."""
+        feedback.gyro[:] = 0.001 * len(written) + np.arange(9).reshape(3, 3)
+        feedback.orientation[1] = [1.0, 0.0, 0.0, 0.0]
+        written.append(feedback.gyro.astype(np.float64))
+
+    group = imitated(one).group
+    queue = one.node.feed.queue
+    group.clear_feedback_handlers()
+    for handler in (imitated(one).write, write, queue):
+        group.add_feedback_handler(handler)
+    one.node.hand_to(lambda readings: taken.extend(readings) or 0.0, ["imu/link_1/data_raw", "imu/link_3/data_raw"])
+    while not all(publisher.get_subscription_count() for publisher, _ in one.node.imus):
+        time.sleep(0.01)
+    one.until(lambda: len(written) >= 600)
+    one.node.feed.close()
+    one.until(lambda: len(heard[2]) == len(written) and len(taken) == 2 * len(written))
+    assert queue.copied == len(written)
+    assert (queue.overflow, queue.faults) == (0, 0)
+    for place in (0, 1, 2):
+        assert [message.angular_velocity.x for message in heard[place]] == [one[place, 0] for one in written]
+        stamps = [message.header.stamp.sec * 10**9 + message.header.stamp.nanosec for message in heard[place]]
+        assert (np.diff(stamps) > 0).all()
+        assert abs(stamps[-1] - time.time_ns()) < 60e9
+    assert heard[0][-1].orientation_covariance[0] == -1.0
+    assert heard[1][-1].orientation_covariance[0] == 0.0
+    assert (heard[1][-1].orientation.w, heard[1][-1].orientation.x) == (1.0, 0.0)
+    assert heard[0][-1].angular_velocity_covariance.tolist() == [4e-6, 0.0, 0.0, 0.0, 4e-6, 0.0, 0.0, 0.0, 4e-6]
+    assert {reading.sensor for reading in taken} == {"imu/link_1", "imu/link_3"}
+    assert [reading.value[0] for reading in taken if reading.sensor == "imu/link_1"] == [
+        message.angular_velocity.x for message in heard[0]
+    ]
+    assert list(joints[-1].name) == ["link_1", "link_2", "link_3"]
+
+
+def test_a_module_that_vanishes_and_returns_is_told_of(running: Callable[..., Running], capfd: Any) -> None:
+    from diagnostic_msgs.msg import DiagnosticArray
+
+    one = running("-p", "silent_s:=0.2", "-p", "diagnostics_period_s:=0.2")
+    reports = one.listen(DiagnosticArray, "/diagnostics")
+
+    def status(part: str) -> Any:
+        return next((each for each in reports[-1].status if each.hardware_id == part), None) if reports else None
+
+    one.until(lambda: status("b") and status("b").level == b"\x00")
+    imitated(one).silent.add(1)
+    one.until(lambda: status("b").level == b"\x03")
+    assert status("a").level == status("c").level == b"\x00"
+    imitated(one).silent.clear()
+    one.until(lambda: status("b").level == b"\x00")
+    said = capfd.readouterr()
+    assert "module b has been silent for 0." in said.out + said.err
+    assert "module b answers again" in said.out + said.err
+
+
+def test_commands_reach_the_modules_and_faulty_ones_are_counted(running: Callable[..., Running]) -> None:
+    from sensor_msgs.msg import JointState
+
+    one = running()
+    states = one.listen(JointState, "joint_states")
+    output = one.listener.create_publisher(JointState, "actuators/command", 10)
+    right = JointState(name=["link_3", "link_1", "link_2"], velocity=[3.0, 1.0, 2.0])
+    wrong = JointState(name=["link_3", "link_1"], velocity=[9.0, 9.0])
+    commands = one.node.feed.commands
+    assert imitated(one).group.command_lifetime == 250
+    assert commands is not None
+
+    def send(message: Any, done: Callable[[], object]) -> None:
+        def again() -> object:
+            output.publish(message)
+            return done()
+
+        one.until(again)
+
+    send(right, lambda: states and list(states[-1].velocity) == [1.0, 2.0, 3.0])
+    send(wrong, lambda: commands.refused >= 3)
+    assert list(states[-1].velocity) == [1.0, 2.0, 3.0]
+    assert commands.unsent == 0
+
+
+def test_what_goes_wrong_in_the_librarys_thread_is_not_lost(running: Callable[..., Running], capfd: Any) -> None:
+    from drivers.hebi.feedback import FeedbackQueue
+
+    one = running("-p", "silent_s:=0.1")
+    one.until(lambda: one.node.feed.queue.copied > 3)
+    one.node.feed.queue("no feedback")  # as if the library had called with it
+    one.until(lambda: "could not be copied, 1 times" in (said := capfd.readouterr()).out + said.err)
+    assert one.node.feed.queue.faults == 1
+    queue = FeedbackQueue(5)
+    group = imitated(one).group
+    group.add_feedback_handler(queue)
+    one.until(lambda: queue.copied > 8)
+    group.clear_feedback_handlers()
+    assert queue.overflow == queue.copied - 5
+    assert len(queue.taken()) == 5
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-p", "source:=network", "-p", "lookup_timeout_s:=0.3"], "modules not found within 0.3 s: HEBI/a, HEBI/b"),
+        (["-p", "source:=log", "-p", "log:=NONE"], "NONE: file NONE does not exist"),
+        (["-p", "source:=log", "-p", "log:=BAD"], "is not a valid log file"),
+        (["-p", "robot:=salp", "-p", "imu_names:=[left, right, link_3]"], "has no imu/left, imu/right"),
+        (["-p", "names:=['']"], "one of them is empty"),
+    ],
+)
+def test_what_cannot_start_says_so_in_a_line(words: list[str], said: str, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.hebilog"
+    bad.write_bytes(b"\x0a\x05HEBI?" + bytes(200))
+    words = [word.replace("BAD", str(bad)) for word in words]
+    ended = subprocess.run([*RUN, *ARGUMENTS, *words], capture_output=True, text=True, timeout=90)
+    assert ended.returncode == 2, ended.stderr
+    assert said in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("kind", ["feedback", "nothing"])
+def test_feedback_as_the_library_makes_it_is_converted(kind: str) -> None:
+    """Of real feedback objects; their times are set as the imitation sets them, for nobody but a module does."""
+    import hebi
+    from hebi._internal.ffi._message_enums import FeedbackUInt64Field as Field
+
+    from drivers.hebi.feedback import copied
+    from drivers.hebi.log import converted
+    from onboard_estimation.errors import UserError
+
+    rows = []
+    for number in range(50 if kind == "feedback" else 0):
+        made = hebi.GroupFeedback(2)
+        made.gyro[:] = number + np.arange(6).reshape(2, 3)
+        made.accelerometer[0] = [0.0, 0.0, 9.8]  # the other module has none
+        for module in (0, 1):
+            made._refs[module].uint64_fields_[Field.ReceiveTime.value] = 1_700_000_000_000_000 + 2_000 * number
+        rows.append(copied(made))
+    if not rows:
+        with pytest.raises(UserError, match="0 feedbacks of 0 modules"):
+            converted(rows, Path("x"), False)
+        return
+    first, second = converted(rows, Path("x"), False).recording.sensors
+    assert first.values[:, 0].tolist() == list(range(50))
+    assert second.values[:, 2].tolist() == [number + 5.0 for number in range(50)]
+    assert first.values[7, 5] == np.float32(9.8)
+    assert np.isnan(second.values[:, 3:]).all()
+    assert first.stamps_ns[1] == 1_700_000_000_002_000_000
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
+@pytest.mark.parametrize("composed", ["false", "true"])
+def test_the_launched_imitation_moves_and_is_estimated(tmp_path: Path, composed: str) -> None:
+    bag = tmp_path / "bag"
+    launch = Launch(
+        "salp.launch.py",
+        "source:=hebi_imitation",
+        f"composed:={composed}",
+        f"record:={bag}",
+        "markers:=false",
+        log=tmp_path / "launch.log",
+    )
+    try:
+        launch.wait_for("started from the ground truth")
+        wait_until(lambda: recorded(bag, "/salp/odometry") > 200 and recorded(bag, "/salp/actuators/command") > 20)
+        assert launch.interrupt() == 0, launch.output
+    finally:
+        launch.kill()
+    nothing_is_left()
+    assert "Traceback" not in launch.output
+    assert ("without messages between, from hebi" in launch.output) == (composed == "true")
+    with open_bag(bag) as opened:
+        assert opened.custom_data["source"] == "simulated"
+        assert opened.topics["/salp/imu/link_2/data_raw"].count > 100
+        assert opened.topics["/salp/actuators/state"].count > 100
+        assert opened.topics["/salp/ground_truth/link_3/pose"].count > 100
+
+
+def test_the_salp_is_imitated_until_ctrl_c() -> None:
+    words = [*RUN, *ARGUMENTS, "-p", "robot:=salp"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert process.stdout is not None
+        while "HEBI modules" not in (line := process.stdout.readline()):
+            assert line
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert "Traceback" not in process.stdout.read()
+    finally:
+        process.kill()
