@@ -112,6 +112,7 @@ class DeviceClock:
         self._host_ns: int | None = None  # that host times count from: the first arrival
         self._suspects: list[tuple[int, int]] = []
         self._stamp_ns = 0
+        self._fell = False
         self._restart()
 
     def _restart(self) -> None:
@@ -144,7 +145,7 @@ class DeviceClock:
     def stamp_ns(self, ticks: int, received_ns: int) -> int | None:
         """Host time of a reading, ns since the epoch; None: its device time cannot be right.
 
-        Stamps rise, also where the line changes.
+        Stamps rise, also where the line changes; they fall where the host was set back by a second or more.
 
         Parameters
         ----------
@@ -235,6 +236,7 @@ class DeviceClock:
             return None
         self._suspects.clear()
         self.jumps += 1
+        self._fell = True
         self._restart()
         return self._step(ticks, host_ns)
 
@@ -270,6 +272,10 @@ class DeviceClock:
         return self._host_ns + round(host_s * NANOSECONDS_PER_SECOND)
 
     def _rising(self, device_s: float, step: int) -> int:
+        mapped_ns = self._mapped_ns(device_s)
+        if self._fell and self._stamp_ns - mapped_ns > NANOSECONDS_PER_SECOND:
+            self._stamp_ns = mapped_ns - 1  # the host's clock was set back
+        self._fell = False
         least_ns = self._stamp_ns + round(0.5 * step * self._tick_s * NANOSECONDS_PER_SECOND)
-        self._stamp_ns = max(self._mapped_ns(device_s), least_ns, self._stamp_ns + 1)
+        self._stamp_ns = max(mapped_ns, least_ns, self._stamp_ns + 1)
         return self._stamp_ns
