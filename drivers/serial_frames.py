@@ -41,6 +41,8 @@ SAMPLE, SETTINGS = 1, 2
 LOW_G_MISSING, HIGH_G_MISSING = 1, 2
 
 MPU_6050_IDENTITY, H3LIS331DL_IDENTITY = 0x68, 0x32
+NOT_FOUND = 0
+"""In the place of an identity: the device has not found that sensor yet, and the other one counts all the same."""
 
 LOW_G_COUNTS_PER_G = {0: 16384.0, 1: 8192.0, 2: 4096.0, 3: 2048.0}
 """By AFS_SEL: +-2, 4, 8, 16 g."""
@@ -164,7 +166,8 @@ def _sample(payload: bytes) -> Sample | Fault:
 def _settings(payload: bytes) -> Settings | Fault:
     _, sequence, time_us, low, gyro, high, low_pass, rate, low_id, high_id, *version, device = _SETTINGS.unpack(payload)
     known = low in LOW_G_COUNTS_PER_G and gyro in GYRO_COUNTS_PER_DEG_S and high in HIGH_G_G_PER_DIGIT and rate > 0
-    if not known or low_pass > 7 or (low_id, high_id) != (MPU_6050_IDENTITY, H3LIS331DL_IDENTITY):
+    known = known and low_id in (MPU_6050_IDENTITY, NOT_FOUND) and high_id in (H3LIS331DL_IDENTITY, NOT_FOUND)
+    if not known or low_pass > 7:
         return Fault.CODE
     major, minor, patch = version
     return Settings(sequence, time_us, low, gyro, high, low_pass, rate, low_id, high_id, (major, minor, patch), device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from operator import attrgetter
 from typing import Any
 
 import rclpy.clock
@@ -30,6 +31,7 @@ from onboard_estimation.ros.frames import resolved_prefix
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
+_STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
 _LONGEST_STAY_S = 0.01
 """Before the executor has its turn again."""
@@ -155,6 +157,7 @@ class HebiNode(Node):
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
+        readings.sort(key=_STAMP)  # each module's are by its own clock
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
         if self.feed.is_over:
             self.get_logger().info(self.feed.summary)

@@ -139,6 +139,7 @@ class SerialImuNode(Node):
         self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         self._before: dict[str, float] = {}
+        self._used = 0.0  # samples, at the last report
         self._bytes = 0
         self._silent_since_s = time.monotonic()
         self._first_s: float | None = None
@@ -296,15 +297,20 @@ class SerialImuNode(Node):
 
     def _say_silence(self, line: SerialLine, now: dict[str, float]) -> None:
         """An open line that brings nothing that can be read."""
-        if now["samples"] != self._before.get("samples", 0.0) or not line.is_open:
+        if now["samples"] - now["before_ranges"] != self._used or not line.is_open:
             self._silent_since_s = time.monotonic()
         if now["restarts"] > self._before.get("restarts", 0.0):
             self.get_logger().warning("the device has restarted: its clock is mapped anew")
+        self._used = now["samples"] - now["before_ranges"]
         if time.monotonic() - self._silent_since_s < _SILENT_S:
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
         if self._bytes == self._before.get("bytes", 0.0):
             self.get_logger().warning("the line is open and silent: is the device powered, and its firmware running?")
+        elif now["samples"] > self._before.get("samples", 0.0):
+            self.get_logger().warning(
+                "samples arrive, but the device does not tell its ranges: is one of its chips another?"
+            )
         else:
             self.get_logger().warning(
                 "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
