@@ -13,8 +13,8 @@ from calibration_logs import resting, session, truth, write_csv
 from evaluation_samples import command, refusal
 from serial_lines import SETTINGS
 
-from drivers.calibration import load_calibration
 from drivers.calibration.logs import ImuLog
+from drivers.calibration.parameter_file import load_calibration
 from drivers.serial_frames import Sample, encode_sample, encode_settings
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.simulated_bags import write_series

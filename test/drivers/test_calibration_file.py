@@ -12,8 +12,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.calibration import ImuCalibration, load_calibration
-from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
+from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors, ImuCalibration, load_calibration
 from onboard_estimation.configuration import load, to_mapping, to_parameter_file
 from onboard_estimation.errors import UserError
 

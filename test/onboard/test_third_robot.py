@@ -114,7 +114,7 @@ def test_its_own_logs_are_converted(place: Path) -> None:
     assert last.angular_velocity.z == pytest.approx(-np.pi / 2)
     assert (last.angular_velocity_covariance[0], last.linear_acceleration_covariance[0]) == (0.0, -1.0)
     refused = run(place, "convert", "frob", "log.csv", "--output", "other")
-    formats = ["actuated-pendulum", "pyshoe", "quadruped", "serial_log", "soft-arm", "triple-pendulum"]
+    formats = ["actuated-pendulum", "hebi_log", "pyshoe", "quadruped", "serial_log", "soft-arm", "triple-pendulum"]
     formats += ["turntable_log", "two-link-imu", "unknown-chain", "unknown-soft-robot"]
     assert refused.stderr == f"error: no format 'frob'; installed are: {', '.join(formats)}\n"
 

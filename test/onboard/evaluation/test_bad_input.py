@@ -786,7 +786,7 @@ def test_what_cannot_be_compared_inspected_or_converted(tmp_path: Path) -> None:
     assert "has no metrics.json" in refusal("compare", tmp_path, tmp_path)
     assert str(tmp_path / "nowhere") in refusal("inspect", tmp_path / "nowhere")
     formats = refusal("convert", "csv", tmp_path, "--output", tmp_path / "bag")
-    assert "no format 'csv'; installed are: actuated-pendulum, pyshoe" in formats
+    assert "no format 'csv'; installed are: actuated-pendulum, hebi_log, pyshoe" in formats
     assert "walk.mat" in refusal("convert", "pyshoe", tmp_path / "walk.mat", "--output", tmp_path / "bag")
     assert "no robot 'salq'" in refusal("config", "salq")
     assert "no robot 'salq'" in refusal("robots", "salq")
