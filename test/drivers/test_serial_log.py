@@ -85,6 +85,7 @@ def test_the_bytes_are_those_of_the_description() -> None:
         (encode_settings(Settings(0, 0, 3, 3, 0, 8, 840))[:-1], Fault.CODE),
         (encode_settings(Settings(0, 0, 3, 3, 0, 1, 0))[:-1], Fault.CODE),
         (encode_settings(Settings(0, 0, 3, 3, 0, 1, 840, low_g_identity=0x70))[:-1], Fault.CODE),
+        (encode_settings(Settings(0, 0, 3, 3, 0, 1, 840, high_g_identity=0x68))[:-1], Fault.CODE),
     ],
 )
 def test_what_is_no_frame_is_named(stretch: bytes, fault: Fault) -> None:

@@ -185,6 +185,7 @@ def test_a_restarted_device_begins_anew() -> None:
         os.close(port)
         device.close()
     assert live.clock.jumps == 2
+    assert live.lost == 0  # it counts from anew
     assert len(stamps) >= 4500 - 20
     assert np.abs(stamps[-500:]).max() < 400_000
 
