@@ -49,7 +49,9 @@ LOW_G_COUNTS_PER_G = {0: 16384.0, 1: 8192.0, 2: 4096.0, 3: 2048.0}
 GYRO_COUNTS_PER_DEG_S = {0: 131.0, 1: 65.5, 2: 32.8, 3: 16.4}
 """By FS_SEL: +-250, 500, 1000, 2000 deg/s."""
 HIGH_G_G_PER_DIGIT = {0: 0.049, 1: 0.098, 3: 0.195}
-"""By FS1 FS0: +-100, 200, 400 g; a digit is 16 counts, since the 12 bits are left-justified."""
+"""By FS1 FS0: +-100, 200, 400 g."""
+COUNTS_PER_DIGIT = 16
+"""Of the high-g sensor, whose 12 bits are left-justified."""
 
 _SAMPLE = struct.Struct("<BBI10hH")
 _SETTINGS = struct.Struct("<BBI4BH2B3B8s")

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.serial_frames import (
+    COUNTS_PER_DIGIT,
     GYRO_COUNTS_PER_DEG_S,
     HIGH_G_G_PER_DIGIT,
     HIGH_G_MISSING,
@@ -37,7 +38,6 @@ _RESTART_GAP_US = 1_000_000
 _PIECE_BYTES = 1 << 20
 _FULL_COUNT = 32_767
 _FULL_DIGIT = 2_047
-_COUNTS_PER_DIGIT = 16
 _ROW = 14
 _HIGH_G_RANGE = {0: 100, 1: 200, 3: 400}
 _NANOSECONDS_PER_MICROSECOND = 1000
@@ -214,7 +214,7 @@ def _series(rows: NDArray[np.int64]) -> tuple[Series, Series, list[str]]:
     per_deg_s = 1.0 / _lookup(GYRO_COUNTS_PER_DEG_S, ranges[:, 1])
     per_digit = _lookup(HIGH_G_G_PER_DIGIT, ranges[:, 2])
     # Left-justified: the shift keeps the sign.
-    digits = high_g // _COUNTS_PER_DIGIT
+    digits = high_g // COUNTS_PER_DIGIT
     low_values = np.hstack([np.deg2rad(gyro * per_deg_s[:, None]), low_g * per_g[:, None] * STANDARD_GRAVITY_M_S2])
     high_values = np.hstack([np.full(high_g.shape, np.nan), digits * per_digit[:, None] * STANDARD_GRAVITY_M_S2])
     notes = []

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from drivers.serial_frames import (
+    COUNTS_PER_DIGIT,
     GYRO_COUNTS_PER_DEG_S,
     HIGH_G_G_PER_DIGIT,
     HIGH_G_MISSING,
@@ -33,7 +34,6 @@ from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 _G = STANDARD_GRAVITY_M_S2
-_COUNTS_PER_DIGIT = 16
 _SETTINGS_EVERY_S = 1.0
 _ROOM_TEMPERATURE = round((25.0 - 36.53) * 340.0)
 
@@ -149,7 +149,7 @@ class SerialDevice:
             gyro = np.rad2deg(low[IMU.angular_velocity]) * GYRO_COUNTS_PER_DEG_S[told.gyro_range]
         if high is not None:
             shock = high[IMU.linear_acceleration] / _G / HIGH_G_G_PER_DIGIT[told.high_g_range]
-        digits = [_COUNTS_PER_DIGIT * digit for digit in _counts(shock, 2047)]
+        digits = [COUNTS_PER_DIGIT * digit for digit in _counts(shock, 2047)]
         time_us = self._time_us(reading.due_ns)
         x, y, z = digits
         low_x, low_y, low_z = _counts(force, 32767)

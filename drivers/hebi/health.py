@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from drivers.hebi.feeds import Feed
 from drivers.hebi.module import Module
-from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
+from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN, status
 from onboard_estimation.ros.estimates import New
 from onboard_estimation.ros.sensor_messages import header
 
@@ -20,7 +20,7 @@ def health_message(new: New, name: str, stamp_ns: int, modules: Sequence[Module]
     for module in modules:
         well, words, values = module.report(now_s)
         level = STALE if module.is_silent else OK if well else WARN
-        statuses.append(_status(new, f"{name}: {module.name}", module.name, (level, words), values))
+        statuses.append(status(new, name, module.name, level, words, values))
     counts: dict[str, float] = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults}
     if feed.commands is not None:
         counts["commands_forwarded"] = feed.commands.forwarded
@@ -28,17 +28,5 @@ def health_message(new: New, name: str, stamp_ns: int, modules: Sequence[Module]
         counts["commands_unsent"] = feed.commands.unsent
     troubles = [f"{counts[key]:.0f} {key}" for key in counts if key != "commands_forwarded" and counts[key]]
     level = ERROR if feed.queue.faults else WARN if troubles else OK
-    statuses.append(_status(new, f"{name}: group", "group", (level, ", ".join(troubles) or "running"), counts))
+    statuses.append(status(new, name, "group", level, ", ".join(troubles) or "running", counts))
     return new("diagnostic_msgs/msg/DiagnosticArray", header=header(new, stamp_ns), status=statuses)
-
-
-def _status(new: New, name: str, part: str, said: tuple[bytes, str], values: Mapping[str, float]) -> Any:
-    pairs = [new("diagnostic_msgs/msg/KeyValue", key=key, value=f"{value:.10g}") for key, value in values.items()]
-    return new(
-        "diagnostic_msgs/msg/DiagnosticStatus",
-        level=said[0],
-        name=name,
-        message=said[1],
-        hardware_id=part,
-        values=pairs,
-    )

@@ -24,6 +24,7 @@ from drivers.hebi.module import Module
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Measurement
+from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import find_robot
@@ -33,8 +34,6 @@ from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
-_LONGEST_STAY_S = 0.01
-"""Before the executor has its turn again."""
 # Reliable: a subscriber that asks for less gets it all the same.
 _STREAM = QoSProfile(depth=500)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -128,24 +127,18 @@ class HebiNode(Node):
         super().destroy_node()
 
     def _tick(self) -> None:
-        """Publish and hand on what has come. Where the next may wait, wait here: an executor turns dearly."""
+        """Publish and hand on what has come."""
         if not self._started:
             # Only now: other nodes of the process may have taken long to be made.
             self._started = True
             for module in self._modules:
                 module.begin(time.monotonic())
             self.feed.start()
-        began_s = time.monotonic()
-        while True:
-            woken_s = time.monotonic()
-            rest_s = self._advance(woken_s)
-            left_s = woken_s + rest_s - time.monotonic()
-            if left_s <= _TICK_S / 2.0 or woken_s + rest_s - began_s > _LONGEST_STAY_S or not self.context.ok():
-                return
-            time.sleep(left_s)
+        stay(self._advance, self.context.ok)
 
-    def _advance(self, now_s: float) -> float:
+    def _advance(self) -> float:
         """Publish what has come, and hand it on; for how long the next may wait, s."""
+        now_s = time.monotonic()
         readings: list[Measurement] = []
         heard = [bool(publisher.get_subscription_count()) for publisher, _ in self.imus]
         joints_heard = self._joints is not None and bool(self._joints.get_subscription_count())

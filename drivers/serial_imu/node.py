@@ -30,6 +30,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.reading_parts import IMU
@@ -42,8 +43,6 @@ from onboard_estimation.simulation import imu_channel
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
 _STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
-_LONGEST_STAY_S = 0.01
-"""Before the executor has its turn: the node waits for bytes itself, which costs less than being woken."""
 _PERIOD_S = 0.0005
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
@@ -169,7 +168,7 @@ class SerialImuNode(Node):
 
     def _stay(self, line: SerialLine) -> None:
         """Read for a while what arrives, as it arrives."""
-        until_s = time.monotonic() + _LONGEST_STAY_S
+        until_s = time.monotonic() + LONGEST_STAY_S
         while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
             data = line.read(left_s)
             if data:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from drivers.serial_frames import (
+    COUNTS_PER_DIGIT,
     GYRO_COUNTS_PER_DEG_S,
     HIGH_G_G_PER_DIGIT,
     HIGH_G_MISSING,
@@ -29,7 +30,6 @@ from onboard_estimation.timing.device_clock import DeviceClock
 LOW_G, HIGH_G = "imu/low_g", "imu/high_g"
 CLOCK_TICK_S, CLOCK_WRAP = 1e-6, 1 << 32
 
-_COUNTS_PER_DIGIT = 16
 _SEQUENCES = 256
 _G = STANDARD_GRAVITY_M_S2
 
@@ -153,7 +153,7 @@ class SerialReadings:
         if sample.status & HIGH_G_MISSING:
             self.unread[HIGH_G] += 1
         else:
-            values = [math.nan] * 3 + [count // _COUNTS_PER_DIGIT * scales.high_g * _G for count in sample.high_g]
+            values = [math.nan] * 3 + [count // COUNTS_PER_DIGIT * scales.high_g * _G for count in sample.high_g]
             found.append(Measurement(stamp_ns, HIGH_G, np.array(values)))
         if sample.status & LOW_G_MISSING:
             self.unread[LOW_G] += 1

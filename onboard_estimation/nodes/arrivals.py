@@ -25,7 +25,7 @@ from rclpy.serialization import deserialize_message
 from embedded_ros.left_out import LeftOut
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Channel, Measurement
-from onboard_estimation.nodes.pacing import PATIENCE_S
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.serialized_readings import SerializedReader
 
@@ -34,8 +34,6 @@ QUEUE = 500
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
-_LONGEST_STAY_S = 0.01
-"""Before the executor has its turn again, and with it timers and services."""
 _STAMP = attrgetter("stamp_ns")
 
 
@@ -125,7 +123,7 @@ class Arrivals:
                 return
             time.sleep(left_s)
             woken_s = time.monotonic()
-            if woken_s - began_s > _LONGEST_STAY_S or not self._node.context.ok():
+            if woken_s - began_s > LONGEST_STAY_S or not self._node.context.ok():
                 return
             arrived = [[] for _ in self._subscriptions]
 

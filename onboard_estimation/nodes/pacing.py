@@ -16,6 +16,29 @@ from itertools import count
 from onboard_estimation.measurement import Measurement
 
 PATIENCE_S = 0.25
+LONGEST_STAY_S = 0.01
+"""So long a node goes on by itself before the executor, and with it timers and services, has its turn."""
+_SHORTEST_REST_S = 0.001
+
+
+def stay(advance: Callable[[], float], may_go_on: Callable[[], bool]) -> None:
+    """Call `advance` again and again for a while: where the next may wait, to wait here costs less than an executor.
+
+    Parameters
+    ----------
+    advance
+        Does what is due; for how long the next may wait, s. Once that is nothing, the executor has its turn.
+    may_go_on
+        Whether the node is still to run.
+    """
+    began_s = time.monotonic()
+    while True:
+        woken_s = time.monotonic()
+        rest_s = advance()
+        left_s = woken_s + rest_s - time.monotonic()
+        if left_s <= _SHORTEST_REST_S or woken_s + rest_s - began_s > LONGEST_STAY_S or not may_go_on():
+            return
+        time.sleep(left_s)
 
 
 class PacedIntake:

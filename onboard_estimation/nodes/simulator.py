@@ -26,6 +26,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
+from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import Robot
@@ -44,8 +45,6 @@ _LONGEST_LAG_NS = NANOSECONDS_PER_SECOND // 20
 _GIVEN_UP_S = 1.0
 """The robot stands still while the estimate is behind by more, but not for one that has not been heard for so long."""
 _TICK_S = 0.002
-_LONGEST_STAY_S = 0.01
-"""Before the executor has its turn again."""
 _TOO_LATE_NS = NANOSECONDS_PER_SECOND
 _CLOCK_PERIOD_NS = NANOSECONDS_PER_SECOND // 100
 # Reliable: a subscriber that asks for less gets it all the same.
@@ -185,15 +184,7 @@ class SimulatorNode(Node):
         self._heard = {topic for topic, output in self._outputs.items() if output.is_heard()}
 
     def _tick(self) -> None:
-        """Publish all that is due, and hand it on. Where the next may wait, wait here: an executor turns dearly."""
-        began_s = time.monotonic()
-        while True:
-            woken_s = time.monotonic()
-            rest_s = self._advance()
-            left_s = woken_s + rest_s - time.monotonic()
-            if left_s <= _TICK_S / 2.0 or woken_s + rest_s - began_s > _LONGEST_STAY_S or not self.context.ok():
-                return
-            time.sleep(left_s)
+        stay(self._advance, self.context.ok)
 
     def withhold(self, topics: Collection[str]) -> None:
         """Publish these no more: what is measured there takes another way."""
