@@ -6,6 +6,7 @@ writes frames as the firmware does. A pseudo-terminal has no baud rate: the fram
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tty
 from collections.abc import Iterable
@@ -109,6 +110,15 @@ class SerialDevice:
         self._settings_due_ns = 0
         self._batch = bytearray()
         self._batch_due_ns = 0
+
+    def is_taken(self) -> bool:
+        """Whether a program has the port for itself, as `serial_imu` has."""
+        try:
+            fcntl.flock(self._slave, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        fcntl.flock(self._slave, fcntl.LOCK_UN)
+        return False
 
     def close(self) -> None:
         """Take the line away."""

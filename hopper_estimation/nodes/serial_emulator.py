@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ RANGES = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0,
 class SerialEmulatorHost(SimulatorHost, SerialFaults):
     """What the node itself wants to know, beside the robot's configuration."""
 
+    waits_s: float = parameter(
+        120.0, "so long the robot waits for a driver that has the port for itself", unit="s", minimum=0.0
+    )
     link: str = parameter("/tmp/serial_imu", "where the serial port is to be found, as /dev/ttyUSB0 would be")
 
 
@@ -31,7 +35,7 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
 
     Both sensors go as frames (`drivers.serial_frames`) into a pseudo-terminal, in counts, stamped by a clock of their
     own; `link` leads to its other end, for `serial_imu`. Commands, attitude and ground truth are published as by the
-    simulator. Parameters: those of the simulator, and the faults of `SerialFaults`.
+    simulator. It begins once a driver has the port. Parameters: those of the simulator, and `SerialFaults`.
     """
 
     host_type = SerialEmulatorHost
@@ -46,7 +50,17 @@ class HopperSerialEmulatorNode(HopperSimulatorNode):
         self._high: tuple[int, Vector] | None = None
         self.withhold({LOW_G.topic, HIGH_G.topic})
         self.hand_to(self._send, {LOW_G.topic, HIGH_G.topic})
+        self._waits_until_s: float | None = time.monotonic() + host.waits_s
         self.get_logger().info(f"both sensors are at {host.link or self._device.port}")
+
+    def _tick(self) -> None:
+        """A first start of the driver may compile for a minute: the robot's rest must not be over by then."""
+        if self._waits_until_s is not None:
+            if not self._device.is_taken() and time.monotonic() < self._waits_until_s:
+                return
+            self._waits_until_s = None
+            self._start_clock()
+        super()._tick()
 
     def _send(self, readings: Sequence[Measurement]) -> float:
         """Readings of one instant make a sample; without a high-g one it could not be read."""

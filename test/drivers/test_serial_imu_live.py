@@ -73,8 +73,11 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
     said: list[str] = []
     device = SerialDevice(port, TOLD, SerialFaults())
     try:
+        assert not device.is_taken()
         with serial.Serial(str(port), exclusive=True), SerialLine(str(port), 921600, said.append) as line:
             assert line.read(0.01) == b""
+            assert device.is_taken()
+        assert not device.is_taken()
         assert len(said) == 1
         assert "in use by another program" in said[0]
     finally:
