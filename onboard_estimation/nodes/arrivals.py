@@ -107,6 +107,15 @@ class Arrivals:
         self._rests = self._rests and not left
         return [self._channels[place].topic for place in left]
 
+    def joined(self, readings: Sequence[Measurement]) -> list[Measurement]:
+        """Readings that came without messages, in their order, and what has arrived by now of what is listened to.
+
+        Left to the executor, messages would come after readings that are newer, and those be filtered once more.
+        """
+        arrived: list[list[Measurement]] = [[] for _ in self._subscriptions]
+        self._read_out(arrived)
+        return list(heapq.merge(readings, *arrived, key=_STAMP))
+
     def _wake(self, place: int, data: bytes) -> None:
         """A message of one sensor, by which the node was woken: with it all that has arrived from any of them.
 

@@ -226,7 +226,7 @@ class EstimatorNode(Node):
             if channel.sensor == SET_POSE:
                 self.create_subscription(interface_class(channel.message_type), channel.topic, self._set_pose, 10)
         sensors = [channel for channel in self.channels if channel.sensor != SET_POSE]
-        self._arrivals = Arrivals(self, sensors, host.reliable_sensors, self._pace, self.take)
+        self._arrivals = Arrivals(self, sensors, host.reliable_sensors, self._pace, self._take)
         if self._start is not None:
             self._start.subscribe(self, self._begin)
 
@@ -235,6 +235,10 @@ class EstimatorNode(Node):
         return self._arrivals.leave(topics)
 
     def take(self, readings: Sequence[Measurement]) -> float:
+        """Filter what a source in this process has measured, with the messages that are there by now; see `Taker`."""
+        return self._take(self._arrivals.joined(readings))
+
+    def _take(self, readings: Sequence[Measurement]) -> float:
         """Filter what has arrived, and publish what came of it: of one instant the last estimate.
 
         How long the next readings may wait, s: until shortly before something is to go out.

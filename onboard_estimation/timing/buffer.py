@@ -122,6 +122,8 @@ class _Entry:
 Key = tuple[int, int, str]
 _AT_ONCE = object()
 """In the place of what was before a measurement that was filtered at once with those before it: go back to these."""
+_AT_ONCE_MOST = 16
+"""Of measurements that are filtered once more: a late one goes back to the first of them."""
 
 
 @dataclass
@@ -333,12 +335,23 @@ class MeasurementBuffer:
 
     def _filter(self, stop: int, settles: bool = False) -> None:
         """Filter in order up to there; what settles need not be gone back to."""
-        state, step = self.state, self.filtering.step
-        if self._stands_at != self._filtered:
-            state = self._entries[self._filtered].before
-        for entry in self._entries[self._filtered : stop]:
-            entry.before = None if settles else state
-            state, entry.estimate, entry.events = step(state, entry.measurement)
+        state = self.state if self._stands_at == self._filtered else self._entries[self._filtered].before
+        place = self._filtered
+        while place < stop:
+            entries = self._entries[place : min(place + _AT_ONCE_MOST, stop)]
+            measurements = [entry.measurement for entry in entries]
+            scanned = self.filtering.scan(state, measurements) if len(entries) > 1 else None
+            entries[0].before = None if settles else state
+            if scanned is not None and scanned.found:
+                state = scanned.state
+                for entry in entries[1 : len(scanned.found)]:
+                    entry.before = None if settles else _AT_ONCE
+                for entry, found in zip(entries, scanned.found, strict=False):
+                    entry.estimate, entry.events = found
+                place += len(scanned.found)
+            else:
+                state, entries[0].estimate, entries[0].events = self.filtering.step(state, measurements[0])
+                place += 1
         self.state = state
         self._earned -= stop - self._filtered
         self._filtered = self._stands_at = stop
