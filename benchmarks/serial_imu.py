@@ -2,7 +2,8 @@
 
 Ten minutes at 1 kHz: a process sends a numbered sample when it is due and keeps when; another counts the messages
 and keeps when each came. Then driver and estimator in one process, the simulated hopper at 840 Hz on the wire.
-`python -m benchmarks.serial_imu send|listen` are the processes.
+A peer that only reads the line and publishes a ready-made message at each waking says how much of that is what any
+such program costs here. `python -m benchmarks.serial_imu send|listen|bare` are the processes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +64,33 @@ def _damaged(rate: float, least: float, count: int) -> dict[str, Any]:
     return row(name, figure, f">= {100.0 * least:g} %, 0", share >= least and not wrong)
 
 
+def _bare(runtime: str, seconds: float) -> float:
+    """Share of a core of the peer."""
+    with tempfile.TemporaryDirectory() as folder:
+        port, sent, came = (str(Path(folder) / name) for name in ("port", "sent.npy", "came.npy"))
+        listener = start(["benchmarks.serial_imu", "listen", came], runtime)
+        sender = start(["benchmarks.serial_imu", "send", port, sent, str(seconds)], runtime)
+        peer = start(["benchmarks.serial_imu", "bare", port], runtime)
+        used = _share(peer, seconds)
+        result(sender, seconds + 60.0)
+        peer.terminate()
+        peer.wait(20.0)
+        listener.kill()
+        listener.wait(20.0)
+    settle()
+    return used
+
+
+def _share(process: Any, seconds: float) -> float:
+    """Of a core, once it has started."""
+    time.sleep(_STARTS_S)
+    before_s, begin_s = cpu_s(process.pid), time.monotonic()
+    time.sleep(0.8 * seconds - _STARTS_S)
+    return (cpu_s(process.pid) - before_s) / (time.monotonic() - begin_s)
+
+
 def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
+    bare = _bare(runtime, min(seconds, 60.0))
     with tempfile.TemporaryDirectory() as folder:
         port, sent, came = (Path(folder) / name for name in ("port", "sent.npy", "came.npy"))
         listener = start(["benchmarks.serial_imu", "listen", str(came)], runtime)
@@ -70,10 +98,7 @@ def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
         node = start(["benchmarks.serial_imu", "drive", *arguments], runtime)
         await_rest(node)
         sender = start(["benchmarks.serial_imu", "send", str(port), str(sent), str(seconds)], runtime)
-        time.sleep(3.0)
-        before_s, begin_s = cpu_s(node.pid), time.monotonic()
-        time.sleep(0.8 * seconds)
-        used = (cpu_s(node.pid) - before_s) / (time.monotonic() - begin_s)
+        used = _share(node, seconds)
         result(sender, seconds + 60.0)
         result(listener, 60.0)
         node.terminate()
@@ -98,6 +123,9 @@ def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
             bool(median_ms <= 0.5) if ours else None,
         ),
         row(f"{name}: core used by the node", f"{100.0 * used:.1f} %", "<= 6 %" if ours else "", used <= 0.06),
+        row(
+            f"{runtime}: core used by the bare peer", f"{100.0 * bare:.1f} %; the node takes {used / bare:.2f} times it"
+        ),
     ]
 
 
@@ -112,10 +140,7 @@ def _composed(runtime: str, seconds: float) -> dict[str, Any]:
         listener = role(["watch", "--robot", "hopper"], runtime)
         device = start(["benchmarks.serial_imu", "emulate", *arguments], runtime)
         node = start(["benchmarks.serial_imu", "composed", *arguments], runtime)
-        time.sleep(_STARTS_S)
-        before_s, begin_s = cpu_s(node.pid), time.monotonic()
-        time.sleep(seconds)
-        used = (cpu_s(node.pid) - before_s) / (time.monotonic() - begin_s)
+        used = _share(node, (seconds + _STARTS_S) / 0.8)
         for one in (node, device):
             one.terminate()
             one.wait(20.0)
@@ -180,10 +205,40 @@ def _listen(kept: str) -> None:
     print(f'{{"received": {len(came)}}}')
 
 
+def _publish_ready_made(port: str) -> None:
+    """No frames, no clock, no numbers: what is left of a driver then."""
+    import os
+    import select
+
+    import embedded_ros
+
+    embedded_ros.install()
+    import rclpy
+    from rclpy.qos import QoSProfile
+    from rclpy.serialization import serialize_message
+    from sensor_msgs.msg import Imu
+
+    rclpy.init(args=[])
+    node = rclpy.create_node("benchmark_bare", namespace="/hopper")
+    publisher, message = (
+        node.create_publisher(Imu, "imu/low_g/data_raw", QoSProfile(depth=500)),
+        serialize_message(Imu()),
+    )
+    while not Path(port).exists():
+        time.sleep(0.1)
+    line, poll = os.open(port, os.O_RDONLY | os.O_NOCTTY), select.poll()
+    poll.register(line, select.POLLIN)
+    while rclpy.ok():
+        if poll.poll(10.0):
+            os.read(line, 4096)
+            publisher.publish(message)
+
+
 def _main() -> None:
     what, *words = sys.argv[1:]
-    if what in ("send", "listen"):
-        (_send if what == "send" else _listen)(*words)
+    processes: dict[str, Callable[..., None]] = {"send": _send, "listen": _listen, "bare": _publish_ready_made}
+    if what in processes:
+        processes[what](*words)
         return
     from drivers.serial_imu.main import serial_imu
     from hopper_estimation.nodes.main import estimator, serial_emulator
