@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from drivers.serial_imu.mounting import LEAST_READINGS, STILL_M_S2, STILL_RAD_S
+from drivers.rest import LEAST_READINGS, STILL_M_S2, STILL_RAD_S
 from onboard_estimation.measurement import Matrix
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2

@@ -119,13 +119,13 @@ def at_rest(count: int = 800, **changes: float) -> np.ndarray:
 
 
 def test_the_gyro_at_rest_is_its_mean_and_a_moving_sensor_is_refused() -> None:
-    np.testing.assert_allclose(gyro_at_rest(at_rest()), [0.02, -0.01, 0.005], atol=0.002)
+    np.testing.assert_allclose(gyro_at_rest(LOW_G, at_rest()), [0.02, -0.01, 0.005], atol=0.002)
     moving = at_rest()
     moving[:, 1] += np.linspace(-1.0, 1.0, len(moving))
-    with pytest.raises(UserError, match="the sensor moves"):
-        gyro_at_rest(moving)
-    with pytest.raises(UserError, match="50 readings, 100 are needed"):
-        gyro_at_rest(at_rest(50))
+    with pytest.raises(UserError, match="imu/low_g moves"):
+        gyro_at_rest(LOW_G, moving)
+    with pytest.raises(UserError, match="50 readings in the last second, 100 are needed"):
+        gyro_at_rest(LOW_G, at_rest(50))
 
 
 def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
