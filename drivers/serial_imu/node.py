@@ -361,7 +361,7 @@ class SerialImuNode(Node):
         if now_s - self._first_s < _CHECKED_AFTER_S:
             return
         self._checked = True
-        found = list(start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
+        found = start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz)
         for sentence in found:
             self.get_logger().warning(sentence)
         if not found:
