@@ -61,9 +61,10 @@ def judged(configuration: HebiConfiguration, values: Sequence[Matrix], seconds: 
         found += [sentence for sentence in _faults(configuration, called, rows, seconds) if sentence]
         if not _may_be_judged(rows):
             unseen.append(name)
-    rates_hz = sorted({round(len(rows) / seconds) for rows in values})
+    rates_hz = [round(len(rows) / seconds) for rows in values]
+    slowest_hz, fastest_hz = min(rates_hz), max(rates_hz)
     told = f"{len(values)} {'imitated ' if configuration.source == 'imitation' else ''}modules answer"
-    told += f" {' to '.join(str(rate) for rate in rates_hz[:: max(1, len(rates_hz) - 1)])} times a second"
+    told += f" {slowest_hz if slowest_hz == fastest_hz else f'{slowest_hz} to {fastest_hz}'} times a second"
     if configuration.source != "log":
         told += f", asked {configuration.feedback_frequency_hz:g} times"
     if unseen:

@@ -34,11 +34,12 @@ def port(tmp_path: Path) -> Path:
 
 
 class Sender:
-    """A device that sends in real time while it is asked to."""
+    """A device that sends in real time from when it is first asked to, while it is."""
 
     def __init__(self, port: Path, faults: SerialFaults | None = None) -> None:
         self.device = SerialDevice(port, TOLD, faults or SerialFaults())
-        self._began_ns, self._count = time.monotonic_ns(), 0
+        self._began_ns: int | None = None
+        self._count = 0
         self._rng = np.random.default_rng(1)
         self.high_bias: np.ndarray | None = np.zeros(6)  # None: the high-g sensor cannot be read
         self.high_noise = 0.01
@@ -46,6 +47,8 @@ class Sender:
 
     def catch_up(self) -> bool:
         """Send what is due; true, for conditions."""
+        if self._began_ns is None:
+            self._began_ns = time.monotonic_ns()
         while self._count * PERIOD_NS <= time.monotonic_ns() - self._began_ns:
             value = AT_REST + self._rng.normal(0.0, 0.01, 6)
             high = None
@@ -177,14 +180,14 @@ def test_the_high_g_sensor_is_aligned_at_rest_and_nowhere_else(port: Path, tmp_p
 
         send_for(2.0)
         np.testing.assert_allclose(forces()[-800:].mean(axis=0), [4.1, -3.2, 11.8], atol=4.0 * 4.6 / np.sqrt(800))
-        answer = asked()
-        assert answer.success, answer.message
-        told = re.findall(r"([xyz]) (-?[\d.]+) \+- ([\d.]+)", answer.message)
-        assert [axis for axis, _, _ in told] == ["x", "y", "z"]
-        stddev = np.array([float(one) for _, _, one in told])
-        # Nothing came between: what is kept was corrected too.
-        assert asked().message == answer.message
-        np.testing.assert_allclose(stddev, 4.6 / np.sqrt(500), rtol=0.5)
+        # Twice: what is kept was corrected too, or the second would find as much again.
+        for _ in range(2):
+            answer = asked()
+            assert answer.success, answer.message
+            told = re.findall(r"[xyz] (-?[\d.]+) \+- ([\d.]+)", answer.message)
+            offset, stddev = np.array(told, dtype=float).T
+            np.testing.assert_allclose(offset, [4.0, -3.0, 2.0], atol=5.0 * 4.6 / np.sqrt(500))
+            np.testing.assert_allclose(stddev, 4.6 / np.sqrt(500), rtol=0.5)
         count = len(high)
         send_for(3.0)
         rest = forces()[count + 100 :]
@@ -192,17 +195,17 @@ def test_the_high_g_sensor_is_aligned_at_rest_and_nowhere_else(port: Path, tmp_p
         left = (rest.mean(axis=0) - AT_REST[3:]) / np.hypot(stddev, 4.6 / np.sqrt(len(rest)))
         assert np.sqrt(np.mean(left**2)) < 3.0
         sender.turns_rad_s = 0.5
-        send_for(1.2)
+        send_for(2.0)
         answer = asked()
         assert not answer.success
         assert "imu/low_g moves: its readings vary by 0." in answer.message
         sender.turns_rad_s, sender.high_bias = 0.0, np.array([0.0, 0.0, 0.0, 0.0, 0.0, -19.6])
-        send_for(1.2)
+        send_for(2.0)
         answer = asked()
         assert not answer.success
         assert "is no offset, of which the data sheet allows 9.8" in answer.message
         sender.high_bias = None
-        send_for(1.2)
+        send_for(2.0)
         answer = asked()
         assert not answer.success
         assert "imu/high_g: 0 readings in the last second" in answer.message
