@@ -21,6 +21,7 @@ from drivers.hebi.feeds import Feed, feed_of
 from drivers.hebi.health import health_message
 from drivers.hebi.messages import ImuMessages, JointMessages, checked_imu
 from drivers.hebi.module import Module
+from drivers.hebi.start_check import StartCheck
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Measurement
@@ -34,6 +35,7 @@ from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
+_LOOK_S = 0.25
 # Reliable: a subscriber that asks for less gets it all the same.
 _STREAM = QoSProfile(depth=500)
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
@@ -72,12 +74,14 @@ class HebiNode(Node):
         self.feed = feed_of(configuration, robot, parameters.configuration)
         self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
         self._channels = [imu_channel(name) for name in configuration.imus]
+        self._start_check: StartCheck | None = StartCheck(configuration)
         self._take: Take | None = None
         self._taken: frozenset[str] = frozenset()
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
         self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
         self.create_timer(configuration.silent_s / 4.0, self._tell_changes, clock=steady)
+        self.create_timer(_LOOK_S, self._check_start, clock=steady)
         self.create_timer(configuration.diagnostics_period_s, self._report, clock=steady)
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
@@ -169,6 +173,8 @@ class HebiNode(Node):
                 continue
             stamps.append(stamp_ns)
             value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])
+            if self._start_check is not None:
+                self._start_check.add(place, value)
             if heard[place]:
                 publisher, message = self.imus[place]
                 publisher.publish(message(stamp_ns, value))
@@ -193,6 +199,17 @@ class HebiNode(Node):
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")
+
+    def _check_start(self) -> None:
+        """Once, when all modules have answered for a moment."""
+        verdict = self._start_check.verdict(time.monotonic()) if self._start_check is not None else None
+        if verdict is None:
+            return
+        self._start_check = None
+        faults, told = verdict
+        for sentence in faults:
+            self.get_logger().warning(sentence)
+        self.get_logger().info(told)
 
     def _report(self) -> None:
         name, stamp_ns = self.get_fully_qualified_name().strip("/"), self.get_clock().now().nanoseconds

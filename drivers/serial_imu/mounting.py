@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.rest import refuse_unless_still
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.reading_parts import IMU
 
 _NAMES = ("x", "y", "z")
-LEAST_READINGS = 100
-STILL_RAD_S = 0.05
-STILL_M_S2 = 1.5
 
 
 def axes_matrix(text: str) -> Matrix:
@@ -45,11 +43,13 @@ def axes_matrix(text: str) -> Matrix:
     return matrix
 
 
-def gyro_at_rest(values: Matrix) -> Vector:
+def gyro_at_rest(name: str, values: Matrix) -> Vector:
     """(3,) rad/s, what a gyro reads that does not turn.
 
     Parameters
     ----------
+    name
+        Of the sensor.
     values
         (K, 6) readings of the last second or so: rates and specific forces.
 
@@ -58,14 +58,6 @@ def gyro_at_rest(values: Matrix) -> Vector:
     UserError
         They are too few, or the sensor moves.
     """
-    if len(values) < LEAST_READINGS:
-        raise UserError(f"{len(values)} readings, {LEAST_READINGS} are needed: is the sensor there?")
-    spread = values.std(axis=0)
-    rate, force = spread[IMU.angular_velocity].max(), spread[IMU.linear_acceleration].max()
-    if rate > STILL_RAD_S or force > STILL_M_S2:
-        raise UserError(
-            f"the sensor moves: its readings vary by {rate:.3f} rad/s and {force:.2f} m/s^2, at rest by less than "
-            f"{STILL_RAD_S} and {STILL_M_S2}; let it lie still for a second, then ask again"
-        )
+    refuse_unless_still(name, values)
     mean: NDArray[np.float64] = values[:, IMU.angular_velocity].mean(axis=0)
     return mean

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,13 +24,14 @@ from std_srvs.srv import Trigger
 
 from drivers.calibration.parameter_file import load_calibration
 from drivers.serial_imu import start_check
+from drivers.serial_imu.alignment import HighGAlignment
 from drivers.serial_imu.line import SerialLine
 from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
 from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.source import Take
@@ -59,6 +61,9 @@ class Mounting:
     high_g_axes: str = parameter("x y z", "the same of the high-g sensor")
     low_g_calibration: str = parameter("", "file that `calibrate imu` wrote of the low-g sensor; empty: none")
     high_g_calibration: str = parameter("", "the same of the high-g sensor")
+    align_at_start: bool = parameter(
+        False, "align the high-g sensor to the low-g one when both first lie still; the hopper's filter does so itself"
+    )
 
     def faults(self) -> list[str]:
         """Axes that are none."""
@@ -99,9 +104,9 @@ class SerialImuNode(Node):
     """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_frames`.
 
     Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
-    absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Service: `zero_gyro` (Trigger),
-    of a robot at rest. A `Source`: an estimator in the same process gets the readings without messages. Parameters:
-    `SerialImu` and `SerialImuHost`.
+    absent gyro marked absent), `imu/low_g/temperature` (Temperature), `/diagnostics`. Services (Trigger), of a robot at
+    rest: `zero_gyro`; `align_high_g` takes off what the high-g sensor reads more than the other. A `Source`: an
+    estimator in the same process gets the readings without messages. Parameters: `SerialImu` and `SerialImuHost`.
 
     A port that is not there, taken, or lost is said once, and opened as soon as it can be.
 
@@ -124,6 +129,7 @@ class SerialImuNode(Node):
         turned = {name for name, axes in self._axes.items() if not np.array_equal(axes, np.eye(3))}
         self._mounted = turned | set(self._calibrations)
         self._gyro_bias = np.zeros(3)
+        self._alignment = HighGAlignment(mounting.align_at_start)
         self._readings = SerialReadings(configuration.latency_s)
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
@@ -143,7 +149,8 @@ class SerialImuNode(Node):
         self._silent_since_s = time.monotonic()
         self._first_s: float | None = None
         self._checked = False
-        self.create_service(Trigger, "zero_gyro", self._zero_gyro)
+        self.create_service(Trigger, "zero_gyro", partial(self._answer, self._zero_gyro))
+        self.create_service(Trigger, "align_high_g", partial(self._answer, self._align_high_g))
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
         self.create_timer(_PERIOD_S, partial(self._stay, line), clock=steady)
         self.create_timer(_LOOK_S, partial(self._report, line), clock=steady)
@@ -199,7 +206,7 @@ class SerialImuNode(Node):
         return self._take(taken) if taken else 0.0
 
     def _mount(self, reading: Measurement) -> None:
-        """Correct a reading, which is new, turn it to the body's axes, and take off what the gyro reads at rest."""
+        """Correct a reading, which is new, turn it to the body's axes, and take off what was found at rest."""
         value, name = reading.value, reading.sensor
         if name in self._calibrations:  # of the sensor's own axes
             value[:] = self._calibrations[name].apply(value)
@@ -208,6 +215,8 @@ class SerialImuNode(Node):
         value[IMU.linear_acceleration] = axes @ value[IMU.linear_acceleration]
         if name == LOW_G:
             value[IMU.angular_velocity] -= self._gyro_bias
+        else:
+            value[IMU.linear_acceleration] -= self._alignment.offset_m_s2
 
     def _new_scales(self, scales: Scales | None) -> None:
         """Templates of messages with the variances that go with the ranges."""
@@ -222,25 +231,46 @@ class SerialImuNode(Node):
             for name in CHANNELS
         }
 
-    def _zero_gyro(self, _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+    def _answer(self, action: Callable[[], str], _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """Of a service: the sentence of what was done, or why it was not."""
         try:
-            bias = gyro_at_rest(self._last_second(LOW_G))
+            response.success, response.message = True, action()
         except UserError as error:
             response.success, response.message = False, str(error)
-        else:
-            self._gyro_bias = self._gyro_bias + bias
-            self._mounted.add(LOW_G)
-            x, y, z = np.rad2deg(self._gyro_bias)
-            response.success, response.message = True, f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
-            self._recent[LOW_G].clear()
         self.get_logger().info(response.message)
         return response
 
+    def _zero_gyro(self) -> str:
+        bias = gyro_at_rest(LOW_G, self._last_second(LOW_G))
+        self._gyro_bias = self._gyro_bias + bias
+        self._take_off(LOW_G, np.concatenate([bias, np.zeros(3)]))
+        x, y, z = np.rad2deg(self._gyro_bias)
+        return f"gyro at rest: x {x:.3f}, y {y:.3f}, z {z:.3f} deg/s, taken off"
+
+    def _align_high_g(self) -> str:
+        before = self._alignment.offset_m_s2
+        sentence = self._alignment.align(self._last_second(LOW_G), self._last_second(HIGH_G))
+        self._take_off(HIGH_G, np.concatenate([np.zeros(3), self._alignment.offset_m_s2 - before]))
+        return sentence
+
+    def _take_off(self, name: str, found: Vector) -> None:
+        """From now on, and of copies of what is kept: whoever asks again finds what is left."""
+        self._mounted.add(name)
+        kept = self._recent[name]
+        self._recent[name] = deque(
+            (Measurement(one.stamp_ns, name, one.value - found) for one in kept), maxlen=kept.maxlen
+        )
+
     def _last_second(self, name: str) -> Any:
-        """(K, 6)."""
-        recent = self._recent[name]
-        since_ns = recent[-1].stamp_ns - NANOSECONDS_PER_SECOND if recent else 0
-        return np.array([one.value for one in recent if one.stamp_ns > since_ns]).reshape(-1, 6)
+        """(K, 6) of the last second in which a sensor of the two was read."""
+        newest_ns = max((recent[-1].stamp_ns for recent in self._recent.values() if recent), default=0)
+        since_ns = newest_ns - NANOSECONDS_PER_SECOND
+        return np.array([one.value for one in self._recent[name] if one.stamp_ns > since_ns]).reshape(-1, 6)
+
+    def _has_second(self) -> bool:
+        """Whether both sensors have been there for so long."""
+        kept = self._recent.values()
+        return all(one and one[-1].stamp_ns - one[0].stamp_ns >= NANOSECONDS_PER_SECOND for one in kept)
 
     def _report(self, line: SerialLine) -> None:
         """Once a second: who listens, temperature, diagnostics, what is to be said."""
@@ -253,6 +283,9 @@ class SerialImuNode(Node):
             frame = header(new, stamp_ns, f"{self._prefix}imu_low_g")
             self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
         name = self.get_fully_qualified_name().strip("/")
+        if self._alignment.waits_for and self._has_second():
+            with suppress(UserError):  # it is in the diagnostics
+                self.get_logger().info(self._align_high_g())
         now = self._counts(line)
         level, text = self._state(line, now)
         report = [status(new, name, "serial line", level, text, now)]
@@ -278,6 +311,7 @@ class SerialImuNode(Node):
             "clock_skew_ppm": clock.skew_ppm,
             "clock_stddev_us": 1e6 * clock.stddev_s,
             "temperature_celsius": found.temperature_celsius,
+            **{f"high_g_offset_{axis}_m_s2": one for axis, one in zip("xyz", self._alignment.offset_m_s2, strict=True)},
         }
 
     def _state(self, line: SerialLine, now: dict[str, float]) -> tuple[bytes, str]:
@@ -291,6 +325,8 @@ class SerialImuNode(Node):
         told = {"lost": since["lost"], "corrupted": corrupted, "restarts": since["restarts"]}
         told |= {key: count for key, count in since.items() if key.startswith("unread")}
         wrong = ", ".join(f"{count:.0f} {key}" for key, count in told.items() if count)
+        if self._alignment.waits_for:
+            wrong = f"{wrong}; high-g not aligned: {self._alignment.waits_for}".removeprefix("; ")
         text = f"{since['samples'] / _LOOK_S:.0f} samples a second"
         return (WARN, f"{text}; {wrong}") if wrong else (OK, text)
 
@@ -325,7 +361,7 @@ class SerialImuNode(Node):
         if now_s - self._first_s < _CHECKED_AFTER_S:
             return
         self._checked = True
-        found = list(start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
+        found = start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz)
         for sentence in found:
             self.get_logger().warning(sentence)
         if not found:

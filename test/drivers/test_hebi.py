@@ -149,6 +149,33 @@ def test_a_module_that_vanishes_and_returns_is_told_of(running: Callable[..., Ru
     assert "module b answers again" in said.out + said.err
 
 
+def test_a_module_that_cannot_be_right_is_named_once_at_the_start(running: Callable[..., Running], capfd: Any) -> None:
+    one = running("-p", "feedback_frequency_hz:=100.0")
+
+    def write(feedback: Any) -> None:
+        feedback.accelerometer[1] = 0.0
+
+    group = imitated(one).group
+    group.clear_feedback_handlers()
+    for handler in (imitated(one).write, write, one.node.feed.queue):
+        group.add_feedback_handler(handler)
+    said = ""
+
+    def heard() -> str:
+        nonlocal said
+        new = capfd.readouterr()
+        said += new.out + new.err
+        return said
+
+    one.until(lambda: "3 imitated modules answer" in heard())
+    stop_s = time.monotonic() + 3.0
+    one.until(lambda: time.monotonic() > stop_s)
+    assert heard().count("at rest module 2 (b) reads x 0.00, y 0.00, z 0.00 m/s^2, 0.00 in all, not gravity") == 1
+    assert said.count("imitated modules answer") == 1
+    assert "module 1" not in said
+    assert "asked 100 times" in said
+
+
 def test_commands_reach_the_modules_and_faulty_ones_are_counted(running: Callable[..., Running]) -> None:
     from sensor_msgs.msg import JointState
 

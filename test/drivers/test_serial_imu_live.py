@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,18 +34,28 @@ def port(tmp_path: Path) -> Path:
 
 
 class Sender:
-    """A device that sends in real time while it is asked to."""
+    """A device that sends in real time from when it is first asked to, while it is."""
 
     def __init__(self, port: Path, faults: SerialFaults | None = None) -> None:
         self.device = SerialDevice(port, TOLD, faults or SerialFaults())
-        self._began_ns, self._count = time.monotonic_ns(), 0
+        self._began_ns: int | None = None
+        self._count = 0
         self._rng = np.random.default_rng(1)
+        self.high_bias: np.ndarray | None = np.zeros(6)  # None: the high-g sensor cannot be read
+        self.high_noise = 0.01
+        self.turns_rad_s = 0.0
 
     def catch_up(self) -> bool:
         """Send what is due; true, for conditions."""
+        if self._began_ns is None:
+            self._began_ns = time.monotonic_ns()
         while self._count * PERIOD_NS <= time.monotonic_ns() - self._began_ns:
             value = AT_REST + self._rng.normal(0.0, 0.01, 6)
-            self.device.send([Reading(self._count * PERIOD_NS, value, value)])
+            high = None
+            if self.high_bias is not None:
+                high = AT_REST + self.high_bias + self._rng.normal(0.0, self.high_noise, 6)
+            value[1] += self.turns_rad_s * np.sin(1e-8 * self._count * PERIOD_NS)
+            self.device.send([Reading(self._count * PERIOD_NS, value, high)])
             self._count += 1
         return True
 
@@ -140,6 +152,99 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
     log = read_serial_log(raw)
     assert log.counts["corrupted"] <= 2  # cut off where it was unplugged
     assert log.counts["samples"] > 2500
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(200)
+@needs_graph
+def test_the_high_g_sensor_is_aligned_at_rest_and_nowhere_else(port: Path, tmp_path: Path) -> None:
+    sender = Sender(port)
+    sender.high_bias, sender.high_noise = np.array([0.0, 0.0, 0.0, 4.0, -3.0, 2.0]), 4.6
+    with (
+        running("serial_imu", tmp_path, "-p", f"port:={port}", namespace="/hopper") as driver,
+        listening_node(namespace="/hopper") as node,
+    ):
+        driver.wait_for("open at 921600 baud")
+        high = collect(node, "sensor_msgs/msg/Imu", "imu/high_g/data_raw")
+        await_being_heard(node, "/hopper/serial_imu")
+
+        def send_for(seconds: float) -> None:
+            end_s = time.monotonic() + seconds
+            spin_until(node, lambda: sender.catch_up() and time.monotonic() > end_s)
+
+        def forces() -> np.ndarray:
+            return np.array([[getattr(one.linear_acceleration, axis) for axis in "xyz"] for one in high])
+
+        def asked() -> Any:
+            return call(node, "std_srvs/srv/Trigger", "align_high_g")
+
+        send_for(2.0)
+        np.testing.assert_allclose(forces()[-800:].mean(axis=0), [4.1, -3.2, 11.8], atol=4.0 * 4.6 / np.sqrt(800))
+        # Twice: what is kept was corrected too, or the second would find as much again.
+        for _ in range(2):
+            answer = asked()
+            assert answer.success, answer.message
+            told = re.findall(r"[xyz] (-?[\d.]+) \+- ([\d.]+)", answer.message)
+            offset, stddev = np.array(told, dtype=float).T
+            np.testing.assert_allclose(offset, [4.0, -3.0, 2.0], atol=5.0 * 4.6 / np.sqrt(500))
+            np.testing.assert_allclose(stddev, 4.6 / np.sqrt(500), rtol=0.5)
+        count = len(high)
+        send_for(3.0)
+        rest = forces()[count + 100 :]
+        # What is left is what was told to be not known, and the noise of this mean.
+        left = (rest.mean(axis=0) - AT_REST[3:]) / np.hypot(stddev, 4.6 / np.sqrt(len(rest)))
+        assert np.sqrt(np.mean(left**2)) < 3.0
+        sender.turns_rad_s = 0.5
+        send_for(2.0)
+        answer = asked()
+        assert not answer.success
+        assert "imu/low_g moves: its readings vary by 0." in answer.message
+        sender.turns_rad_s, sender.high_bias = 0.0, np.array([0.0, 0.0, 0.0, 0.0, 0.0, -19.6])
+        send_for(2.0)
+        answer = asked()
+        assert not answer.success
+        assert "is no offset, of which the data sheet allows 9.8" in answer.message
+        sender.high_bias = None
+        send_for(2.0)
+        answer = asked()
+        assert not answer.success
+        assert "imu/high_g: 0 readings in the last second" in answer.message
+    sender.device.close()
+    assert "Traceback" not in driver.output
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(200)
+@needs_graph
+def test_aligned_at_start_means_once_still(port: Path, tmp_path: Path) -> None:
+    sender = Sender(port)
+    sender.high_bias, sender.high_noise = np.array([0.0, 0.0, 0.0, 4.0, -3.0, 2.0]), 4.6
+    sender.turns_rad_s = 0.5
+    asked = ("-p", f"port:={port}", "-p", "mounting.align_at_start:=true")
+    with (
+        running("serial_imu", tmp_path, *asked, namespace="/hopper") as driver,
+        listening_node(namespace="/hopper") as node,
+    ):
+        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
+
+        def newest() -> Any:
+            ours = [one for report in reports for one in report.status if one.name == "hopper/serial_imu: serial line"]
+            return ours[-1] if ours else None
+
+        waits = "high-g not aligned: imu/low_g moves"
+        spin_until(node, lambda: sender.catch_up() and newest() is not None and waits in newest().message)
+        assert newest().level == b"\x01"
+        assert "taken off" not in driver.output
+        sender.turns_rad_s = 0.0
+        spin_until(node, lambda: sender.catch_up() and "not aligned" not in newest().message)
+        figures = {one.key: float(one.value) for one in newest().values}
+        found = [figures[f"high_g_offset_{axis}_m_s2"] for axis in "xyz"]
+        np.testing.assert_allclose(found, [4.0, -3.0, 2.0], atol=4.0 * 4.6 / np.sqrt(500))
+        count = len(reports)
+        spin_until(node, lambda: sender.catch_up() and len(reports) > count + 2)
+    sender.device.close()
+    assert driver.output.count("taken off") == 1
+    assert "Traceback" not in driver.output
 
 
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")

@@ -119,19 +119,19 @@ def at_rest(count: int = 800, **changes: float) -> np.ndarray:
 
 
 def test_the_gyro_at_rest_is_its_mean_and_a_moving_sensor_is_refused() -> None:
-    np.testing.assert_allclose(gyro_at_rest(at_rest()), [0.02, -0.01, 0.005], atol=0.002)
+    np.testing.assert_allclose(gyro_at_rest(LOW_G, at_rest()), [0.02, -0.01, 0.005], atol=0.002)
     moving = at_rest()
     moving[:, 1] += np.linspace(-1.0, 1.0, len(moving))
-    with pytest.raises(UserError, match="the sensor moves"):
-        gyro_at_rest(moving)
-    with pytest.raises(UserError, match="50 readings, 100 are needed"):
-        gyro_at_rest(at_rest(50))
+    with pytest.raises(UserError, match="imu/low_g moves"):
+        gyro_at_rest(LOW_G, moving)
+    with pytest.raises(UserError, match="50 readings in the last second, 100 are needed"):
+        gyro_at_rest(LOW_G, at_rest(50))
 
 
 def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
     high = at_rest()
     high[:, :3] = np.nan
-    assert list(start_check.faults(at_rest(), high, 1.0, 840.0)) == []
+    assert start_check.faults(at_rest(), high, 1.0, 840.0) == []
     swapped = at_rest()[:, [0, 1, 2, 5, 3, 4]]
     for low, other, words in (
         (at_rest(20), high, "imu/low_g: 20 readings in 1.0 s; is it wired"),
@@ -140,6 +140,7 @@ def test_what_cannot_be_right_at_the_start_is_said_and_nothing_else() -> None:
         (at_rest(_5=3.0), high, "not gravity"),
         (swapped, swapped, "gravity along x"),
         (at_rest(_5=-19.6), high, "gravity along -z"),
+        (at_rest(_2=0.4), high, "z 23.2 deg/s, or its gyro is at fault"),
         (at_rest(), high + 20.0, "set high_g_axes"),
         (at_rest(), high[:0], "imu/high_g: 0 readings"),
     ):

@@ -1,0 +1,113 @@
+"""What is said of HEBI modules that have just started, by their readings alone: needs no library."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drivers.hebi.configuration import HebiConfiguration
+from drivers.hebi.start_check import StartCheck, judged
+
+NAMES = ("a", "b", "c")
+
+
+def configured(**change: Any) -> HebiConfiguration:
+    return HebiConfiguration(names=NAMES, **{"robot": "salp", **change})
+
+
+def at_rest(count: int = 380) -> list[np.ndarray]:
+    """Of three modules, two seconds."""
+    rng = np.random.default_rng(0)
+    return [rng.normal([0.01, -0.02, 0.01, 0.1, -0.1, 9.8], [0.003] * 3 + [0.03] * 3, (count, 6)) for _ in NAMES]
+
+
+def test_modules_that_lie_still_and_are_right_are_said_to_be_with_rate_asked_and_got() -> None:
+    assert judged(configured(), at_rest(), 2.0) == (
+        [],
+        "3 modules answer 190 times a second, asked 200 times; at rest their gyros and gravity are plausible",
+    )
+    uneven = at_rest()
+    uneven[0], uneven[2] = uneven[0][:360], uneven[2][:370]
+    assert judged(configured(), uneven, 2.0)[1].startswith("3 modules answer 180 to 190 times a second, asked 200")
+    slow = judged(configured(source="log", log="x"), at_rest(50), 2.0)
+    assert slow == ([], "3 modules answer 25 times a second; at rest their gyros and gravity are plausible")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("slow", "module 2 (b): 50 readings a second, asked 200 times: is the network too slow, or this computer?"),
+        ("absent", "module 2 (b): no reading in 2.0 s"),
+        ("no gyro", "module 2 (b): its gyro tells nothing"),
+        ("gyro hangs", "module 2 (b): its gyro reads the same all the time: its chip hangs; power it off and on"),
+        ("accelerometer hangs", "module 2 (b): its accelerometer reads the same all the time"),
+        ("no gravity", "at rest module 2 (b) reads x 0.10, y -0.10, z 0.00 m/s^2, 0.14 in all, not gravity"),
+        ("on its side", "-9.80 m/s^2: gravity along -z, where it has to be along z of a link that lies flat"),
+        ("turns", "module 2 (b) turns evenly by x 0.6, y -1.1, z 29.2 deg/s, or its gyro is at fault"),
+    ],
+)
+def test_a_module_that_cannot_be_right_is_named_alone(fault: str, said: str) -> None:
+    values = at_rest()
+    second = values[1]
+    if fault == "slow":
+        values[1] = second[:100]
+    elif fault == "absent":
+        values[1] = second[:0]
+    elif fault == "no gyro":
+        second[:, :3] = np.nan
+    elif fault == "gyro hangs":
+        second[:, :3] = 0.0
+    elif fault == "accelerometer hangs":
+        second[:, 3:] = second[0, 3:]
+    elif fault == "no gravity":
+        second[:, 5] -= 9.8
+    elif fault == "on its side":
+        second[:, 5] -= 2.0 * 9.8
+    else:
+        second[:, 2] += 0.5
+    found, _ = judged(configured(), values, 2.0)
+    assert len(found) == 1
+    assert said in found[0]
+
+
+def test_of_what_moves_no_gravity_is_judged_and_that_is_said() -> None:
+    values = at_rest()
+    values[2][:, 2] += np.sin(np.arange(380) / 60.0)
+    values[2][:, 5] -= 9.8
+    found, told = judged(configured(), values, 2.0)
+    assert not found
+    assert told.endswith("gyros and gravity are not judged of c, which had to lie still for it")
+
+
+def test_modules_of_no_robot_lie_as_they_like_and_imitated_ones_have_no_noise() -> None:
+    values = [rows[:, [0, 1, 2, 5, 3, 4]] for rows in at_rest()]
+    assert judged(configured(robot=""), values, 2.0)[0] == []
+    assert all("gravity along x" in sentence for sentence in judged(configured(), values, 2.0)[0])
+    still = [np.tile([0.0, 0.0, 0.0, 0.0, 0.0, 9.80665], (100, 1)) for _ in NAMES]
+    found, told = judged(configured(source="imitation"), still, 2.0)
+    assert not found
+    assert told.startswith("3 imitated modules answer 50 times a second, asked 200 times")
+
+
+def test_it_looks_for_two_seconds_from_when_all_have_answered() -> None:
+    check = StartCheck(configured(feedback_frequency_hz=20.0))
+    value = np.array([0.0, 0.0, 0.0, 0.0, 0.0, 9.8, np.nan, np.nan, np.nan, np.nan])
+    rng = np.random.default_rng(0)
+
+    def answer(modules: tuple[int, ...]) -> None:
+        for module in modules:
+            check.add(module, value + rng.normal(0.0, 0.01, 10))
+
+    answer((0, 1))
+    assert check.verdict(100.0) is None
+    answer((2,))
+    assert check.verdict(110.0) is None
+    for _ in range(40):
+        answer((0, 1, 2))
+    assert check.verdict(111.9) is None
+    verdict = check.verdict(112.0)
+    assert verdict is not None
+    assert verdict[0] == []
+    assert verdict[1].startswith("3 modules answer 20 times a second, asked 20 times; at rest")
