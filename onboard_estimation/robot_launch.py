@@ -57,6 +57,8 @@ class Driver:
         parameter file.
     takes
         Which of `seed`, `imu_rate_hz`, `duration_s`, `publish_truth`, `control`, `scenario`, `variant`; None: all.
+    plays
+        In the place of a simulation it can play a bag: the launch argument `bag`, its parameter of that name.
     knows_robot
         It takes the robot's parameter file though it does not simulate.
     file
@@ -70,6 +72,7 @@ class Driver:
     measures: bool = True
     simulates: bool = False
     takes: tuple[str, ...] | None = None
+    plays: bool = False
     knows_robot: bool = False
     file: str = ""
     package: str = ""
@@ -131,9 +134,10 @@ class RobotLaunch:
         """The robot itself, simulated, or as a bag plays it; Ctrl-C ends it."""
         others = [name for name in self._drivers() if name not in ("simulated", "hardware")]
         sources = [*(["simulated"] if self.scenarios else []), "hardware", *others, "bag"]
+        playing = ["bag", *(name for name in others if any(one.plays for one in self.drivers[name]))]
         arguments = [
             _declared("source", sources[0], "where the measurements come from", sources),
-            _declared("bag", "", "bag to play, with source:=bag"),
+            _declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
             _declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
@@ -210,9 +214,11 @@ class RobotLaunch:
         values = _values(arguments, context)
         source, bag, control = values["source"], values["bag"], values.get("control")
         # Better now than from one of the nodes, when the others run and a robot moves.
-        if source == "bag" and not (bag and Path(bag).exists()):
-            raise RuntimeError(f"{bag} does not exist" if bag else "source:=bag needs bag:=<bag to play>")
         drivers = () if values.get("drivers") == "false" else self._drivers().get(source, ())
+        if source == "bag" and not bag:
+            raise RuntimeError("source:=bag needs bag:=<bag to play>")
+        if (source == "bag" or any(one.plays for one in drivers)) and bag and not Path(bag).exists():
+            raise RuntimeError(f"{bag} does not exist")
         simulates = any(one.simulates for one in drivers)
         if control == "estimate" and not simulates:
             raise RuntimeError(
@@ -272,7 +278,8 @@ class RobotLaunch:
         taken = (
             simulated if driver.takes is None else {name: simulated[name] for name in driver.takes if name in simulated}
         )
-        return {**driver.parameters, **taken}
+        played = {"bag": _argument("bag", str)} if driver.plays and values["bag"] else {}
+        return {**driver.parameters, **taken, **played}
 
     def _own_files(self, drivers: Sequence[Driver]) -> list[str]:
         return [self._beside(one.file) for one in drivers if one.file]
@@ -324,8 +331,8 @@ class RobotLaunch:
             in_namespace.append(_node(PACKAGE, "markers", [*_files(values), drawing]))
         beside = []
         if record:
-            simulates = any(one.simulates for one in self._drivers().get(values.get("source", ""), ()))
-            source = _source_of(values, simulates)
+            drivers = self._drivers().get(values.get("source", ""), ())
+            source = _source_of(values, any(one.simulates for one in drivers), any(one.plays for one in drivers))
             labelled = {"source": source} if source else {}
             beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
@@ -358,9 +365,9 @@ def _values(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> d
     return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
 
 
-def _source_of(values: dict[str, str], simulated: bool) -> str:
+def _source_of(values: dict[str, str], simulated: bool, plays: bool) -> str:
     """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
-    if values.get("bag") and values.get("source", "bag") == "bag":
+    if values.get("bag") and (plays or values.get("source", "bag") == "bag"):
         from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
 
         with Bag(Path(values["bag"])) as bag:

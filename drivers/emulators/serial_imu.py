@@ -90,7 +90,9 @@ class SerialDevice:
     port
         Of the pseudo-terminal itself.
     sent, dropped, unsent
-        Frames that went out; that were dropped on request; that nobody took, for the line was full.
+        Frames that were to go out; that were dropped on request; of those sent, that nobody took: the line was full.
+    clipped
+        Readings beyond a chip's range: of accelerometer, gyro and high-g accelerometer each.
     """
 
     def __init__(self, link: Path | None, settings: Settings, faults: SerialFaults, seed: int = 0) -> None:
@@ -104,7 +106,7 @@ class SerialDevice:
         self._link = link
         if link is not None:
             _make_link(link, self.port)
-        self.sent = self.dropped = self.unsent = 0
+        self.sent = self.dropped = self.unsent = self.clipped = 0
         self._sequence = 0
         self._since_ns = 0  # of the device's clock
         self._settings_due_ns = 0
@@ -141,7 +143,7 @@ class SerialDevice:
             self._frame(encode_sample(self._sample(reading)))
             if reading.due_ns >= self._batch_due_ns:
                 self._batch_due_ns = reading.due_ns + round(faults.batch_s * NANOSECONDS_PER_SECOND)
-                self._flush()
+                self.flush()
 
     def _told(self, due_ns: int) -> Settings:
         told = self._settings
@@ -159,14 +161,21 @@ class SerialDevice:
             gyro = np.rad2deg(low[IMU.angular_velocity]) * GYRO_COUNTS_PER_DEG_S[told.gyro_range]
         if high is not None:
             shock = high[IMU.linear_acceleration] / _G / HIGH_G_G_PER_DIGIT[told.high_g_range]
-        digits = [COUNTS_PER_DIGIT * digit for digit in _counts(shock, 2047)]
+        digits = [COUNTS_PER_DIGIT * digit for digit in self._counts(shock, 2047)]
         time_us = self._time_us(reading.due_ns)
         x, y, z = digits
-        low_x, low_y, low_z = _counts(force, 32767)
-        rate_x, rate_y, rate_z = _counts(gyro, 32767)
+        low_x, low_y, low_z = self._counts(force, 32767)
+        rate_x, rate_y, rate_z = self._counts(gyro, 32767)
         return Sample(
             self._next(), time_us, (low_x, low_y, low_z), (rate_x, rate_y, rate_z), _ROOM_TEMPERATURE, (x, y, z), status
         )
+
+    def _counts(self, value: Vector, largest: int) -> list[int]:
+        """(3,) as a chip counts: whole numbers, no more than it can."""
+        counts = [round(number) for number in value.tolist()]
+        held = [max(-largest - 1, min(largest, count)) for count in counts]
+        self.clipped += held != counts
+        return held
 
     def _next(self) -> int:
         sequence, self._sequence = self._sequence, (self._sequence + 1) % 256
@@ -191,8 +200,8 @@ class SerialDevice:
         self._batch += frame
         self.sent += 1
 
-    def _flush(self) -> None:
-        """What the line does not take is lost, as in a microcontroller."""
+    def flush(self) -> None:
+        """Let out what waits in a batch; what the line does not take is lost, as in a microcontroller."""
         data, self._batch = bytes(self._batch), bytearray()
         while data:
             try:
@@ -200,11 +209,6 @@ class SerialDevice:
             except BlockingIOError:
                 self.unsent += data.count(0)
                 return
-
-
-def _counts(value: Vector, largest: int) -> list[int]:
-    """(3,) as a chip counts: whole numbers, no more than it can."""
-    return [max(-largest - 1, min(largest, round(number))) for number in value.tolist()]
 
 
 def _make_link(link: Path, port: str) -> None:

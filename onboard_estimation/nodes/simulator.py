@@ -20,7 +20,7 @@ from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
-from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scenario
+from onboard_estimation.capabilities.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
@@ -104,14 +104,9 @@ class SimulatorNode(Node):
     def __init__(self, robot: Robot, name: str) -> None:
         super().__init__(name, automatically_declare_parameters_from_overrides=True)
         parameters = NodeParameters(self, robot.configuration_type, self.host_type)
-        host = parameters.host
-        simulated = SimulatedLive[Any].of(robot)
-        scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
-        self._host = host
-        self._simulation = simulated.simulation(
-            parameters.configuration, scenario, variant, np.random.default_rng(host.seed), host.imu_rate_hz
-        )
+        self._host = host = parameters.host
         self._ahead_s = _AHEAD_S
+        self._simulation, what = self._begin(robot, parameters.configuration)
         self._phase = -1
         self._estimate_ns = 0  # of the newest estimate, on the simulation's clock
         self._heard_s = -math.inf
@@ -136,7 +131,15 @@ class SimulatorNode(Node):
         self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
         pace = "" if host.rate == 1.0 else f", {host.rate:g} times real time"
         loop = ", controlled by the estimate" if host.control == "estimate" else ""
-        self.get_logger().info(f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}{pace}{loop}")
+        self.get_logger().info(f"{what}{pace}{loop}")
+
+    def _begin(self, robot: Robot, configuration: Any) -> tuple[Simulation, str]:
+        """What is published, and what that is, in words."""
+        host, simulated = self._host, SimulatedLive[Any].of(robot)
+        scenario, variant = chosen_scenario(simulated, host.scenario, host.variant or None)
+        rng = np.random.default_rng(host.seed)
+        simulation = simulated.simulation(configuration, scenario, variant, rng, host.imu_rate_hz)
+        return simulation, f"simulated {robot.name}: scenario {scenario}, {variant or 'no variants'}"
 
     def _close_the_loop(self, robot: Robot) -> None:
         simulation: Any = self._simulation
@@ -223,7 +226,7 @@ class SimulatorNode(Node):
         self._tell_time(now_ns)
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
         if not self._due and self._is_over():
-            self.get_logger().info(f"simulated {self._host.duration_s:g} s, done")
+            self._say_over()
             if self._take is None:
                 raise SystemExit(0)
             self._timer.cancel()  # the other nodes of the process go on
@@ -231,6 +234,9 @@ class SimulatorNode(Node):
 
     def _is_over(self) -> bool:
         return self._end_ns is not None and self._simulated_ns > self._end_ns
+
+    def _say_over(self) -> None:
+        self.get_logger().info(f"simulated {self._host.duration_s:g} s, done")
 
     def _tell_time(self, at_ns: int) -> None:
         if self._clock_output is not None and at_ns - self._clock_ns >= _CLOCK_PERIOD_NS:

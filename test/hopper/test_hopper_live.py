@@ -171,6 +171,7 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
         (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for a simulated robot"),
         (("hopper.launch.py", f"model:={tmp_path / 'none'}"), "none is no file; `onboard-estimation train hopper"),
+        (("hopper.launch.py", "source:=serial_emulator", f"bag:={tmp_path / 'none'}"), "none does not exist"),
         (("hopper_replay.launch.py", f"bag:={tmp_path}", f"model:={tmp_path / 'none'}"), "none is no file"),
     ):
         done = subprocess.run([*LAUNCH, *words], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
@@ -185,6 +186,7 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     from onboard_estimation.configuration import describe, load
 
     embedded_ros.install()
+    from drivers.emulators.bag import SerialBag
     from drivers.emulators.serial_imu import SerialFaults
     from drivers.serial_imu.node import SerialImu, SerialImuHost
     from hopper_estimation.robot import ROBOT
@@ -197,7 +199,7 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
         "hopper_estimator": (EstimatorHost,),
         "hopper_simulator": (SimulatorHost,),
         "serial_imu": (SerialImuHost, SerialImu),
-        "serial_imu_emulator": (SerialFaults,),
+        "serial_imu_emulator": (SerialFaults, SerialBag),
         "markers": (MarkerHost,),
     }
     assert set(content) == {f"/**/{name}" for name in hosts}

@@ -1,0 +1,262 @@
+"""The emulated serial device plays a bag: what its driver reads is what the bag holds, in counts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from live_graph import await_being_heard, collect, listening_node, running, spin_until
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+import embedded_ros
+from drivers.emulators.bag import HIGH_G, LOW_G, PlayedBag, SerialBag
+from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
+from drivers.serial_frames import Settings
+from drivers.serial_imu.readings import SerialReadings
+from hopper_estimation.robot import ROBOT
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
+from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import imu_channel, truth_channel
+
+Stamps = NDArray[np.int64]
+G = 9.80665
+COUNTS_PER = np.array([16.4 * 180.0 / np.pi] * 3 + [2048.0 / G] * 3)
+"""Counts per rad/s and per m/s^2, by the data sheet of the MPU-6050 at 2000 deg/s and 16 g."""
+DIGITS_PER_M_S2 = 1.0 / (0.098 * G)
+TOLD = Settings(0, 0, low_g_range=3, gyro_range=3, high_g_range=1, low_pass=0, rate_hz=500)
+PERIOD_NS = 2_000_000
+CONFIGURATION = ROBOT.configuration_type()
+
+
+def noise(count: int, seed: int = 0) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).normal([0.0, 0.0, 0.0, 0.0, 0.0, G], 1.0, (count, 6))
+
+
+def low(stamps: Stamps, seed: int = 0) -> Series:
+    return Series(LOW_G, stamps, noise(len(stamps), seed))
+
+
+def high(stamps: Stamps, seed: int = 1) -> Series:
+    values = 10.0 * noise(len(stamps), seed)
+    values[:, :3] = np.nan
+    return Series(HIGH_G, stamps, values)
+
+
+def written(path: Path, *series: Series, namespace: str = "/hopper") -> Path:
+    with BagWriter(path) as writer:
+        write_series(writer, series, namespace)
+    return path
+
+
+def played(path: Path, **asked: str) -> tuple[PlayedBag, dict[str, Series]]:
+    """All of a bag, in pieces of 20 ms; by topic."""
+    pieces: list[Recording] = []
+    with open_bag(path) as bag:
+        source = PlayedBag(bag, SerialBag(str(path), **asked), ROBOT, CONFIGURATION)
+        while not source.is_over:
+            pieces.append(source.advance(20_000_000 * (len(pieces) + 1)))
+    found: dict[str, list[Series]] = {}
+    for piece in pieces:
+        for one in (*piece.sensors, *piece.truth):
+            if len(one.stamps_ns):
+                found.setdefault(one.channel.topic, []).append(one)
+    return source, {
+        topic: Series(
+            parts[0].channel, np.concatenate([one.stamps_ns for one in parts]), np.vstack([one.values for one in parts])
+        )
+        for topic, parts in found.items()
+    }
+
+
+def regular(count: int, phase_ns: int = 0, jitter_ns: int = 0, seed: int = 0) -> Stamps:
+    jitter = np.random.default_rng(seed).integers(-jitter_ns, jitter_ns + 1, count)
+    return np.arange(1, count + 1, dtype=np.int64) * PERIOD_NS + phase_ns + jitter
+
+
+# The bag
+
+
+def nearest_pairs(low_ns: Stamps, high_ns: Stamps, furthest_ns: float) -> set[tuple[int, int]]:
+    """By all distances: each the other's nearest, within that distance."""
+    apart = np.abs(low_ns[:, None] - high_ns[None, :])
+    return {
+        (k, m)
+        for k, m in enumerate(apart.argmin(axis=1).tolist())
+        if apart[:, m].argmin() == k and apart[k, m] <= furthest_ns
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_readings_are_paired_with_their_nearest_and_none_is_lost(seed: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(seed)
+    low_ns = regular(700, 0, 100_000, seed)[rng.random(700) > 0.1]
+    high_ns = regular(700, int(rng.integers(-700_000, 700_000)), 100_000, seed + 50)[rng.random(700) > 0.1]
+    # The high-g ones are written late: messages of a bag need not be in the order of their stamps.
+    path = tmp_path / "bag"
+    with BagWriter(path) as writer:
+        write_series(writer, [low(low_ns)], "/a/b")
+        write_series(writer, [high(high_ns)], "/a/b")
+    source, found = played(path)
+    pairs = nearest_pairs(low_ns, high_ns, 0.5e9 / source.rate_hz)
+    start_ns = min(low_ns[0], high_ns[0])
+    expected_ns = high_ns.copy()
+    for k, m in pairs:
+        expected_ns[m] = low_ns[k]
+    np.testing.assert_array_equal(found[LOW_G.topic].stamps_ns, low_ns - start_ns)
+    np.testing.assert_array_equal(found[LOW_G.topic].values, low(low_ns).values)
+    np.testing.assert_array_equal(found[HIGH_G.topic].stamps_ns, expected_ns - start_ns)
+    np.testing.assert_array_equal(found[HIGH_G.topic].values, high(high_ns).values)
+    assert source.unpaired == len(low_ns) + len(high_ns) - 2 * len(pairs)
+    assert source.left_out == 0
+    assert source.rate_hz == pytest.approx(500.0, rel=0.05)
+
+
+def test_a_reading_goes_with_the_nearer_of_two(tmp_path: Path) -> None:
+    low_ns, high_ns = regular(100), regular(100)
+    low_ns[51] -= 300_000
+    high_ns[50:] += 900_000
+    _, found = played(written(tmp_path / "bag", low(low_ns), high(high_ns)))
+    # The 50th is 900 us after its own low-g reading, and 800 us before the next.
+    assert found[HIGH_G.topic].stamps_ns[50] == low_ns[51] - low_ns[0]
+    assert found[HIGH_G.topic].stamps_ns[52] == low_ns[52] - low_ns[0]
+
+
+def test_what_cannot_be_played_is_left_out_and_counted(tmp_path: Path) -> None:
+    stamps, body = regular(500), truth_channel("body")
+    bad, path = low(stamps.copy()), tmp_path / "bag"
+    bad.values[100, 4] = np.inf
+    bad.stamps_ns[[200, 300]] = bad.stamps_ns[199], 400_000_000_000
+    truth = Series(body, np.array([-EPOCH_NS, stamps[5], stamps[50]]), np.eye(7)[[3, 3, 3]])
+    with BagWriter(path) as writer:
+        for one, logged_ns in ((bad, stamps), (high(stamps), stamps), (truth, stamps[[4, 5, 50]])):
+            for k, row_ns in enumerate(logged_ns.tolist()):
+                stamp_ns, kind = EPOCH_NS + int(one.stamps_ns[k]), one.channel.message_type
+                message = to_message(new, one.channel, stamp_ns, one.values[k])
+                writer.write(f"/hopper/{one.channel.topic}", kind, EPOCH_NS + row_ns, message)
+    source, found = played(path)
+    # Of the sensor: infinite, a stamp again, one seven minutes ahead; of the truth: a stamp that was not set.
+    kept = np.delete(np.arange(500), [100, 200, 300])
+    np.testing.assert_array_equal(found[LOW_G.topic].values, bad.values[kept])
+    assert source.left_out == 4
+    assert source.unpaired == 3
+    np.testing.assert_array_equal(found[body.topic].stamps_ns, truth.stamps_ns[1:] - stamps[0])
+
+
+def test_a_topic_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    stamps = regular(50)
+    spare = Series(imu_channel("spare"), stamps, noise(50))
+    path = written(tmp_path / "bag", low(stamps), high(stamps), spare)
+    ready = "-p low_g_topic:=/hopper/imu/high_g/data_raw or -p low_g_topic:=/hopper/imu/low_g/data_raw or -p low_g_"
+    for asked, words in (
+        ({"low_g_topic": "imu/body"}, f"no imu/body; set {ready}topic:=/hopper/imu/spare/data_raw"),
+        ({"low_g_topic": "data_raw"}, "several data_raw"),
+        ({"low_g_topic": "/hopper/imu/high_g/data_raw"}, "are both /hopper/imu/high_g/data_raw"),
+    ):
+        with pytest.raises(UserError) as error:
+            played(path, **asked)
+        assert words in str(error.value)
+    # Under another name, and without the other chip.
+    source, found = played(path, low_g_topic="/hopper/imu/spare/data_raw", high_g_topic="")
+    assert source.absent == HIGH_G.sensor
+    assert set(found) == {LOW_G.topic}
+    np.testing.assert_array_equal(found[LOW_G.topic].values, spare.values)
+    with pytest.raises(UserError, match=r"neither imu/low_g/data_raw nor .* set -p low_g_topic:=/x/imu/spare/data_raw"):
+        played(written(tmp_path / "other", spare, namespace="/x"))
+    pose = Series(truth_channel("body"), stamps, np.tile(np.eye(7)[3], (50, 1)))
+    with pytest.raises(UserError, match="it has no topic of type sensor_msgs/msg/Imu"):
+        played(written(tmp_path / "none", pose))
+
+
+# On the wire
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_on_the_wire_readings_are_those_of_the_bag_in_counts(both: bool, tmp_path: Path) -> None:
+    stamps = regular(600, 0, 200_000)
+    beyond = low(stamps)
+    beyond.values[[10, 20], 3] = 200.0, -200.0
+    series = (beyond, high(stamps + 400_000)) if both else (beyond,)
+    source, found = played(written(tmp_path / "bag", *series))
+    device, live, readings = SerialDevice(None, TOLD, SerialFaults()), SerialReadings(), []
+    port = os.open(device.port, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    try:
+        for k, stamp_ns in enumerate(found[LOW_G.topic].stamps_ns.tolist()):
+            values = found[LOW_G.topic].values[k], found[HIGH_G.topic].values[k] if both else None
+            device.send([Reading(stamp_ns, *values)])
+            readings += live.feed(os.read(port, 4096), EPOCH_NS + stamp_ns)
+    finally:
+        os.close(port)
+        device.close()
+    assert source.unpaired == 0
+    assert live.unread == {LOW_G.sensor: 0, HIGH_G.sensor: 0 if both else 600}
+    assert device.clipped == 2
+    got = np.array([one.value for one in readings if one.sensor == LOW_G.sensor])
+    stamps_ns = np.array([one.stamp_ns for one in readings if one.sensor == LOW_G.sensor])
+    inside = np.delete(np.arange(600), [10, 20])
+    assert np.abs((got - beyond.values)[inside] * COUNTS_PER).max() <= 0.5 + 1e-6
+    np.testing.assert_allclose(got[[10, 20], 3] / G, [16.0, -16.0], atol=0.001)
+    np.testing.assert_allclose(np.diff(stamps_ns), np.diff(stamps), atol=1500)  # microseconds are sent
+    if both:
+        digits = np.array([one.value for one in readings if one.sensor == HIGH_G.sensor])[:, 3:] * DIGITS_PER_M_S2
+        assert np.abs(digits - series[1].values[:, 3:] * DIGITS_PER_M_S2).max() <= 0.5 + 1e-6
+
+
+@pytest.mark.usefixtures("compiled_kernels", "ros_domain")
+@pytest.mark.timeout(200)
+@pytest.mark.skipif(
+    embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
+)
+@pytest.mark.parametrize("both", [True, False])
+def test_the_driver_publishes_what_the_bag_holds(both: bool, tmp_path: Path) -> None:
+    """A simulated hopper's bag, on a pseudo-terminal, through the driver: each reading one of the bag's, in order."""
+    rng = np.random.default_rng(4)
+    recording = ROBOT.simulate(CONFIGURATION, "hardware", "1m", 5.0, rng)
+    series = [one for one in (*recording.sensors, *recording.truth) if both or one.channel.topic != HIGH_G.topic]
+    bag, port = written(tmp_path / "bag", *series, namespace="/other"), tmp_path / "port"
+    by_topic = {one.channel.topic: one for one in series}
+    with (
+        running("serial_imu", tmp_path, "-p", f"port:={port}", namespace="/hopper") as driver,
+        listening_node(namespace="/hopper") as node,
+    ):
+        messages = {topic: collect(node, "sensor_msgs/msg/Imu", topic) for topic in (LOW_G.topic, HIGH_G.topic)}
+        truth = collect(node, "geometry_msgs/msg/PoseStamped", "ground_truth/body/pose")
+        await_being_heard(node, "/hopper/serial_imu")
+        arguments = ("-p", f"link:={port}", "-p", f"bag:={bag}")
+        with running("serial_imu_emulator", tmp_path, *arguments, namespace="/hopper") as emulator:
+            spin_until(node, lambda: "the bag is over" in emulator.output or emulator.popen.poll() is not None)
+            assert "0 readings unpaired, 0 messages left out; the line is silent now" in emulator.output
+            assert ("without imu/high_g: marked unread" in emulator.output) is not both
+            assert emulator.popen.poll() is None
+        assert "Traceback" not in emulator.output + driver.output
+    assert bool(messages[HIGH_G.topic]) is both
+    for topic, scale in ((LOW_G.topic, COUNTS_PER), (HIGH_G.topic, np.full(3, DIGITS_PER_M_S2))):
+        if topic in by_topic:
+            sent, columns = by_topic[topic], slice(6 - len(scale), 6)
+            got = np.array([imu_values(one) for one in messages[topic]])[:, columns] * scale
+            assert len(got) > 0.5 * len(sent.stamps_ns)  # a busy machine may lose some
+            apart, rows = cKDTree(sent.values[:, columns] * scale).query(got, p=np.inf)
+            assert apart.max() <= 0.5 + 1e-6
+            if topic == LOW_G.topic:
+                assert np.diff(rows).min() > 0
+                stamps_ns = np.array(
+                    [one.header.stamp.sec * 10**9 + one.header.stamp.nanosec for one in messages[topic]]
+                )
+                apart_ns = np.abs(np.diff(stamps_ns) - np.diff(sent.stamps_ns[rows]))
+                assert np.median(apart_ns) < 5000
+    heights = by_topic["ground_truth/body/pose"].values[:, 2]
+    assert len(truth) > 0.5 * len(heights)
+    assert np.isin([one.pose.position.z for one in truth], heights).all()
+
+
+def imu_values(message: Any) -> list[float]:
+    parts = (message.angular_velocity, message.linear_acceleration)
+    return [getattr(part, axis) for part in parts for axis in "xyz"]
