@@ -40,7 +40,7 @@ def generate_launch_description() -> LaunchDescription:
                     "hebi",
                     {"source": "imitation", "robot": "salp"},
                     simulates=True,
-                    takes=("scenario", "variant", "seed", "publish_truth"),
+                    takes=("scenario", "variant", "seed", "publish_truth", "truth_topics"),
                     file="salp_hebi.yaml",
                 )
             ],

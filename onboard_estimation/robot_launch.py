@@ -13,74 +13,38 @@ their own, and `ros2 launch` may run in one without NumPy.
 
 from __future__ import annotations
 
-import atexit
-import re
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from launch.actions import DeclareLaunchArgument, GroupAction, LogInfo, OpaqueFunction, Shutdown
 from launch.launch_context import LaunchContext
 from launch.launch_description import LaunchDescription
 from launch.substitutions import LaunchConfiguration
 from launch_ros.actions import Node, PushRosNamespace
-from launch_ros.parameter_descriptions import ParameterValue
 
+from onboard_estimation.launched_nodes import (
+    PACKAGE,
+    Driver,
+    argument,
+    declared,
+    files_of,
+    in_one_process,
+    node,
+    source_of,
+    values_of,
+)
 from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.nodes.outputs import name_in, published_topics
 
-PACKAGE = "onboard_estimation"
+__all__ = ["PACKAGE", "Driver", "RobotLaunch"]
+
+_MOTION_CAPTURE = ("optitrack", "vicon")
+_EMULATED_TRUTH = "emulated_truth"
+"""Where a simulated robot's truth is published for an emulated motion capture, which publishes what it has seen."""
 _ON_OFF = ("true", "false")
-_FOR_ALL = re.compile(r"^['\"]?/\*\*['\"]?:", re.MULTILINE)
-"""The line of a parameter file that begins what is for all nodes."""
-
-
-@dataclass(frozen=True)
-class Driver:
-    """A node that a source of measurements needs.
-
-    Attributes
-    ----------
-    executable
-        Its name, and that of the node.
-    parameters
-        Beside those of its section in the nodes' parameter file.
-    measures
-        It publishes the measurements, and can do so in the estimator's process (`composed:=true`).
-    simulates
-        What it gives is simulated: it takes the launch arguments of a simulation, those of `takes`, and the robot's
-        parameter file.
-    takes
-        Which of `seed`, `imu_rate_hz`, `duration_s`, `publish_truth`, `control`, `scenario`, `variant`; None: all.
-    plays
-        In the place of a simulation it can play a bag: the launch argument `bag`, its parameter of that name.
-    knows_robot
-        It takes the robot's parameter file though it does not simulate.
-    file
-        A parameter file of its own in `config` beside the launch file's folder; empty: none.
-    package
-        That has the executable; empty: the robot's.
-    """
-
-    executable: str
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    measures: bool = True
-    simulates: bool = False
-    takes: tuple[str, ...] | None = None
-    plays: bool = False
-    knows_robot: bool = False
-    file: str = ""
-    package: str = ""
-
-    @property
-    def takes_robot(self) -> bool:
-        """Whether it gets the robot's parameter file: others refuse what they do not know."""
-        return self.simulates or self.knows_robot
 
 
 @dataclass(frozen=True)
@@ -136,72 +100,70 @@ class RobotLaunch:
         sources = [*(["simulated"] if self.scenarios else []), "hardware", *others, "bag"]
         playing = ["bag", *(name for name in others if any(one.plays for one in self.drivers[name]))]
         arguments = [
-            _declared("source", sources[0], "where the measurements come from", sources),
-            _declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
-            _declared("rate", "1.0", "times real time, of the bag"),
+            declared("source", sources[0], "where the measurements come from", sources),
+            declared("bag", "", f"bag to play, with {' or '.join(f'source:={name}' for name in playing)}"),
+            declared("rate", "1.0", "times real time, of the bag"),
             *self._common(),
         ]
         if self._drivers():
-            arguments.append(_declared("composed", "false", "driver and estimator in one process: less work", _ON_OFF))
+            arguments.append(declared("composed", "false", "driver and estimator in one process: less work", _ON_OFF))
         if self.drivers.get("hardware"):
-            arguments.append(_declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
+            arguments.append(declared("drivers", "true", "hardware: start its drivers; false: yours run", _ON_OFF))
         if self.port:
-            arguments.append(_declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
+            arguments.append(declared("port", "", f"hardware: serial port of {self.port}; empty: as in nodes"))
+        simulated = ("simulated", *(f"{one}_emulator" for one in _MOTION_CAPTURE)) if self.scenarios else ()
+        truths = ("none", *simulated, *_MOTION_CAPTURE)
+        meaning = "motion capture; an emulator's sees the simulated robot" if self.scenarios else "motion capture"
+        arguments.append(declared("ground_truth", "simulated" if self.scenarios else "none", meaning, truths))
         if self.scenarios:
             arguments += [
-                _declared(
-                    "ground_truth",
-                    "simulated",
-                    "motion capture of the simulated robot; hardware's has a node of its own",
-                    ("none", "simulated"),
-                ),
-                _declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
+                declared("scenario", "", f"simulated: {self.scenarios}; empty: as in nodes"),
                 *self._variants(),
-                _declared("seed", "0", "simulated: of all noise"),
-                _declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
-                _declared("duration_s", "0.0", "simulated; 0: without an end"),
+                declared("seed", "0", "simulated: of all noise"),
+                declared("imu_rate_hz", "0.0", "simulated; 0: as the scenario says"),
+                declared("duration_s", "0.0", "simulated; 0: without an end"),
             ]
         if self.controlled:
             arguments.append(
-                _declared("control", "truth", "simulated: what its controller goes by", ("truth", "estimate"))
+                declared("control", "truth", "simulated: what its controller goes by", ("truth", "estimate"))
             )
         if self.truth_starts:
             meaning = "start the filter where the ground truth has the robot; auto: where it is simulated"
-            arguments.append(_declared("initial_from_truth", "auto", meaning, ("auto", *_ON_OFF)))
+            arguments.append(declared("initial_from_truth", "auto", meaning, ("auto", *_ON_OFF)))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._live, arguments))])
 
     def replay(self) -> LaunchDescription:
         """A bag through the live estimator, in simulated time, losing nothing; it ends with the bag."""
         arguments = [
             DeclareLaunchArgument("bag", description="bag to play"),
-            _declared("rate", "1.0", "times real time; 0: as fast as messages are taken"),
-            _declared("start_offset", "0.0", "seconds of the bag to leave out"),
+            declared("rate", "1.0", "times real time; 0: as fast as messages are taken"),
+            declared("start_offset", "0.0", "seconds of the bag to leave out"),
             *self._common(),
         ]
         if self.truth_starts:
-            arguments.append(_declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
+            arguments.append(declared("initial_from_truth", "false", "start from the bag's ground truth", _ON_OFF))
         return LaunchDescription([*arguments, OpaqueFunction(function=partial(self._replay, arguments))])
 
     def _variants(self) -> list[DeclareLaunchArgument]:
         """The argument for variants, of a robot that has any."""
         meaning = f"simulated: {self.variants}; empty: as in nodes"
-        return [_declared(self.variant, "", meaning)] if self.variants else []
+        return [declared(self.variant, "", meaning)] if self.variants else []
 
     def _common(self) -> list[DeclareLaunchArgument]:
         arguments = [
-            _declared("markers", "true", "draw estimate and truth", _ON_OFF),
-            _declared("record", "", "bag to record all topics into"),
-            _declared("namespace", self.robot, "of all nodes and topics"),
-            _declared("config", self._beside(f"{self.robot}.yaml"), "parameter file of the robot"),
-            _declared("nodes", self._beside(f"{self.robot}_nodes.yaml"), "parameter file of the nodes: frames, ..."),
-            _declared("log_level", "info", "least that the nodes say", ("debug", "info", "warn", "error", "fatal")),
+            declared("markers", "true", "draw estimate and truth", _ON_OFF),
+            declared("record", "", "bag to record all topics into"),
+            declared("namespace", self.robot, "of all nodes and topics"),
+            declared("config", self._beside(f"{self.robot}.yaml"), "parameter file of the robot"),
+            declared("nodes", self._beside(f"{self.robot}_nodes.yaml"), "parameter file of the nodes: frames, ..."),
+            declared("log_level", "info", "least that the nodes say", ("debug", "info", "warn", "error", "fatal")),
         ]
         if self._beside(f"{self.robot}.rviz"):
-            arguments.append(_declared("rviz", "false", "start RViz", _ON_OFF))
+            arguments.append(declared("rviz", "false", "start RViz", _ON_OFF))
         if self.estimators:
-            arguments.append(_declared("estimator", "", f"{self.estimators}; empty: as in nodes"))
+            arguments.append(declared("estimator", "", f"{self.estimators}; empty: as in nodes"))
         if self.model:
-            arguments.append(_declared("model", "", f"file of {self.models} made by `train`"))
+            arguments.append(declared("model", "", f"file of {self.models} made by `train`"))
         return arguments
 
     def _beside(self, name: str) -> str:
@@ -211,7 +173,7 @@ class RobotLaunch:
 
     def _live(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
         """What the arguments ask for."""
-        values = _values(arguments, context)
+        values = values_of(arguments, context)
         source, bag, control = values["source"], values["bag"], values.get("control")
         # Better now than from one of the nodes, when the others run and a robot moves.
         drivers = () if values.get("drivers") == "false" else self._drivers().get(source, ())
@@ -224,7 +186,13 @@ class RobotLaunch:
             raise RuntimeError(
                 f"control:=estimate is for a simulated robot: with source:={source} the robot has its own"
             )
-        simulated_truth = simulates and values.get("ground_truth") == "simulated"
+        truth = values["ground_truth"]
+        emulates_truth = truth.endswith("_emulator")
+        if emulates_truth and not simulates:
+            raise RuntimeError(f"ground_truth:={truth} sees a simulated robot: with source:={source} there is none")
+        if source == "bag" and truth in _MOTION_CAPTURE:
+            raise RuntimeError(f"ground_truth:={truth}: with source:=bag the truth is the bag's")
+        simulated_truth = simulates and (truth == "simulated" or emulates_truth)
         if values.get("initial_from_truth") == "auto":
             values["initial_from_truth"] = "true" if simulated_truth else "false"
         host = {
@@ -241,16 +209,18 @@ class RobotLaunch:
         if composed and not inside:
             raise RuntimeError(f"composed:=true: with source:={source} there is no driver to run with the estimator")
         own = {one.executable: self._parameters(one, values, simulated_truth) for one in drivers}
+        seeing = [Driver(one, measures=False, package=PACKAGE) for one in _truth_nodes(truth)]
+        own |= {one.executable: {} for one in seeing}
         in_namespace, beside = self._nodes(values, host, kept, [(one, own[one.executable]) for one in inside], context)
-        for one in drivers:
+        for one in [*drivers, *seeing]:
             if one not in inside:
-                files = [*_files(values, *(() if one.takes_robot else ("nodes",))), *self._own_files([one])]
+                files = [*files_of(values, *(() if one.takes_robot else ("nodes",))), *self._own_files([one])]
                 # A sensor that was lost is looked for again, as by the driver itself.
                 options = GivesUp().options if one.simulates else {**kept, **GivesUp().options}
                 parameters = [*files, own[one.executable]]
-                in_namespace.append(_node(one.package or self.package, one.executable, parameters, **options))
+                in_namespace.append(node(one.package or self.package, one.executable, parameters, **options))
         if source == "bag":
-            beside.append(_node(PACKAGE, "bag_player", [self._played(values)]))
+            beside.append(node(PACKAGE, "bag_player", [self._played(values)]))
         elif not drivers:
             words = "source:=hardware: start the drivers; the estimator says which topics it waits for"
             beside.append(LogInfo(msg=words))
@@ -264,35 +234,36 @@ class RobotLaunch:
     def _parameters(self, driver: Driver, values: dict[str, str], truth: bool) -> dict[str, Any]:
         """Parameters of a driver, beside those of its files."""
         if not driver.simulates:
-            port = {"port": _argument("port", str)} if values.get("port") and driver.measures else {}
+            port = {"port": argument("port", str)} if values.get("port") and driver.measures else {}
             return {**driver.parameters, **port}
         chosen = {"scenario": "scenario", "variant": self.variant}
         simulated = {
-            "seed": _argument("seed", int),
-            "imu_rate_hz": _argument("imu_rate_hz", float),
-            "duration_s": _argument("duration_s", float),
+            "seed": argument("seed", int),
+            "imu_rate_hz": argument("imu_rate_hz", float),
+            "duration_s": argument("duration_s", float),
             "publish_truth": truth,
+            **({"truth_topics": _EMULATED_TRUTH} if values["ground_truth"].endswith("_emulator") else {}),
             **({"control": values["control"]} if "control" in values else {}),
-            **{parameter: _argument(name, str) for parameter, name in chosen.items() if values.get(name)},
+            **{parameter: argument(name, str) for parameter, name in chosen.items() if values.get(name)},
         }
         taken = (
             simulated if driver.takes is None else {name: simulated[name] for name in driver.takes if name in simulated}
         )
-        played = {"bag": _argument("bag", str)} if driver.plays and values["bag"] else {}
+        played = {"bag": argument("bag", str)} if driver.plays and values["bag"] else {}
         return {**driver.parameters, **taken, **played}
 
     def _own_files(self, drivers: Sequence[Driver]) -> list[str]:
         return [self._beside(one.file) for one in drivers if one.file]
 
     def _replay(self, arguments: list[DeclareLaunchArgument], context: LaunchContext) -> list[Any]:
-        values = _values(arguments, context)
+        values = values_of(arguments, context)
         if not values["bag"] or not Path(values["bag"]).exists():
             raise RuntimeError(f"bag:={values['bag']} does not exist")
         host = {"use_sim_time": True, "reliable_sensors": True, "output_rate_hz": 0.0}
         ends = {"on_exit": Shutdown(reason="the estimator has ended")}
         in_namespace, beside = self._nodes(values, host, ends)
-        played = {**self._played(values), "start_offset": _argument("start_offset", float)}
-        beside.append(_node(PACKAGE, "bag_player", [played], on_exit=Shutdown(reason="the bag has ended")))
+        played = {**self._played(values), "start_offset": argument("start_offset", float)}
+        beside.append(node(PACKAGE, "bag_player", [played], on_exit=Shutdown(reason="the bag has ended")))
         return [GroupAction(in_namespace), *beside]
 
     def _nodes(
@@ -321,20 +292,20 @@ class RobotLaunch:
         name = f"{self.robot}_estimator"
         if inside:
             together = [*inside, (Driver(name, simulates=True), estimating)]
-            files = [*_files(values), *self._own_files([one for one, _ in inside])]
-            estimator = _together(self.package, together, files, context, **options)
+            files = [*files_of(values), *self._own_files([one for one, _ in inside])]
+            estimator = in_one_process(self.package, together, files, context, **options)
         else:
-            estimator = _node(self.package, name, [*_files(values), estimating], **options)
+            estimator = node(self.package, name, [*files_of(values), estimating], **options)
         in_namespace = [PushRosNamespace(LaunchConfiguration("namespace")), estimator]
         if values["markers"] == "true":
             drawing = {**filtering, "robot": self.robot}
-            in_namespace.append(_node(PACKAGE, "markers", [*_files(values), drawing]))
+            in_namespace.append(node(PACKAGE, "markers", [*files_of(values), drawing]))
         beside = []
         if record:
             drivers = self._drivers().get(values.get("source", ""), ())
-            source = _source_of(values, any(one.simulates for one in drivers), any(one.plays for one in drivers))
+            source = source_of(values, any(one.simulates for one in drivers), any(one.plays for one in drivers))
             labelled = {"source": source} if source else {}
-            beside.append(_node(PACKAGE, "recorder", [{"output": _argument("record", str), "all": True, **labelled}]))
+            beside.append(node(PACKAGE, "recorder", [{"output": argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
             picture = self._beside(f"{self.robot}.rviz")
             beside.append(
@@ -347,100 +318,15 @@ class RobotLaunch:
         namespace = values["namespace"]
         listeners = [name_in(namespace, f"{self.robot}_estimator")]
         return {
-            "bag": _argument("bag", str),
-            "rate": _argument("rate", float),
+            "bag": argument("bag", str),
+            "rate": argument("rate", float),
             "clock": 100.0,
             "exclude_topics": published_topics(namespace),
             "wait_for_nodes": [*listeners, *(["/recorder"] if values["record"] else [])],
         }
 
 
-def _declared(name: str, default: str, description: str, choices: Sequence[str] = ()) -> DeclareLaunchArgument:
-    limits = {"choices": list(choices)} if choices else {}
-    return DeclareLaunchArgument(name, default_value=default, description=description, **limits)
-
-
-def _values(arguments: list[DeclareLaunchArgument], context: LaunchContext) -> dict[str, str]:
-    """Of this launch's own arguments: one that includes it may have others, under names that mean something else."""
-    return {one.name: LaunchConfiguration(one.name).perform(context) for one in arguments}
-
-
-def _source_of(values: dict[str, str], simulated: bool, plays: bool) -> str:
-    """What a recording of this is a recording of: a simulated robot stays simulated when its bag is played again."""
-    if values.get("bag") and (plays or values.get("source", "bag") == "bag"):
-        from onboard_estimation.evaluation.bags import Bag  # only where a bag is there
-
-        with Bag(Path(values["bag"])) as bag:
-            return bag.custom_data.get("source", "")
-    return "simulated" if simulated else ""
-
-
-def _files(values: dict[str, str], *names: str) -> list[str]:
-    return [values[name] for name in names or ("config", "nodes") if values[name]]
-
-
-def _argument(name: str, value_type: type) -> ParameterValue:
-    """A launch argument as a parameter of that type."""
-    return ParameterValue(LaunchConfiguration(name), value_type=value_type)
-
-
-def _together(
-    package: str,
-    nodes: Sequence[tuple[Driver, dict[str, Any]]],
-    files: Sequence[str],
-    context: LaunchContext | None,
-    **options: Any,
-) -> Node:
-    """Executables in one process, each a node under its own name with parameters of its own."""
-    # A launch hands parameters to a process for all of its nodes; which is whose only files can say.
-    folder = Path(tempfile.mkdtemp(prefix="onboard_estimation-composed-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    named = [one.executable for one, _ in nodes if one.takes_robot]
-    restricted = [_restricted(Path(file), named, folder / f"{number}.yaml") for number, file in enumerate(files)]
-    sections = {f"/**/{one.executable}": {"ros__parameters": _evaluated(own, context)} for one, own in nodes}
-    last = folder / "last.yaml"
-    last.write_text(yaml.safe_dump(sections, sort_keys=False), encoding="utf-8")
-    return Node(
-        package=PACKAGE,
-        executable="composed",
-        arguments=[f"{one.package or package}/{one.executable}" for one, _ in nodes],
-        parameters=[*restricted, str(last)],
-        output="screen",
-        ros_arguments=["--log-level", LaunchConfiguration("log_level")],
-        **options,
-    )
-
-
-def _restricted(file: Path, nodes: Sequence[str], copy: Path) -> str:
-    """A parameter file whose parameters for all nodes are for these: others refuse what they do not know."""
-    try:
-        first, *parts = _FOR_ALL.split(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return str(file)  # the node says what is wrong with it
-    if not parts:
-        return str(file)
-    text = first + "".join(f"/**/{node}:{part}" for part in parts for node in nodes)
-    copy.write_text(text, encoding="utf-8")
-    return str(copy)
-
-
-def _evaluated(parameters: Mapping[str, Any], context: LaunchContext | None) -> dict[str, Any]:
-    """With the arguments' values."""
-    return {
-        name: value.evaluate(context) if isinstance(value, ParameterValue) else value
-        for name, value in parameters.items()
-    }
-
-
-def _node(package: str, executable: str, parameters: list[Any], **options: Any) -> Node:
-    """An executable under its own name."""
-    level = ["--log-level", LaunchConfiguration("log_level")]
-    return Node(
-        package=package,
-        executable=executable,
-        name=executable,
-        parameters=parameters,
-        output="screen",
-        ros_arguments=level,
-        **options,
-    )
+def _truth_nodes(truth: str) -> list[str]:
+    """Executables that the ground truth of that name needs."""
+    system = truth.removesuffix("_emulator")
+    return [] if system not in _MOTION_CAPTURE else [system] if system == truth else [truth, system]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -9,9 +10,11 @@ from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Limit
 from onboard_estimation.reading_parts import IMU_PARTS
+from onboard_estimation.series import Recording
 
 STANDARD_GRAVITY_M_S2 = 9.80665
 SET_POSE = "set_pose"
+TRUTH_TOPICS = "ground_truth"
 
 
 @runtime_checkable
@@ -40,7 +43,20 @@ def set_pose_channel() -> Channel:
 
 def truth_channel(body: str) -> Channel:
     """Motion capture of a body, with its orientation."""
-    return Channel(f"ground_truth/{body}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{body}")
+    return Channel(f"{TRUTH_TOPICS}/{body}/pose", "geometry_msgs/msg/PoseStamped", f"ground_truth/{body}")
+
+
+def with_truth_topics(recording: Recording, topics: str) -> Recording:
+    """With the motion capture of bodies on other topics than `ground_truth/<body>/pose`: `<topics>/<body>/pose`."""
+    if topics == TRUTH_TOPICS:
+        return recording
+    truth = []
+    for one in recording.truth:
+        first, *rest = one.channel.topic.split("/")
+        moved = first == TRUTH_TOPICS and rest[1:] == ["pose"]
+        channel = replace(one.channel, topic="/".join([topics, *rest])) if moved else one.channel
+        truth.append(replace(one, channel=channel))
+    return replace(recording, truth=tuple(truth))
 
 
 def stamps_ns(duration_s: float, rate_hz: float) -> NDArray[np.int64]:

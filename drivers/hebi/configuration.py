@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from drivers.hebi.library import LARGEST_FREQUENCY_HZ
 from onboard_estimation.configuration import parameter
 from onboard_estimation.ros.frames import AUTOMATIC
+from onboard_estimation.simulation import TRUTH_TOPICS
 
 _TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -70,6 +71,7 @@ class HebiConfiguration:
     variant: str = parameter("", 'imitation: gait, or whatever the robot calls its variants; "": the first')
     seed: int = parameter(0, "imitation: of all noise", minimum=0)
     publish_truth: bool = parameter(True, "imitation: publish ground_truth/<body>/pose of the simulated robot")
+    truth_topics: str = parameter(TRUTH_TOPICS, "imitation: in the place of ground_truth, as of the simulator")
 
     @property
     def imus(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scen
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
 from onboard_estimation.robots import Robot
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, with_truth_topics
 
 _AHEAD_NS = NANOSECONDS_PER_SECOND // 5
 _LATENCY_US = 300
@@ -67,7 +67,7 @@ class ImitatedModules:
         self._next: list[deque[tuple[int, Vector]]] = [deque() for _ in range(count)]
         self._others: deque[tuple[int, Channel, Vector]] = deque()
         self._sensors = [imu_channel(name).sensor for name in configuration.imus]
-        self._with_truth = configuration.publish_truth
+        self._with_truth, self._truth_topics = configuration.publish_truth, configuration.truth_topics
         self.channels: dict[str, Channel] = {}
         self._simulation: Any = None
         self._simulated_ns = self._epoch_ns = 0
@@ -120,7 +120,7 @@ class ImitatedModules:
 
     def _simulate(self) -> None:
         self._simulated_ns += _AHEAD_NS
-        recording = self._simulation.advance(self._simulated_ns)
+        recording = with_truth_topics(self._simulation.advance(self._simulated_ns), self._truth_topics)
         others = []
         for series in (*recording.sensors, *(recording.truth if self._with_truth else ())):
             rows = list(zip(series.stamps_ns.tolist(), series.values, strict=True))

@@ -35,7 +35,7 @@ from onboard_estimation.ros.measurements import stamp_ns
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.series import Recording
-from onboard_estimation.simulation import ControlledByEstimate
+from onboard_estimation.simulation import TRUTH_TOPICS, ControlledByEstimate, with_truth_topics
 
 _AHEAD_S = 0.1
 """What is simulated at a time."""
@@ -67,6 +67,9 @@ class SimulatorHost:
         choices=("truth", "estimate"),
     )
     publish_truth: bool = parameter(True, "publish ground_truth/<body>/pose")
+    truth_topics: str = parameter(
+        TRUTH_TOPICS, "in the place of ground_truth: for an emulated motion capture, which publishes what it has seen"
+    )
     publish_clock: bool = parameter(False, "publish the simulated time on /clock, for nodes with use_sim_time")
     frame_prefix: str = parameter(AUTOMATIC, 'before the frames of sensors; "auto": the node\'s namespace')
 
@@ -179,7 +182,7 @@ class SimulatorNode(Node):
         stop_ns = self._simulated_ns + round(self._ahead_s * NANOSECONDS_PER_SECOND)
         if self._end_ns is not None:
             stop_ns = min(stop_ns, self._end_ns + 1)
-        recording = self._simulation.advance(stop_ns)
+        recording = with_truth_topics(self._simulation.advance(stop_ns), self._host.truth_topics)
         series = [*recording.sensors, *(recording.truth if self._host.publish_truth else ())]
         self._channels.update((one.channel.topic, one.channel) for one in series)
         self._simulated_ns = stop_ns
