@@ -96,9 +96,9 @@ def _frame(stretch: bytes, time_us: int, random: Random) -> bytes:
         payload[2:6] = struct.pack("<I", time_us)
     if random.random() < 0.15:  # the right checksum of a wrong length
         payload = payload[:-1] if random.random() < 0.5 else payload + b"\0"
-    return _sealed(payload)
+    return _sealed(bytes(payload))
 
 
 def _sealed(payload: bytes) -> bytes:
     """With its CRC, and without zeros."""
-    return bytes(cobs.encode(bytes(payload) + binascii.crc32(payload).to_bytes(4, "little")))
+    return bytes(cobs.encode(payload + binascii.crc32(payload).to_bytes(4, "little")))
