@@ -24,7 +24,6 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cache
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -34,11 +33,10 @@ from benchmarks.fuzz_bags_cases import FORMATS, Case, make_case
 from benchmarks.fuzz_bags_judge import CLASSES, Judgement, Ours, judge, read_in_pieces, read_ours
 from benchmarks.fuzz_bags_references import Message, Reading, read_references
 from benchmarks.fuzz_bags_seeds import scratch_folder, seeds
-from benchmarks.machine import machine, versions
+from benchmarks.kept import keep_rows
 
 MUTATIONS = 100_000
 SEED = 1
-RESULT_FILE = Path(__file__).parent / "results" / "fuzz_bags.json"
 
 _MEMORY_BYTES = 2 * 2**30
 _SLOW_S = 1.0
@@ -323,21 +321,6 @@ def _print_case(bag_format: str, number: int, run_seed: int, folder_kept: Path |
             print(f"  {kind}: {detail}")
 
 
-def keep(rows: list[dict[str, Any]]) -> None:
-    """Put rows into the kept result, in place of those of the same formats."""
-    kept = json.loads(RESULT_FILE.read_text())["cases"] if RESULT_FILE.exists() else []
-    found = {row["case"]: row for row in (*kept, *rows)}
-    result = {
-        "benchmark": RESULT_FILE.stem,
-        "summary": (__doc__ or "").splitlines()[0],
-        "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "machine": machine(),
-        "versions": versions(),
-        "cases": [found[name] for name in FORMATS if name in found],
-    }
-    RESULT_FILE.write_text(json.dumps(result, indent=1) + "\n")
-
-
 def main() -> None:
     """The command; exit code 1 where something was found."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz_bags", description="Fuzzes the reader of bags.")
@@ -361,7 +344,7 @@ def main() -> None:
         for kind, count in tally.findings.most_common():
             print(f"{count:6} {kind}: {tally.examples[kind][:_EXAMPLES_SHOWN]}", flush=True)
     if rows and options.mutations >= MUTATIONS:
-        keep(rows)
+        keep_rows("fuzz_bags", __doc__ or "", rows, FORMATS)
     sys.exit(1 if any(row["findings"] for row in rows) else 0)
 
 

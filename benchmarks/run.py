@@ -31,6 +31,7 @@ ON_REQUEST = (
     "bag_reading",
     "evaluate_hour",
     "from_nothing",
+    "fuzz",
     "fuzz_bags",
     "hopper_filters",
     "hopper_live",

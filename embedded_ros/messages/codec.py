@@ -20,7 +20,10 @@ _new = object.__new__
 
 
 class Codec:
-    """Reads and writes one type in one byte order; `write` and `read` take positions, so codecs nest."""
+    """Reads one type in one byte order, and writes it if that is this machine's: arrays are written as they lie there.
+
+    `write` and `read` take positions, so codecs nest.
+    """
 
     def __init__(self, cls: type, order: Order, nested: Callable[[str], Codec]) -> None:
         self.cls = cls

@@ -112,7 +112,8 @@ def is_not_measured(first_covariance: ArrayLike) -> NDArray[np.bool_]:
 
 def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> NDArray[np.bool_]:
     """Where quaternions are not of unit length; NaN passes, see `to_measurement`."""
-    squares = [np.square(np.asarray(part, dtype=np.float64)) for part in (x, y, z, w)]
+    with np.errstate(over="ignore"):  # whoever sent such numbers gets the refusal, not a warning besides
+        squares = [np.square(np.asarray(part, dtype=np.float64)) for part in (x, y, z, w)]
     return np.greater(np.abs(squares[0] + squares[1] + squares[2] + squares[3] - 1.0), UNIT_TOLERANCE)
 
 

@@ -251,7 +251,8 @@ class DeviceClock:
             self._points.append(self._best[1:])
             self._best = None
             self._piece_end_s = device_s + _PIECE_S
-            while self._points[0][0] < device_s - self._window_s:
+            # After a long silence the only point may be older than that: it counts until there is another one.
+            while len(self._points) > 1 and self._points[0][0] < device_s - self._window_s:
                 self._points.pop(0)
             self._line = self._through(self._points)
 

@@ -125,6 +125,17 @@ def test_single_faulty_times_are_left_out_and_counted() -> None:
     assert (clock.jumps, clock.implausible) == (0, len(wrong))
 
 
+@pytest.mark.parametrize("latency_s", [0.0, 0.002, 0.3])
+def test_after_a_silence_longer_than_the_window_it_goes_on(latency_s: float) -> None:
+    """Found by the fuzzer: the only point was older than the window, and none was left."""
+    seconds = np.array([0.0, 0.001, 40.0, 40.001, 90.0, 95.0])
+    device = np.round(1e6 * seconds).astype(np.int64)
+    clock = DeviceClock(TICK_S, WRAP)
+    found = mapped(clock, device, seconds + latency_s * (seconds > 1.0))
+    assert np.abs(found - seconds).max() <= latency_s + 1e-6
+    assert (clock.jumps, clock.implausible) == (0, 0)
+
+
 def test_an_echo_tells_the_latency_too() -> None:
     rng, true = np.random.default_rng(0), np.arange(0.0, 30.0, 0.1)
     clock = DeviceClock(1e-7)  # a clock of 10 MHz, as NatNet's
