@@ -1,1 +1,0 @@
-"""What all motion capture systems share here: frames of bodies, their axes, what is published, and the node."""
