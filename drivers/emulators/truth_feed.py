@@ -14,7 +14,7 @@ from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
-from drivers.motion_capture.frames import CaptureFrame
+from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.live.types import interface_class
@@ -27,7 +27,6 @@ SEEN_TOPICS = "emulated_truth"
 _POSE = truth_channel("").message_type
 _LOOK_S = 0.5
 _TICK_S = 0.001
-_MOST_BODIES = 1000
 
 
 class FrameAssembler:
@@ -41,29 +40,27 @@ class FrameAssembler:
         self._poses: dict[str, Vector] = {}
         self._stamp_ns = 0
         self._given_ns = 0
-        self._number = 0
 
-    def add(self, body: str, at_ns: int, pose: Vector) -> Iterator[CaptureFrame]:
+    def add(self, body: str, at_ns: int, pose: Vector) -> Iterator[BodyPoses]:
         """Frames, in order, that are complete with this pose: position (m), quaternion xyzw."""
         if at_ns <= self._given_ns:
             return  # of a frame that is gone: a body that was new then is in the next one
         if self._poses and at_ns != self._stamp_ns:
             yield self._frame()
-        if len(self._names) < _MOST_BODIES:
+        if len(self._names) < MOST_BODIES:
             self._names.setdefault(body)
         self._stamp_ns = at_ns
         self._poses[body] = pose
         if len(self._poses) == len(self._names):
             yield self._frame()
 
-    def _frame(self) -> CaptureFrame:
+    def _frame(self) -> BodyPoses:
         names = tuple(self._names)
         tracked = np.array([name in self._poses for name in names])
         poses = np.array([self._poses.get(name, np.full(7, np.nan)) for name in names])
-        self._number += 1
         self._given_ns = self._stamp_ns
         self._poses = {}
-        return CaptureFrame(self._number, self._stamp_ns, names, poses, tracked)
+        return BodyPoses(self._stamp_ns, names, poses[:, :3], poses[:, 3:], tracked)
 
 
 class TruthFeed:
@@ -88,7 +85,7 @@ class TruthFeed:
         The bag has no ground truth, and what it has instead.
     """
 
-    def __init__(self, node: Node, take: Callable[[CaptureFrame], object], bag: str = "") -> None:
+    def __init__(self, node: Node, take: Callable[[BodyPoses], object], bag: str = "") -> None:
         self._node, self._take = node, take
         self._frames = FrameAssembler()
         self._subscriptions: dict[str, Any] = {}
@@ -111,7 +108,7 @@ class TruthFeed:
             first, *rest = name.removeprefix(space + "/").split("/")
             if first == SEEN_TOPICS and len(rest) == 2 and rest[1] == "pose" and _POSE in types:
                 body = rest[0]
-                if body not in self._subscriptions and len(self._subscriptions) < _MOST_BODIES:
+                if body not in self._subscriptions and len(self._subscriptions) < MOST_BODIES:
                     self._node.get_logger().info(f"sees {body}")
                     self._subscriptions[body] = self._node.create_subscription(
                         interface_class(_POSE), name, partial(self._see, body), QoSProfile(depth=100)
