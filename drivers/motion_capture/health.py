@@ -61,6 +61,10 @@ class StreamHealth:
         self._number = number
         return True
 
+    def fallen_by(self, number: int) -> int:
+        """How far a number is below the newest."""
+        return 0 if self._number is None else self._number - number
+
     def take(self, poses: BodyPoses, latency_s: float) -> None:
         """A frame that goes out; the latency is from exposure to here."""
         if poses.names != self._names:
