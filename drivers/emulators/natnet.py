@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -112,6 +113,11 @@ class NatNetServer:
         """Of the bodies that it streams now."""
         return (*self._names, EXTRA_BODY) if self._changes % 2 else self._names
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no frame waits to be due."""
+        return not self._waiting
+
     def submit(self, poses: BodyPoses) -> None:
         """Take a frame, of the names given, stamped by this host's clock; it goes out when it is due."""
         self._waiting.append(poses)
@@ -198,7 +204,7 @@ class NatNetServer:
                 self._put(answer, client)
 
     def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
-        if kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS or client in self._clients:
+        if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
             self._clients[client] = time.monotonic()
         if kind == Kind.ECHO_REQUEST and self._version >= (3, 0):
             if len(content) != 8:
@@ -271,7 +277,5 @@ class NatNetServer:
         return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
 
     def _put(self, data: bytes, to: tuple[str, int]) -> None:
-        try:
+        with suppress(OSError):  # nobody there, or no room: lost, as on a network
             self._socket.sendto(data, to)
-        except OSError:  # nobody there, or no room: lost, as on a network
-            pass

@@ -94,13 +94,13 @@ def frame(
     )
     data = _i32(number) + _section(count, sets, version)
     data += _section(2, struct.pack("<6f", *range(6)), version)
+    rows = zip(poses.positions_m.tolist(), poses.quaternions_xyzw.tolist(), poses.tracked.tolist(), strict=True)
     bodies = b"".join(
-        _body(place + 1, poses.positions_m[place], poses.quaternions_xyzw[place], bool(poses.tracked[place]), version)
-        for place in range(count)
+        _body(place, position, quaternion, tracked, version)
+        for place, (position, quaternion, tracked) in enumerate(rows, 1)
     )
     data += _section(count, bodies, version)
-    position, quaternion = np.zeros(3), np.array([0.0, 0.0, 0.0, 1.0])
-    bone = _body(1, position, quaternion, True, version)
+    bone = _body(1, (0.0,) * 3, (0.0, 0.0, 0.0, 1.0), True, version)
     data += _section(1, _i32(7, 2) + 2 * bone, version) if with_others else _section(0, b"", version)
     if version >= (4, 1):
         part = struct.pack("<i8fH", 1, *range(8), 1)

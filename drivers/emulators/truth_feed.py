@@ -86,7 +86,7 @@ class TruthFeed(ABC):
 
 
 class TopicFeed(TruthFeed):
-    """From `emulated_truth/<body>/pose` (PoseStamped), to which a simulator's `ground_truth/<body>/pose` is remapped."""
+    """From `emulated_truth/<body>/pose` (PoseStamped), remapped from a simulator's `ground_truth/...`."""
 
     def __init__(self, node: Node, names: Sequence[str]) -> None:
         self.names = tuple(names)

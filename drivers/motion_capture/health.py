@@ -26,7 +26,7 @@ class StreamHealth:
     reconnections, model_changes
         How often the server, or its set of bodies, was another than before.
     unstamped
-        Frames without a time of the server's that could be mapped: arrival less latency was taken.
+        Frames whose time could not be mapped: left out, or stamped by their arrival, as the driver says.
     unreadable
         Messages left out, by reason.
     """

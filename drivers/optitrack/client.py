@@ -210,6 +210,8 @@ class NatNetClient:
             return None
         stamp_ns = self.stamps(frame, arrived_ns)
         self.health.unstamped = self._unstamped + self.stamps.unstamped
+        if stamp_ns is None:
+            return None
         poses = self._poses(frame, stamp_ns)
         self.health.take(poses, 1e-9 * (arrived_ns - stamp_ns))
         return poses

@@ -24,6 +24,7 @@ _LONGEST_SOFTWARE_TIME_S = 1e9
 _LONGEST_AGO_NS, _LATEST_NS = 2 * NANOSECONDS_PER_SECOND, NANOSECONDS_PER_SECOND // 20
 """A frame's exposure is before its arrival, and not long; later only by the error of the mapping."""
 _LONGEST_ROUND_NS = NANOSECONDS_PER_SECOND // 2
+_LONGEST_WITHOUT_ECHO_NS = 3 * NANOSECONDS_PER_SECOND
 _MOST_OPEN = 32
 _SMOOTHING = 0.01
 
@@ -41,7 +42,7 @@ class FrameStamps:
     clock
         Of the server.
     unstamped
-        Frames stamped by their arrival, for they had no time that can be.
+        Frames left out for a time that cannot be, or, where the server has none, stamped by their arrival.
     echoes
         Answers that counted.
     """
@@ -55,7 +56,7 @@ class FrameStamps:
         )
         self.unstamped = self.echoes = 0
         self._open: dict[int, None] = {}
-        self._last_ns = 0
+        self._first_ns = self._last_ns = 0
         self._period_ns = self._variance_ns2 = math.nan
 
     @property
@@ -84,21 +85,31 @@ class FrameStamps:
         self.clock.echo(asked_ns, ticks, arrived_ns)
         return True
 
-    def __call__(self, frame: Frame, arrived_ns: int) -> int:
-        """Stamp of a frame, ns since the epoch."""
-        stamp_ns: int | None = None
+    def __call__(self, frame: Frame, arrived_ns: int) -> int | None:
+        """Stamp of a frame, ns since the epoch; None where its time cannot be, or the clock is not known yet."""
         if self.is_echoed:
-            stamp_ns = self.clock.at(frame.exposure_ticks) if frame.exposure_ticks else None
-        elif self._has_software_time:
-            if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
-                stamp_ns = self.clock.stamp_ns(round(frame.time_s / _SOFTWARE_TICK_S), arrived_ns)
-        else:
+            return self._by_echoes(frame.exposure_ticks, arrived_ns)
+        if not self._has_software_time:
             self._watch(arrived_ns)
             return arrived_ns - self._latency_ns
-        if stamp_ns is None or not -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
+        stamp_ns = None
+        if math.isfinite(frame.time_s) and 0.0 <= frame.time_s < _LONGEST_SOFTWARE_TIME_S:
+            stamp_ns = self.clock.stamp_ns(round(frame.time_s / _SOFTWARE_TICK_S), arrived_ns)
+        return self._checked(stamp_ns, arrived_ns)
+
+    def _by_echoes(self, ticks: int | None, arrived_ns: int) -> int | None:
+        """A server that plays a take has no exposures, and one whose echoes never come no clock: then by arrival."""
+        self._first_ns = self._first_ns or arrived_ns
+        if not ticks or (not self.echoes and arrived_ns - self._first_ns > _LONGEST_WITHOUT_ECHO_NS):
             self.unstamped += 1
             return arrived_ns - self._latency_ns
-        return stamp_ns
+        return self._checked(self.clock.at(ticks), arrived_ns)
+
+    def _checked(self, stamp_ns: int | None, arrived_ns: int) -> int | None:
+        if stamp_ns is not None and -_LATEST_NS <= arrived_ns - stamp_ns <= _LONGEST_AGO_NS:
+            return stamp_ns
+        self.unstamped += 1
+        return None
 
     def _watch(self, arrived_ns: int) -> None:
         """How much arrivals vary."""
