@@ -10,7 +10,7 @@ from rclpy.clock import ClockType
 from rclpy.node import Node
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.emulators.truth_feed import TruthFeed, feed_of
+from drivers.emulators.truth_feed import FeedSearch, TruthFeed
 from drivers.motion_capture.configuration import NoRobot
 from onboard_estimation.configuration import parameter
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -23,7 +23,7 @@ _REPORT_S = 10.0
 class OptitrackEmulatorConfiguration(NatNetServerConfiguration):
     """The server, and where its truth is from."""
 
-    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that the bag has")
+    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
     bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
 
     def faults(self) -> Iterable[str]:
@@ -50,14 +50,22 @@ class OptitrackEmulatorNode(Node):
             self, NoRobot, OptitrackEmulatorConfiguration
         )
         chosen = parameters.host
-        feed = feed_of(self, chosen.bodies, chosen.bag)
-        self._server = server = NatNetServer(feed.names, chosen)
+        self._search, self._chosen = FeedSearch(self, chosen.bodies, chosen.bag), chosen
+        self._feed: TruthFeed | None = None
         steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_TICK_S, lambda: self._stream(server, feed), clock=steady)
-        self.create_timer(_REPORT_S, lambda: self._tell(server), clock=steady)
+        self.create_timer(_TICK_S, self._stream, clock=steady)
+        self.create_timer(_REPORT_S, self._tell, clock=steady)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Serve, once it is known which bodies."""
+        self._feed, chosen = self._search.feed(), self._chosen
+        if self._feed is None:
+            return
+        self._server = NatNetServer(self._feed.names, chosen)
         self.get_logger().info(
             f"NatNet {chosen.version} at {chosen.interface}:{chosen.command_port}, {chosen.transport}; bodies: "
-            f"{', '.join(feed.names)}, from {chosen.bag or 'emulated_truth/<body>/pose'}"
+            f"{', '.join(self._feed.names)}, from {chosen.bag or 'emulated_truth/<body>/pose'}"
         )
 
     def destroy_node(self) -> None:
@@ -66,14 +74,22 @@ class OptitrackEmulatorNode(Node):
             self._server.close()
         super().destroy_node()
 
-    def _stream(self, server: NatNetServer, feed: TruthFeed) -> None:
+    def _stream(self) -> None:
+        feed, server = self._feed, self._server
+        if feed is None or server is None:
+            self._begin()
+            return
         for poses in feed.take():
             server.submit(poses)
         if feed.is_over and server.is_idle:
             self.get_logger().info(f"the bag is over: {server.sent} frames sent")
             raise SystemExit(0)
 
-    def _tell(self, server: NatNetServer) -> None:
+    def _tell(self) -> None:
+        server = self._server
+        if server is None:
+            self.get_logger().info("waiting for emulated_truth/<body>/pose of any body", throttle_duration_sec=30.0)
+            return
         self.get_logger().info(
             f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
             throttle_duration_sec=60.0,

@@ -23,7 +23,9 @@ from onboard_estimation.ros.measurements import MessageFault, message_value, sta
 from onboard_estimation.simulation import truth_channel
 
 _INPUT = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
+_SEEN = "emulated_truth/"
 _PREFIX, _SUFFIX = "ground_truth/", "/pose"
+_SETTLED_S = 1.0
 _LARGEST_FALL_NS = 1_000_000_000
 
 
@@ -93,7 +95,7 @@ class TopicFeed(TruthFeed):
         self._assembler = FrameAssembler(self.names)
         self._found: deque[BodyPoses] = deque(maxlen=1000)
         for name in self.names:
-            topic = f"emulated_truth/{name}{_SUFFIX}"
+            topic = f"{_SEEN}{name}{_SUFFIX}"
             node.create_subscription(PoseStamped, topic, partial(self._add, name, truth_channel(name)), _INPUT)
 
     def _add(self, name: str, channel: Any, message: Any) -> None:
@@ -160,16 +162,36 @@ class BagFeed(TruthFeed):
         return found
 
 
-def feed_of(node: Node, names: Sequence[str], bag: str) -> TruthFeed:
-    """Of a bag, where one is named, else of topics.
+class FeedSearch:
+    """Finds out what there is to be fed with: a bag, the bodies that are named, or those that are on topics.
 
-    Raises
-    ------
-    UserError
-        As for `BagFeed`; no bodies are named for topics.
+    Topics of a simulator that compiles come late, and one by one: they count once none was added for a second.
     """
-    if bag:
-        return BagFeed(Path(bag), names)
-    if not names:
-        raise UserError("bodies: none; name those whose emulated_truth/<body>/pose is streamed, or a bag with them")
-    return TopicFeed(node, names)
+
+    def __init__(self, node: Node, names: Sequence[str], bag: str) -> None:
+        self._node, self._names, self._bag = node, tuple(names), bag
+        self._seen: tuple[str, ...] = ()
+        self._since_s = time.monotonic()
+
+    def feed(self) -> TruthFeed | None:
+        """None: there are no bodies yet.
+
+        Raises
+        ------
+        UserError
+            As for `BagFeed`.
+        """
+        if self._bag:
+            return BagFeed(Path(self._bag), self._names)
+        if self._names:
+            return TopicFeed(self._node, self._names)
+        now_s, seen = time.monotonic(), self._on_topics()
+        if seen != self._seen:
+            self._seen, self._since_s = seen, now_s
+        return TopicFeed(self._node, seen) if seen and now_s - self._since_s > _SETTLED_S else None
+
+    def _on_topics(self) -> tuple[str, ...]:
+        first = f"{self._node.get_namespace().rstrip('/')}/{_SEEN}"
+        topics = [name for name, _ in self._node.get_topic_names_and_types()]
+        names = [name.removeprefix(first).removesuffix(_SUFFIX) for name in topics if name.startswith(first)]
+        return tuple(sorted(name for name in names if "/" not in name))
