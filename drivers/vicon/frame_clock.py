@@ -95,7 +95,6 @@ class FrameClock:
             stamp_ns = self._clock.stamp_ns(number, exposed_ns)
         if stamp_ns is None:
             self._unmapped += 1
-            self._since = None
             return None
         if not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND:
             self._last_ns = stamp_ns
