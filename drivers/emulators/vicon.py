@@ -236,7 +236,7 @@ class DataStreamServer:
             # No segment has a parent here: what is local is global.
             found += [(kind, content) for kind in kinds for content in seen]
         if CONTENTS in wanted:
-            counts = {kind: 0 for kind in wanted - {CONTENTS}}
+            counts = dict.fromkeys(wanted - {CONTENTS}, 0)
             for kind, _ in found:
                 counts[kind] += 1
             table = UINT.pack(len(counts)) + b"".join(TWO_UINTS.pack(*entry) for entry in sorted(counts.items()))

@@ -75,9 +75,9 @@ class FrameClock:
 
     def tell_rates(self, rates_hz: tuple[float, ...]) -> None:
         """What the server says; the first counts, until the numbers speak against it."""
-        if rates_hz != self._told:
+        if rates_hz and rates_hz != self._told:
             self._told = rates_hz
-            self._begin(rates_hz[0] if rates_hz else math.nan)
+            self._begin(rates_hz[0])
 
     def stamp_ns(self, number: int, latency_s: float | None, received_ns: int) -> int | None:
         """Host time of a frame's exposure, ns since the epoch; None: not known yet, the numbers jumped.

@@ -160,10 +160,8 @@ def test_whatever_comes_is_read_or_refused(packet: bytes) -> None:
     except StreamError:
         return
     assert found.poses is None or len(found.poses.ids) == len(found.poses.values) <= len(packet)
-    try:
+    if found.offered is None:
         Session().feed(block(PACKET, packet))
-    except StreamError as error:
-        assert "does not offer" in str(error)
 
 
 RATE_HZ, LATENCY_S = 600.0, 0.004
@@ -229,7 +227,7 @@ def test_a_rate_that_is_not_that_of_the_numbers_is_said_and_another_told_one_tak
     stamps, exposed = _stamps(clock, 0, 9000, 10**18)
     assert clock.rate_hz == RATE_HZ
     assert len(said) == 1
-    assert "rise at 600" in said[0]
+    assert "600 Hz is taken" in said[0]
     assert np.abs(np.array(stamps[-3000:]) - exposed[-3000:]).max() < 300_000
 
 
@@ -249,5 +247,5 @@ def test_a_latency_that_cannot_be_is_not_believed() -> None:
     clock = FrameClock(0.0, lambda _: None)
     assert clock.stamp_ns(1, 0.004, 10**18) == 10**18 - 4_000_000
     for latency_s in (-1.0, 1e300, float("inf"), float("nan")):
-        assert clock.stamp_ns(2, latency_s, 10**18 + 10**7) >= 10**18 - 4_000_000
+        assert (clock.stamp_ns(2, latency_s, 10**18 + 10**7) or 0) >= 10**18 - 4_000_000
     assert clock.implausible_latencies == 4
