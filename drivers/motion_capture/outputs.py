@@ -1,0 +1,127 @@
+"""Bodies of motion capture as ground truth on topics, and in tf where asked for.
+
+One frame's messages are written at once by NumPy and published as bytes, and only where somebody listens: to hand over
+a message costs some 35 us, which is too much for twenty bodies 600 times a second that nobody asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from geometry_msgs.msg import PoseStamped
+from rclpy.node import Node
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from rclpy.serialization import serialize_message
+from tf2_msgs.msg import TFMessage
+
+from drivers.motion_capture.bodies import BodyPoses, chosen_names
+from onboard_estimation.live.messages import new
+from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.ros.transforms import truth_to_body
+from onboard_estimation.simulation import truth_channel
+
+# Of sensor data, as who asks for a pose of now has it; deeper than its five, for a recorder that was held up.
+_STREAM = QoSProfile(depth=100, reliability=ReliabilityPolicy.BEST_EFFORT)
+_MOST_TEMPLATES = 64
+
+
+class TruthOutputs:
+    """Publishes `ground_truth/<name>/pose` (PoseStamped in `world`) of tracked bodies, and `world -> truth/<name>`.
+
+    Parameters
+    ----------
+    node
+        That the publishers belong to.
+    chosen
+        Topic's name by the stream's (`parsed_names`); empty: every body, under its own name.
+    publish_tf
+        Whether tf is published too.
+    frame_prefix
+        Before the frames in tf, as `resolved_prefix` gives it.
+
+    Attributes
+    ----------
+    topic_names
+        Of the bodies that are published, by the stream's names.
+    """
+
+    def __init__(self, node: Node, chosen: Mapping[str, str], publish_tf: bool, frame_prefix: str) -> None:
+        self._node, self._chosen, self._prefix = node, dict(chosen), frame_prefix
+        self.topic_names: dict[str, str] = {}
+        self._outputs: dict[str, Any] = {}  # by topic name
+        self._heard: frozenset[str] = frozenset()
+        self._streamed: tuple[str, ...] = ()
+        self._places: list[tuple[int, str, Any]] = []  # in the stream, topic name, publisher: of those that are heard
+        channel = truth_channel("body")
+        self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialize_message, 7)
+        self._tf: Any = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100)) if publish_tf else None
+        self._tf_templates: dict[tuple[str, ...], MessageTemplate] = {}
+
+    def set_bodies(self, streamed: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The stream has these bodies, in this order: make and take away publishers.
+
+        Returns
+        -------
+        published, missing
+            Topics as full names; chosen bodies that the stream has not.
+        """
+        self._streamed = tuple(streamed)
+        self.topic_names = chosen_names(self._chosen, self._streamed)
+        wanted = set(self.topic_names.values())
+        for name in set(self._outputs) - wanted:
+            self._node.destroy_publisher(self._outputs.pop(name))
+        for name in sorted(wanted - set(self._outputs)):
+            self._outputs[name] = self._node.create_publisher(PoseStamped, truth_channel(name).topic, _STREAM)
+        self.look()
+        topics = [self._outputs[name].topic_name for name in self.topic_names.values()]
+        return topics, [name for name in self._chosen if name not in self.topic_names]
+
+    def look(self) -> None:
+        """Find out who listens; the node calls it about once a second."""
+        self._heard = frozenset(name for name, output in self._outputs.items() if output.get_subscription_count())
+        self._places = [
+            (place, name, self._outputs[name])
+            for place, stream in enumerate(self._streamed)
+            if (name := self.topic_names.get(stream)) is not None
+        ]
+
+    @property
+    def heard(self) -> frozenset[str]:
+        """Topic names of the bodies that somebody listens to."""
+        return self._heard
+
+    def publish(self, frame: BodyPoses) -> None:
+        """A frame of the bodies that `set_bodies` has told, in their order; of those not tracked nothing goes out."""
+        if not self._heard and self._tf is None:
+            return
+        poses: Matrix = np.hstack([frame.positions_m, frame.quaternions_xyzw])
+        tracked = frame.tracked.tolist()
+        heard = [(place, output) for place, name, output in self._places if tracked[place] and name in self._heard]
+        if heard:
+            rows = poses[[place for place, _ in heard]]
+            messages = self._pose.messages(np.full(len(rows), frame.stamp_ns), rows)
+            for row, (_, output) in zip(messages, heard, strict=True):
+                output.publish(row.tobytes())
+        if self._tf is not None:
+            seen = [(place, name) for place, name, _ in self._places if tracked[place]]
+            if seen:
+                template = self._tf_template(tuple(name for _, name in seen))
+                self._tf.publish(template.message(frame.stamp_ns, poses[[place for place, _ in seen]].ravel()))
+
+    def _tf_template(self, names: tuple[str, ...]) -> MessageTemplate:
+        template = self._tf_templates.get(names)
+        if template is None:
+            if len(self._tf_templates) == _MOST_TEMPLATES:
+                self._tf_templates.clear()
+
+            def make(stamp_ns: int, values: Vector) -> Any:
+                poses = zip(names, values.reshape(-1, 7), strict=True)
+                transforms = [truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses]
+                return TFMessage(transforms=transforms)
+
+            template = self._tf_templates[names] = MessageTemplate(make, serialize_message, 7 * len(names))
+        return template

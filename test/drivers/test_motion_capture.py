@@ -1,0 +1,72 @@
+"""What drivers of motion capture share: axes, names, and plausible poses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.transform import Rotation
+
+from drivers.motion_capture.axes import Axes, is_right_handed, quaternions_of
+from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
+from onboard_estimation.errors import UserError
+
+TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
+
+
+def test_y_up_is_turned_by_a_quarter_about_x_with_the_bodies_axes_and_back_to_the_bit() -> None:
+    rng = np.random.default_rng(1)
+    positions, turns = rng.normal(size=(7, 3)), Rotation.random(7, random_state=2)
+    turned, quaternions = Axes("y").to_world(positions, turns.as_quat())
+    np.testing.assert_allclose(turned, TO_Z_UP.apply(positions), atol=1e-12)
+    apart = Rotation.from_quat(quaternions).inv() * (TO_Z_UP * turns * TO_Z_UP.inv())
+    assert apart.magnitude().max() < 1e-12
+    np.testing.assert_array_equal(Axes("y").to_stream(turned, quaternions)[0], positions)
+    np.testing.assert_array_equal(Axes("y").to_stream(turned, quaternions)[1], turns.as_quat())
+    assert Axes("z").to_world(positions, quaternions)[0] is positions
+    np.testing.assert_allclose(Axes("y").to_world(np.array([[0, 1, 0.0]]), quaternions[:1])[0], [[0, 0, 1]])
+
+
+def test_an_unknown_axis_is_refused() -> None:
+    with pytest.raises(UserError, match="allowed: y, z"):
+        Axes("x")
+
+
+def test_matrices_become_quaternions_and_mirrored_ones_none() -> None:
+    half_turns = Rotation.from_rotvec(np.pi * np.eye(3))
+    turns = Rotation.concatenate([Rotation.random(200, random_state=3), half_turns, Rotation.identity(1)])
+    matrices = turns.as_matrix()
+    found = quaternions_of(matrices)
+    assert (Rotation.from_quat(found).inv() * turns).magnitude().max() < 1e-7
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
+    wrong = np.array([np.diag([1, 1, -1.0]), np.zeros((3, 3)), np.full((3, 3), np.nan), 1e200 * np.eye(3)])
+    assert not is_right_handed(wrong).any()
+    assert np.isnan(quaternions_of(wrong)).all()
+
+
+def test_poses_that_cannot_be_are_known() -> None:
+    positions = np.array([[0, 0, 0.0], [np.nan, 0, 0], [1e9, 0, 0], [0, 0, 0], [0, 0, 0]])
+    quaternions = np.array([[0, 0, 0, 1.0]] * 3 + [[0, 0, 0, 0.0], [np.inf, 0, 0, 1]])
+    assert plausible(positions, quaternions).tolist() == [True, False, False, False, False]
+
+
+@given(arrays(np.float64, (3, 3)), arrays(np.float64, (3, 4)))
+def test_whatever_numbers_come_are_judged(positions: np.ndarray, quaternions: np.ndarray) -> None:
+    assert plausible(positions, quaternions).shape == (3,)
+
+
+@given(st.text())
+def test_every_name_becomes_one_that_a_topic_can_have(name: str) -> None:
+    assert parsed_names([f"anything={topic_name(name)}"])
+
+
+def test_names_are_chosen_or_made() -> None:
+    assert parsed_names(["Rigid Body=1=link_1", "base"]) == {"Rigid Body=1": "link_1", "base": "base"}
+    for bad in (["a=b c"], ["a=_b"], ["a=b__c"], ["=b"], ["a=x", "b=x"], ["a=x", "a=y"]):
+        with pytest.raises(ValueError, match="allowed"):
+            parsed_names(bad)
+    assert chosen_names({"b": "two"}, ["a", "b"]) == {"b": "two"}
+    assert chosen_names({}, ["a b", "a_b", "1", "", "a b"]) == {"a b": "a_b", "a_b": "a_b_2", "1": "body_1", "": "body"}
+    assert len(chosen_names({}, [str(number) for number in range(2 * MOST_BODIES)])) == MOST_BODIES
