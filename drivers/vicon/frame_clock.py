@@ -64,6 +64,11 @@ class FrameClock:
         return self._unmapped
 
     @property
+    def device_clock(self) -> DeviceClock | None:
+        """That frames are mapped by now; None: they are not."""
+        return self._clock
+
+    @property
     def stddev_s(self) -> float:
         """Of a stamp, s, but for the network's least time and what the told latency is wrong by; NaN: unknown."""
         return self._clock.stddev_s if self._clock is not None else math.nan

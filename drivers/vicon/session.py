@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -90,14 +90,12 @@ class Session:
         answer, self._answer = self._answer, b""
         return answer
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Frames that are complete now."""
-        frames = []
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Frames that are complete now; with each, the attributes are those of its packet."""
         for packet in self._packets.feed(data):
             frame = self._take(decode(packet))
             if frame is not None:
-                frames.append(frame)
-        return frames
+                yield frame
 
     def _take(self, content: Content) -> Frame | None:
         if content.offered is not None:

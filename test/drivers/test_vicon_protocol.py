@@ -85,7 +85,7 @@ def test_a_subject_with_one_segment_is_named_by_itself() -> None:
 
 def test_the_client_asks_for_what_it_wants_of_what_there_is() -> None:
     session = Session()
-    assert session.feed(OFFER) == []
+    assert list(session.feed(OFFER)) == []
     asked = [blocks(packet) for packet in Packets().feed(session.take_answer())]
     assert asked == [[(OBJECT_ENUMS, encode_uints(WANTED))], [(REQUEST_FRAME, b"\x01")]]
     assert session.take_answer() == b""
@@ -93,7 +93,7 @@ def test_the_client_asks_for_what_it_wants_of_what_there_is() -> None:
 
 def test_a_server_without_segments_is_refused_by_name() -> None:
     with pytest.raises(StreamError, match="does not offer global segments"):
-        Session().feed(block(PACKET, block(OBJECT_ENUMS, encode_uints([SUBJECT_INFO, FRAME_INFO]))))
+        list(Session().feed(block(PACKET, block(OBJECT_ENUMS, encode_uints([SUBJECT_INFO, FRAME_INFO])))))
 
 
 def test_what_is_unchanged_is_that_of_the_packet_before() -> None:
@@ -113,7 +113,7 @@ def test_a_stream_in_pieces_is_the_same_stream() -> None:
     data = OFFER + frame(1, block(12345, b"unknown kind")) + frame(2)
     session, found = Session(), []
     for at in range(len(data)):
-        found += session.feed(data[at : at + 1])
+        found += list(session.feed(data[at : at + 1]))
     assert [one.number for one in found] == [1, 2]
 
 
@@ -161,7 +161,7 @@ def test_whatever_comes_is_read_or_refused(packet: bytes) -> None:
         return
     assert found.poses is None or len(found.poses.ids) == len(found.poses.values) <= len(packet)
     if found.offered is None:
-        Session().feed(block(PACKET, packet))
+        list(Session().feed(block(PACKET, packet)))
 
 
 RATE_HZ, LATENCY_S = 600.0, 0.004
