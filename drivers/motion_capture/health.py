@@ -26,7 +26,7 @@ class StreamHealth:
     reconnections, model_changes
         How often the server, or its set of bodies, was another than before.
     unstamped
-        Frames without a time of the server's that could be mapped: arrival less latency was taken.
+        Frames whose time could not be mapped: left out, or stamped by their arrival, as the driver says.
     unreadable
         Messages left out, by reason.
     """
@@ -60,6 +60,10 @@ class StreamHealth:
             self.lost += number - self._number - 1
         self._number = number
         return True
+
+    def fallen_by(self, number: int) -> int:
+        """How far a number is below the newest."""
+        return 0 if self._number is None else self._number - number
 
     def take(self, poses: BodyPoses, latency_s: float) -> None:
         """A frame that goes out; the latency is from exposure to here."""

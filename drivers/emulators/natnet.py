@@ -1,0 +1,281 @@
+"""A NatNet server on this host, with faults on request: what the OptiTrack node connects to where there are no cameras.
+
+It stamps by a clock of its own that runs fast or slow, and sends a frame when its exposure and the cameras' latency are
+over. A thread answers the clients, so that echoes do not wait for whatever else the process does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from drivers.emulators import natnet_messages
+from drivers.emulators.natnet_messages import Times
+from drivers.motion_capture.axes import UP_AXES, Axes
+from drivers.motion_capture.bodies import BodyPoses
+from drivers.optitrack import protocol
+from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version, shown
+from onboard_estimation.configuration import parameter
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+
+CLOCK_HZ = 10_000_000
+EXTRA_BODY = "emulator_extra"
+"""That a change of models adds or takes away."""
+_FIRST_TICKS = 8_000_000_000
+_MOST_CLIENTS, _CLIENT_S = 16, 10.0
+_MOST_WAITING = 1000
+_CHANGED_FRAMES = 5
+_DOWN_S = 0.5
+
+
+@dataclass(frozen=True)
+class NatNetServerConfiguration:
+    """The server, its clock, and what goes wrong; nothing by default."""
+
+    version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, VERSIONS)))
+    interface: str = parameter("127.0.0.1", "address of this host that the server is at")
+    transport: str = parameter("multicast", "where frames go", choices=("multicast", "unicast"))
+    multicast_group: str = parameter(protocol.MULTICAST_GROUP, "where they go by multicast")
+    command_port: int = parameter(protocol.COMMAND_PORT, "where clients ask", minimum=1, maximum=65535)
+    data_port: int = parameter(protocol.DATA_PORT, "of the multicast group", minimum=1, maximum=65535)
+    up_axis: str = parameter("y", "of the stream", choices=UP_AXES)
+    clock_skew_ppm: float = parameter(
+        0.0, "by how much the server's clock runs fast", unit="ppm", minimum=-1000.0, maximum=1000.0
+    )
+    camera_latency_s: float = parameter(
+        0.004, "from the middle of the exposure to the sending", unit="s", minimum=0.0, maximum=1.0
+    )
+    drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    occlude_every_s: float = parameter(
+        0.0, "a body is occluded so often, each in turn; 0: never", unit="s", minimum=0.0
+    )
+    occlude_for_s: float = parameter(0.5, "for so long", unit="s", minimum=0.0)
+    restart_every_s: float = parameter(
+        0.0, "the server restarts so often: its clock and count begin anew; 0: never", unit="s", minimum=0.0
+    )
+    model_change_every_s: float = parameter(
+        0.0, "a further body comes, or goes, so often; 0: never", unit="s", minimum=0.0
+    )
+    seed: int = parameter(0, "of the frames that are dropped", minimum=0)
+
+
+class NatNetServer:
+    """Serves frames of these bodies until it is closed.
+
+    Parameters
+    ----------
+    names
+        Of the bodies.
+
+    Attributes
+    ----------
+    sent, dropped, restarts
+        Frames that went out, that were dropped on request; how often it started anew.
+    number
+        Of the newest frame.
+
+    Raises
+    ------
+    UserError
+        The port is taken, or the interface none of this host.
+    """
+
+    def __init__(self, names: tuple[str, ...], configuration: NatNetServerConfiguration) -> None:
+        self._names, self._chosen = names, configuration
+        major, _, minor = configuration.version.partition(".")
+        self._version: Version = (int(major), int(minor))
+        self._axes = Axes(configuration.up_axis)
+        self._rng = np.random.default_rng(configuration.seed)
+        self.sent = self.dropped = self.restarts = self.number = 0
+        self._boot_ns = self._first_ns = time.time_ns()
+        self._changes = 0
+        self._changed_frames = 0
+        self._clients: dict[tuple[str, int], float] = {}
+        self._waiting: deque[BodyPoses] = deque(maxlen=_MOST_WAITING)
+        self._is_closed = False
+        self._socket = self._bound()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._thread = threading.Thread(target=self._serve, name="natnet server", daemon=True)
+        self._thread.start()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the bodies that it streams now."""
+        return (*self._names, EXTRA_BODY) if self._changes % 2 else self._names
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no frame waits to be due."""
+        return not self._waiting
+
+    def submit(self, poses: BodyPoses) -> None:
+        """Take a frame, of the names given, stamped by this host's clock; it goes out when it is due."""
+        self._waiting.append(poses)
+        os.eventfd_write(self._wake, 1)
+
+    def restart(self) -> None:
+        """Start anew, as a server that was ended and started: silent for a moment, clients forgotten."""
+        self._boot_ns = time.time_ns() + round(_DOWN_S * NANOSECONDS_PER_SECOND)
+        self.number = 0
+        self.restarts += 1
+        self._clients.clear()
+
+    def change_models(self) -> None:
+        """Add a further body, or take it away."""
+        self._changes += 1
+        self._changed_frames = _CHANGED_FRAMES
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        os.eventfd_write(self._wake, 1)
+        self._thread.join(5.0)
+        self._socket.close()
+        os.close(self._wake)
+
+    def ticks(self, host_ns: int) -> int:
+        """Of the server's clock at that time of the host."""
+        passed_s = (host_ns - self._boot_ns) * (1.0 + 1e-6 * self._chosen.clock_skew_ppm) / NANOSECONDS_PER_SECOND
+        return _FIRST_TICKS + round(passed_s * CLOCK_HZ)
+
+    def _bound(self) -> socket.socket:
+        chosen = self._chosen
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(chosen.interface))
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+            one.bind((chosen.interface, chosen.command_port))
+        except OSError as error:
+            one.close()
+            raise UserError(
+                f"no NatNet server at {chosen.interface}:{chosen.command_port}: {error.strerror or error}; choose "
+                "another command_port, or an address of this host as interface"
+            ) from error
+        one.setblocking(False)
+        return one
+
+    def _serve(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while not self._is_closed:
+            if any(number == self._wake for number, _ in poll.poll(1e3 * self._rest_s())):
+                os.eventfd_read(self._wake)
+            self._answer_all()
+            self._break_down()
+            while self._waiting and self._rest_s() <= 0.0:
+                self._send(self._waiting.popleft())
+
+    def _rest_s(self) -> float:
+        """Until the next frame is due."""
+        if not self._waiting:
+            return 0.1
+        due_ns = self._waiting[0].stamp_ns + round(self._chosen.camera_latency_s * NANOSECONDS_PER_SECOND)
+        return min(max(due_ns - time.time_ns(), 0) / NANOSECONDS_PER_SECOND, 0.1)
+
+    def _answer_all(self) -> None:
+        for _ in range(100):
+            try:
+                data, client = self._socket.recvfrom(2048)
+            except BlockingIOError:
+                return
+            except OSError:  # a client that has gone
+                continue
+            now_ns = time.time_ns()
+            if now_ns < self._boot_ns:
+                continue
+            try:
+                answer = self._answer(*protocol.payload(data), client, now_ns)
+            except NatNetFault:
+                continue
+            if answer:
+                self._put(answer, client)
+
+    def _answer(self, kind: int, content: bytes, client: tuple[str, int], now_ns: int) -> bytes:
+        if client in self._clients or (kind == Kind.CONNECT and len(self._clients) < _MOST_CLIENTS):
+            self._clients[client] = time.monotonic()
+        if kind == Kind.ECHO_REQUEST and self._version >= (3, 0):
+            if len(content) != 8:
+                raise NatNetFault("echo of another length")
+            return protocol.message(Kind.ECHO, content + struct.pack("<Q", self.ticks(now_ns)))
+        if kind == Kind.CONNECT:
+            return natnet_messages.server_info(self._info())
+        if kind == Kind.MODELS_REQUEST:
+            return natnet_messages.models(self.names, self._version)
+        if kind == Kind.REQUEST:
+            return protocol.message(Kind.RESPONSE, struct.pack("<i", 0))
+        if kind == Kind.DISCONNECT:
+            self._clients.pop(client, None)
+        elif kind != Kind.KEEP_ALIVE:
+            return protocol.message(Kind.UNRECOGNIZED)
+        return b""
+
+    def _info(self) -> ServerInfo:
+        chosen = self._chosen
+        multicast = chosen.transport == "multicast"
+        return ServerInfo(
+            "emulator", (1, 0, 0, 0), self._version, CLOCK_HZ, chosen.data_port, multicast, chosen.multicast_group
+        )
+
+    def _break_down(self) -> None:
+        chosen, now_ns = self._chosen, time.time_ns()
+        if chosen.restart_every_s and now_ns - self._boot_ns > chosen.restart_every_s * NANOSECONDS_PER_SECOND:
+            self.restart()
+        if chosen.model_change_every_s:
+            passed_s = (now_ns - self._first_ns) / NANOSECONDS_PER_SECOND
+            if passed_s > (self._changes + 1) * chosen.model_change_every_s:
+                self.change_models()
+
+    def _send(self, poses: BodyPoses) -> None:
+        now_ns = time.time_ns()
+        if poses.stamp_ns < self._boot_ns:
+            return
+        self.number += 1
+        if self._chosen.drop_rate and self._rng.random() < self._chosen.drop_rate:
+            self.dropped += 1
+            return
+        exposure, now = self.ticks(poses.stamp_ns), self.ticks(now_ns)
+        times = Times((exposure - _FIRST_TICKS) / CLOCK_HZ, exposure, (exposure + now) // 2, now)
+        changed = self._changed_frames > 0
+        self._changed_frames -= changed
+        data = natnet_messages.frame(self.number, self._streamed(poses), times, self._version, changed)
+        if self._chosen.transport == "multicast":
+            self._put(data, (self._chosen.multicast_group, self._chosen.data_port))
+        else:
+            for client, heard_s in list(self._clients.items()):
+                if time.monotonic() - heard_s > _CLIENT_S:
+                    del self._clients[client]
+                else:
+                    self._put(data, client)
+        self.sent += 1
+
+    def _streamed(self, poses: BodyPoses) -> BodyPoses:
+        """In the stream's axes, with what is occluded and the further body."""
+        names, chosen, tracked = self.names, self._chosen, poses.tracked
+        if chosen.occlude_every_s:
+            turn, passed_s = divmod((poses.stamp_ns - self._first_ns) / NANOSECONDS_PER_SECOND, chosen.occlude_every_s)
+            if turn >= 1.0 and passed_s < chosen.occlude_for_s:
+                tracked = tracked.copy()
+                tracked[int(turn - 1.0) % len(tracked)] = False
+        positions, quaternions = self._axes.to_stream(poses.positions_m, poses.quaternions_xyzw)
+        if len(names) > len(poses.names):
+            positions = np.vstack([positions, np.zeros(3)])
+            quaternions = np.vstack([quaternions, [0.0, 0.0, 0.0, 1.0]])
+            tracked = np.append(tracked, True)
+        return replace(poses, names=names, positions_m=positions, quaternions_xyzw=quaternions, tracked=tracked)
+
+    def _put(self, data: bytes, to: tuple[str, int]) -> None:
+        with suppress(OSError):  # nobody there, or no room: lost, as on a network
+            self._socket.sendto(data, to)

@@ -1,0 +1,125 @@
+"""UDP sockets of a NatNet client, on the configured interface alone, with the kernel's times of arrival."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from drivers.optitrack.protocol import LONGEST_MESSAGE
+from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
+
+_SO_TIMESTAMPNS = 35
+_IP_MULTICAST_ALL = 49
+_TIME = struct.Struct("@ll")
+_BUFFER_BYTES = 4 << 20
+_MOST_AT_ONCE = 64
+"""Of a flood, before whoever asked has its turn again."""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the server is, and where this host listens.
+
+    Attributes
+    ----------
+    server, interface
+        IPv4 addresses of the server, and of this host's interface towards it.
+    group
+        Multicast group of the frames; None: the server sends them to the socket that asked.
+    command_port, data_port
+        Of the server, and of the group.
+    """
+
+    server: str
+    interface: str
+    group: str | None
+    command_port: int
+    data_port: int
+
+
+class NatNetSockets:
+    """One socket to ask by, and one for the frames of a group.
+
+    Attributes
+    ----------
+    foreign
+        Datagrams of other senders than the server, which are left out.
+
+    Raises
+    ------
+    UserError
+        The interface is none of this host, the port is taken.
+    """
+
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+        self._sockets: list[socket.socket] = []
+        self._poll = select.poll()
+        self.foreign = 0
+        try:
+            self._commands = self._add(addresses.interface, 0)
+            if addresses.group is not None:
+                data = self._add(addresses.group, addresses.data_port)
+                membership = socket.inet_aton(addresses.group) + socket.inet_aton(addresses.interface)
+                data.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+        except OSError as error:
+            self.close()
+            raise UserError(
+                f"interface {addresses.interface}, group {addresses.group}, port {addresses.data_port}: "
+                f"{error.strerror or error}; interface has to be an address of this host (`ip address` lists them)"
+            ) from error
+        self._by_number = {one.fileno(): one for one in self._sockets}
+
+    def _add(self, address: str, port: int) -> socket.socket:
+        one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sockets.append(one)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other clients on this host
+        one.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)  # not what others have joined, elsewhere
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+        one.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        one.bind((address, port))
+        one.setblocking(False)
+        self._poll.register(one, select.POLLIN)
+        return one
+
+    def send(self, data: bytes) -> bool:
+        """Send a command; false where there is no way to the server."""
+        try:
+            self._commands.sendto(data, (self._addresses.server, self._addresses.command_port))
+        except OSError:
+            return False
+        return True
+
+    def receive(self, timeout_s: float) -> Iterator[tuple[bytes, int]]:
+        """Datagrams of the server and when each arrived, ns since the epoch; none after the timeout."""
+        for number, _ in self._poll.poll(1e3 * timeout_s):
+            for _ in range(_MOST_AT_ONCE):
+                try:
+                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, 64)
+                except BlockingIOError:
+                    break
+                except OSError:  # a port that is closed at the other end: the server is not there
+                    continue
+                if sender[0] != self._addresses.server:
+                    self.foreign += 1
+                    continue
+                yield data, _arrival_ns(ancillary)
+
+    def close(self) -> None:
+        """Give the ports back."""
+        for one in self._sockets:
+            one.close()
+        self._sockets.clear()
+
+
+def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) >= _TIME.size:
+            seconds, nanoseconds = _TIME.unpack_from(data)
+            return int(seconds * NANOSECONDS_PER_SECOND + nanoseconds)
+    return time.time_ns()
