@@ -1,4 +1,4 @@
-"""The emulated DataStream server as an rclpy node: truth from a simulator's topics or a bag, as Vicon would stream it."""
+"""The emulated DataStream server as an rclpy node: truth from topics or a bag, as Vicon would stream it."""
 
 from __future__ import annotations
 

@@ -23,6 +23,8 @@ EXECUTABLES = {
     "hopper_estimator": "hopper_estimation.nodes.main:estimator",
     "hopper_simulator": "hopper_estimation.nodes.main:simulator",
     "serial_imu": "drivers.serial_imu.main:serial_imu",
+    "vicon": "drivers.vicon.main:vicon",
+    "vicon_emulator": "drivers.vicon.main:vicon_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 
