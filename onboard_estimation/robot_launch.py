@@ -42,6 +42,8 @@ from onboard_estimation.nodes.outputs import name_in, published_topics
 __all__ = ["PACKAGE", "Driver", "RobotLaunch"]
 
 _MOTION_CAPTURE = ("optitrack", "vicon")
+_EMULATED_PORTS = {"vicon": {"port": 8801}}
+"""In the place of the real system's, which only root may serve."""
 _EMULATED_TRUTH = "emulated_truth"
 """Where a simulated robot's truth is published for an emulated motion capture, which publishes what it has seen."""
 _ON_OFF = ("true", "false")
@@ -209,8 +211,8 @@ class RobotLaunch:
         if composed and not inside:
             raise RuntimeError(f"composed:=true: with source:={source} there is no driver to run with the estimator")
         own = {one.executable: self._parameters(one, values, simulated_truth) for one in drivers}
-        seeing = [Driver(one, measures=False, package=PACKAGE) for one in _truth_nodes(truth)]
-        own |= {one.executable: {} for one in seeing}
+        seeing = _truth_nodes(truth)
+        own |= {one.executable: dict(one.parameters) for one in seeing}
         in_namespace, beside = self._nodes(values, host, kept, [(one, own[one.executable]) for one in inside], context)
         for one in [*drivers, *seeing]:
             if one not in inside:
@@ -326,7 +328,11 @@ class RobotLaunch:
         }
 
 
-def _truth_nodes(truth: str) -> list[str]:
-    """Executables that the ground truth of that name needs."""
+def _truth_nodes(truth: str) -> list[Driver]:
+    """What the ground truth of that name needs."""
     system = truth.removesuffix("_emulator")
-    return [] if system not in _MOTION_CAPTURE else [system] if system == truth else [truth, system]
+    if system not in _MOTION_CAPTURE:
+        return []
+    names = [system] if system == truth else [truth, system]
+    parameters = {} if system == truth else _EMULATED_PORTS.get(system, {})
+    return [Driver(one, parameters, measures=False, package=PACKAGE) for one in names]

@@ -24,6 +24,8 @@ EXECUTABLES = {
     "hopper_simulator": "hopper_estimation.nodes.main:simulator",
     "serial_imu": "drivers.serial_imu.main:serial_imu",
     "serial_imu_emulator": "hopper_estimation.nodes.main:serial_emulator",
+    "vicon": "drivers.vicon.main:vicon",
+    "vicon_emulator": "drivers.vicon.main:vicon_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 

@@ -1,0 +1,335 @@
+"""A DataStream server on a socket, as Vicon's programs have one, for any number of clients, with faults on request."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drivers.vicon.protocol import (
+    CONTENTS,
+    FRAME_INFO,
+    FRAME_RATE,
+    GLOBAL_SEGMENTS,
+    HARDWARE_FRAME,
+    LATENCY_INFO,
+    NUMBER,
+    OBJECT_ENUMS,
+    PACKET,
+    PERIOD,
+    PERIOD_TICKS_PER_S,
+    REQUEST_FRAME,
+    SEGMENT_INFO,
+    SEGMENTS,
+    STREAM_INFO,
+    SUBJECT_INFO,
+    TWO_UINTS,
+    UINT,
+    Packets,
+    Segment,
+    StreamError,
+    Subject,
+    block,
+    blocks,
+    decode_uints,
+    encode_uints,
+)
+from onboard_estimation.errors import UserError
+
+LOCAL_SEGMENTS = 8
+OFFERED = (
+    STREAM_INFO,
+    SUBJECT_INFO,
+    FRAME_INFO,
+    LOCAL_SEGMENTS,
+    GLOBAL_SEGMENTS,
+    LATENCY_INFO,
+    HARDWARE_FRAME,
+    FRAME_RATE,
+    CONTENTS,
+)
+_STATIC = (STREAM_INFO, SUBJECT_INFO)
+_MOST_WAITING = 1 << 20
+"""Bytes that wait for a client which does not take them: beyond, it misses frames."""
+_MOST_CLIENTS = 32
+
+
+def subjects_of(names: Sequence[str]) -> tuple[Subject, ...]:
+    """Subjects for bodies named `subject/segment`, or `subject` where it has one segment, which has its name."""
+    segments: dict[str, list[Segment]] = {}
+    for name in names:
+        subject, _, segment = name.partition("/")
+        have = segments.setdefault(subject, [])
+        have.append(Segment(len(have) + 1, 0, segment or subject))
+    return tuple(Subject(1 + place, name, tuple(have)) for place, (name, have) in enumerate(segments.items()))
+
+
+@dataclass
+class _Client:
+    """One of those that are connected."""
+
+    socket: socket.socket
+    packets: Packets = field(default_factory=Packets)
+    wanted: frozenset[int] = frozenset()
+    is_streaming: bool = False
+    frames_asked: int = 0
+    told: frozenset[int] = frozenset()  # of the kinds that change seldom, those it has
+    waiting: bytearray = field(default_factory=bytearray)
+
+
+class DataStreamServer:
+    """Serves frames to clients; it does all it does within `serve` and `send`, which never wait.
+
+    Parameters
+    ----------
+    host, port
+        To listen at; port 0: any, see `port`.
+    bodies
+        Names: `subject/segment`, or `subject`.
+    rate_hz
+        Of the frames, as told.
+
+    Attributes
+    ----------
+    port
+        It listens at.
+    missed
+        Frames that clients did not take in time.
+
+    Raises
+    ------
+    UserError
+        It cannot listen there.
+    """
+
+    def __init__(self, host: str, port: int, bodies: Sequence[str], rate_hz: float) -> None:
+        self._host, self._rate_hz, self.missed = host, rate_hz, 0
+        self._clients: list[_Client] = []
+        self._listener: socket.socket | None = None
+        self.port = port
+        self._subjects: tuple[Subject, ...] = ()
+        self.set_bodies(bodies)
+        self.listen()
+
+    @property
+    def clients(self) -> int:
+        """How many there are that want frames."""
+        return sum(client.is_streaming or client.frames_asked > 0 for client in self._clients)
+
+    def set_bodies(self, bodies: Sequence[str]) -> None:
+        """Others from now on, which clients are told."""
+        self._subjects = subjects_of(bodies)
+        self._places = {
+            name: (subject.subject_id, segment.segment_id)
+            for subject in self._subjects
+            for segment in subject.segments
+            for name in {f"{subject.name}/{segment.name}", *([subject.name] if len(subject.segments) == 1 else [])}
+        }
+        self._tell_anew()
+
+    def set_rate(self, rate_hz: float) -> None:
+        """Another from now on, which clients are told."""
+        self._rate_hz = rate_hz
+        self._tell_anew()
+
+    def listen(self) -> None:
+        """Take clients, again after `refuse`."""
+        if self._listener is None:
+            self._listener = _listening(self._host, self.port)
+            self.port = self._listener.getsockname()[1]
+
+    def refuse(self) -> None:
+        """Send all clients away and take none, as a server that is not there."""
+        self.disconnect()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def disconnect(self) -> None:
+        """Send all clients away; they may come again."""
+        for client in self._clients:
+            client.socket.close()
+        self._clients = []
+
+    def close(self) -> None:
+        """End."""
+        self.refuse()
+
+    def serve(self, timeout_s: float = 0.0) -> None:
+        """Take new clients and what clients ask; returns after the timeout, or once there was something to do."""
+        if self._listener is None:
+            return
+        sockets = [self._listener, *(client.socket for client in self._clients)]
+        readable = set(select.select(sockets, [], [], timeout_s)[0])
+        if self._listener in readable:
+            self._accept(self._listener)
+        for client in [one for one in self._clients if one.socket in readable]:
+            try:
+                data = client.socket.recv(65536)
+                for packet in client.packets.feed(data):
+                    self._heed(client, packet)
+            except BlockingIOError:
+                continue
+            except (OSError, StreamError):
+                data = b""
+            if not data:
+                self._drop(client)
+
+    def send(
+        self,
+        number: int,
+        poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
+        told: Mapping[str, float] | Callable[[], Mapping[str, float]],
+        hardware_number: int | None = None,
+    ) -> None:
+        """One frame to all who want it.
+
+        Parameters
+        ----------
+        poses
+            By name, of those that are seen: position (3,) mm, rotation matrix (3, 3).
+        told
+            Latencies by stage, s; or what measures them when the frame goes out.
+        """
+        made: dict[frozenset[int], bytes] = {}
+        for client in list(self._clients):
+            if not (client.is_streaming or client.frames_asked):
+                continue
+            client.frames_asked = max(client.frames_asked - 1, 0)
+            wanted = client.wanted - client.told
+            if wanted not in made:
+                held = client.wanted & client.told
+                hardware = number if hardware_number is None else hardware_number
+                made[wanted] = self._packet(wanted, held, number, hardware, poses, told)
+            client.told |= wanted & frozenset(_STATIC)
+            self._write(client, made[wanted])
+
+    def _packet(
+        self,
+        wanted: frozenset[int],
+        unchanged: frozenset[int],
+        number: int,
+        hardware_number: int,
+        poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
+        told: Mapping[str, float] | Callable[[], Mapping[str, float]],
+    ) -> bytes:
+        found: list[tuple[int, bytes]] = []
+        if STREAM_INFO in wanted:
+            found.append((STREAM_INFO, PERIOD.pack(round(PERIOD_TICKS_PER_S / self._rate_hz))))
+        if SUBJECT_INFO in wanted:
+            found += [(SUBJECT_INFO, encode_subject(subject)) for subject in self._subjects]
+        if FRAME_INFO in wanted:
+            found.append((FRAME_INFO, UINT.pack(number & 0xFFFFFFFF)))
+        if HARDWARE_FRAME in wanted:
+            found.append((HARDWARE_FRAME, UINT.pack(hardware_number & 0xFFFFFFFF)))
+        if FRAME_RATE in wanted:
+            found.append((FRAME_RATE, encode_named_numbers({"Cameras": self._rate_hz})))
+        kinds = [kind for kind in (LOCAL_SEGMENTS, GLOBAL_SEGMENTS) if kind in wanted]
+        if kinds:
+            seen = self._segments(poses)
+            # No segment has a parent here: what is local is global.
+            found += [(kind, content) for kind in kinds for content in seen]
+        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
+            found.append((LATENCY_INFO, encode_named_numbers(told() if callable(told) else told)))
+        if CONTENTS in wanted:
+            counts = dict.fromkeys(wanted - {CONTENTS}, 0)
+            for kind, _ in found:
+                counts[kind] += 1
+            table = UINT.pack(len(counts)) + b"".join(TWO_UINTS.pack(*entry) for entry in sorted(counts.items()))
+            found.insert(0, (CONTENTS, table + encode_uints(unchanged)))
+        return block(PACKET, b"".join(block(kind, content) for kind, content in found))
+
+    def _segments(self, poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> list[bytes]:
+        """Of each subject; one of which none is seen has an empty list."""
+        by_subject: dict[int, list[bytes]] = {subject.subject_id: [] for subject in self._subjects}
+        record = np.zeros((), dtype=SEGMENTS)
+        for name, (position_mm, rotation) in poses.items():
+            subject_id, segment_id = self._places[name]
+            record["id"], record["position_mm"], record["rotation"] = segment_id, position_mm, rotation
+            by_subject[subject_id].append(record.tobytes())
+        return [TWO_UINTS.pack(subject_id, len(seen)) + b"".join(seen) for subject_id, seen in by_subject.items()]
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            made, _ = listener.accept()
+        except OSError:
+            return
+        if len(self._clients) >= _MOST_CLIENTS:
+            made.close()
+            return
+        made.setblocking(False)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = _Client(made)
+        self._clients.append(client)
+        self._write(client, block(PACKET, block(OBJECT_ENUMS, encode_uints(OFFERED))))
+
+    def _heed(self, client: _Client, packet: bytes) -> None:
+        for kind, content in blocks(packet):
+            if kind == OBJECT_ENUMS:
+                client.wanted = frozenset(decode_uints(content)) & frozenset(OFFERED)
+                client.told = frozenset()
+            elif kind == REQUEST_FRAME and content:
+                client.is_streaming = content[0] != 0
+                client.frames_asked += content[0] == 0
+
+    def _write(self, client: _Client, data: bytes) -> None:
+        """All of it, or what the client has not taken waits; too much of that, and this is lost."""
+        if client.waiting and len(client.waiting) + len(data) > _MOST_WAITING:
+            self.missed += 1
+            return
+        client.waiting += data
+        try:
+            sent = client.socket.send(client.waiting)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._drop(client)
+            return
+        del client.waiting[:sent]
+
+    def _drop(self, client: _Client) -> None:
+        client.socket.close()
+        self._clients = [one for one in self._clients if one is not client]
+
+    def _tell_anew(self) -> None:
+        for client in self._clients:
+            client.told = frozenset()
+
+
+def encode_subject(subject: Subject) -> bytes:
+    """Subject info without markers."""
+    name = subject.name.encode()
+    parts = [UINT.pack(subject.subject_id), UINT.pack(len(name)), name, UINT.pack(len(subject.segments))]
+    for segment in subject.segments:
+        name = segment.name.encode()
+        parts += [SEGMENT_INFO.pack(segment.parent_id, segment.segment_id, *6 * (0.0,)), UINT.pack(len(name)), name]
+    return b"".join([*parts, UINT.pack(0), UINT.pack(0)])
+
+
+def encode_named_numbers(values: Mapping[str, float]) -> bytes:
+    """Latency info, frame rates."""
+    parts = [UINT.pack(len(values))]
+    for name, value in values.items():
+        encoded = name.encode()
+        parts += [UINT.pack(len(encoded)), encoded, NUMBER.pack(value)]
+    return b"".join(parts)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(8)
+        made.setblocking(False)
+    except (OSError, OverflowError) as error:
+        made.close()
+        hint = "; ports below 1024 need a right of their own: take another, such as 8801" if 0 < port < 1024 else ""
+        raise UserError(
+            f"the emulated server cannot listen at {host}:{port}: {getattr(error, 'strerror', None) or error}{hint}"
+        ) from error
+    return made

@@ -1,0 +1,1 @@
+"""Vicon: poses of subjects and their segments from a DataStream server."""

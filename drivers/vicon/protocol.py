@@ -1,0 +1,340 @@
+"""Vicon's DataStream on the wire: what is sent over TCP 801, encoded and decoded.
+
+Everything is little-endian and made of blocks: kind u32, length u32, then so many bytes. The outermost block
+(0x1A2B0001) is a packet and holds others. Strings are a u32 of their bytes and these; lists, sets and tables a u32 of
+their entries and these.
+
+object enums (100001)
+    set of u32: after the connection the kinds that the server has; the client answers with those it wants
+request frame (100002)
+    u8: 1 asks for all frames as they come, 0 for one
+contents (100004)
+    table of how many blocks there are of each kind, u32 to u32; set of the kinds that are as they were, and left out
+stream info (1)
+    i64: period of a frame, in ticks of 135 MHz
+subject info (2), of each subject
+    id u32, name, list of segments (parent's id u32, id u32, bounds 6 x f32, name), then markers, which are not read
+frame info (5)
+    frame number u32
+global segments (9), of each subject
+    subject's id u32, list of segments (id u32, position 3 x f64 mm, rotation matrix 9 x f64, row by row), in the room's
+    axes; one that is occluded is missing
+latency info (26)
+    list of samples (name, f64 s): what each stage has taken
+hardware frame (36)
+    the cameras' own frame number u32
+frame rate (39)
+    table of rates by name, f64 Hz
+
+Source: the headers of Vicon's open DataStream SDK (CGStream). Nothing that arrives is trusted: each length has to fit
+into the block around it, and each count into what is left of its block, before anything is made of it. A block of
+another kind is skipped by its length; so is what follows in a known block after what is read of it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+PORT = 801
+
+PACKET = 0x1A2B0001
+OBJECT_ENUMS, REQUEST_FRAME, CONTENTS = 100001, 100002, 100004
+STREAM_INFO, SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS = 1, 2, 5, 9
+LATENCY_INFO, HARDWARE_FRAME, FRAME_RATE = 26, 36, 39
+
+WANTED = frozenset(
+    {CONTENTS, STREAM_INFO, SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS, LATENCY_INFO, HARDWARE_FRAME, FRAME_RATE}
+)
+NEEDED = frozenset({SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS})
+
+PERIOD_TICKS_PER_S = 135e6
+LARGEST_PACKET = 4 << 20
+"""Bytes; twenty bodies take 3 kB, and kinds that are large were not asked for."""
+
+HEADER = struct.Struct("<II")
+UINT = struct.Struct("<I")
+TWO_UINTS = struct.Struct("<II")
+PERIOD = struct.Struct("<q")
+NUMBER = struct.Struct("<d")
+SEGMENT_INFO = struct.Struct("<II6f")
+SEGMENTS = np.dtype([("id", "<u4"), ("position_mm", "<f8", 3), ("rotation", "<f8", (3, 3))])
+"""As they stand in a block, and of a whole frame in one array."""
+
+_LEAST_SEGMENT_INFO = SEGMENT_INFO.size + UINT.size
+_LEAST_SAMPLE = UINT.size + NUMBER.size
+
+
+class StreamError(ValueError):
+    """Bytes that are no DataStream, or contradict themselves."""
+
+
+class Segment(NamedTuple):
+    """A rigid part of a subject."""
+
+    segment_id: int
+    parent_id: int
+    name: str
+
+
+class Subject(NamedTuple):
+    """What moves and has a name; a rigid object has one segment."""
+
+    subject_id: int
+    name: str
+    segments: tuple[Segment, ...]
+
+
+class Poses(NamedTuple):
+    """Those of a frame that are seen, K of them.
+
+    Attributes
+    ----------
+    ids
+        Of subject and segment.
+    values
+        (K,) of `SEGMENTS`: mm, and matrices that turn from the segment's axes to the room's.
+    """
+
+    ids: list[tuple[int, int]]
+    values: NDArray[np.void]
+
+
+class Content(NamedTuple):
+    """What a packet holds; None: nothing of that kind.
+
+    Attributes
+    ----------
+    offered
+        Kinds that the server has.
+    unchanged
+        Kinds of which the last ones hold.
+    frame, hardware_frame
+        Numbers.
+    period_s
+        Of the frames.
+    rates_hz
+        By name.
+    latency_s
+        Total of its samples.
+    """
+
+    offered: frozenset[int] | None
+    unchanged: frozenset[int]
+    frame: int | None
+    hardware_frame: int | None
+    period_s: float | None
+    rates_hz: dict[str, float] | None
+    subjects: tuple[Subject, ...] | None
+    latency_s: float | None
+    poses: Poses | None
+
+
+class Packets:
+    """Cuts what arrives into packets.
+
+    Raises
+    ------
+    StreamError
+        By `feed`: what comes is no packet, or one beyond `LARGEST_PACKET`.
+    """
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The contents of packets that are complete now."""
+        self._data += data
+        found, start = [], 0
+        while len(self._data) - start >= HEADER.size:
+            kind, length = HEADER.unpack_from(self._data, start)
+            if kind != PACKET:
+                raise StreamError(f"a packet begins with {PACKET:#x}, this one with {kind:#x}: is it another service?")
+            if length > LARGEST_PACKET:
+                raise StreamError(f"a packet of {length} bytes is announced, more than {LARGEST_PACKET}")
+            end = start + HEADER.size + length
+            if len(self._data) < end:
+                break
+            found.append(bytes(self._data[start + HEADER.size : end]))
+            start = end
+        del self._data[:start]
+        return found
+
+
+def decode(packet: bytes) -> Content:
+    """What a packet holds, of the kinds that are known.
+
+    Raises
+    ------
+    StreamError
+        A length or count beyond what there is, a number that cannot be.
+    """
+    offered = frame = hardware_frame = period_s = rates_hz = latency_s = None
+    unchanged: frozenset[int] = frozenset()
+    subjects: list[Subject] = []
+    poses: list[tuple[int, int, int, int]] = []
+    for kind, start, end in _blocks(packet):
+        if kind == GLOBAL_SEGMENTS:
+            poses.append(_segments(packet, start, end))
+        elif kind == FRAME_INFO:
+            frame = _uint(packet, start, end)
+        elif kind == HARDWARE_FRAME:
+            hardware_frame = _uint(packet, start, end)
+        elif kind == LATENCY_INFO:
+            latency_s = sum(value for _, value in _named_numbers(packet, start, end))
+        elif kind == FRAME_RATE:
+            rates_hz = dict(_named_numbers(packet, start, end))
+        elif kind == STREAM_INFO:
+            period_s = _period_s(packet, start, end)
+        elif kind == CONTENTS:
+            unchanged = _unchanged(packet, start, end)
+        elif kind == SUBJECT_INFO:
+            subjects.append(_subject(packet, start, end))
+        elif kind == OBJECT_ENUMS:
+            offered = frozenset(_uints(packet, start, end, 1)[0])
+    return Content(
+        offered,
+        unchanged,
+        frame,
+        hardware_frame,
+        period_s,
+        rates_hz,
+        tuple(subjects) if subjects else None,
+        latency_s,
+        _poses(packet, poses) if poses else None,
+    )
+
+
+def block(kind: int, content: bytes) -> bytes:
+    """One block."""
+    return HEADER.pack(kind, len(content)) + content
+
+
+def encode_uints(values: Iterable[int]) -> bytes:
+    """A set of u32, as object enums hold."""
+    listed = sorted(values)
+    return struct.pack(f"<{1 + len(listed)}I", len(listed), *listed)
+
+
+def encode_answer(wanted: Iterable[int]) -> bytes:
+    """What a client says once it knows what there is: which kinds, and that frames may come."""
+    return block(PACKET, block(OBJECT_ENUMS, encode_uints(wanted))) + block(PACKET, block(REQUEST_FRAME, b"\x01"))
+
+
+def blocks(packet: bytes) -> list[tuple[int, bytes]]:
+    """Kind and content of each block of a packet, as a server reads its clients; raises `StreamError`."""
+    return [(kind, packet[start:end]) for kind, start, end in _blocks(packet)]
+
+
+def decode_uints(content: bytes) -> list[int]:
+    """Of object enums; raises `StreamError`."""
+    return _uints(content, 0, len(content), 1)[0]
+
+
+def _blocks(packet: bytes) -> Iterator[tuple[int, int, int]]:
+    """Kind, start and end of each."""
+    at, end = 0, len(packet)
+    while at < end:
+        if end - at < HEADER.size:
+            raise StreamError(f"{end - at} bytes are left at the end of a packet, too few for a block")
+        kind, length = HEADER.unpack_from(packet, at)
+        at += HEADER.size
+        if length > end - at:
+            raise StreamError(f"a block of kind {kind} tells {length} bytes, and its packet has {end - at} left")
+        yield kind, at, at + length
+        at += length
+
+
+def _uint(packet: bytes, at: int, end: int) -> int:
+    _need(at, UINT.size, end)
+    value: int = UINT.unpack_from(packet, at)[0]
+    return value
+
+
+def _need(at: int, size: int, end: int) -> None:
+    if size > end - at:
+        raise StreamError(f"{size} bytes are told of, and the block has {end - at} left")
+
+
+def _count(packet: bytes, at: int, end: int, least: int) -> int:
+    """Of entries of at least so many bytes each, all of which have room."""
+    count = _uint(packet, at, end)
+    _need(at + UINT.size, count * least, end)
+    return count
+
+
+def _text(packet: bytes, at: int, end: int) -> tuple[str, int]:
+    """And where it ends."""
+    length = _count(packet, at, end, 1)
+    at += UINT.size
+    return packet[at : at + length].decode("utf-8", errors="replace"), at + length
+
+
+def _uints(packet: bytes, at: int, end: int, width: int) -> tuple[list[int], int]:
+    """A list of entries of so many u32 each, and where it ends."""
+    count = _count(packet, at, end, width * UINT.size)
+    at += UINT.size
+    return list(struct.unpack_from(f"<{count * width}I", packet, at)), at + count * width * UINT.size
+
+
+def _unchanged(packet: bytes, at: int, end: int) -> frozenset[int]:
+    _, at = _uints(packet, at, end, 2)  # how many there are of each kind shows in the packet
+    return frozenset(_uints(packet, at, end, 1)[0])
+
+
+def _period_s(packet: bytes, at: int, end: int) -> float | None:
+    """None where the server does not know it."""
+    _need(at, PERIOD.size, end)
+    ticks = PERIOD.unpack_from(packet, at)[0]
+    return ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
+
+
+def _named_numbers(packet: bytes, at: int, end: int) -> list[tuple[str, float]]:
+    found = []
+    count = _count(packet, at, end, _LEAST_SAMPLE)
+    at += UINT.size
+    for _ in range(count):
+        name, at = _text(packet, at, end)
+        _need(at, NUMBER.size, end)
+        value = NUMBER.unpack_from(packet, at)[0]
+        if not math.isfinite(value):
+            raise StreamError(f"{name or 'a number without a name'} is {value}")
+        found.append((name, value))
+        at += NUMBER.size
+    return found
+
+
+def _subject(packet: bytes, at: int, end: int) -> Subject:
+    subject_id = _uint(packet, at, end)
+    name, at = _text(packet, at + UINT.size, end)
+    count = _count(packet, at, end, _LEAST_SEGMENT_INFO)
+    at += UINT.size
+    segments = []
+    for _ in range(count):
+        _need(at, SEGMENT_INFO.size, end)
+        parent_id, segment_id, *_ = SEGMENT_INFO.unpack_from(packet, at)
+        segment_name, at = _text(packet, at + SEGMENT_INFO.size, end)
+        segments.append(Segment(segment_id, parent_id, segment_name))
+    return Subject(subject_id, name, tuple(segments))
+
+
+def _segments(packet: bytes, at: int, end: int) -> tuple[int, int, int, int]:
+    """Subject, count, and where the segments start and end."""
+    _need(at, TWO_UINTS.size, end)
+    subject_id, count = TWO_UINTS.unpack_from(packet, at)
+    at += TWO_UINTS.size
+    size = count * SEGMENTS.itemsize
+    _need(at, size, end)
+    return subject_id, count, at, at + size
+
+
+def _poses(packet: bytes, found: list[tuple[int, int, int, int]]) -> Poses:
+    """All of a frame in one array: a subject has few segments."""
+    values = np.frombuffer(b"".join([packet[start:end] for _, _, start, end in found]), dtype=SEGMENTS)
+    subjects = [subject_id for subject_id, count, _, _ in found for _ in range(count)]
+    return Poses(list(zip(subjects, values["id"].tolist(), strict=True)), values)

@@ -1,0 +1,153 @@
+"""Frames of a server with host times, names and metres, whatever becomes of the connection meanwhile."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from drivers.motion_capture.axes import Axes, quaternions_of
+from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, plausible
+from drivers.motion_capture.health import StreamHealth
+from drivers.vicon.connection import Connection
+from drivers.vicon.frame_clock import FrameClock
+from drivers.vicon.protocol import StreamError
+from drivers.vicon.session import Frame, Session, body_names
+
+_ANSWERS_WITHIN_S = 5.0
+
+
+class Receiver:
+    """Reads a DataStream server; one that lies is left, and tried again later.
+
+    Parameters
+    ----------
+    connection
+        To the server.
+    clock
+        That frames are mapped by.
+    axes
+        Of the server.
+    tell
+        Takes a sentence where something changes.
+
+    Attributes
+    ----------
+    health
+        Counts.
+    repeated
+        Frames that came once more.
+    lies
+        Connections given up because of what came on them.
+    invalid
+        Poses that were none: not finite, too far, or no rotation.
+    names
+        Of the bodies that the server knows now: `subject/segment`, or `subject` where that has one segment.
+    last_s
+        When the last frame came, by the monotonic clock; NaN: none did.
+    """
+
+    def __init__(self, connection: Connection, clock: FrameClock, axes: Axes, tell: Callable[[str], object]) -> None:
+        self.connection, self.clock, self._axes, self._tell = connection, clock, axes, tell
+        self.health = StreamHealth()
+        self._session = Session()
+        self._connections = self._told = 0
+        self._places: dict[tuple[int, int], int] = {}
+        self._last: int | None = None
+        self._step = 0
+        self.repeated = self.lies = self.invalid = 0
+        self.names: tuple[str, ...] = ()
+        self.last_s = math.nan
+
+    def read(self, timeout_s: float) -> list[BodyPoses]:
+        """What came, as soon as there is anything; empty after the timeout."""
+        data = self.connection.read(timeout_s)
+        received_ns = time.time_ns()
+        if self.connection.connections != self._connections:
+            self._begin()
+        if not data:
+            if self.connection.is_open and not self._session.is_answered and self.connection.age_s > _ANSWERS_WITHIN_S:
+                self._leave("silent server", f"it says nothing for {_ANSWERS_WITHIN_S:g} s: is it a DataStream server?")
+            return []
+        found: list[BodyPoses] = []
+        try:
+            for frame in self._session.feed(data):
+                if self._session.subjects_told != self._told:
+                    self._new_subjects()
+                self.clock.tell_rates(self._session.rates_hz)
+                taken = self._take(frame, received_ns)
+                if taken is not None:
+                    found.append(taken)
+        except StreamError as error:
+            self._leave("no DataStream", f"what comes is no DataStream: {error}")
+        answer = self._session.take_answer()
+        if answer:
+            self.connection.send(answer)
+        return found
+
+    def _begin(self) -> None:
+        self._connections = self.connection.connections
+        self.health.reconnections = self._connections - 1
+        self._session, self._told = Session(), 0
+        self.clock.reconnected()
+
+    def _leave(self, kind: str, reason: str) -> None:
+        self.lies += 1
+        self.health.refuse(kind)
+        self.connection.lose(reason)
+
+    def _new_subjects(self) -> None:
+        self._told = self._session.subjects_told
+        names = body_names(self._session.subjects)
+        listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
+        by_name = {name: place for place, name in enumerate(listed)}
+        self._places = {ids: by_name[name] for ids, name in names.items() if name in by_name}
+        if listed != self.names:
+            self.health.model_changes += bool(self.names)
+            self.names = listed
+            self._tell(f"the server knows {', '.join(listed) or 'no subjects'}")
+
+    def _take(self, frame: Frame, received_ns: int) -> BodyPoses | None:
+        if self._last == frame.number:
+            self.repeated += 1
+            return None
+        self._count(frame.number)
+        self.last_s = time.monotonic()
+        stamp_ns = self.clock.stamp_ns(frame.clock_number, frame.latency_s, received_ns)
+        if stamp_ns is None:
+            self.health.unstamped += 1
+            return None
+        poses = self._bodies(stamp_ns, frame)
+        self.health.take(poses, 1e-9 * (received_ns - stamp_ns))
+        return poses
+
+    def _count(self, number: int) -> None:
+        """A server that sends every second frame counts by two: the least step is the usual one."""
+        self.health.frames += 1
+        step = number - self._last if self._last is not None else 0
+        if step > 0:
+            self._step = min(self._step or step, step)
+            self.health.lost += step // self._step - 1
+        else:
+            self._step = 0
+        self._last = number
+
+    def _bodies(self, stamp_ns: int, frame: Frame) -> BodyPoses:
+        """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
+        ids, values = frame.poses
+        count = len(self.names)
+        positions_m, quaternions_xyzw = np.zeros((count, 3)), np.zeros((count, 4))
+        tracked = np.zeros(count, dtype=bool)
+        if ids:
+            to_world = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
+            good = plausible(*to_world)
+            places = np.array([self._places.get(one, count) for one in ids])
+            if not good.all():
+                self.invalid += len(good) - int(np.count_nonzero(good))
+            good &= places < count
+            places = places[good]
+            positions_m[places], quaternions_xyzw[places] = to_world[0][good], to_world[1][good]
+            tracked[places] = True
+        return BodyPoses(stamp_ns, self.names, positions_m, quaternions_xyzw, tracked)

@@ -1,0 +1,138 @@
+"""One connection's conversation with a DataStream server: what is asked, and frames of what comes, with names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from drivers.vicon.protocol import (
+    GLOBAL_SEGMENTS,
+    LATENCY_INFO,
+    NEEDED,
+    SEGMENTS,
+    WANTED,
+    Content,
+    Packets,
+    Poses,
+    StreamError,
+    Subject,
+    decode,
+    encode_answer,
+)
+
+_NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
+_KINDS = {2: "subject info", 5: "frame info", 9: "global segments"}
+
+
+class Frame(NamedTuple):
+    """One frame.
+
+    Attributes
+    ----------
+    number
+        That the server counts; it falls where a recording begins anew.
+    clock_number
+        That the cameras count, or else the same.
+    latency_s
+        From exposure to sending, as told; None: it is not.
+    """
+
+    number: int
+    clock_number: int
+    latency_s: float | None
+    poses: Poses
+
+
+class Session:
+    """Takes bytes of one connection, from its beginning.
+
+    Attributes
+    ----------
+    answer
+        Bytes to be sent now; empty: none. Taking them empties it: `take_answer`.
+    subjects
+        Those that the server knows now.
+    subjects_told
+        How often it told them.
+    rates_hz
+        Of the frames, the stream's own first: candidates for what the clock number counts by.
+
+    Raises
+    ------
+    StreamError
+        By `feed`: what comes is no DataStream, contradicts itself, or lacks what is needed.
+    """
+
+    def __init__(self) -> None:
+        self._packets = Packets()
+        self._answer = b""
+        self._offered: frozenset[int] | None = None
+        self._period_hz: tuple[float, ...] = ()
+        self._table_hz: tuple[float, ...] = ()
+        self.subjects: tuple[Subject, ...] = ()
+        self.subjects_told = 0
+        self._poses: Poses = _NO_POSES
+        self._latency_s: float | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the server has said what it has."""
+        return self._offered is not None
+
+    @property
+    def rates_hz(self) -> tuple[float, ...]:
+        return self._period_hz + self._table_hz
+
+    def take_answer(self) -> bytes:
+        """What is to be sent now."""
+        answer, self._answer = self._answer, b""
+        return answer
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Frames that are complete now; with each, the attributes are those of its packet."""
+        for packet in self._packets.feed(data):
+            frame = self._take(decode(packet))
+            if frame is not None:
+                yield frame
+
+    def _take(self, content: Content) -> Frame | None:
+        if content.offered is not None:
+            self._offer(content.offered)
+        if content.period_s is not None:
+            self._period_hz = _plausible([1.0 / content.period_s])
+        if content.rates_hz is not None:
+            self._table_hz = _plausible(content.rates_hz.values())
+        if content.subjects is not None:
+            self.subjects = content.subjects
+            self.subjects_told += 1
+        if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
+            self._poses = content.poses or _NO_POSES
+        if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
+            self._latency_s = content.latency_s
+        if content.frame is None:
+            return None
+        return Frame(content.frame, content.hardware_frame or content.frame, self._latency_s, self._poses)
+
+    def _offer(self, offered: frozenset[int]) -> None:
+        lacking = NEEDED - offered
+        if lacking:
+            raise StreamError(f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}")
+        self._offered = offered
+        self._answer = encode_answer(WANTED & offered)
+
+
+def body_names(subjects: Iterable[Subject]) -> dict[tuple[int, int], str]:
+    """Name of each segment by its ids: `subject/segment`, or that of a subject which has but one."""
+    return {
+        (subject.subject_id, segment.segment_id): (
+            subject.name if len(subject.segments) == 1 else f"{subject.name}/{segment.name}"
+        )
+        for subject in subjects
+        for segment in subject.segments
+    }
+
+
+def _plausible(rates_hz: Iterable[float]) -> tuple[float, ...]:
+    return tuple(rate for rate in rates_hz if 1.0 <= rate <= 20_000.0)

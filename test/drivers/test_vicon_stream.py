@@ -1,0 +1,271 @@
+"""The DataStream client against the emulated server on real sockets: gone and back, lying, occluded, restarted."""
+
+from __future__ import annotations
+
+import importlib.util
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from drivers.emulators.vicon import DataStreamServer
+from drivers.motion_capture.axes import Axes
+from drivers.motion_capture.bodies import BodyPoses
+from drivers.vicon.connection import Connection
+from drivers.vicon.frame_clock import FrameClock
+from drivers.vicon.protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
+from drivers.vicon.receiver import Receiver
+from onboard_estimation.errors import UserError
+
+pytestmark = pytest.mark.timeout(120)
+BODIES = ["box", "arm/upper", "arm/lower"]
+RATE_HZ = 200.0
+LONGEST_S = 40.0
+
+
+def pose(number: int) -> tuple[np.ndarray, np.ndarray]:
+    """In mm; that of no other frame."""
+    return np.array([number / 3.0, -1.0, 1e4 + number]), Rotation.from_rotvec([0.1, 1e-3 * number, -0.4]).as_matrix()
+
+
+def tracked(seen: BodyPoses) -> list[str]:
+    return [name for name, is_seen in zip(seen.names, seen.tracked.tolist(), strict=True) if is_seen]
+
+
+class Pair:
+    """A server and a client, which take turns."""
+
+    def __init__(self) -> None:
+        self.server = DataStreamServer("127.0.0.1", 0, BODIES, RATE_HZ)
+        self.said: list[str] = []
+        self.got: list[BodyPoses] = []
+        self.number = 1000
+        self.sent: list[int] = []
+        connection = Connection("127.0.0.1", self.server.port, "", self.said.append)
+        self.client = Receiver(connection, FrameClock(0.0, self.said.append), Axes("z"), self.said.append)
+
+    def turn(self, *occluded: str) -> None:
+        """A frame, where somebody wants it."""
+        self.server.serve()
+        if self.server.clients:
+            self.number += 1
+            self.sent.append(self.number)
+            self.server.send(
+                self.number, {name: pose(self.number) for name in BODIES if name not in occluded}, {"all": 0.002}
+            )
+        self.got += self.client.read(0.005)
+
+    def until(self, true: Callable[[], object], *occluded: str) -> None:
+        end_s = time.monotonic() + LONGEST_S
+        while not true():
+            assert time.monotonic() < end_s, self.said
+            self.turn(*occluded)
+
+    def close(self) -> None:
+        self.client.connection.close()
+        self.server.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made = Pair()
+    yield made
+    made.close()
+
+
+def test_poses_come_through_to_the_last_bit_of_a_millimetre(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 200)
+    assert (pair.client.health.lost, pair.client.invalid, pair.client.lies) == (0, 0, 0)
+    for number, seen in zip(pair.sent, pair.got, strict=False):
+        position_mm, rotation = pose(number)
+        assert tracked(seen) == BODIES
+        assert np.array_equal(seen.positions_m, np.tile(1e-3 * position_mm, (3, 1)))
+        turned = Rotation.from_quat(seen.quaternions_xyzw).as_matrix()
+        assert np.allclose(turned, rotation, rtol=0.0, atol=1e-14)
+    assert pair.said[0].endswith("connected")
+    assert "the server knows box, arm/upper, arm/lower" in pair.said
+
+
+def test_an_occluded_body_is_missing_and_the_others_go_on(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 10)
+    pair.until(lambda: tracked(pair.got[-1]) == ["box", "arm/lower"], "arm/upper")
+    pair.until(lambda: tracked(pair.got[-1]) == [], *BODIES)
+    pair.until(lambda: tracked(pair.got[-1]) == BODIES)
+
+
+def test_a_client_that_was_sent_away_comes_again(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 10)
+    pair.server.disconnect()
+    count = len(pair.got)
+    pair.until(lambda: len(pair.got) >= count + 50)
+    assert pair.client.connection.losses == 1
+    assert any("closed the connection; trying again" in sentence for sentence in pair.said)
+
+
+def test_a_server_that_was_away_and_began_anew(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 50)
+    pair.server.refuse()
+    end_s = time.monotonic() + 1.0
+    while time.monotonic() < end_s:
+        pair.turn()
+    assert "Connection refused" in pair.client.connection.trouble
+    pair.server.listen()
+    pair.number = 3
+    count = len(pair.got)
+    pair.until(lambda: len(pair.got) >= count + 50)
+    assert pair.client.clock.jumps == 1
+    assert pair.client.clock.unmapped == 4
+    stamps = [seen.stamp_ns for seen in pair.got]
+    assert (np.diff(stamps) > 0).all()
+
+
+def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 10)
+    pair.server.set_bodies(["other", *BODIES])
+    pair.server.set_rate(100.0)
+    pair.until(lambda: pair.client.clock.rate_hz == 100.0)
+    pair.until(lambda: tracked(pair.got[-1]) == BODIES)  # by their names, though their ids are others now
+    assert pair.client.names == ("other", *BODIES)
+
+
+def test_frames_that_were_not_sent_are_counted(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 10)
+    pair.number += 7
+    pair.until(lambda: pair.client.health.lost == 7)
+
+
+def test_a_pose_that_is_none_is_refused_and_the_others_are_not(pair: Pair) -> None:
+    pair.until(lambda: len(pair.got) >= 10)
+    poses = {name: pose(1) for name in BODIES}
+    poses["arm/upper"] = (np.full(3, np.nan), np.eye(3))
+    poses["arm/lower"] = (np.zeros(3), np.zeros((3, 3)))
+    pair.server.send(pair.number + 1, poses, {"all": 0.002})
+    pair.number += 1
+    pair.until(lambda: pair.client.invalid == 2)
+    assert any(tracked(seen) == ["box"] for seen in pair.got)
+
+
+def test_several_clients_have_the_same(pair: Pair) -> None:
+    others = [
+        Receiver(
+            Connection("127.0.0.1", pair.server.port, "", lambda _: None),
+            FrameClock(0.0, lambda _: None),
+            Axes("z"),
+            lambda _: None,
+        )
+        for _ in range(3)
+    ]
+    got: list[list[BodyPoses]] = [[] for _ in others]
+    end_s = time.monotonic() + LONGEST_S
+    while min(map(len, got)) < 50:
+        assert time.monotonic() < end_s
+        pair.turn()
+        for one, seen in zip(others, got, strict=True):
+            seen += one.read(0.001)
+    assert [one.health.lost for one in others] == [0, 0, 0]
+    for one in others:
+        one.connection.close()
+
+
+def test_a_client_that_does_not_read_hinders_nobody(pair: Pair) -> None:
+    deaf = socket.create_connection(("127.0.0.1", pair.server.port))
+    pair.until(lambda: len(pair.got) >= 10)
+    deaf.sendall(block(PACKET, block(OBJECT_ENUMS, encode_uints(WANTED))) + block(PACKET, block(100002, b"\x01")))
+    count = len(pair.got)
+    end_s = time.monotonic() + LONGEST_S
+    while not pair.server.missed:
+        assert time.monotonic() < end_s
+        for _ in range(50):
+            pair.turn()
+    assert pair.client.health.lost == 0
+    assert len(pair.got) > count
+    deaf.close()
+
+
+@pytest.mark.parametrize(
+    ("lie", "words"),
+    [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "is it another service"),
+        (struct.pack("<II", PACKET, 0xFFFFFFF0), "a packet of 4294967280 bytes is announced"),
+        (block(PACKET, struct.pack("<II", 9, 1 << 30)), "tells 1073741824 bytes"),
+        (block(PACKET, block(OBJECT_ENUMS, encode_uints([2, 5]))), "does not offer global segments"),
+    ],
+)
+def test_a_stream_that_lies_is_left_and_tried_again_later(lie: bytes, words: str) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(20.0)
+    taken: list[float] = []
+
+    def serve() -> None:
+        for _ in range(4):
+            made, _ = listener.accept()
+            taken.append(time.monotonic())
+            made.sendall(lie)
+            made.recv(4096)
+            made.close()
+
+    server = threading.Thread(target=serve)
+    server.start()
+    said: list[str] = []
+    connection = Connection("127.0.0.1", listener.getsockname()[1], "", said.append)
+    client = Receiver(connection, FrameClock(0.0, said.append), Axes("z"), said.append)
+    end_s = time.monotonic() + LONGEST_S
+    while client.lies < 4:
+        assert time.monotonic() < end_s
+        assert client.read(0.01) == []
+    server.join(10.0)
+    connection.close()
+    listener.close()
+    waits_s = np.diff(taken)
+    assert (waits_s > [0.19, 0.39, 0.79]).all()  # later each time
+    assert any(words in sentence and "trying again" in sentence for sentence in said)
+
+
+def test_an_address_that_is_none_is_said() -> None:
+    said: list[str] = []
+    connection = Connection("no.such.host.invalid", 801, "", said.append)
+    assert connection.read(0.01) == b""
+    assert "trying again" in said[0]
+    assert "is the address right" in said[0]
+    connection.close()
+
+
+CLIENT = """
+import motioncapture
+client = motioncapture.connect("vicon", {"hostname": "127.0.0.1"})
+for _ in range(20):
+    client.waitForNextFrame()
+body = client.rigidBodies["box"]
+rotation = body.rotation
+print(*body.position, rotation.x, rotation.y, rotation.z, rotation.w)
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("motioncapture") is None, reason="motioncapture is not installed (pip install it)"
+)
+def test_an_independent_client_reads_the_emulated_server() -> None:
+    """libmotioncapture, with Vicon's own client in it; it knows no port but 801."""
+    try:
+        server = DataStreamServer("127.0.0.1", 801, ["box"], RATE_HZ)
+    except UserError as error:
+        pytest.skip(f"port 801 is not free for us: {error}")
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdout=subprocess.PIPE, text=True)
+    rotation = Rotation.from_euler("xyz", [0.1, 0.2, 0.3])
+    end_s = time.monotonic() + LONGEST_S
+    number = 0
+    while client.poll() is None and time.monotonic() < end_s:
+        server.serve(0.005)
+        number += 1
+        server.send(number, {"box": (np.array([1000.0, -2000.0, 3.0]), rotation.as_matrix())}, {"all": 0.002})
+    client.kill()
+    server.close()
+    words = client.communicate(timeout=10.0)[0].split()
+    assert np.allclose([float(word) for word in words], [1.0, -2.0, 0.003, *rotation.as_quat()], atol=1e-6)
