@@ -6,9 +6,9 @@ on the sensor by what hangs on it (the sign that these sensors have):
     w' = w - zero - weight,         weight = (m g, c x m g)
     f_out = s R f',  t_out = s R (t' - r x f')
 
-m, c: mass and centre of mass of what hangs on it; g: gravity, constant, for the base stands still; R: rotation from the
-sensor's axes to those of the published frame; r: that frame's origin; s: -1 where the wrench is to be that of the sensor
-on the robot. c, g and r are along the sensor's axes, from its origin.
+m, c: mass and centre of mass of what hangs on it; g: gravity, constant, for the base stands still; R: rotation from
+the sensor's axes to those of the published frame; r: that frame's origin; s: -1 where the wrench is to be that of the
+sensor on the robot. c, g and r are along the sensor's axes, from its origin.
 """
 
 from __future__ import annotations
