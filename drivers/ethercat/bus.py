@@ -145,6 +145,8 @@ class Bus:
 
     def _start_again(self, device: Device, slave: Any) -> None:
         """From INIT, with its objects written again."""
+        # One that was without power has no address any more, and tells its state to broadcasts only.
+        slave.recover(_RECOVER_US)
         slave.reconfig(_RECONFIGURE_US)
         if device.fault is not None:
             self._change(device, f"it came back and cannot be started: {device.fault}")

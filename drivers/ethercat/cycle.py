@@ -69,7 +69,7 @@ class Cycle:
     period_s, spin_s
         Between cycles; for so long before each the thread does not sleep.
     lost_after
-        Cycles without the expected working counter after which the process data count as lost.
+        Cycles, or as much time, without the expected working counter after which the process data count as lost.
     priority
         Of the thread, SCHED_FIFO; 0: as any other.
     tell
@@ -247,9 +247,11 @@ class Cycle:
         self._missed_in_row += 1
         if self._missed_in_row == 1:
             self._lost_since_ns = began_ns
-        if self._missed_in_row >= self._lost_after and not self.trouble:
+        gone_ns = time.monotonic_ns() - self._lost_since_ns
+        # By time too: waiting for a frame that does not come takes longer than a cycle.
+        if self._missed_in_row > 1 and gone_ns >= self._lost_after * self._period_ns and not self.trouble:
             found = "no frame came back" if counter < 0 else f"the working counter is {counter}"
-            gone_ms = 1e-6 * (time.monotonic_ns() - self._lost_since_ns)
+            gone_ms = 1e-6 * gone_ns
             self._say(
                 f"process data are lost: {found}, {self._bus.expected} expected, for {self._missed_in_row} cycles "
                 f"({gone_ms:.0f} ms)"
