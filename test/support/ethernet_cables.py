@@ -47,11 +47,11 @@ def cable(namespace: bool = False) -> Iterator[Cable]:
     try:
         if namespace:
             ip("netns", "add", made.namespace)
-        ip("link", "add", made.near, "addrgenmode", "none", "type", "veth", "peer", "name", made.far)
+        ip("link", "add", made.near, "type", "veth", "peer", "name", made.far)
         if namespace:
             ip("link", "set", made.far, "netns", made.namespace)
             ip("-n", made.namespace, "link", "set", "lo", "up")
-        ip(*(("-n", made.namespace) if namespace else ()), "link", "set", made.far, "addrgenmode", "none", "up")
+        ip(*(("-n", made.namespace) if namespace else ()), "link", "set", made.far, "up")
         ip("link", "set", made.near, "up")
     except subprocess.CalledProcessError as error:
         _remove(made)

@@ -126,7 +126,7 @@ def places(frame: bytes | bytearray) -> list[Place]:
     end = at + (header & _LENGTH_MASK)
     if end > size:  # shorter ones are padded to 60 bytes
         raise FrameError(f"{end - at} bytes of datagrams announced, {size - at} there")
-    found = []
+    found: list[Place] = []
     while True:
         data = at + _DATAGRAM.size
         if data > end:

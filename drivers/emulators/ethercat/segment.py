@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from drivers.emulators.ethercat.controller import COUNTED_UP
-from drivers.emulators.ethercat.frames import places, mark_returned
+from drivers.emulators.ethercat.frames import mark_returned, places
 from drivers.emulators.ethercat.slave import Slave
 
 _LAST, _BETWEEN = 0x5611, 0x5A31

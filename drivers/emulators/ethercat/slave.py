@@ -13,7 +13,6 @@ from drivers.emulators.ethercat import coe, sii
 from drivers.emulators.ethercat.controller import AL_CODE, AL_STATUS, Controller
 from drivers.emulators.ethercat.sensor import Sensor, Signal, objects, packed
 from drivers.ethercat.description import Pdo, SensorDescription
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 
 class State(IntEnum):
