@@ -1,7 +1,8 @@
 """CANopen over EtherCAT (ETG.1000.6, 5.6): SDOs in one mailbox message, expedited or not, and aborts.
 
 A mailbox message: length u16, station u16, channel and priority u8, type (4 bits) and counter (3 bits); with CoE (type
-3) follow a u16, service in its upper four bits, and the SDO: command u8, index u16, subindex u8, four bytes or a length.
+3) follow a u16, its upper four bits the service, and the SDO: command u8, index u16, subindex u8, four bytes or a
+length.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 
-from drivers.ethercat.description import CODES, UNITS, WRENCH, Entry, Pdo, Scale, SdoObject, SensorDescription
+from drivers.ethercat.description import UNITS, WRENCH, Entry, Pdo, Scale, SdoObject, SensorDescription
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 Signal = Callable[[int], Sequence[float]]
@@ -17,17 +17,9 @@ _SAMPLES_PER_S = 8000
 _COUNTERS = ("counter", "sample_counter")
 _AT_REST = {"acceleration_z": STANDARD_GRAVITY_M_S2, "orientation_w": 1.0, "temperature": 25.0}
 _LETTERS = {
-    "i1": "b",
-    "u1": "B",
-    "i2": "h",
-    "u2": "H",
-    "i4": "i",
-    "u4": "I",
-    "i8": "q",
-    "u8": "Q",
-    "f4": "f",
-    "f8": "d",
-}
+    "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q", "uint64": "Q",
+    "float32": "f", "float64": "d",
+}  # fmt: skip
 
 
 class Sensor:
@@ -99,8 +91,8 @@ class Sensor:
                 self._began_ns = now_ns
             place, mask = self._counter
             numbers[place] = (now_ns - self._began_ns) * _SAMPLES_PER_S // 1_000_000_000 & mask
-        for place, field in self._words:
-            numbers[place] = self._word(field)
+        for place, word in self._words:
+            numbers[place] = self._word(word)
         return self._inputs.pack(*numbers)
 
     def outputs(self, data: bytes, now_ns: int) -> None:
@@ -163,12 +155,12 @@ def objects(description: SensorDescription) -> Iterable[tuple[SdoObject, float, 
 
 def packed(kind: str, value: float) -> bytes:
     """A number as a device holds it."""
-    letter = _LETTERS[CODES[kind][1:]]
+    letter = _LETTERS[kind]
     return struct.pack(f"<{letter}", value if letter in "fd" else int(value))
 
 
 def _letter(entry: Entry) -> str:
-    return _LETTERS[CODES[entry.type][1:]]
+    return _LETTERS[entry.type]
 
 
 def _number(one: float | SdoObject) -> float:

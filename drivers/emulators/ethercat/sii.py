@@ -1,4 +1,4 @@
-"""The EEPROM of a slave (slave information interface, ETG.1000.6 and ETG.2010): who it is, mailboxes, what it offers."""
+"""The EEPROM of a slave (slave information interface, ETG.1000.6 and ETG.2010): identity, mailboxes, PDOs."""
 
 from __future__ import annotations
 

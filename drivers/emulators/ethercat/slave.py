@@ -228,7 +228,7 @@ class Slave:
             known_object = held.setdefault((there.index, there.subindex), coe.Object(packed(there.type, value)))
             if is_writable:
                 known_object.written = _accept
-        for index, subindex in list(held):
+        for index, _ in list(held):
             largest = max(other for same, other in held if same == index)
             held.setdefault((index, 0), coe.Object(bytes((largest,))))
 
