@@ -141,9 +141,11 @@ class Controller:
 
     def reply(self, message: bytes) -> None:
         """Fill the mailbox that the master reads."""
-        start, length, _ = self.sync_manager(1)
-        self._last = message[:length].ljust(length, b"\x00")
-        self.memory[start : start + length] = self._last
+        start, length, is_on = self.sync_manager(1)
+        if not is_on or start + length > len(self.memory):
+            return  # the master has set it up otherwise, meanwhile
+        self._last = message[:length]
+        self.memory[start : start + length] = self._last.ljust(length, b"\x00")
         self._full.add(1)
         self.settle()
 
@@ -309,6 +311,5 @@ class Controller:
         if repeat != self._repeat:
             self._repeat = repeat
             # The reply got lost on its way, and is asked for once more.
-            if buffers[1].is_active and self._last:
-                self.memory[buffers[1].start : buffers[1].start + len(self._last)] = self._last
-                self._full.add(1)
+            if self._last:
+                self.reply(self._last)
