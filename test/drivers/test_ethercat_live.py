@@ -300,15 +300,12 @@ def test_another_layout_is_refused_with_the_bytes(
     assert "0x1A00, byte 0: described is force_x, 0x6000:01 of 16 bits; the device has 0x6000:01 of 32 bits" in said
 
 
-def test_another_size_is_refused_where_the_device_keeps_no_mapping(
+def test_another_size_is_refused(
     line: Cable, axia: EmulatedSlaves, running: Callable[..., Running], tmp_path: Path
 ) -> None:
-    def without_objects(content: dict[str, Any]) -> None:
-        content["inputs"][0]["entries"].pop()
-
-    axia.do("forget 0 0x1C13 0")
-    said = refusal(running(line.near, f"bus.sensors:=[{changed(tmp_path, without_objects)}]"))
-    assert "the device maps 32 bytes of inputs, its description has 28" in said
+    path = changed(tmp_path, lambda content: content["inputs"][0]["entries"].pop())
+    said = refusal(running(line.near, f"bus.sensors:=[{path}]"))
+    assert "0x1A00: described are 224 bits, the device has 256" in said
 
 
 def test_a_refused_object_is_named(line: Cable, axia: EmulatedSlaves, running: Callable[..., Running]) -> None:
