@@ -88,16 +88,14 @@ class Bus:
         self.devices = self._found()
         for device in self.devices:
             self._master.slaves[device.position].config_func = device.start
-        mapped: Exception | None = None
         try:
             self._master.config_map()
-        except library.ConfigMapError as error:
-            mapped = error
+        except library.ConfigMapError as error:  # of any device, also of one that is not read
+            told = "; ".join(" ".join(str(part) for part in one) for one in error.args[0])
+            self._tell(f"while process data were mapped, a device told errors: {told[:300]}", True)
         for device in self.devices:
             if device.fault is not None:
                 raise device.fault
-        if mapped is not None:
-            return f"the process data could not be mapped: {'; '.join(str(one) for one in mapped.args[0])}"
         for device in self.devices:
             device.check_sizes()
         return self._into_operation()

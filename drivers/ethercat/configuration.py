@@ -29,9 +29,9 @@ class BusConfiguration:
     )
     cycle_hz: float = parameter(1000.0, "cycles a second", unit="Hz", minimum=10.0, maximum=4000.0)
     spin_s: float = parameter(
-        0.00003, "so long before a cycle its thread does not sleep", unit="s", minimum=0.0, maximum=0.001
+        0.00002, "so long before a cycle its thread does not sleep", unit="s", minimum=0.0, maximum=0.001
     )
-    receive_timeout_us: int = parameter(2000, "so long a frame is waited for", unit="us", minimum=100, maximum=100_000)
+    receive_timeout_us: int = parameter(4000, "so long a frame is waited for", unit="us", minimum=100, maximum=100_000)
     lost_after_cycles: int = parameter(
         10, "cycles without the working counter expected, until the data count as lost", minimum=1, maximum=1000
     )

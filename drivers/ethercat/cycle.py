@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import math
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -26,6 +27,7 @@ _HURRY_S = 0.005
 _REOPEN_S = 3.0
 """After so long without any device the bus is opened anew: its interface may have been taken away and come back."""
 _PR_SET_TIMERSLACK = 29
+_SWITCH_S = 0.0001
 
 
 class Reading(NamedTuple):
@@ -187,6 +189,8 @@ class Cycle:
             self._tell(trouble, True)
 
     def _prepare_thread(self) -> None:
+        # Another thread keeps the interpreter for that long, by default for five cycles.
+        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_S))
         # The kernel may wake a thread late by its slack, 50 us by default.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)

@@ -10,6 +10,8 @@ ATTENUATION_DB = 60.0
 PASS, STOP = 0.3, 0.7
 """Edges of the bands as shares of the output rate: what is folded back lands between them, above 0.3 of that rate."""
 MOST_FILLED = 10
+_MARGIN_DB = 2.0
+"""Kaiser's formula is an estimate."""
 
 
 def low_pass(factor: int) -> Vector:
@@ -17,7 +19,7 @@ def low_pass(factor: int) -> Vector:
     from scipy.signal import firwin, kaiserord
 
     nyquist = 0.5 * factor  # of the input, in units of the output rate
-    taps, beta = kaiserord(ATTENUATION_DB, (STOP - PASS) / nyquist)
+    taps, beta = kaiserord(ATTENUATION_DB + _MARGIN_DB, (STOP - PASS) / nyquist)
     window: Vector = firwin(int(taps) | 1, 0.5 * (PASS + STOP) / nyquist, window=("kaiser", beta))
     return window
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from pathlib import Path
@@ -11,16 +12,13 @@ from onboard_estimation.errors import UserError
 _EVERY_PROTOCOL = 0x0003
 
 
-def way_to_the_capability() -> str:
-    """How a user gets CAP_NET_RAW for this Python, without being root when it runs."""
-    interpreter = Path(sys.executable).resolve()
+def missing_capability() -> str:
+    """The sentence for a process that may not open raw sockets; both ways were tried, neither runs anything as root."""
     return (
-        "raw Ethernet needs the capability CAP_NET_RAW. For one run, as yourself:\n"
-        "  sudo setpriv --reuid=$(id -u) --regid=$(id -g) --init-groups --inh-caps=+net_raw --ambient-caps=+net_raw "
-        f"{sys.executable} -m onboard_estimation run ...\n"
-        "or for good, for an environment of its own with a copied interpreter (python3 -m venv --copies ENVIRONMENT):\n"
-        "  sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3\n"
-        f"Not on {interpreter} where that is the system's Python: every script could then read and forge frames"
+        "raw Ethernet needs the capability CAP_NET_RAW, which this process has not. Without running as root: "
+        f"`sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} --init-groups --inh-caps +net_raw "
+        f"--ambient-caps +net_raw -- {sys.argv[0] or sys.executable} ...`; or for good, in an environment of its own "
+        "(`python3 -m venv --copies ENVIRONMENT`): `sudo setcap cap_net_raw+ep ENVIRONMENT/bin/python3`"
     )
 
 
@@ -39,7 +37,7 @@ def check(interface: str) -> None:
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_EVERY_PROTOCOL)) as raw:
             raw.bind((interface, _EVERY_PROTOCOL))
     except PermissionError as error:
-        raise UserError(f"interface {interface}: {error.strerror}; {way_to_the_capability()}") from error
+        raise UserError(f"interface {interface}: {error.strerror}; {missing_capability()}") from error
     except OSError as error:
         raise UserError(f"interface {interface}: {error.strerror}") from error
     if not _is_up(interface):

@@ -39,12 +39,17 @@ class StatusWatch:
 
     def __init__(self, description: SensorDescription) -> None:
         self._bits = description.status
+        masks: dict[str, int] = {}
+        for bits in self._bits:
+            masks[bits.field] = masks.get(bits.field, 0) | bits.mask
+        self._masks = masks
         self.counts: dict[StatusBits, int] = {}
 
     def __call__(self, records: NDArray[Any]) -> NDArray[np.bool_]:
         """(K,) whether a reading is out of range or an error, by the device."""
         bad = np.zeros(len(records), dtype=np.bool_)
-        for bits in self._bits:
+        told = [field for field, mask in self._masks.items() if any(int(one) & mask for one in records[field].tolist())]
+        for bits in self._bits if told else ():  # as a rule, none
             is_set = records[bits.field] & records.dtype[bits.field].type(bits.mask) != 0
             if is_set.any():
                 self.counts[bits] = self.counts.get(bits, 0) + int(is_set.sum())

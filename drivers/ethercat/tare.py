@@ -50,7 +50,7 @@ class Tare:
         chosen, stream = self._configuration, self._stream
         self._collect(stream.raw.maxlen or 0, "before the tare")
         mean = self._mean()
-        by = "on the host"
+        by = ""
         bias = device.description.bias
         if chosen.tare_on_device and bias is None:
             raise UserError(f"{device.name} has no bias of its own: set wrench.tare_on_device to false")
@@ -64,14 +64,11 @@ class Tare:
                     f"{_shown(before)} before: set wrench.tare_on_device to false"
                 )
             self.on_device, by = (device, device.starts), "by the device's own bias"
-            zero = zero_for(stream.compensation.mounting, mean, chosen.tare_includes_weight)
-            taken = before
-        else:
-            zero = zero_for(stream.compensation.mounting, mean, chosen.tare_includes_weight)
-            taken = mean
+            by += f", which took off {_shown(before)}, and "
+        zero = zero_for(stream.compensation.mounting, mean, chosen.tare_includes_weight)
         stream.compensation.set_zero(zero)
         self.is_made = True
-        return f"zeroed {by}, over {chosen.tare_s:g} s at rest: {_shown(taken)} taken off; {self._weight()}"
+        return f"zeroed {by}on the host: {_shown(zero)} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
 
     def clear(self, device: Device) -> str:
         """Forget the zero; what was done, in a sentence."""
