@@ -15,10 +15,9 @@ from contextlib import contextmanager
 class EmulatedSlaves:
     """The process; `do` waits until it is done."""
 
-    def __init__(self, interface: str, sensors: Sequence[str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, interface, *sensors], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, interface: str, sensors: Sequence[str], entering: Sequence[str] = ()) -> None:
+        command = [*entering, sys.executable, __file__, interface, *sensors]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._answer("there")
 
     def do(self, line: str) -> None:
@@ -41,8 +40,9 @@ class EmulatedSlaves:
 
 
 @contextmanager
-def emulated_slaves(interface: str, *sensors: str) -> Iterator[EmulatedSlaves]:
-    slaves = EmulatedSlaves(interface, sensors)
+def emulated_slaves(interface: str, *sensors: str, entering: Sequence[str] = ()) -> Iterator[EmulatedSlaves]:
+    """`entering`: into the namespace of the far end, see `Cable`."""
+    slaves = EmulatedSlaves(interface, sensors, entering)
     try:
         yield slaves
     finally:

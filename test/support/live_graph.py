@@ -23,6 +23,7 @@ EXECUTABLES = {
     "hopper_estimator": "hopper_estimation.nodes.main:estimator",
     "hopper_simulator": "hopper_estimation.nodes.main:simulator",
     "serial_imu": "drivers.serial_imu.main:serial_imu",
+    "ethercat_wrench_emulator": "drivers.emulators.ethercat.main:ethercat_wrench_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 
