@@ -95,6 +95,8 @@ class Controller:
         All 64 KiB.
     process_data
         Whether inputs are open, and outputs; the application decides by its state.
+    links, al_status, al_code
+        Registers that are set from within; `settle` shows them to the master.
     """
 
     def __init__(self, eeprom: bytes, application: Application) -> None:
@@ -112,7 +114,7 @@ class Controller:
         self._full: set[int] = set()
         self._repeat = False
         self._last = b""
-        self.links = 0x5611
+        self.links, self.al_status, self.al_code = 0x5611, 1, 0
         self.put(ALIAS, int.from_bytes(self._eeprom[8:10], "little"), 2)
         self.put(0x0140, int.from_bytes(self._eeprom[0:2], "little"), 2)
         self.put(0x0400, 2498, 2)
@@ -127,6 +129,8 @@ class Controller:
         """Registers that the master cannot write hold what they have to."""
         self.memory[0 : len(_TYPE)] = _TYPE
         self.put(LINK_STATUS, self.links, 2)
+        self.put(AL_STATUS, self.al_status, 2)
+        self.put(AL_CODE, self.al_code, 2)
         self.put(_EEPROM_CONTROL, self._eeprom_status, 2)
         for number in range(_UNITS):
             at = SYNC_MANAGERS + 8 * number
@@ -141,9 +145,11 @@ class Controller:
 
     def reply(self, message: bytes) -> None:
         """Fill the mailbox that the master reads."""
-        start, length, _ = self.sync_manager(1)
-        self._last = message[:length].ljust(length, b"\x00")
-        self.memory[start : start + length] = self._last
+        start, length, is_on = self.sync_manager(1)
+        if not is_on or start + length > len(self.memory):
+            return  # the master has set it up otherwise, meanwhile
+        self._last = message[:length]
+        self.memory[start : start + length] = self._last.ljust(length, b"\x00")
         self._full.add(1)
         self.settle()
 
@@ -309,6 +315,5 @@ class Controller:
         if repeat != self._repeat:
             self._repeat = repeat
             # The reply got lost on its way, and is asked for once more.
-            if buffers[1].is_active and self._last:
-                self.memory[buffers[1].start : buffers[1].start + len(self._last)] = self._last
-                self._full.add(1)
+            if self._last:
+                self.reply(self._last)

@@ -14,6 +14,7 @@ Signal = Callable[[int], Sequence[float]]
 
 _SAMPLES_PER_S = 8000
 """Of the sensor's own clock, that its counter of samples counts."""
+_LARGEST_FLOAT = 3.4e38
 _COUNTERS = ("counter", "sample_counter")
 _AT_REST = {"acceleration_z": STANDARD_GRAVITY_M_S2, "orientation_w": 1.0, "temperature": 25.0}
 _LETTERS = {
@@ -64,7 +65,7 @@ class Sensor:
                 self._measured.append((place, self.fields.index(entry.field), gain, offset, limits(entry)))
             elif entry.field in _AT_REST:
                 gain, offset = raw_of(scales.get(entry.scale))
-                self._numbers[place] = _AT_REST[entry.field] * gain + offset
+                self._numbers[place] = _held(_AT_REST[entry.field] * gain + offset, limits(entry))
             elif entry.field in _COUNTERS:
                 self._counter = place, (1 << 8 * entry.size) - 1
             elif entry.field:
@@ -82,10 +83,7 @@ class Sensor:
         measured = self.signal(now_ns)
         for place, field, gain, offset, allowed in self._measured:
             raw = (measured[field] - self._bias[field]) * gain + offset
-            if allowed is None:
-                numbers[place] = raw
-            else:
-                numbers[place] = min(max(round(raw), allowed[0]), allowed[1]) if math.isfinite(raw) else 0
+            numbers[place] = _held(raw, allowed)
         if self._counter is not None:
             if self._began_ns is None:
                 self._began_ns = now_ns
@@ -157,6 +155,13 @@ def packed(kind: str, value: float) -> bytes:
     """A number as a device holds it."""
     letter = _LETTERS[kind]
     return struct.pack(f"<{letter}", value if letter in "fd" else int(value))
+
+
+def _held(raw: float, allowed: tuple[int, int] | None) -> float:
+    """As the device holds it: a whole number within its limits, or a float."""
+    if allowed is None:
+        return math.copysign(math.inf, raw) if abs(raw) > _LARGEST_FLOAT else raw
+    return min(max(round(raw), allowed[0]), allowed[1]) if math.isfinite(raw) else 0
 
 
 def _letter(entry: Entry) -> str:

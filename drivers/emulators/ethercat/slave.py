@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 
 from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.controller import AL_CODE, AL_STATUS, Controller
+from drivers.emulators.ethercat.controller import Controller
 from drivers.emulators.ethercat.sensor import Sensor, Signal, objects, packed
 from drivers.ethercat.description import Pdo, SensorDescription
 
@@ -197,8 +197,7 @@ class Slave:
 
     def _tell(self) -> None:
         controller = self.controller
-        controller.put(AL_STATUS, self.state | (_ERROR if self.error else 0), 2)
-        controller.put(AL_CODE, self.error, 2)
+        controller.al_status, controller.al_code = self.state | (_ERROR if self.error else 0), self.error
         controller.process_data = self.state in (State.SAFEOP, State.OP)
         controller.settle()
 

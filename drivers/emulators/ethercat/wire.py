@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
+import time
 from collections.abc import Callable
 
 from drivers.emulators.ethercat.frames import ETHERTYPE, LARGEST_FRAME, FrameError
+from drivers.ethercat.raw_sockets import check
 from onboard_estimation.errors import UserError
 
 _WAIT_S = 0.1
@@ -54,8 +54,7 @@ class Wire:
                 continue
             except OSError as error:  # the interface went down, or is gone
                 self.fault = f"{self.interface}: {error.strerror}"
-                if not goes_on():
-                    return
+                time.sleep(_WAIT_S)
                 continue
             # Ours come by here too on some kernels; told by type, for a master may have any address.
             if origin[2] == socket.PACKET_OUTGOING:
@@ -81,24 +80,12 @@ def raw_socket(interface: str) -> socket.socket:
     UserError
         See `Wire`.
     """
-    try:
-        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
-    except PermissionError as error:
-        raise UserError(missing_capability()) from error
+    check(interface)
+    opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
         opened.bind((interface, ETHERTYPE))
     except OSError as error:
         opened.close()
-        there = ", ".join(name for _, name in socket.if_nameindex())
-        raise UserError(f"interface {interface!r}: {error.strerror}; there are {there}") from error
+        raise UserError(f"interface {interface}: {error.strerror}") from error
     return opened
-
-
-def missing_capability() -> str:
-    """The sentence for a process that may not open raw sockets."""
-    return (
-        "raw Ethernet needs the capability CAP_NET_RAW, which this process has not. Without running as root: "
-        f"`sudo setpriv --reuid {os.getuid()} --regid {os.getgid()} --init-groups --inh-caps +net_raw "
-        f"--ambient-caps +net_raw -- {sys.argv[0]} ...`"
-    )
