@@ -26,6 +26,8 @@ RATE_HZ = 1000
 SECONDS, QUICK_S = 60.0, 10.0
 _DEAD_S, _LOSSES = 2.0, 5
 _AFTER_S = 3.0
+PARAMETERS: tuple[str, ...] = tuple(os.environ.get("ETHERCAT_PARAMETERS", "").split())
+"""Further ones of the node, `name:=value`."""
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
@@ -58,8 +60,8 @@ def run(quick: bool) -> list[dict[str, Any]]:
         row(f"{name}: missed working counters", missed, "0", figures.missed == 0),
         row(f"{name}: a cycle after its instant", jitter, "99 % <= 300 us", bool(figures.jitter_p99_us <= 300.0)),
         row(f"{name}: core used by the node, a listener there", f"{100.0 * used:.1f} %", "<= 15 %", used <= 0.15),
-        row(f"dead for {_DEAD_S:.0f} s: until /diagnostics says so", told, "<= 50 ms", max(stated_ms) <= 50.0),
-        row(f"dead for {_DEAD_S:.0f} s: from its return to wrenches", again, "<= 1 s", max(back_s) <= 1.0),
+        row(f"dead for {_DEAD_S:.0f} s: until /diagnostics says so", told, "<= 50 ms", bool(max(stated_ms) <= 50.0)),
+        row(f"dead for {_DEAD_S:.0f} s: from its return to wrenches", again, "<= 1 s", bool(max(back_s) <= 1.0)),
     ]
 
 
@@ -78,7 +80,7 @@ def _node(
     assert slaves.stdin is not None
     assert slaves.stdout is not None
     slaves.stdout.readline()
-    own = [f"bus.interface:={interface}", "diagnostics_period_s:=60.0"]
+    own = [f"bus.interface:={interface}", "diagnostics_period_s:=3600.0", *PARAMETERS]
     rclpy.init(args=["--ros-args", "--log-level", "error", *(word for one in own for word in ("-p", one))])
     node = EthercatWrenchNode()
     executor = rclpy.executors.SingleThreadedExecutor()

@@ -164,5 +164,5 @@ class EthercatHost:
 
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
     diagnostics_period_s: float = parameter(
-        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=60.0
+        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=3600.0
     )

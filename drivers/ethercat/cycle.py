@@ -20,7 +20,7 @@ from drivers.ethercat.bus import Bus
 from drivers.ethercat.device import Device
 from onboard_estimation.errors import UserError
 
-_QUEUE = 20_000
+_QUEUE, _KEPT = 20_000, 100_000
 _AGAIN_S = 0.5
 _LOOK_S = 0.25
 _HURRY_S = 0.005
@@ -224,7 +224,7 @@ class Cycle:
             self._one(began_ns)
             if self.counter <= 0 and self._missed_in_row and began_ns - self._lost_since_ns > 1e9 * _REOPEN_S:
                 return
-            if len(self._late_ns) > _QUEUE:  # nobody asks
+            if len(self._late_ns) > _KEPT:  # nobody asks
                 self._late_ns, self._began_ns = [], []
 
     def _one(self, began_ns: int) -> None:

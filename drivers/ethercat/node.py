@@ -41,7 +41,7 @@ from onboard_estimation.ros.frames import resolved_prefix
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 
-_TICK_S = 0.002
+_TICK_S = 0.004
 _STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 _HEARD_S = 0.1
