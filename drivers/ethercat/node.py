@@ -224,7 +224,7 @@ class EthercatWrenchNode(Node):
                 for column, channel in enumerate(self._channels[place]):
                     self._publish(channel, batch, slice(column, column + 1), handed)
         if not handed or self._take is None:
-            return 0.0 if self._told.qsize() else _TICK_S
+            return 0.0  # the executor has others to serve, too
         handed.sort(key=_STAMP)
         return self._take(handed)
 
