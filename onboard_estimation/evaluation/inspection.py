@@ -13,6 +13,13 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation import inspection_timing
 from onboard_estimation.evaluation.bags import Bag, TopicInfo, open_bag
 from onboard_estimation.evaluation.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.evaluation.clock_alignment import (
+    ClockReport,
+    ImuReadings,
+    TrackedBody,
+    named_after,
+    pair,
+)
 from onboard_estimation.evaluation.inspection_findings import findings
 from onboard_estimation.evaluation.inspection_report import (
     Inspection,
@@ -21,6 +28,7 @@ from onboard_estimation.evaluation.inspection_report import (
     TruthReport,
 )
 from onboard_estimation.evaluation.inspection_view import render
+from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
@@ -29,6 +37,7 @@ __all__ = ["Inspection", "inspect_bag", "render"]
 
 Field = Literal["position", "velocity", "effort"]
 
+IMU = "sensor_msgs/msg/Imu"
 JOINTS = "sensor_msgs/msg/JointState"
 TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
 TRUTH_FOLDER = "ground_truth"
@@ -73,6 +82,9 @@ def inspect_bag(
             for name, topic in bag.topics.items()
             if is_truth(topic) and topic.count and name in columns and name in headers
         )
+        if progress and truth:
+            progress("truth against IMUs")
+        clocks = _clock_reports(bag, columns)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         namespace = common_namespace(bag.topics)
         start_s = bag.start_ns / NANOSECONDS_PER_SECOND
@@ -89,7 +101,8 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            findings=findings(bag.damage, start_s, topics, truth, known, namespace),
+            findings=findings(bag.damage, start_s, topics, truth, known, namespace, clocks),
+            clocks=clocks,
         )
 
 
@@ -184,6 +197,19 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
 def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
     delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
     return inspection_timing.truth(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
+
+
+def _clock_reports(bag: Bag, columns: Mapping[str, list[Column]]) -> tuple[ClockReport, ...]:
+    """Each IMU against the body that it is on."""
+    imus, bodies = {}, {}
+    for name, (column, *_) in columns.items():
+        if bag.topics[name].message_type == IMU and len(column.stamps_ns):
+            imus[name] = ImuReadings(column.stamps_ns, column.log_times_ns, column.values)
+        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+            track = BodyTrack.clean(name, column.stamps_ns, column.values)
+            delay_s = float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND
+            bodies[name] = TrackedBody(track, delay_s)
+    return pair(imus, bodies, named_after(imus, bodies)) if imus and bodies else ()
 
 
 def _robot_report(

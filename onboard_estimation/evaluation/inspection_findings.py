@@ -7,10 +7,11 @@ from dataclasses import replace
 from math import degrees
 from statistics import median
 
+from onboard_estimation.evaluation.clock_alignment import ClockReport
+from onboard_estimation.evaluation.clock_findings import clock_findings
+from onboard_estimation.evaluation.finding import Finding, Severity
 from onboard_estimation.evaluation.inspection_report import (
-    Finding,
     RobotReport,
-    Severity,
     TopicReport,
     TruthReport,
     short_name,
@@ -32,6 +33,7 @@ def findings(
     truth: Sequence[TruthReport],
     robots: Sequence[RobotReport],
     namespace: str = "",
+    clocks: Sequence[ClockReport] = (),
 ) -> tuple[Finding, ...]:
     """All that there is to say, errors before warnings before notes.
 
@@ -53,6 +55,17 @@ def findings(
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += _truth(truth)
+    found += clock_findings(
+        [
+            replace(
+                one,
+                sensor=short_name(one.sensor, namespace),
+                body=short_name(one.body, namespace),
+                rather=short_name(one.rather, namespace),
+            )
+            for one in clocks
+        ]
+    )
     found += _sameness(topics)
     found += _robots(robots)
     complete = (robot for robot in robots if not robot.missing_required)

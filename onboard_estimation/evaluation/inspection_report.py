@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
-Severity = Literal["error", "warning", "note"]
+from onboard_estimation.evaluation.clock_alignment import ClockReport
+from onboard_estimation.evaluation.finding import Finding
 
 
 @dataclass(frozen=True)
@@ -120,14 +121,6 @@ class RobotReport:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One sentence for a person."""
-
-    severity: Severity
-    text: str
-
-
-@dataclass(frozen=True)
 class Inspection:
     """A bag at one glance.
 
@@ -139,6 +132,8 @@ class Inspection:
         By log time.
     findings
         What is wrong or worth knowing, the most important first.
+    clocks
+        What the motion tells of each IMU and the tracked body that it is on.
     """
 
     path: str
@@ -154,6 +149,7 @@ class Inspection:
     truth: tuple[TruthReport, ...]
     robots: tuple[RobotReport, ...]
     findings: tuple[Finding, ...]
+    clocks: tuple[ClockReport, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
         """For JSON: plain dictionaries, lists, finite numbers, text and None."""

@@ -24,7 +24,9 @@ from onboard_estimation.printable import printable
 _FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_LOOKED_FOR = "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth"
+_LOOKED_FOR = (
+    "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth, its clock against the IMUs'"
+)
 
 
 def render(inspection: Inspection) -> RenderableType:
@@ -37,6 +39,8 @@ def render(inspection: Inspection) -> RenderableType:
         ]
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
+    if inspection.clocks:
+        parts += [Text(), _clock_table(inspection), *_refusals(inspection)]
     if any(robot.present for robot in inspection.robots):
         parts += [Text(), _robot_table(inspection.robots)]
     parts += [Text(), _finding_list(inspection)]
@@ -114,6 +118,36 @@ def _truth_table(inspection: Inspection) -> Table:
             f"{math.degrees(report.largest_turn_rad):.3g} deg",
         )
     return table
+
+
+def _clock_table(inspection: Inspection) -> Table:
+    """What was told; the rest are refusals."""
+    table = _table("IMU", "tracked body")
+    for heading in ("truth early by", "3 sigma", "explained", "frames turned by"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for report in inspection.clocks:
+        names = [short_name(name, inspection.namespace) for name in (report.sensor, report.body)]
+        if report.offset_s is None or report.stddev_s is None or report.explained is None:
+            table.add_row(*names, "not told", "", "", "")
+            continue
+        turned = "" if report.rotation_rad is None else f"{math.degrees(math.hypot(*report.rotation_rad)):.3g} deg"
+        table.add_row(
+            *names,
+            f"{1e3 * report.offset_s:.2f} ms",
+            f"{3e3 * report.stddev_s:.2g} ms",
+            f"{report.explained:.1%}",
+            turned,
+        )
+    return table
+
+
+def _refusals(inspection: Inspection) -> list[Text]:
+    """Why there is no offset, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    for report in inspection.clocks:
+        if report.refused:
+            reasons.setdefault(report.refused, []).append(short_name(report.sensor, inspection.namespace))
+    return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:

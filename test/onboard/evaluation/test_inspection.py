@@ -347,8 +347,8 @@ def test_it_fits_the_terminal(width: int, tmp_path: Path) -> None:
     lines = printed(inspection, width)
     assert max(len(line) for line in lines) <= width
     if width == 100:
-        # One line for each topic: nothing is broken.
-        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 4
+        # One line for each topic, and for each IMU: nothing is broken.
+        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 6
         assert any(line.split()[:4] == ["imu/link_1/data_raw", "Imu", "876", "100.0"] for line in lines)
     assert not any("[" in line for line in lines)
 
