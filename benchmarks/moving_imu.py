@@ -1,8 +1,8 @@
 """An IMU on a tracked body, moved at random: what both would record, with clocks and frames that are known.
 
 It shares nothing with what is judged by it: rotations are multiplied step by step at 1 kHz, rates and accelerations
-come from splines. Noise and bias of the gyro are those of the MPU-6050's data sheet; the truth has noise, lost frames and
-holes.
+come from splines. Noise and bias of the gyro are those of the MPU-6050's data sheet; the truth has noise, lost frames
+and holes.
 """
 
 from __future__ import annotations

@@ -280,13 +280,14 @@ def _rivals(offsets: Rows, explained: Rows, peak: int) -> list[float]:
 
 
 def _alike(fit: DelayFit, other: DelayFit) -> bool:
-    """Whether it may be chance that the first one fits better, from the difference in each second."""
+    """Whether it may be chance that the first one fits better, from the ratio of their residuals in each second."""
     if abs(other.offset_s - fit.offset_s) < 2.0 * _COARSE_STEP_S:
         return False
     first, second = fit.squares(_STRETCH_S), other.squares(_STRETCH_S)
     count = min(len(first), len(second))
-    gains = second[:count] - first[:count]
-    return float(gains.mean()) < _SURE * float(gains.std()) / np.sqrt(count)
+    both = (first[:count] > 0.0) & (second[:count] > 0.0)
+    ratios = np.log(second[:count][both] / first[:count][both])
+    return len(ratios) < 2 or float(ratios.mean()) < _SURE * float(ratios.std()) / np.sqrt(len(ratios))
 
 
 def _cleaned(readings: ImuReadings) -> tuple[ImuReadings, float]:

@@ -116,9 +116,9 @@ class DelayFit:
     sensed: Rows
     left: Rows
 
-    def squares(self, windows_s: float) -> Rows:
-        """Sum of squared residuals in each stretch of that many seconds, from the first row on."""
-        stretch = ((self.times_s - self.times_s[0]) / windows_s).astype(np.int64)
+    def squares(self, stretch_s: float) -> Rows:
+        """Sum of squared residuals in each stretch of that many seconds, counted from time zero."""
+        stretch = (self.times_s / stretch_s).astype(np.int64)
         sums: Rows = np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
         return sums
 

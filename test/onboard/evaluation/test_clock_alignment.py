@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.moving_imu import START_NS, Moved, Recorded, record
+from onboard_estimation.evaluation.aligned_truth import aligned
+from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     ClockReport,
     ImuReadings,
@@ -19,7 +23,13 @@ from onboard_estimation.evaluation.clock_alignment import (
     named_after,
     pair,
 )
+from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.inspection import inspect_bag
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.topics import truth_channels
 from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.simulation import imu_channel
 
 STILL = Moved(rate_rad_s=0.0, reach_m=0.0, vibration_rad_s=0.0, vibration_m_s2=0.0)
 
@@ -191,3 +201,48 @@ def test_the_gyros_of_the_two_links_lag_the_reference(shared_data: Path) -> None
         assert all(8e-3 < offset < 22e-3 for offset in offsets)
         # Both sensors have one clock.
         assert abs(offsets[0] - offsets[1]) < 2e-3
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
+    bag = tmp_path_factory.mktemp("linked") / "bag"
+    convert("two-link-imu", shared_data / "two_link_imu" / "data_3D_01.mat", bag, as_recorded=True)
+    return bag
+
+
+def test_inspect_says_it_with_its_remedy(linked: Path) -> None:
+    found = inspect_bag(linked)
+    (sentence,) = [one.text for one in found.findings if "--align-clock" in one.text]
+    assert "imu/proximal/data_raw" in sentence
+    assert "too early, or the IMU's readings too late" in sentence
+    assert found.to_mapping()["clocks"][0]["told_by"] == "turns"
+
+
+def test_evaluate_moves_the_truth_and_says_so(linked: Path, tmp_path: Path) -> None:
+    as_is = evaluate_bag(linked, EvaluateOptions(), write=False).result
+    moved = evaluate_bag(linked, EvaluateOptions(align_clock=True), tmp_path / "run").result
+    name = "relative_orientation_rmse_deg"
+    errors = [_rmse_deg(one.metrics) for one in (as_is, moved)]
+    assert errors[1] < 0.9 * errors[0], name
+    (note,) = [one for one in moved.notes if "stamps are moved" in one]
+    assert "3 sigma" in note
+    assert "--align-clock" in moved.command
+    run = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert run["settings"]["align_clock"] is True
+
+
+def test_evaluate_says_why_it_leaves_the_clock(tmp_path: Path) -> None:
+    recorded = record(1, STILL)
+    channel = imu_channel("foot")
+    column = Column(recorded.imu_ns, recorded.imu_ns, recorded.readings, np.arange(len(recorded.imu_ns)))
+    poses = Column(recorded.truth_ns, recorded.truth_ns, recorded.poses, np.arange(len(recorded.truth_ns)))
+    tracks = {"foot": BodyTrack.clean("foot", recorded.truth_ns, recorded.poses)}
+    left, note = aligned({channel: column}, {truth_channels("foot")[0]: poses}, tracks)
+    assert left["foot"] is tracks["foot"]
+    assert note.startswith("The truth's clock is left as it was recorded")
+    assert "deg RMS beside what is even" in note
+
+
+def _rmse_deg(metrics: Mapping[str, Mapping[str, float]]) -> float:
+    part = metrics["relative_orientation"]
+    return next(value for name, value in part.items() if "rmse" in name)
