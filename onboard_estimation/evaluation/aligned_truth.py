@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from onboard_estimation.evaluation.bulk import Column
-from onboard_estimation.evaluation.clock_alignment import ClockReport, ImuReadings, TrackedBody, named_after, pair
+from onboard_estimation.evaluation.clock_alignment import ClockReport, named_after, pair
+from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, value_size
 

@@ -6,7 +6,6 @@ clocks, buffers, a gyro's own low-pass filter; motion alone cannot tell them apa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -15,16 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.evaluation.delay_fit import DelayFit, Motion, Sensed, coarse, fit_delay, long_run_variance
 from onboard_estimation.evaluation.motion_pairs import body_turns, body_ways, gyro_turns, imu_ways
+from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody, overlap, turning_axes
 from onboard_estimation.evaluation.topics import TRUTH
-from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_parts import IMU, POSE
 
 Rows = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 LONGEST_OFFSET_S = 1.0
 """Looked for so far either way of where the recorder saw the two."""
@@ -33,8 +29,6 @@ LARGEST_STDDEV_S = 3e-3
 
 _COARSE_STEP_S = 0.01
 _COARSE_ROWS = 3000
-_LONGEST_S = 300.0
-_SHORTEST_S = 5.0
 _ENOUGH_EXPLAINED = 0.5
 _SURELY_MIRRORED = 0.8
 _CLEARLY_OWN = 0.97
@@ -42,26 +36,8 @@ _MOST_BODIES = 20
 _RIVAL = 0.5
 _SURE = 4.0
 _STRETCH_S = 1.0
-_OTHER_CLOCK_S = 0.5
 _ROTATION_TOLD_RAD = np.deg2rad(3.0)
 _STILL_AXIS = 1e-9
-# Weighs changes of rates (rad/s) against those of forces (m/s^2) where the liveliest part of a recording is looked for.
-_LIVELY = np.repeat([1.0, 0.1], 3)
-
-
-class ImuReadings(NamedTuple):
-    """Readings of an IMU: stamps (N,) in the order of arrival, log times (N,), values (N, 6) with NaN for absent."""
-
-    stamps_ns: Integers
-    log_times_ns: Integers
-    values: Rows
-
-
-class TrackedBody(NamedTuple):
-    """Truth of a body, and how long after its stamps it was recorded, in the median, s."""
-
-    track: BodyTrack
-    delay_s: float
 
 
 @dataclass(frozen=True)
@@ -116,27 +92,11 @@ class ClockReport:
 
 def find_offset(sensor: str, body: str, readings: ImuReadings, tracked: TrackedBody) -> ClockReport:
     """Compare one IMU with one body: by what they turn; by the way that they go where turns do not tell."""
-    imu, imu_delay_s = _cleaned(readings)
-    track = tracked.track
-    if len(imu.stamps_ns) < 2 or len(track.stamps_ns) < 2:
-        return ClockReport(sensor, body, "too few usable messages")
-    guess_s = tracked.delay_s - imu_delay_s
-    guess_s = guess_s if abs(guess_s) > _OTHER_CLOCK_S else 0.0
-    shift_ns = round(guess_s * NANOSECONDS_PER_SECOND)
-    truth_ns = track.stamps_ns + shift_ns
-    start_ns, stop_ns = _liveliest(imu, int(truth_ns[0]), int(truth_ns[-1]))
-    common_s = (stop_ns - start_ns) / NANOSECONDS_PER_SECOND
-    if common_s < _SHORTEST_S:
-        return ClockReport(sensor, body, f"they share {max(common_s, 0.0):.1f} s, {_SHORTEST_S:g} s are needed")
-    inside = (truth_ns >= start_ns) & (truth_ns <= stop_ns)
-    reach_ns = round((LONGEST_OFFSET_S + 0.1) * NANOSECONDS_PER_SECOND)
-    near = (imu.stamps_ns >= start_ns - reach_ns) & (imu.stamps_ns <= stop_ns + reach_ns)
-    times_s = (imu.stamps_ns[near] - start_ns) / NANOSECONDS_PER_SECOND
-    body_s = (truth_ns[inside] - start_ns) / NANOSECONDS_PER_SECOND
-    values, poses = imu.values[near], track.values[inside]
-    if len(body_s) < 2 or len(times_s) < 4:
-        return ClockReport(sensor, body, "too few usable messages")
-    turning = _turning_axes(values[:, IMU.angular_velocity])
+    found_overlap = overlap(readings, tracked, LONGEST_OFFSET_S)
+    if isinstance(found_overlap, str):
+        return ClockReport(sensor, body, found_overlap)
+    guess_s, common_s, times_s, values, body_s, poses = found_overlap
+    turning = turning_axes(values[:, IMU.angular_velocity])
     blank = ClockReport(sensor, body, "", common_s=common_s, period_s=float(np.median(np.diff(times_s))))
     reasons = []
     if poses.shape[1] == 7 and turning.any():
@@ -145,8 +105,7 @@ def find_offset(sensor: str, body: str, readings: ImuReadings, tracked: TrackedB
         found = _best(motion, sensed, _TURNS)
         if isinstance(found, DelayFit):
             report = _of_turns(blank, found, turning)
-            report = _with_offset(report, found, guess_s, "turns")
-            return report
+            return _with_offset(report, found, guess_s, "turns")
         reasons.append(found)
     if np.isfinite(values).all():
         found = _best(
@@ -288,42 +247,6 @@ def _alike(fit: DelayFit, other: DelayFit) -> bool:
     both = (first[:count] > 0.0) & (second[:count] > 0.0)
     ratios = np.log(second[:count][both] / first[:count][both])
     return len(ratios) < 2 or float(ratios.mean()) < _SURE * float(ratios.std()) / np.sqrt(len(ratios))
-
-
-def _cleaned(readings: ImuReadings) -> tuple[ImuReadings, float]:
-    """Rows in the order of their stamps, each stamp once, without those that are not finite; and the median delay."""
-    stamps_ns, logged_ns, values = readings
-    known = np.count_nonzero(np.isfinite(values), axis=0) > 0.5 * len(values)
-    usable = np.array(np.isfinite(values[:, known]).all(axis=1))
-    # Parts of a clock that jumps back are no motion at all.
-    start, stop = clock_parts(stamps_ns, np.zeros(len(stamps_ns), dtype=np.int64), longest_gap_s=math.inf).longest()
-    usable[:start] = usable[stop:] = False
-    rows = np.flatnonzero(usable)
-    _, first = np.unique(stamps_ns[rows], return_index=True)
-    rows = rows[first]
-    delay_s = float(np.median(logged_ns[rows] - stamps_ns[rows])) / NANOSECONDS_PER_SECOND if len(rows) else 0.0
-    return ImuReadings(stamps_ns[rows], logged_ns[rows], values[rows]), delay_s
-
-
-def _liveliest(imu: ImuReadings, start_ns: int, stop_ns: int) -> tuple[int, int]:
-    """The stretch that both know, or the part of a long one with the most motion."""
-    start_ns, stop_ns = max(start_ns, int(imu.stamps_ns[0])), min(stop_ns, int(imu.stamps_ns[-1]))
-    longest_ns = round(_LONGEST_S * NANOSECONDS_PER_SECOND)
-    if stop_ns - start_ns <= longest_ns:
-        return start_ns, stop_ns
-    moving = np.nansum(np.abs(np.diff(imu.values, axis=0, prepend=imu.values[:1])) * _LIVELY, axis=1)
-    total = np.concatenate([[0.0], np.cumsum(moving)])
-    starts = np.arange(start_ns, stop_ns - longest_ns, longest_ns // 20)
-    sums = total[np.searchsorted(imu.stamps_ns, starts + longest_ns)] - total[np.searchsorted(imu.stamps_ns, starts)]
-    first = int(starts[np.argmax(sums)])
-    return first, first + longest_ns
-
-
-def _turning_axes(rates: Rows) -> NDArray[np.bool_]:
-    """Axes of a gyro that are there: a planar robot's driver leaves two at zero, or absent."""
-    known = np.isfinite(rates).all(axis=0)
-    turning: NDArray[np.bool_] = np.array(known & (np.nan_to_num(rates).std(axis=0) > 0.0))
-    return turning
 
 
 def _of_turns(report: ClockReport, fit: DelayFit, turning: NDArray[np.bool_]) -> ClockReport:

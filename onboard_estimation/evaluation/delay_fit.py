@@ -13,6 +13,7 @@ overlapping blocks, which counts correlated residuals as they are (Newey and Wes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,7 +30,7 @@ _LARGEST_STEP_S = 0.02
 _CONVERGED_S = 1e-7
 _RANK = 1e-9
 _PLANE = 0.2
-_BLOCKS_S = (0.0, 0.25, 1.0)
+BLOCKS_S = (0.0, 0.25, 1.0)
 """Spans over which residuals may be correlated; the span with the largest variance counts."""
 _BREAK_SIGMAS = 8.0
 _BREAK_STEPS = 0.02
@@ -123,7 +124,7 @@ class DelayFit:
         return sums
 
 
-class _Windows:
+class Windows:
     """Rows of a motion in windows, less the polynomial of each."""
 
     def __init__(self, motion: Motion, sensed: Sensed, margin_s: float, offset_s: float) -> None:
@@ -211,7 +212,7 @@ class Coarse(NamedTuple):
 
 def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float) -> Coarse:
     """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second."""
-    windows = _Windows(motion.thinned(rate_hz), sensed, longest_s, 0.0)
+    windows = Windows(motion.thinned(rate_hz), sensed, longest_s, 0.0)
     if not windows.count:
         return Coarse(np.empty(0), np.empty(0), 0.0, 0.0)
     spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
@@ -243,7 +244,7 @@ def fit_delay(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None
     return again[0] if again is not None else None
 
 
-def _with_breaks(motion: Motion, found: tuple[DelayFit, _Windows]) -> Motion | None:
+def _with_breaks(motion: Motion, found: tuple[DelayFit, Windows]) -> Motion | None:
     fit, windows = found
     follows = np.diff(windows.rows) == 1
     steps = np.linalg.norm(np.diff(fit.left, axis=0), axis=1)
@@ -256,8 +257,8 @@ def _with_breaks(motion: Motion, found: tuple[DelayFit, _Windows]) -> Motion | N
     return Motion(motion.times_s, motion.values, breaks, motion.window_s, motion.degree, motion.one_frame)
 
 
-def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, _Windows] | None:
-    windows = _Windows(motion, sensed, 2.0 * _LARGEST_STEP_S, start_s)
+def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, Windows] | None:
+    windows = Windows(motion, sensed, 2.0 * _LARGEST_STEP_S, start_s)
     if not windows.count:
         return None
     spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
@@ -301,11 +302,11 @@ def _freedom(rows: int, windows: int, motion: Motion, sensed: int) -> float:
     return rows / max(rows - parameters, 1)
 
 
-def long_run_variance(times_s: Rows, scores: Rows) -> Rows:
-    """(p, p) covariance of the sum of scores (R, p) that are correlated over up to a second, by overlapping blocks."""
+def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = BLOCKS_S) -> Rows:
+    """(p, p) covariance of the sum of scores (R, p) that are correlated, by overlapping blocks of some seconds."""
     rate = (len(times_s) - 1) / max(float(times_s[-1] - times_s[0]), 1e-9)
     best: Rows | None = None
-    for span_s in _BLOCKS_S:
+    for span_s in blocks_s:
         length = max(1, min(round(span_s * rate), len(scores)))
         edge = np.zeros((length, scores.shape[1]))
         sums = np.cumsum(np.vstack([edge, scores, edge[1:]]), axis=0)

@@ -12,14 +12,9 @@ from numpy.typing import NDArray
 
 from onboard_estimation.evaluation import inspection_timing
 from onboard_estimation.evaluation.bags import Bag, TopicInfo, open_bag
+from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
 from onboard_estimation.evaluation.bulk import Column, Headers, read_channels, read_headers
-from onboard_estimation.evaluation.clock_alignment import (
-    ClockReport,
-    ImuReadings,
-    TrackedBody,
-    named_after,
-    pair,
-)
+from onboard_estimation.evaluation.clock_alignment import ClockReport, named_after, pair
 from onboard_estimation.evaluation.inspection_findings import findings
 from onboard_estimation.evaluation.inspection_report import (
     Inspection,
@@ -28,6 +23,7 @@ from onboard_estimation.evaluation.inspection_report import (
     TruthReport,
 )
 from onboard_estimation.evaluation.inspection_view import render
+from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.reading_limits import ReadingCheck, finite_readings
@@ -84,7 +80,7 @@ def inspect_bag(
         )
         if progress and truth:
             progress("truth against IMUs")
-        clocks = _clock_reports(bag, columns)
+        clocks, frames = _motion_reports(bag, columns)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         namespace = common_namespace(bag.topics)
         start_s = bag.start_ns / NANOSECONDS_PER_SECOND
@@ -101,8 +97,9 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            findings=findings(bag.damage, start_s, topics, truth, known, namespace, clocks),
+            findings=findings(bag.damage, start_s, topics, truth, known, namespace, clocks, frames),
             clocks=clocks,
+            frames=frames,
         )
 
 
@@ -199,8 +196,10 @@ def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: 
     return inspection_timing.truth(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
 
 
-def _clock_reports(bag: Bag, columns: Mapping[str, list[Column]]) -> tuple[ClockReport, ...]:
-    """Each IMU against the body that it is on."""
+def _motion_reports(
+    bag: Bag, columns: Mapping[str, list[Column]]
+) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
+    """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
     imus, bodies = {}, {}
     for name, (column, *_) in columns.items():
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
@@ -209,7 +208,11 @@ def _clock_reports(bag: Bag, columns: Mapping[str, list[Column]]) -> tuple[Clock
             track = BodyTrack.clean(name, column.stamps_ns, column.values)
             delay_s = float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND
             bodies[name] = TrackedBody(track, delay_s)
-    return pair(imus, bodies, named_after(imus, bodies)) if imus and bodies else ()
+    if not imus or not bodies:
+        return (), ()
+    clocks = pair(imus, bodies, named_after(imus, bodies))
+    known = [one for one in clocks if one.rotation_rad is not None and not one.rather]
+    return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
 
 
 def _robot_report(

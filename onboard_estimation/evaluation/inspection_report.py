@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from onboard_estimation.evaluation.body_frames import FrameReport
 from onboard_estimation.evaluation.clock_alignment import ClockReport
 from onboard_estimation.evaluation.finding import Finding
 
@@ -86,6 +87,10 @@ class TruthReport:
         The longest time without a pose within the sensors' time, and when it starts, in seconds since the bag's start.
     jumps, first_jump_at_s
         Steps that no body makes: faster than 10 m/s (and over 1 cm) or 35 rad/s (and over 0.2 rad).
+    flips
+        Jumps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
+    frozen_s, frozen_at_s
+        The longest time with the very same pose, out of which the body jumps, and when it starts; 0 without such.
     largest_step_m, largest_turn_rad
         The largest step between neighbouring poses.
     unusable
@@ -101,6 +106,9 @@ class TruthReport:
     largest_step_m: float
     largest_turn_rad: float
     unusable: int
+    flips: int = 0
+    frozen_s: float = 0.0
+    frozen_at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,8 @@ class Inspection:
         What is wrong or worth knowing, the most important first.
     clocks
         What the motion tells of each IMU and the tracked body that it is on.
+    frames
+        Where the IMUs sit on their bodies, and which way is up.
     """
 
     path: str
@@ -150,6 +160,7 @@ class Inspection:
     robots: tuple[RobotReport, ...]
     findings: tuple[Finding, ...]
     clocks: tuple[ClockReport, ...] = ()
+    frames: tuple[FrameReport, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
         """For JSON: plain dictionaries, lists, finite numbers, text and None."""

@@ -40,7 +40,9 @@ def render(inspection: Inspection) -> RenderableType:
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
-        parts += [Text(), _clock_table(inspection), *_refusals(inspection)]
+        parts += [Text(), _clock_table(inspection)]
+        parts += [Text(), _frame_table(inspection)] if inspection.frames else []
+        parts += _refusals(inspection)
     if any(robot.present for robot in inspection.robots):
         parts += [Text(), _robot_table(inspection.robots)]
     parts += [Text(), _finding_list(inspection)]
@@ -141,12 +143,30 @@ def _clock_table(inspection: Inspection) -> Table:
     return table
 
 
+def _frame_table(inspection: Inspection) -> Table:
+    """Where the IMUs sit."""
+    table = _table("IMU", "on the tracked body at x, y, z")
+    for heading in ("3 sigma", "up in the truth's frame"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for report in inspection.frames:
+        lever, stddev, up = report.lever_m, report.lever_stddev_m, report.up
+        table.add_row(
+            short_name(report.sensor, inspection.namespace),
+            "not told" if lever is None else f"{', '.join(f'{1e3 * value:.1f}' for value in lever)} mm",
+            "" if stddev is None else f"{3e3 * max(stddev):.2g} mm",
+            "" if up is None else ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in up),
+        )
+    return table
+
+
 def _refusals(inspection: Inspection) -> list[Text]:
     """Why there is no offset, each reason once."""
     reasons: dict[str, list[str]] = {}
-    for report in inspection.clocks:
-        if report.refused:
-            reasons.setdefault(report.refused, []).append(short_name(report.sensor, inspection.namespace))
+    refused = [(one.refused, one.sensor) for one in inspection.clocks]
+    refused += [(one.refused, one.sensor) for one in inspection.frames]
+    for reason, sensor in refused:
+        if reason:
+            reasons.setdefault(reason, []).append(short_name(sensor, inspection.namespace))
     return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 

@@ -45,7 +45,7 @@ def imu_ways(times_s: Rows, rates: Rows, forces: Rows) -> Sensed:
 
     What gravity adds is a parabola in each window; what the frame drifts within it, a cubic.
     """
-    turned = _strapdown(times_s, rates)
+    turned = strapdown(times_s, rates)
     forces = turned.apply(forces)
     forces -= forces.mean(axis=0)
     speeds = cumulative_trapezoid(forces, x=times_s, axis=0, initial=0.0)
@@ -65,7 +65,7 @@ def _steps(quaternions: Rows) -> Rows:
     return steps
 
 
-def _strapdown(times_s: Rows, rates: Rows) -> Rotation:
+def strapdown(times_s: Rows, rates: Rows) -> Rotation:
     """Attitude at each time against that at the first."""
     steps = 0.5 * (rates[1:] + rates[:-1]) * np.diff(times_s)[:, None]
     # Doubling: products of 1, 2, 4, ... steps, without a loop over all of them.

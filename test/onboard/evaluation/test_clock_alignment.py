@@ -17,8 +17,6 @@ from onboard_estimation.evaluation.aligned_truth import aligned
 from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     ClockReport,
-    ImuReadings,
-    TrackedBody,
     find_offset,
     named_after,
     pair,
@@ -27,6 +25,7 @@ from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.inspection import inspect_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
 from onboard_estimation.evaluation.topics import truth_channels
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.simulation import imu_channel
