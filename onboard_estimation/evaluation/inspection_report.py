@@ -11,6 +11,9 @@ from onboard_estimation.evaluation.body_frames import FrameReport
 from onboard_estimation.evaluation.clock_alignment import ClockReport
 from onboard_estimation.evaluation.finding import Finding
 
+INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
+"""Of the histogram of intervals between messages, in their median."""
+
 
 @dataclass(frozen=True)
 class TimingReport:
@@ -32,6 +35,8 @@ class TimingReport:
         Messages with the same time as the one before.
     backward_jumps, largest_backward_s
         Messages with an earlier time than the one before, and how far the farthest jumps.
+    intervals
+        Histogram of the steps forward, between `INTERVAL_EDGES`, in median steps; empty for less than two messages.
     """
 
     rate_hz: float | None
@@ -43,6 +48,7 @@ class TimingReport:
     duplicates: int
     backward_jumps: int
     largest_backward_s: float
+    intervals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.inspection_report import TimingReport, TruthReport
+from onboard_estimation.evaluation.inspection_report import INTERVAL_EDGES, TimingReport, TruthReport
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 Integers = NDArray[np.int64]
@@ -53,6 +53,7 @@ def timing(times_ns: Integers, zero_ns: int) -> TimingReport:
         duplicates=int(np.count_nonzero(steps == 0)),
         backward_jumps=int(np.count_nonzero(steps < 0)),
         largest_backward_s=float(-steps.min(initial=0.0)),
+        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()),
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.evaluation.inspection_report import (
+    INTERVAL_EDGES,
     Inspection,
     RobotReport,
     TimingReport,
@@ -23,6 +25,9 @@ from onboard_estimation.printable import printable
 
 _FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
+# Of the histogram of intervals: the bin around the median, and which share outside it is worth a row.
+_EVEN = slice(2, 3)
+_UNEVEN_SHARE = 0.01
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 _LOOKED_FOR = (
     "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth, its clock against the IMUs'"
@@ -37,6 +42,9 @@ def render(inspection: Inspection) -> RenderableType:
             _frames(inspection),
             Text("delay   log time minus header stamp: median, and farthest from it", "dim"),
         ]
+    uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
+    if uneven:
+        parts += [Text(), _interval_table(uneven, inspection.namespace)]
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
@@ -100,11 +108,29 @@ def _frames(inspection: Inspection) -> Text:
     return Text(f"frames  {'; '.join(shown)}{more}", "dim")
 
 
+def _is_uneven(timing: TimingReport) -> bool:
+    return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
+
+
+def _interval_table(uneven: Sequence[TopicReport], namespace: str) -> Table:
+    """Histograms of the intervals, of the topics whose messages do not come evenly."""
+    table = _table("intervals / median")
+    low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
+    for heading in [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for topic in uneven:
+        total = sum(topic.timing.intervals)
+        shares = [f"{100.0 * count / total:.2g} %" if count else "" for count in topic.timing.intervals]
+        table.add_row(short_name(topic.name, namespace), *shares)
+    return table
+
+
 def _truth_table(inspection: Inspection) -> Table:
     reports = inspection.truth
     faults = {
         "longest hole": [_hole(report) for report in reports],
         "jumps": [_count(report.jumps) for report in reports],
+        "frozen": [f"{report.frozen_s:.3g} s" if report.frozen_s else "" for report in reports],
         "unusable": [_count(report.unusable) for report in reports],
     }
     there = {heading: column for heading, column in faults.items() if any(column)}
