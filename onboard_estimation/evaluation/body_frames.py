@@ -118,7 +118,7 @@ def _attitudes(times_s: Rows, rates: Rows, body_s: Rows, truth: Rotation) -> Rot
     drift = truth * ahead * turned[nearest].inv()
     usual = drift[:1]
     away = np.unwrap((usual.inv() * drift).as_rotvec(), axis=0)
-    rows = _SMOOTHED_S / float(np.median(np.diff(body_s)))
+    rows = min(_SMOOTHED_S / float(np.median(np.diff(body_s))), len(body_s) / 8.0)
     smooth = gaussian_filter1d(away, rows, axis=0, mode="nearest")
     at = np.column_stack([np.interp(times_s, body_s, column) for column in smooth.T])
     return usual * Rotation.from_rotvec(at) * turned

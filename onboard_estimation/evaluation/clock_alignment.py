@@ -32,7 +32,7 @@ _COARSE_ROWS = 3000
 _ENOUGH_EXPLAINED = 0.5
 _SURELY_MIRRORED = 0.8
 _CLEARLY_OWN = 0.97
-_MOST_BODIES = 20
+_MOST_PAIRS = 60
 _RIVAL = 0.5
 _SURE = 4.0
 _STRETCH_S = 1.0
@@ -142,7 +142,7 @@ def pair(
         if own is not None and (own.explained or 0.0) > _CLEARLY_OWN:
             reports.append(own)
             continue
-        others = [body for body in bodies if own is None or body != own.body][:_MOST_BODIES]
+        others = [body for body in bodies if own is None or body != own.body][: max(1, _MOST_PAIRS // len(imus))]
         found = [find_offset(sensor, body, readings, bodies[body]) for body in others]
         best = max(found, key=lambda report: report.explained or 0.0, default=own)
         if own is not None and best is not None and (best.explained or 0.0) <= _CLEARLY_OWN:

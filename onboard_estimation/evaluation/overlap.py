@@ -16,8 +16,13 @@ Rows = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _LONGEST_S = 300.0
+_MOST_STRETCHES = 2000
 _SHORTEST_S = 5.0
 _OTHER_CLOCK_S = 0.5
+_FARTHEST_S = 3e9
+# Beyond these no body moves; sums and squares of such numbers would overflow.
+_LARGEST_READING = 1e6
+_LARGEST_POSITION_M = 1e6
 # Weighs changes of rates (rad/s) against those of forces (m/s^2) where the liveliest part of a recording is looked for.
 _LIVELY = np.repeat([1.0, 0.1], 3)
 
@@ -68,12 +73,15 @@ def overlap(readings: ImuReadings, tracked: TrackedBody, longest_offset_s: float
         return "too few usable messages"
     guess_s = tracked.delay_s - imu_delay_s
     guess_s = guess_s if abs(guess_s) > _OTHER_CLOCK_S else 0.0
+    if abs(guess_s) > _FARTHEST_S or np.ptp(imu.stamps_ns.astype(np.float64)) > _FARTHEST_S * NANOSECONDS_PER_SECOND:
+        return "their clocks are decades apart"
     truth_ns = track.stamps_ns + round(guess_s * NANOSECONDS_PER_SECOND)
     start_ns, stop_ns = _liveliest(imu, int(truth_ns[0]), int(truth_ns[-1]))
     common_s = (stop_ns - start_ns) / NANOSECONDS_PER_SECOND
     if common_s < _SHORTEST_S:
         return f"they share {max(common_s, 0.0):.1f} s, {_SHORTEST_S:g} s are needed"
     inside = (truth_ns >= start_ns) & (truth_ns <= stop_ns)
+    inside &= (np.abs(track.values) < _LARGEST_POSITION_M).all(axis=1)
     reach_ns = round((longest_offset_s + 0.1) * NANOSECONDS_PER_SECOND)
     near = (imu.stamps_ns >= start_ns - reach_ns) & (imu.stamps_ns <= stop_ns + reach_ns)
     times_s = (imu.stamps_ns[near] - start_ns) / NANOSECONDS_PER_SECOND
@@ -94,7 +102,7 @@ def _cleaned(readings: ImuReadings) -> tuple[ImuReadings, float]:
     """Rows in the order of their stamps, each stamp once, without those that are not finite; and the median delay."""
     stamps_ns, logged_ns, values = readings
     known = np.count_nonzero(np.isfinite(values), axis=0) > 0.5 * len(values)
-    usable = np.array(np.isfinite(values[:, known]).all(axis=1))
+    usable = np.array((np.abs(values[:, known]) < _LARGEST_READING).all(axis=1))
     # Parts of a clock that jumps back are no motion at all.
     start, stop = clock_parts(stamps_ns, np.zeros(len(stamps_ns), dtype=np.int64), longest_gap_s=math.inf).longest()
     usable[:start] = usable[stop:] = False
@@ -113,7 +121,8 @@ def _liveliest(imu: ImuReadings, start_ns: int, stop_ns: int) -> tuple[int, int]
         return start_ns, stop_ns
     moving = np.nansum(np.abs(np.diff(imu.values, axis=0, prepend=imu.values[:1])) * _LIVELY, axis=1)
     total = np.concatenate([[0.0], np.cumsum(moving)])
-    starts = np.arange(start_ns, stop_ns - longest_ns, longest_ns // 20)
+    count = min((stop_ns - start_ns) * 20 // longest_ns, _MOST_STRETCHES)
+    starts = np.linspace(start_ns, stop_ns - longest_ns, count, dtype=np.int64)
     sums = total[np.searchsorted(imu.stamps_ns, starts + longest_ns)] - total[np.searchsorted(imu.stamps_ns, starts)]
     first = int(starts[np.argmax(sums)])
     return first, first + longest_ns
