@@ -244,8 +244,11 @@ def _alike(fit: DelayFit, other: DelayFit) -> bool:
         return False
     first, second = fit.squares(_STRETCH_S), other.squares(_STRETCH_S)
     count = min(len(first), len(second))
-    both = (first[:count] > 0.0) & (second[:count] > 0.0)
-    ratios = np.log(second[:count][both] / first[:count][both])
+    first, second = first[:count], second[:count]
+    # Seconds of rest tell nothing: the half with the larger residuals does, of either.
+    larger = np.maximum(first, second)
+    busy = (first > 0.0) & (second > 0.0) & (larger >= np.median(larger))
+    ratios = np.log(second[busy] / first[busy])
     return len(ratios) < 2 or float(ratios.mean()) < _SURE * float(ratios.std()) / np.sqrt(len(ratios))
 
 

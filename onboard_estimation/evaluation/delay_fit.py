@@ -187,7 +187,7 @@ class Windows:
 
         Space is filled where the sensor explains the truth's motion even along the axis of its least motion.
         """
-        if sensed.shape[1] != 3:
+        if sensed.shape[1] < 3:
             return 0.0
         predicted, matrices = self.regressed(sensed, self.truth)
         left = self.truth - predicted
@@ -195,7 +195,7 @@ class Windows:
         least = axes[self.groups, :, 0]
         missed = np.add.reduceat(np.einsum("rc,rc->r", left, least) ** 2, self.starts)
         filling = missed < _PLANE * extents[:, 0]
-        return float(np.sign(np.linalg.det(matrices[filling])).mean()) if filling.any() else 0.0
+        return float(np.sign(np.linalg.det(matrices[filling, :3])).mean()) if filling.any() else 0.0
 
 
 class Coarse(NamedTuple):
@@ -280,7 +280,10 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         if abs(step) < _CONVERGED_S:
             break
     freedom = _freedom(len(windows.rows), windows.count, motion, seen.shape[1])
-    variance = long_run_variance(windows.times_s, np.sum(slope * left, axis=1)[:, None])[0, 0] / information**2
+    # Where each window has its own M, what is wrong with it lasts as long as the window.
+    blocks_s = BLOCKS_S if motion.one_frame else (*BLOCKS_S, motion.window_s)
+    scores = np.sum(slope * left, axis=1)[:, None]
+    variance = long_run_variance(windows.times_s, scores, blocks_s)[0, 0] / information**2
     fit = DelayFit(
         offset_s=offset,
         stddev_s=float(np.sqrt(variance * freedom)),

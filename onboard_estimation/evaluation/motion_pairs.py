@@ -41,16 +41,29 @@ def body_ways(times_s: Rows, positions: Rows) -> Motion:
 
 
 def imu_ways(times_s: Rows, rates: Rows, forces: Rows) -> Sensed:
-    """Twice integrated specific force (N, 3), m, in a frame that the gyro keeps level with the start's, but for drift.
+    """Twice integrated specific force, m, in a frame that the gyro keeps from the start on, but for drift; (N, 12).
 
-    What gravity adds is a parabola in each window; what the frame drifts within it, a cubic.
+    What gravity adds is a parabola in each window; what the frame drifts within it, a cubic. The last nine columns are
+    the IMU's axes in that frame: along them lies the lever arm to the body's origin, whatever it is.
     """
     turned = strapdown(times_s, rates)
     forces = turned.apply(forces)
     forces -= forces.mean(axis=0)
     speeds = cumulative_trapezoid(forces, x=times_s, axis=0, initial=0.0)
     speeds -= np.polynomial.polynomial.polyval(times_s - times_s[0], _line(times_s, speeds)).T
-    return Sensed(times_s, cumulative_simpson(speeds, x=times_s, axis=0, initial=0.0), speeds)
+    ways = cumulative_simpson(speeds, x=times_s, axis=0, initial=0.0)
+    axes = turned.as_matrix()
+    turning = np.einsum("nij,njk->nik", axes, _crossing(rates))
+    return Sensed(times_s, np.hstack([ways, axes.reshape(-1, 9)]), np.hstack([speeds, turning.reshape(-1, 9)]))
+
+
+def _crossing(rates: Rows) -> Rows:
+    """(N, 3, 3) so that each times a vector is the cross product of the rate and it."""
+    out = np.zeros((len(rates), 3, 3))
+    x, y, z = rates.T
+    out[:, 0, 1], out[:, 0, 2], out[:, 1, 2] = -z, y, -x
+    crossing: Rows = out - np.swapaxes(out, 1, 2)
+    return crossing
 
 
 def _line(times_s: Rows, values: Rows) -> Rows:
