@@ -107,20 +107,18 @@ def find_offset(sensor: str, body: str, readings: ImuReadings, tracked: TrackedB
             report = _of_turns(blank, found, turning)
             return _with_offset(report, found, guess_s, "turns")
         reasons.append(found)
-    if np.isfinite(values).all():
+    if np.isfinite(values).all() and turning.all():
         found = _best(
             body_ways(body_s, poses[:, POSE.position]),
             imu_ways(times_s, values[:, IMU.angular_velocity], values[:, IMU.linear_acceleration]),
             _WAYS,
         )
         if isinstance(found, DelayFit):
-            report = _with_offset(blank, found, guess_s, "ways")
-            # Without a gyro the readings are taken for those of a body that keeps its attitude.
-            return report if turning.all() else replace(report, mirrored=False)
+            return _with_offset(blank, found, guess_s, "ways")
         reasons.append(found)
-    lacking = (
-        "the IMU has no gyro" if poses.shape[1] == 7 else "the truth has no orientation and the IMU no full readings"
-    )
+    lacking = "it has no gyro with three axes, and no orientation of the body is there for fewer"
+    if poses.shape[1] == 7:
+        lacking = "it has no gyro, without which its accelerations have no direction"
     return ClockReport(sensor, body, "; ".join(reasons) or lacking, common_s=common_s)
 
 
