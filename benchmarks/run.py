@@ -30,6 +30,7 @@ BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag
 ON_REQUEST = (
     "bag_reading",
     "ethercat_wrench",
+    "clock_alignment",
     "evaluate_hour",
     "from_nothing",
     "fuzz",
