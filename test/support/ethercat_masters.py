@@ -74,19 +74,22 @@ def by_pysoem(interface: str, seconds: float) -> dict[str, Any]:
 
 
 def by_kickcat(interface: str, _: float) -> dict[str, Any]:
+    for _ in range(_TRIES - 1):  # it gives up on a single frame that is late
+        try:
+            return _by_kickcat_once(interface)
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+    return _by_kickcat_once(interface)
+
+
+def _by_kickcat_once(interface: str) -> dict[str, Any]:
     import kickcat
 
     link = kickcat.create_link(interface, "")
-    link.set_timeout(timedelta(milliseconds=100))
+    link.set_timeout(timedelta(milliseconds=10))
     bus = kickcat.Bus(link)
     second = timedelta(seconds=1)
-    for attempt in range(5):  # it gives up on a single frame that is late
-        try:
-            bus.init(timedelta(seconds=2))
-            break
-        except RuntimeError:
-            if attempt == 4:
-                raise
+    bus.init(timedelta(seconds=2))
     objects = [
         bus.read_sdo(one, 0x1018, 1, kickcat.PARTIAL, 4, second).hex()
         + bus.read_sdo(one, 0x1008, 0, kickcat.PARTIAL, 64, second).rstrip(b"\0").hex()
