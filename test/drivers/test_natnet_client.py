@@ -91,8 +91,9 @@ def test_a_server_that_is_gone_is_said_once_and_found_again() -> None:
         idle.until(lambda: "silent" in client.trouble)
         assert sum("silent" in one for one in told) == 1
         with serving(**ports) as (again, _):
-            Stream(again, client).further(20)
-            assert client.trouble == ""
+            stream = Stream(again, client)
+            stream.until(lambda: client.trouble == "")
+            stream.further(20)
             assert client.health.reconnections == 1
 
 
