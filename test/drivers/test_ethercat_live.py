@@ -42,7 +42,11 @@ class Running:
 
         parameters = [f"bus.interface:={interface}", "diagnostics_period_s:=0.2", *words]
         rclpy.init(args=["--ros-args", *(word for one in parameters for word in ("-p", one))])
-        self.node = EthercatWrenchNode()
+        try:
+            self.node = EthercatWrenchNode()
+        except BaseException:
+            rclpy.try_shutdown()  # a node that is refused must not leave its context to the tests that follow
+            raise
         self.listener = rclpy.create_node("listener")
         self.executor = rclpy.executors.SingleThreadedExecutor()
         self.executor.add_node(self.node)
