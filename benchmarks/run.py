@@ -29,6 +29,8 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
 ON_REQUEST = (
     "bag_reading",
+    "ethercat_wrench",
+    "clock_alignment",
     "evaluate_hour",
     "from_nothing",
     "fuzz",

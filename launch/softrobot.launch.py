@@ -6,13 +6,25 @@
     ... source:=bag bag:=recordings/run_7
     ... source:=bag bag:=converted config:=converted/softrobot.yaml namespace:=/
 
-With `source:=hardware` nothing is started for the sensors: the drivers run elsewhere, the estimator waits for their
-topics and says for which.
+    ... source:=hardware                                                      EtherCAT: config/softrobot_ethercat.yaml
+    ... source:=ethercat_emulator                                             a simulated robot at the end of a cable
+    ... source:=hardware drivers:=false                                       your own drivers run elsewhere
+
+The emulated sensors want a cable of their own, which root makes (docs/ethercat.md):
+
+    sudo ip link add ethercat_near type veth peer name ethercat_far
+    sudo ip link set ethercat_near up; sudo ip link set ethercat_far up
+
+Without drivers the estimator waits for the sensors' topics and says for which.
 """
 
 from launch import LaunchDescription
 
-from onboard_estimation.robot_launch import RobotLaunch
+from onboard_estimation.robot_launch import Driver, RobotLaunch
+
+CHAMBERS = ("chamber_1", "chamber_2", "chamber_3")
+MEASURED = ("wrench", *(f"pressure/{one}" for one in CHAMBERS))
+SENSORS = "softrobot_ethercat.yaml"
 
 
 def generate_launch_description() -> LaunchDescription:
@@ -21,4 +33,17 @@ def generate_launch_description() -> LaunchDescription:
         "softrobot",
         scenarios="laboratory, payload, upright or paper",
         estimators="see `onboard-estimation robots softrobot`",
+        drivers={
+            "hardware": [Driver("ethercat_wrench", file=SENSORS)],
+            "ethercat_emulator": [
+                Driver(
+                    "softrobot_simulator",
+                    measures=False,
+                    simulates=True,
+                    moved={topic: f"emulated_{topic}" for topic in MEASURED},
+                ),
+                Driver("ethercat_wrench_emulator", {"bus.interface": "ethercat_far"}, measures=False, file=SENSORS),
+                Driver("ethercat_wrench", {"bus.interface": "ethercat_near"}, file=SENSORS),
+            ],
+        },
     ).live()

@@ -45,6 +45,8 @@ class Driver:
         In the place of a simulation it can play a bag: the launch argument `bag`, its parameter of that name.
     knows_robot
         It takes the robot's parameter file though it does not simulate.
+    moved
+        Topics that it publishes elsewhere: for an emulated sensor, which publishes what it has measured.
     file
         A parameter file of its own in `config` beside the launch file's folder; empty: none.
     package
@@ -58,6 +60,7 @@ class Driver:
     takes: tuple[str, ...] | None = None
     plays: bool = False
     knows_robot: bool = False
+    moved: Mapping[str, str] = field(default_factory=dict)
     file: str = ""
     package: str = ""
 

@@ -220,6 +220,8 @@ class RobotLaunch:
                 # A sensor that was lost is looked for again, as by the driver itself.
                 options = GivesUp().options if one.simulates else {**kept, **GivesUp().options}
                 parameters = [*files, own[one.executable]]
+                if one.moved:
+                    options["remappings"] = list(one.moved.items())
                 in_namespace.append(node(one.package or self.package, one.executable, parameters, **options))
         if source == "bag":
             beside.append(node(PACKAGE, "bag_player", [self._played(values)]))

@@ -180,7 +180,7 @@ def _observed(place: Path, joint: int | None, window_s: float, options: Evaluate
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         found, configuration, match = choose_robot(options, kinds)
-        recording = load_recording(bag, found, match, options.what_if, options.mirror_truth)
+        recording = load_recording(bag, found, match, options.what_if, options.mirror_truth, options.align_clock)
         gait = str(bag.custom_data.get("variant", "")) or "not said"
     count = len(configuration.chain.link_names) - 1
     if joint is not None and joint > count:

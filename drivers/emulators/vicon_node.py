@@ -26,7 +26,7 @@ from onboard_estimation.nodes.parameters import NodeParameters
 _TICK_S = 0.001
 _MOST_WAITING = 10_000
 _FIRST_NUMBER = 1000
-_FRAMES_FOR_RATE = 20
+_FRAMES_FOR_RATE = 100
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,10 @@ class ViconEmulatorNode(Node):
             return
         self._take(self._feed)
         if not self._rate_hz and len(self._waiting) >= _FRAMES_FOR_RATE:
-            stamps_ns = np.array([one.poses.stamp_ns for one in self._waiting])
-            self._rate_hz = NANOSECONDS_PER_SECOND / float(np.median(np.diff(stamps_ns)))
+            apart_ns = self._waiting[-1].poses.stamp_ns - self._waiting[0].poses.stamp_ns
+            rate_hz = (len(self._waiting) - 1) * NANOSECONDS_PER_SECOND / max(apart_ns, 1)
+            # Cameras run at whole rates, or nearly so; a rate that is a thousandth off cannot be mapped.
+            self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
         if self._rate_hz or self._feed.is_over:
             self._server = server = DataStreamServer(chosen.host, chosen.port, self._feed.names, self._rate_hz or 1.0)
             self.get_logger().info(

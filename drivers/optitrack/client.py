@@ -222,7 +222,8 @@ class NatNetClient:
         assert self.info is not None
         if self.health.fallen_by(number) > _RESTART_FALL or self._falls >= _FALLS:
             self.health.reconnections += 1
-            self._tell(f"frame numbers fell to {number}: the server at {self._addresses.server} has started anew")
+            # That it is there again is said with it: its answer to the next greeting is no other return.
+            self._say("", f"frame numbers fell to {number}: the server at {self._addresses.server} has started anew")
             self._begin_anew(self.info)
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:

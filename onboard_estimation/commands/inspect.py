@@ -19,7 +19,10 @@ def inspect(
     ],
     json: output.JsonOption = False,
 ) -> None:
-    """Show what is in a bag and what is wrong with it: rates, gaps, repeated and jumping stamps, holes in the truth."""
+    """Show what is in a bag and what is wrong with it: rates, gaps, stamps, and the truth against the IMUs.
+
+    Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
+    """
     from onboard_estimation.evaluation import inspection
     from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
     from onboard_estimation.printable import printable

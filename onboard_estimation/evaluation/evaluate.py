@@ -163,7 +163,7 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
             if options.settings.smooth:
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
-        recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth)
+        recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
     own = configuration_in(bag_path, robot.name) if options.config is None else None
     if own is not None:
         note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."

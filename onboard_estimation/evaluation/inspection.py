@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from onboard_estimation.evaluation import inspection_timing
 from onboard_estimation.evaluation.bags import Bag, TopicInfo, open_bag
+from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
 from onboard_estimation.evaluation.bulk import Column, Headers, read_channels, read_headers
+from onboard_estimation.evaluation.clock_alignment import ClockReport, named_after, pair
 from onboard_estimation.evaluation.inspection_findings import findings
 from onboard_estimation.evaluation.inspection_report import (
     Inspection,
@@ -21,6 +23,8 @@ from onboard_estimation.evaluation.inspection_report import (
     TruthReport,
 )
 from onboard_estimation.evaluation.inspection_view import render
+from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
+from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.reading_limits import ReadingCheck, finite_readings
 from onboard_estimation.ros.measurements import value_types
@@ -29,6 +33,7 @@ __all__ = ["Inspection", "inspect_bag", "render"]
 
 Field = Literal["position", "velocity", "effort"]
 
+IMU = "sensor_msgs/msg/Imu"
 JOINTS = "sensor_msgs/msg/JointState"
 TRUTH_TYPES = ("geometry_msgs/msg/PoseStamped", "geometry_msgs/msg/PointStamped")
 TRUTH_FOLDER = "ground_truth"
@@ -73,6 +78,9 @@ def inspect_bag(
             for name, topic in bag.topics.items()
             if is_truth(topic) and topic.count and name in columns and name in headers
         )
+        if progress and truth:
+            progress("truth against IMUs")
+        clocks, frames = _motion_reports(bag, columns)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
         namespace = common_namespace(bag.topics)
         start_s = bag.start_ns / NANOSECONDS_PER_SECOND
@@ -89,7 +97,9 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            findings=findings(bag.damage, start_s, topics, truth, known, namespace),
+            findings=findings(bag.damage, start_s, topics, truth, known, namespace, clocks, frames),
+            clocks=clocks,
+            frames=frames,
         )
 
 
@@ -184,6 +194,25 @@ def _sensor_span(bag: Bag, headers: Mapping[str, Headers]) -> tuple[int, int]:
 def _truth_report(bag: Bag, topic: str, column: Column, headers: Headers, span: tuple[int, int]) -> TruthReport:
     delay = np.median(headers.log_times_ns - headers.stamps_ns) if len(headers.stamps_ns) else 0.0
     return inspection_timing.truth(topic, column.stamps_ns, column.values, span, bag.start_ns - round(float(delay)))
+
+
+def _motion_reports(
+    bag: Bag, columns: Mapping[str, list[Column]]
+) -> tuple[tuple[ClockReport, ...], tuple[FrameReport, ...]]:
+    """Each IMU against the body that it is on: clocks, and frames where both turn enough to tell them."""
+    imus, bodies = {}, {}
+    for name, (column, *_) in columns.items():
+        if bag.topics[name].message_type == IMU and len(column.stamps_ns):
+            imus[name] = ImuReadings(column.stamps_ns, column.log_times_ns, column.values)
+        elif is_truth(bag.topics[name]) and len(column.stamps_ns):
+            track = BodyTrack.clean(name, column.stamps_ns, column.values)
+            delay_s = float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND
+            bodies[name] = TrackedBody(track, delay_s)
+    if not imus or not bodies:
+        return (), ()
+    clocks = pair(imus, bodies, named_after(imus, bodies))
+    known = [one for one in clocks if one.rotation_rad is not None and not one.rather]
+    return clocks, tuple(find_frames(one, imus[one.sensor], bodies[one.body]) for one in known)
 
 
 def _robot_report(

@@ -7,10 +7,13 @@ from dataclasses import replace
 from math import degrees
 from statistics import median
 
+from onboard_estimation.evaluation.body_frames import FrameReport
+from onboard_estimation.evaluation.clock_alignment import ClockReport
+from onboard_estimation.evaluation.clock_findings import clock_findings
+from onboard_estimation.evaluation.finding import Finding, Severity
+from onboard_estimation.evaluation.frame_findings import frame_findings
 from onboard_estimation.evaluation.inspection_report import (
-    Finding,
     RobotReport,
-    Severity,
     TopicReport,
     TruthReport,
     short_name,
@@ -32,6 +35,8 @@ def findings(
     truth: Sequence[TruthReport],
     robots: Sequence[RobotReport],
     namespace: str = "",
+    clocks: Sequence[ClockReport] = (),
+    frames: Sequence[FrameReport] = (),
 ) -> tuple[Finding, ...]:
     """All that there is to say, errors before warnings before notes.
 
@@ -53,6 +58,20 @@ def findings(
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += _truth(truth)
+    found += clock_findings(
+        [
+            replace(
+                one,
+                sensor=short_name(one.sensor, namespace),
+                body=short_name(one.body, namespace),
+                rather=short_name(one.rather, namespace),
+            )
+            for one in clocks
+        ]
+    )
+    found += frame_findings(
+        [replace(one, sensor=short_name(one.sensor, namespace), body=short_name(one.body, namespace)) for one in frames]
+    )
     found += _sameness(topics)
     found += _robots(robots)
     complete = (robot for robot in robots if not robot.missing_required)
@@ -199,12 +218,30 @@ def _truth(reports: Sequence[TruthReport]) -> list[Finding]:
                     "warning",
                     f"{report.topic} jumps {_times(report.jumps)} in a way no body moves (markers swapped?), first at "
                     f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
-                    f"{degrees(report.largest_turn_rad):.3g} deg.",
+                    f"{degrees(report.largest_turn_rad):.3g} deg{_flips(report)}.",
+                )
+            )
+        if report.frozen_s:
+            found.append(
+                Finding(
+                    "warning",
+                    f"{report.topic} stands still for {_seconds(report.frozen_s)} at {report.frozen_at_s:.2f} s, the "
+                    "very same pose, and jumps on: the motion capture lost the body and repeats its last pose. Leave "
+                    "such poses out when recording.",
                 )
             )
         if report.unusable:
             found.append(Finding("warning", f"{report.topic} has {report.unusable:,} poses that are none."))
     return found[: 4 * _TOPICS_SHOWN]
+
+
+def _flips(report: TruthReport) -> str:
+    if not report.flips:
+        return ""
+    return (
+        f"; {'one is a turn' if report.flips == 1 else f'{report.flips:,} are turns'} by 90, 120 or 180 deg: give the "
+        "body markers at unequal distances"
+    )
 
 
 def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:

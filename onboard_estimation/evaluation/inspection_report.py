@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
-Severity = Literal["error", "warning", "note"]
+from onboard_estimation.evaluation.body_frames import FrameReport
+from onboard_estimation.evaluation.clock_alignment import ClockReport
+from onboard_estimation.evaluation.finding import Finding
+
+INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
+"""Of the histogram of intervals between messages, in their median."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class TimingReport:
         Messages with the same time as the one before.
     backward_jumps, largest_backward_s
         Messages with an earlier time than the one before, and how far the farthest jumps.
+    intervals
+        Histogram of the steps forward, between `INTERVAL_EDGES`, in median steps; empty for less than two messages.
     """
 
     rate_hz: float | None
@@ -41,6 +48,7 @@ class TimingReport:
     duplicates: int
     backward_jumps: int
     largest_backward_s: float
+    intervals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,10 @@ class TruthReport:
         The longest time without a pose within the sensors' time, and when it starts, in seconds since the bag's start.
     jumps, first_jump_at_s
         Steps that no body makes: faster than 10 m/s (and over 1 cm) or 35 rad/s (and over 0.2 rad).
+    flips
+        Jumps that are a turn by 90, 120 or 180 degrees, as of markers that are taken one for the other.
+    frozen_s, frozen_at_s
+        The longest time with the very same pose, out of which the body jumps, and when it starts; 0 without such.
     largest_step_m, largest_turn_rad
         The largest step between neighbouring poses.
     unusable
@@ -100,6 +112,9 @@ class TruthReport:
     largest_step_m: float
     largest_turn_rad: float
     unusable: int
+    flips: int = 0
+    frozen_s: float = 0.0
+    frozen_at_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -120,14 +135,6 @@ class RobotReport:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One sentence for a person."""
-
-    severity: Severity
-    text: str
-
-
-@dataclass(frozen=True)
 class Inspection:
     """A bag at one glance.
 
@@ -139,6 +146,10 @@ class Inspection:
         By log time.
     findings
         What is wrong or worth knowing, the most important first.
+    clocks
+        What the motion tells of each IMU and the tracked body that it is on.
+    frames
+        Where the IMUs sit on their bodies, and which way is up.
     """
 
     path: str
@@ -154,6 +165,8 @@ class Inspection:
     truth: tuple[TruthReport, ...]
     robots: tuple[RobotReport, ...]
     findings: tuple[Finding, ...]
+    clocks: tuple[ClockReport, ...] = ()
+    frames: tuple[FrameReport, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
         """For JSON: plain dictionaries, lists, finite numbers, text and None."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.inspection_report import TimingReport, TruthReport
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
+from onboard_estimation.evaluation.inspection_report import INTERVAL_EDGES, TimingReport, TruthReport
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 
 Integers = NDArray[np.int64]
 
@@ -17,6 +17,13 @@ JUMP_SPEED_M_S = 10.0
 JUMP_STEP_M = 0.01
 JUMP_RATE_RAD_S = 35.0
 JUMP_TURN_RAD = 0.2
+
+_FLIPS_RAD = np.deg2rad([90.0, 120.0, 180.0])
+_NEAR_FLIP_RAD = float(np.deg2rad(6.0))
+_SAME_RAD = 1e-6
+_LEAST_FROZEN_S = 0.1
+_FEWEST_FROZEN = 4
+_OUT_OF_FREEZE = 5.0
 
 _REGULAR_SHARE = 0.8
 _REGULAR_BAND = 2.0
@@ -46,6 +53,7 @@ def timing(times_ns: Integers, zero_ns: int) -> TimingReport:
         duplicates=int(np.count_nonzero(steps == 0)),
         backward_jumps=int(np.count_nonzero(steps < 0)),
         largest_backward_s=float(-steps.min(initial=0.0)),
+        intervals=tuple(np.histogram(forward / median, INTERVAL_EDGES)[0].tolist()),
     )
 
 
@@ -75,6 +83,8 @@ def truth(topic: str, stamps_ns: Integers, values: Matrix, span_ns: tuple[int, i
         ((distances > JUMP_STEP_M) & (distances > JUMP_SPEED_M_S * steps))
         | ((turns > JUMP_TURN_RAD) & (turns > JUMP_RATE_RAD_S * steps))
     )
+    flips = jumps & (np.abs(turns[:, None] - _FLIPS_RAD) < _NEAR_FLIP_RAD).any(axis=1)
+    frozen_s, frozen_at_ns = _frozen(stamps, distances, turns)
     return TruthReport(
         topic=topic,
         coverage=coverage,
@@ -85,7 +95,25 @@ def truth(topic: str, stamps_ns: Integers, values: Matrix, span_ns: tuple[int, i
         largest_step_m=float(distances[near].max(initial=0.0)),
         largest_turn_rad=float(turns[near].max(initial=0.0)),
         unusable=int(np.count_nonzero(~usable)),
+        flips=int(np.count_nonzero(flips)),
+        frozen_s=frozen_s,
+        frozen_at_s=(frozen_at_ns - zero_ns) / NANOSECONDS_PER_SECOND if frozen_s else 0.0,
     )
+
+
+def _frozen(stamps: Integers, distances: Vector, turns: Vector) -> tuple[float, int]:
+    """(longest time of one and the same pose out of which the body jumps, in seconds; where it starts, in ns)."""
+    moves = np.flatnonzero((distances > 0.0) | (turns > _SAME_RAD))
+    if len(moves) < 2:
+        return 0.0, 0
+    # Steps between moves stand still; what comes after is many times as long as usual, or it was rest.
+    usual_m, usual_rad = float(np.median(distances[moves])), float(np.median(turns[moves]))
+    starts, ends = moves[:-1] + 1, moves[1:]
+    length_s = (stamps[ends] - stamps[starts]) / NANOSECONDS_PER_SECOND
+    jumps = (distances[ends] > _OUT_OF_FREEZE * usual_m) | (turns[ends] > max(_OUT_OF_FREEZE * usual_rad, _SAME_RAD))
+    frozen = np.where(jumps & (length_s > _LEAST_FROZEN_S) & (ends - starts > _FEWEST_FROZEN), length_s, 0.0)
+    longest = int(np.argmax(frozen))
+    return float(frozen[longest]), int(stamps[starts[longest]])
 
 
 def _coverage(stamps: Integers, longest_step_s: float, span_ns: tuple[int, int]) -> tuple[float, float, int]:

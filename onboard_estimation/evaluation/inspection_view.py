@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.evaluation.inspection_report import (
+    INTERVAL_EDGES,
     Inspection,
     RobotReport,
     TimingReport,
@@ -23,8 +25,13 @@ from onboard_estimation.printable import printable
 
 _FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0
+# Of the histogram of intervals: the bin around the median, and which share outside it is worth a row.
+_EVEN = slice(2, 3)
+_UNEVEN_SHARE = 0.01
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
-_LOOKED_FOR = "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth"
+_LOOKED_FOR = (
+    "gaps, repeated and backward stamps, NaN, delays, holes and jumps in the ground truth, its clock against the IMUs'"
+)
 
 
 def render(inspection: Inspection) -> RenderableType:
@@ -35,8 +42,15 @@ def render(inspection: Inspection) -> RenderableType:
             _frames(inspection),
             Text("delay   log time minus header stamp: median, and farthest from it", "dim"),
         ]
+    uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
+    if uneven:
+        parts += [Text(), _interval_table(uneven, inspection.namespace)]
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
+    if inspection.clocks:
+        parts += [Text(), _clock_table(inspection)]
+        parts += [Text(), _frame_table(inspection)] if inspection.frames else []
+        parts += _refusals(inspection)
     if any(robot.present for robot in inspection.robots):
         parts += [Text(), _robot_table(inspection.robots)]
     parts += [Text(), _finding_list(inspection)]
@@ -94,11 +108,29 @@ def _frames(inspection: Inspection) -> Text:
     return Text(f"frames  {'; '.join(shown)}{more}", "dim")
 
 
+def _is_uneven(timing: TimingReport) -> bool:
+    return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
+
+
+def _interval_table(uneven: Sequence[TopicReport], namespace: str) -> Table:
+    """Histograms of the intervals, of the topics whose messages do not come evenly."""
+    table = _table("intervals / median")
+    low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
+    for heading in [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for topic in uneven:
+        total = sum(topic.timing.intervals)
+        shares = [f"{100.0 * count / total:.2g} %" if count else "" for count in topic.timing.intervals]
+        table.add_row(short_name(topic.name, namespace), *shares)
+    return table
+
+
 def _truth_table(inspection: Inspection) -> Table:
     reports = inspection.truth
     faults = {
         "longest hole": [_hole(report) for report in reports],
         "jumps": [_count(report.jumps) for report in reports],
+        "frozen": [f"{report.frozen_s:.3g} s" if report.frozen_s else "" for report in reports],
         "unusable": [_count(report.unusable) for report in reports],
     }
     there = {heading: column for heading, column in faults.items() if any(column)}
@@ -114,6 +146,54 @@ def _truth_table(inspection: Inspection) -> Table:
             f"{math.degrees(report.largest_turn_rad):.3g} deg",
         )
     return table
+
+
+def _clock_table(inspection: Inspection) -> Table:
+    """What was told; the rest are refusals."""
+    table = _table("IMU", "tracked body")
+    for heading in ("truth early by", "3 sigma", "explained", "frames turned by"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for report in inspection.clocks:
+        names = [short_name(name, inspection.namespace) for name in (report.sensor, report.body)]
+        if report.offset_s is None or report.stddev_s is None or report.explained is None:
+            table.add_row(*names, "not told", "", "", "")
+            continue
+        turned = "" if report.rotation_rad is None else f"{math.degrees(math.hypot(*report.rotation_rad)):.3g} deg"
+        table.add_row(
+            *names,
+            f"{1e3 * report.offset_s:.2f} ms",
+            f"{3e3 * report.stddev_s:.2g} ms",
+            f"{report.explained:.1%}",
+            turned,
+        )
+    return table
+
+
+def _frame_table(inspection: Inspection) -> Table:
+    """Where the IMUs sit."""
+    table = _table("IMU", "on the tracked body at x, y, z")
+    for heading in ("3 sigma", "up in the truth's frame"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for report in inspection.frames:
+        lever, stddev, up = report.lever_m, report.lever_stddev_m, report.up
+        table.add_row(
+            short_name(report.sensor, inspection.namespace),
+            "not told" if lever is None else f"{', '.join(f'{1e3 * value:.1f}' for value in lever)} mm",
+            "" if stddev is None else f"{3e3 * max(stddev):.2g} mm",
+            "" if up is None else ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in up),
+        )
+    return table
+
+
+def _refusals(inspection: Inspection) -> list[Text]:
+    """Why there is no offset, each reason once."""
+    reasons: dict[str, list[str]] = {}
+    refused = [(one.refused, one.sensor) for one in inspection.clocks]
+    refused += [(one.refused, one.sensor) for one in inspection.frames]
+    for reason, sensor in refused:
+        if reason:
+            reasons.setdefault(reason, []).append(short_name(sensor, inspection.namespace))
+    return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:

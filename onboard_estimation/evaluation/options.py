@@ -310,6 +310,8 @@ class EvaluateOptions:
         Of the robot's topics; None: the one that holds most of them.
     mirror_truth
         Axes of the ground truth to turn round: one or more of x, y, z.
+    align_clock
+        Move the ground truth in time by the offset that its motion has against the IMUs'.
     estimates_rate_hz
         Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
     """
@@ -362,6 +364,12 @@ class EvaluateOptions:
         "Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
         metavar="AXES",
         read=_axes,
+    )
+    align_clock: bool = option(
+        False,
+        "--align-clock",
+        "Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.",
+        typed=bool,
     )
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.aligned_truth import aligned
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.clock_parts import clock_parts
@@ -106,11 +107,17 @@ def from_simulator(recording: Recording, bodies: Sequence[str], held: Sequence[C
 
 
 def load_recording(
-    bag: Bag, robot: Robot, match: TopicMatch, what_if: WhatIf, mirror_truth: str | None = None
+    bag: Bag,
+    robot: Robot,
+    match: TopicMatch,
+    what_if: WhatIf,
+    mirror_truth: str | None = None,
+    align_clock: bool = False,
 ) -> LoadedRecording:
     """Read a robot's sensors and ground truth from a bag, with the changes of a what-if.
 
-    What is dropped is not read at all: it may be missing, or be of another type.
+    What is dropped is not read at all: it may be missing, or be of another type. The truth's clock is aligned with the
+    sensors as they were recorded, before any other change.
 
     Raises
     ------
@@ -145,6 +152,13 @@ def load_recording(
                 f"Ground truth of {body}: {track.left_out} of {count} messages left out "
                 "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
             )
+    if align_clock:
+        tracks, note = aligned(
+            {channel: columns[topic] for topic, channel in match.channels.items()},
+            {channel: columns[topic] for topic, channel in match.truth.items()},
+            tracks,
+        )
+        notes.append(note)
     if mirror_truth:
         notes.append(f"Ground truth mirrored in {mirror_truth}.")
     if match.missing_bodies:

@@ -44,7 +44,7 @@ def observed_chain_run(bag_path: Path, options: EvaluateOptions, window_s: float
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
         robot, configuration, match = choose_robot(options, kinds, bag_path)
-        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth)
+        recording = load_recording(bag, robot, match, options.what_if, options.mirror_truth, options.align_clock)
     name = estimator_name(robot, options.estimator)
     result = judge(robot, configuration, name, recording, bag=bag_path.name)
     assumed = assumed_chain(configuration, papers=name.startswith("paper"))

@@ -26,6 +26,7 @@ EXECUTABLES = {
     "serial_imu_emulator": "hopper_estimation.nodes.main:serial_emulator",
     "vicon": "drivers.vicon.main:vicon",
     "vicon_emulator": "drivers.vicon.main:vicon_emulator",
+    "ethercat_wrench_emulator": "drivers.emulators.ethercat.main:ethercat_wrench_emulator",
     "markers": "onboard_estimation.nodes.main:markers",
 }
 

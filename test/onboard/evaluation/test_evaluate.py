@@ -177,6 +177,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "settle_s": 0.5,
         "lag_s": 0.3,
         "mirror_truth": None,
+        "align_clock": False,
         "namespace": "/salp",
         "overrides": {"gate_probability": 0.99, "gyro.axis": "z"},
         "topics": {},

@@ -347,8 +347,8 @@ def test_it_fits_the_terminal(width: int, tmp_path: Path) -> None:
     lines = printed(inspection, width)
     assert max(len(line) for line in lines) <= width
     if width == 100:
-        # One line for each topic: nothing is broken.
-        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 4
+        # One line for each topic, and for each IMU: nothing is broken.
+        assert sum(line.startswith(("imu/link_", "ground_truth/link_")) for line in lines) == 6
         assert any(line.split()[:4] == ["imu/link_1/data_raw", "Imu", "876", "100.0"] for line in lines)
     assert not any("[" in line for line in lines)
 
@@ -440,3 +440,19 @@ def test_readings_beyond_a_robots_range_are_found(tmp_path: Path) -> None:
     (found,) = texts(inspect(tmp_path / "b", recording(edit), {"salp": channels}))
     assert found.startswith("warning: For salp, /salp/imu/link_1/data_raw, 2 of 1,000 messages: angular rate of 57.3")
     assert found.endswith("such readings are refused, raise gyro.range_rad_s if it can read more.")
+
+
+def test_the_histogram_of_intervals(tmp_path: Path) -> None:
+    def edit(step: int, sample: Sample) -> Sample | None:
+        if 100 <= step < 200 and step % 2:
+            return with_stamp(sample, START_NS + step * 10 * MS + 3 * MS)
+        return None if step == 400 else sample
+
+    inspection = inspect(tmp_path, recording(edit))
+    intervals = topic(inspection, IMU_1).timing.intervals
+    # 50 messages came 3 ms late (1.3 and 0.7 intervals), one was lost; the last of the late ones stands alone.
+    assert intervals == (0, 50, 897, 50, 1, 0, 0)
+    lines = printed(inspection)
+    assert any(line.startswith("intervals / median") for line in lines)
+    assert any(line.split()[:3] == ["imu/link_1/data_raw", "5", "%"] for line in lines)
+    assert not any(line.startswith("imu/link_2/data_raw") and "%" in line for line in lines)

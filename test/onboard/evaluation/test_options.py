@@ -32,6 +32,7 @@ ALL = EvaluateOptions(
     topics={"imu/link_1/data_raw": "/my/imu", "imu/link_2/data_raw": "/other"},
     namespace="/salp",
     mirror_truth="yz",
+    align_clock=True,
     what_if=WhatIf(("imu/link_2", "imu/link_3"), ("imu=20ms",), ("imu.gyro_z=0.01",), ("imu.gyro=1",), seed=7),
     settings=JudgeSettings("exact", 7, 0.25, 1.5, 0.0, 30.0, smooth=True, bulk=False),
     estimates_rate_hz=math.inf,

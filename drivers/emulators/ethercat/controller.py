@@ -1,0 +1,319 @@
+"""The EtherCAT slave controller (ESC): memory, station address, FMMUs, sync managers, EEPROM interface.
+
+Registers as in ETG.1000.4 and in Beckhoff's ET1100 data sheet, section II. Not there: distributed clocks (the features
+say so), bit-wise FMMUs, interrupts.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Protocol
+
+from drivers.emulators.ethercat.frames import Command
+
+STATION, ALIAS, LINK_STATUS = 0x0010, 0x0012, 0x0110
+AL_CONTROL, AL_STATUS, AL_CODE = 0x0120, 0x0130, 0x0134
+EEPROM, FMMUS, SYNC_MANAGERS = 0x0500, 0x0600, 0x0800
+MEMORY = 0x1000
+"""Where registers end and process memory begins."""
+
+_UNITS = 8
+"""FMMUs and sync managers."""
+_TYPE = struct.pack("<BBHBBBBH", 0x11, 0, 2, _UNITS, _UNITS, 60, 0x0F, 0x0001)
+_EEPROM_CONTROL, _EEPROM_ADDRESS, _EEPROM_DATA = 0x0502, 0x0504, 0x0508
+_READS_8_BYTES = 0x0040
+_EEPROM_NO_ACKNOWLEDGE, _EEPROM_NOT_WRITABLE = 0x2000, 0x4000
+_FMMU = struct.Struct("<IHBBHBBB3x")
+_SYNC_MANAGER = struct.Struct("<HHBBBB")
+_READ, _WRITE = 1, 2
+_MAILBOX, _FULL = 2, 0x08
+
+_POSITION = frozenset({Command.APRD, Command.APWR, Command.APRW, Command.ARMW})
+_FIXED = frozenset({Command.FPRD, Command.FPWR, Command.FPRW, Command.FRMW})
+_BROADCAST = frozenset({Command.BRD, Command.BWR, Command.BRW})
+_LOGICAL = frozenset({Command.LRD, Command.LWR, Command.LRW})
+_READS = frozenset({Command.APRD, Command.APRW, Command.FPRD, Command.FPRW, Command.BRD, Command.BRW, Command.LRD,
+                    Command.LRW})  # fmt: skip
+_WRITES = frozenset({Command.APWR, Command.APRW, Command.FPWR, Command.FPRW, Command.BWR, Command.BRW, Command.LWR,
+                     Command.LRW})  # fmt: skip
+COUNTED_UP = _POSITION | _BROADCAST
+"""Commands whose position each slave counts up."""
+
+
+class Application(Protocol):
+    """What the microcontroller beside an ESC does."""
+
+    def al_control(self, requested: int) -> None:
+        """The master has written to AL control."""
+
+    def mailbox(self, message: bytes) -> None:
+        """The master has filled the mailbox."""
+
+    def mailbox_read(self) -> None:
+        """The master has emptied the other mailbox."""
+
+    def outputs(self, data: bytes) -> None:
+        """The master has written process data."""
+
+    def refresh_inputs(self) -> None:
+        """The master is about to read process data."""
+
+
+@dataclass(frozen=True)
+class _Fmmu:
+    """Logical addresses `first` to `end` are those from `physical` on in memory."""
+
+    first: int
+    end: int
+    physical: int
+    direction: int
+
+
+class _Buffer:
+    """A sync manager as the master has set it up."""
+
+    def __init__(self, number: int, start: int, length: int, control: int, activate: int) -> None:
+        self.number, self.start, self.end = number, start, start + length
+        self.is_mailbox = control & 0x03 == _MAILBOX
+        self.master_writes = control >> 2 & 0x03 == 1
+        self.is_active = bool(activate & 0x01) and length > 0
+        self.repeat = bool(activate & 0x02)
+
+
+class Controller:
+    """Memory of one slave, and what happens when a datagram reads or writes there.
+
+    Parameters
+    ----------
+    eeprom
+        Its image, see `sii`.
+
+    Attributes
+    ----------
+    memory
+        All 64 KiB.
+    process_data
+        Whether inputs are open, and outputs; the application decides by its state.
+    links, al_status, al_code
+        Registers that are set from within; `settle` shows them to the master.
+    """
+
+    def __init__(self, eeprom: bytes, application: Application) -> None:
+        self._eeprom, self._application = eeprom, application
+        self.memory = bytearray()
+        self.power_up()
+
+    def power_up(self) -> None:
+        """As after a loss of power: everything is as it was at first."""
+        self.memory = bytearray(0x10000)
+        self.process_data = False
+        self._eeprom_status = _READS_8_BYTES
+        self._fmmus: tuple[_Fmmu, ...] = ()
+        self._buffers: tuple[_Buffer, ...] = ()
+        self._full: set[int] = set()
+        self._repeat = False
+        self._last = b""
+        self.links, self.al_status, self.al_code = 0x5611, 1, 0
+        self.put(ALIAS, int.from_bytes(self._eeprom[8:10], "little"), 2)
+        self.put(0x0140, int.from_bytes(self._eeprom[0:2], "little"), 2)
+        self.put(0x0400, 2498, 2)
+        self.put(0x0420, 1000, 2)
+        self.settle()
+
+    def put(self, address: int, value: int, size: int) -> None:
+        """Write a register from within."""
+        self.memory[address : address + size] = value.to_bytes(size, "little")
+
+    def settle(self) -> None:
+        """Registers that the master cannot write hold what they have to."""
+        self.memory[0 : len(_TYPE)] = _TYPE
+        self.put(LINK_STATUS, self.links, 2)
+        self.put(AL_STATUS, self.al_status, 2)
+        self.put(AL_CODE, self.al_code, 2)
+        self.put(_EEPROM_CONTROL, self._eeprom_status, 2)
+        for number in range(_UNITS):
+            at = SYNC_MANAGERS + 8 * number
+            self.memory[at + 5] = _FULL if number in self._full else 0
+            disabled = number >= 2 and not self.process_data
+            self.memory[at + 7] = (1 if disabled else 0) | (2 if number == 1 and self._repeat else 0)
+
+    def sync_manager(self, number: int) -> tuple[int, int, bool]:
+        """Start and length in bytes of one as the master has set it up, and whether it is on."""
+        start, length, _, _, activate, _ = _SYNC_MANAGER.unpack_from(self.memory, SYNC_MANAGERS + 8 * number)
+        return start, length, bool(activate & 1)
+
+    def reply(self, message: bytes) -> None:
+        """Fill the mailbox that the master reads."""
+        start, length, is_on = self.sync_manager(1)
+        if not is_on or start + length > len(self.memory):
+            return  # the master has set it up otherwise, meanwhile
+        self._last = message[:length]
+        self.memory[start : start + length] = self._last.ljust(length, b"\x00")
+        self._full.add(1)
+        self.settle()
+
+    @property
+    def reply_waits(self) -> bool:
+        """Whether the master has not read the last reply yet."""
+        return 1 in self._full
+
+    def execute(self, command: int, address: int, data: bytearray) -> int:
+        """One datagram: changes `data` where it reads; by how much the working counter grows."""
+        low, high = address & 0xFFFF, address >> 16
+        if command in _LOGICAL:
+            return self._logical(command, address, data)
+        if command in _POSITION:
+            mine = low == 0
+        elif command in _FIXED:
+            mine = low == int.from_bytes(self.memory[STATION : STATION + 2], "little") or (
+                low != 0 and low == int.from_bytes(self.memory[ALIAS : ALIAS + 2], "little")
+            )
+        elif command in _BROADCAST:
+            mine = True
+        else:
+            return 0
+        if command in (Command.ARMW, Command.FRMW):
+            reads, writes = mine, not mine
+        elif mine:
+            reads, writes = command in _READS, command in _WRITES
+        else:
+            return 0
+        done = 0
+        written = bytes(data) if writes else b""
+        if reads:
+            found = self._read(high, len(data))
+            if found is not None:
+                if command in _BROADCAST:
+                    found = bytes(one | other for one, other in zip(data, found, strict=True))
+                data[:] = found
+                done += 1
+        if writes and self._write(high, written):
+            done += 2 if reads else 1
+        return done
+
+    def _logical(self, command: int, address: int, data: bytearray) -> int:
+        """Each FMMU that meets the datagram's addresses, at most once for reading and once for writing."""
+        end, done = address + len(data), 0
+        written = bytes(data)
+        for fmmu in self._fmmus:
+            first, last = max(address, fmmu.first), min(end, fmmu.end)
+            if first >= last:
+                continue
+            physical = fmmu.physical + first - fmmu.first
+            part = slice(first - address, last - address)
+            if fmmu.direction & _READ and command != Command.LWR and not done & 1:
+                found = self._read(physical, last - first)
+                if found is not None:
+                    data[part] = found
+                    done |= 1
+            if (
+                fmmu.direction & _WRITE
+                and command != Command.LRD
+                and not done & 2
+                and self._write(physical, written[part])
+            ):
+                done |= 2
+        if command == Command.LRW:
+            return done
+        return 1 if done else 0
+
+    def _read(self, address: int, length: int) -> bytes | None:
+        """None: there is nothing to be read."""
+        end = address + length
+        if end > len(self.memory):
+            return None
+        buffer = self._buffer(address, end)
+        if buffer is None:
+            return bytes(self.memory[address:end])
+        if buffer.is_mailbox:
+            if buffer.master_writes or buffer.number not in self._full:
+                return None
+        elif not self.process_data:
+            return None
+        elif not buffer.master_writes:
+            self._application.refresh_inputs()
+        found = bytes(self.memory[address:end])
+        if buffer.is_mailbox and end >= buffer.end:
+            self._full.discard(buffer.number)
+            self._application.mailbox_read()
+            self.settle()
+        return found
+
+    def _write(self, address: int, data: bytes) -> bool:
+        end = address + len(data)
+        if end > len(self.memory):
+            return False
+        if address < MEMORY:
+            self.memory[address:end] = data
+            self._registers_written(address, end)
+            return True
+        buffer = self._buffer(address, end)
+        if buffer is not None:
+            if not buffer.master_writes:
+                return False
+            if buffer.is_mailbox and buffer.number in self._full:
+                return False
+            if not buffer.is_mailbox and not self.process_data:
+                return False
+        self.memory[address:end] = data
+        if buffer is not None and end >= buffer.end:
+            whole = bytes(self.memory[buffer.start : buffer.end])
+            (self._application.mailbox if buffer.is_mailbox else self._application.outputs)(whole)
+        return True
+
+    def _buffer(self, address: int, end: int) -> _Buffer | None:
+        if address < MEMORY:
+            return None
+        for buffer in self._buffers:
+            if address < buffer.end and end > buffer.start:
+                return buffer
+        return None
+
+    def _registers_written(self, address: int, end: int) -> None:
+        """What a register does when it is written."""
+        if address < AL_CONTROL + 2 and end > AL_CONTROL:
+            self._application.al_control(int.from_bytes(self.memory[AL_CONTROL : AL_CONTROL + 2], "little"))
+        if address < _EEPROM_CONTROL + 2 and end > _EEPROM_CONTROL:
+            self._eeprom_command(int.from_bytes(self.memory[_EEPROM_CONTROL : _EEPROM_CONTROL + 2], "little"))
+        if address < FMMUS + 16 * _UNITS and end > FMMUS:
+            self._set_fmmus()
+        if address < SYNC_MANAGERS + 8 * _UNITS and end > SYNC_MANAGERS:
+            self._set_buffers()
+        self.settle()
+
+    def _eeprom_command(self, control: int) -> None:
+        self._eeprom_status = _READS_8_BYTES
+        command = control >> 8 & 0x07
+        if command == 1:
+            at = 2 * int.from_bytes(self.memory[_EEPROM_ADDRESS : _EEPROM_ADDRESS + 4], "little")
+            if at >= len(self._eeprom):
+                self._eeprom_status |= _EEPROM_NO_ACKNOWLEDGE
+            self.memory[_EEPROM_DATA : _EEPROM_DATA + 8] = self._eeprom[at : at + 8].ljust(8, b"\xff")
+        elif command:
+            self._eeprom_status |= _EEPROM_NOT_WRITABLE
+
+    def _set_fmmus(self) -> None:
+        found = []
+        for number in range(_UNITS):
+            first, length, first_bit, last_bit, physical, physical_bit, direction, active = _FMMU.unpack_from(
+                self.memory, FMMUS + 16 * number
+            )
+            if active & 1 and length and (first_bit, last_bit, physical_bit) == (0, 7, 0):
+                found.append(_Fmmu(first, first + length, physical, direction))
+        self._fmmus = tuple(found)
+
+    def _set_buffers(self) -> None:
+        rows = [_SYNC_MANAGER.unpack_from(self.memory, SYNC_MANAGERS + 8 * number) for number in range(_UNITS)]
+        buffers = [
+            _Buffer(number, start, length, control, activate)
+            for number, (start, length, control, _, activate, _) in enumerate(rows)
+        ]
+        self._buffers = tuple(one for one in buffers if one.is_active)
+        self._full = {one.number for one in self._buffers if one.number in self._full}
+        repeat = buffers[1].repeat
+        if repeat != self._repeat:
+            self._repeat = repeat
+            # The reply got lost on its way, and is asked for once more.
+            if self._last:
+                self.reply(self._last)

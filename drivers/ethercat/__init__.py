@@ -1,0 +1,1 @@
+"""Force-torque sensors and analogue terminals on EtherCAT, through `pysoem`."""

@@ -1,0 +1,168 @@
+"""Parameters of the EtherCAT node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from drivers.ethercat.compensation import Mounting, rotation_of
+from drivers.ethercat.pressure import PressureScale
+from onboard_estimation.configuration import parameter
+from onboard_estimation.ros.frames import AUTOMATIC
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+
+_TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_LARGEST_DECIMATION = 100
+
+
+@dataclass(frozen=True)
+class BusConfiguration:
+    """The interface, what is on it, and how often it is asked."""
+
+    interface: str = parameter("eth0", "network interface, for this bus alone")
+    sensors: tuple[str, ...] = parameter(
+        ("ati_axia80",), "devices in their order on the bus: names of config/ethercat, or paths of .yaml files"
+    )
+    cycle_hz: float = parameter(1000.0, "cycles a second", unit="Hz", minimum=10.0, maximum=4000.0)
+    spin_s: float = parameter(
+        0.00002, "so long before a cycle its thread does not sleep", unit="s", minimum=0.0, maximum=0.001
+    )
+    receive_timeout_us: int = parameter(4000, "so long a frame is waited for", unit="us", minimum=100, maximum=100_000)
+    lost_after_cycles: int = parameter(
+        10, "cycles without the working counter expected, until the data count as lost", minimum=1, maximum=1000
+    )
+    realtime_priority: int = parameter(0, "of the cycle's thread (SCHED_FIFO); 0: none", minimum=0, maximum=98)
+
+    def faults(self) -> Iterable[str]:
+        """No sensor."""
+        if not self.sensors:
+            yield "sensors: [], allowed: at least one"
+
+
+@dataclass(frozen=True)
+class WrenchConfiguration:
+    """What becomes of a force-torque sensor's readings; vectors are along the sensor's axes, from its origin."""
+
+    sign: Literal["robot_on_sensor", "sensor_on_robot"] = parameter(
+        "robot_on_sensor", "whose force on whom the messages hold, as wrench.sign of the soft robot"
+    )
+    device_sign: Literal["robot_on_sensor", "sensor_on_robot"] = parameter(
+        "robot_on_sensor", "the same of what the device itself gives"
+    )
+    decimation: int = parameter(
+        1, "of so many readings one is published, low-passed before", minimum=1, maximum=_LARGEST_DECIMATION
+    )
+    latency_s: float = parameter(
+        0.0, "of the device's own filter: taken off the stamps", unit="s", minimum=0.0, maximum=1.0
+    )
+    frame: str = parameter("wrench", "frame of the messages")
+    mounting_rpy_deg: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0),
+        "turns a vector of the sensor's axes into the frame's: roll, pitch, yaw as in URDF",
+        unit="deg",
+        minimum=-360.0,
+        maximum=360.0,
+    )
+    lever_arm_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "where the frame's origin is", unit="m")
+    mass_kg: float = parameter(0.0, "of what hangs on the sensor", unit="kg", minimum=0.0)
+    centre_of_mass_m: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), "of that", unit="m")
+    gravity_direction: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 1.0), "down, of any length; the base stands still"
+    )
+    compensates_weight: bool = parameter(False, "take the weight of mass_kg off what is published")
+    tare_includes_weight: bool = parameter(
+        False, "a tare takes the weight of mass_kg into the zero, so that it is read no more"
+    )
+    tare_on_device: bool = parameter(False, "a tare uses the device's own bias, which it loses without power")
+    tare_s: float = parameter(0.5, "readings of so long make a zero", unit="s", minimum=0.05, maximum=5.0)
+    still_force_n: float = parameter(
+        0.2, "standard deviation and drift of a force at rest, at most", unit="N", exclusive_minimum=0.0
+    )
+    still_torque_n_m: float = parameter(0.01, "the same of a torque", unit="N m", exclusive_minimum=0.0)
+    publish_faulty: bool = parameter(False, "publish what the device itself calls out of range, or an error")
+
+    def faults(self) -> Iterable[str]:
+        """What does not go together."""
+        if not any(self.gravity_direction):
+            yield "gravity_direction: [0, 0, 0] has no direction"
+        if self.compensates_weight and self.tare_includes_weight:
+            yield "tare_includes_weight: true beside compensates_weight would take the weight off twice"
+        if self.compensates_weight and not self.mass_kg:
+            yield "mass_kg: 0, but compensates_weight is true"
+
+    @property
+    def mounting(self) -> Mounting:
+        """For `Compensation`."""
+        direction = np.array(self.gravity_direction)
+        return Mounting(
+            mass_kg=self.mass_kg,
+            centre_of_mass_m=np.array(self.centre_of_mass_m),
+            gravity_m_s2=STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction),
+            compensates_weight=self.compensates_weight,
+            rotation=rotation_of(self.mounting_rpy_deg),
+            lever_arm_m=np.array(self.lever_arm_m),
+            sign=1.0 if self.sign == "robot_on_sensor" else -1.0,
+        )
+
+
+@dataclass(frozen=True)
+class PressureConfiguration:
+    """Pressure sensors on the bus's analogue inputs."""
+
+    chambers: tuple[str, ...] = parameter(
+        (), "of each analogue input in turn, as in pressure/<chamber>; empty text: an input without a sensor"
+    )
+    volts: tuple[float, float] = parameter((0.0, 10.0), "at the ends of the sensors' range", unit="V")
+    pascals: tuple[float, float] = parameter((0.0, 100000.0), "at the ends of the sensors' range", unit="Pa")
+    offsets_pa: tuple[float, ...] = parameter((), "taken off, one for each chamber; empty: none", unit="Pa")
+    reference: Literal["gauge", "absolute"] = parameter(
+        "gauge", "the sensors' zero: the air around, whose pressure is then added, or vacuum"
+    )
+    ambient_pa: float = parameter(101325.0, "pressure of the air around", unit="Pa", minimum=0.0)
+    variance_pa2: float = parameter(0.0, "of a reading; 0: not known", unit="Pa^2", minimum=0.0)
+    decimation: int = parameter(
+        1, "of so many readings one is published, low-passed before", minimum=1, maximum=_LARGEST_DECIMATION
+    )
+
+    def faults(self) -> Iterable[str]:
+        """What does not go together."""
+        named = [name for name in self.chambers if name]
+        if self.volts[0] == self.volts[1]:
+            yield f"volts: {list(self.volts)}, allowed: two different ones"
+        if len(set(named)) < len(named):
+            yield f"chambers: {', '.join(named)}, allowed: each once"
+        for name in named:
+            if not _TOPIC_NAME.fullmatch(name):
+                yield f"chambers: {name!r} can be no part of a topic's name: letters, digits, _"
+        if self.offsets_pa and len(self.offsets_pa) != len(named):
+            yield f"offsets_pa: {len(self.offsets_pa)} for {len(named)} chambers"
+
+    @property
+    def scale(self) -> PressureScale:
+        """Of the chambers that have a name."""
+        named = sum(1 for name in self.chambers if name)
+        offsets = np.array(self.offsets_pa) if self.offsets_pa else np.zeros(named)
+        return PressureScale(self.volts, self.pascals, offsets, self.ambient_pa if self.reference == "gauge" else 0.0)
+
+
+@dataclass(frozen=True)
+class EthercatConfiguration:
+    """The bus, and what is made of its readings."""
+
+    bus: BusConfiguration = BusConfiguration()
+    wrench: WrenchConfiguration = WrenchConfiguration()
+    pressure: PressureConfiguration = PressureConfiguration()
+
+
+@dataclass(frozen=True)
+class EthercatHost:
+    """What the node itself wants to know."""
+
+    frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
+    diagnostics_period_s: float = parameter(
+        1.0, "time between two reports on /diagnostics", unit="s", minimum=0.1, maximum=3600.0
+    )

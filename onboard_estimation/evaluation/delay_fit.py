@@ -1,0 +1,321 @@
+"""The delay between two clocks that saw the same motion: truth in some frame, a sensor in another, by least squares.
+
+Nothing is differentiated. The truth's (K, 3) quantity q (an angle, a position) is compared with the sensor's reading
+integrated as often as need be, s, through an unknown matrix M, apart from a polynomial p in each window of some
+seconds, which takes up where the integration started, and what biases become:
+
+    q(t) = M s(t + offset) + p(t) + noise                                                                 (1)
+
+Offset and M by Gauss-Newton, M eliminated (variable projection: Golub and Pereyra, SIAM J. Numer. Anal. 10, 1973).
+Noise is the truth's, white or not, plus what the sensor's integrated noise leaves: the covariance is the sandwich with
+overlapping blocks, which counts correlated residuals as they are (Newey and West, Econometrica 55, 1987).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicHermiteSpline
+from scipy.sparse import csr_array
+
+Rows = NDArray[np.float64]
+
+_STEPS = 15
+_LARGEST_STEP_S = 0.02
+_CONVERGED_S = 1e-7
+_RANK = 1e-9
+_PLANE = 0.2
+BLOCKS_S = (0.0, 0.25, 1.0)
+"""Spans over which residuals may be correlated; the span with the largest variance counts."""
+_BREAK_SIGMAS = 8.0
+_BREAK_STEPS = 0.02
+"""A step of the residual is a break beyond this share of the motion's own spread, too: small steps harm nothing."""
+
+
+class Sensed(NamedTuple):
+    """What a sensor integrates to: times (N,) in s, values (N, k), and their derivatives (N, k)."""
+
+    times_s: Rows
+    values: Rows
+    rates: Rows
+
+    def longest_step_s(self) -> float:
+        """Longer steps between readings are gaps."""
+        return 5.0 * float(np.median(np.diff(self.times_s)))
+
+
+@dataclass(frozen=True)
+class Motion:
+    """Truth to compare with a sensor.
+
+    Attributes
+    ----------
+    times_s
+        (K,) increasing.
+    values
+        (K, 3): angles in rad, or positions in m.
+    breaks
+        (K,) bool: nothing is known of the motion from the row before to this one.
+    window_s, degree
+        Longest span, and degree, of the polynomials of equation (1).
+    one_frame
+        M is the same throughout; false: one M for each window, where the sensor's own frame drifts.
+    """
+
+    times_s: Rows
+    values: Rows
+    breaks: NDArray[np.bool_]
+    window_s: float
+    degree: int
+    one_frame: bool
+
+    def thinned(self, rate_hz: float) -> Motion:
+        """With fewer rows, where there are more than that a second; a break stays one."""
+        every = max(1, round(1.0 / (rate_hz * float(np.median(np.diff(self.times_s))))))
+        parts = np.cumsum(self.breaks)[::every]
+        broken = np.diff(parts, prepend=parts[:1]) > 0
+        return Motion(self.times_s[::every], self.values[::every], broken, self.window_s, self.degree, self.one_frame)
+
+
+@dataclass(frozen=True)
+class DelayFit:
+    """An offset that fits: add it to the truth's stamps.
+
+    Attributes
+    ----------
+    offset_s, stddev_s
+        And its standard deviation.
+    explained
+        Share of the truth's motion, within windows, that the sensor explains.
+    spread
+        RMS of that motion (rad or m).
+    residual
+        RMS of what is left of it.
+    matrix
+        (3, k) M of equation (1), where it is one for all; the first window's otherwise.
+    handedness
+        Between -1, a mirror image in all that tells it, and 1; near 0 where the motion does not tell.
+    sensed, left
+        (R, k) and (R, 3): s and the residual within windows, of the rows used.
+    times_s
+        (R,) of these rows.
+    """
+
+    offset_s: float
+    stddev_s: float
+    explained: float
+    spread: float
+    residual: float
+    matrix: Rows
+    handedness: float
+    times_s: Rows
+    sensed: Rows
+    left: Rows
+
+    def squares(self, stretch_s: float) -> Rows:
+        """Sum of squared residuals in each stretch of that many seconds, counted from time zero."""
+        stretch = (self.times_s / stretch_s).astype(np.int64)
+        sums: Rows = np.bincount(stretch, np.sum(self.left**2, axis=1)).astype(np.float64)
+        return sums
+
+
+class Windows:
+    """Rows of a motion in windows, less the polynomial of each."""
+
+    def __init__(self, motion: Motion, sensed: Sensed, margin_s: float, offset_s: float) -> None:
+        times = motion.times_s
+        at = times + offset_s
+        after = np.clip(np.searchsorted(sensed.times_s, at), 1, len(sensed.times_s) - 1)
+        held = sensed.times_s[after] - sensed.times_s[after - 1] <= sensed.longest_step_s()
+        inside = (at >= sensed.times_s[0] + margin_s) & (at <= sensed.times_s[-1] - margin_s) & held
+        broken = motion.breaks | (np.diff(inside, prepend=True))
+        broken |= np.diff(times, prepend=times[:1]) > motion.window_s / 4.0
+        part = np.cumsum(broken)
+        rows, numbers, columns = [], [], []
+        count = 0
+        starts = np.flatnonzero(np.diff(part, prepend=part[:1] - 1))
+        for start, stop in zip(starts, [*starts[1:], len(times)], strict=True):
+            if not inside[start] or times[stop - 1] - times[start] < motion.window_s / 4.0:
+                continue
+            pieces = int(np.ceil((times[stop - 1] - times[start]) / motion.window_s))
+            edges = np.linspace(times[start], times[stop - 1], pieces + 1)
+            cuts = [start, *np.searchsorted(times[start:stop], edges[1:-1]) + start, stop]
+            for first, last in pairwise(cuts):
+                if last - first < 4 * (motion.degree + 1):
+                    continue
+                span = times[first:last] - 0.5 * (times[first] + times[last - 1])
+                q, _ = np.linalg.qr(np.vander(span / max(span[-1], 1e-9), motion.degree + 1))
+                rows.append(np.arange(first, last))
+                columns.append(q)
+                numbers.append(np.full(last - first, count))
+                count += 1
+        self.count = count
+        self.rows = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+        self.times_s = times[self.rows]
+        self._number = np.concatenate(numbers) if rows else np.empty(0, dtype=np.int64)
+        if not motion.one_frame:
+            self.groups = self._number
+        else:
+            self.groups = np.zeros_like(self._number)
+        self.starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
+        if count:
+            width = motion.degree + 1
+            index = self._number[:, None] * width + np.arange(width)
+            pointers = np.arange(len(self.rows) + 1) * width
+            shape = (len(self.rows), count * width)
+            self._basis = csr_array((np.vstack(columns).ravel(), index.ravel(), pointers), shape=shape)
+            self.truth = self.projected(motion.values[self.rows])
+
+    def projected(self, values: Rows) -> Rows:
+        out: Rows = values - self._basis @ (self._basis.T @ values)
+        return out
+
+    def regressed(self, sensed: Rows, values: Rows) -> tuple[Rows, Rows]:
+        """Fit of values (R, c) by sensed (R, k) in each group: predicted (R, c), and matrices (G, k, c)."""
+        square = np.add.reduceat(sensed[:, :, None] * sensed[:, None, :], self.starts)
+        cross = np.add.reduceat(sensed[:, :, None] * values[:, None, :], self.starts)
+        matrices: Rows = np.linalg.pinv(square, rcond=_RANK, hermitian=True) @ cross
+        return np.einsum("rk,rkc->rc", sensed, matrices[self.groups]), matrices
+
+    def handedness(self, sensed: Rows) -> float:
+        """Mean sign of M's determinant in the groups whose motion fills space; 0 where there are none.
+
+        Space is filled where the sensor explains the truth's motion even along the axis of its least motion.
+        """
+        if sensed.shape[1] < 3:
+            return 0.0
+        predicted, matrices = self.regressed(sensed, self.truth)
+        left = self.truth - predicted
+        extents, axes = np.linalg.eigh(np.add.reduceat(self.truth[:, :, None] * self.truth[:, None, :], self.starts))
+        least = axes[self.groups, :, 0]
+        missed = np.add.reduceat(np.einsum("rc,rc->r", left, least) ** 2, self.starts)
+        filling = missed < _PLANE * extents[:, 0]
+        return float(np.sign(np.linalg.det(matrices[filling, :3])).mean()) if filling.any() else 0.0
+
+
+class Coarse(NamedTuple):
+    """Offsets (T,) in s, the share of the truth's motion that the sensor explains at each, and the RMS of both.
+
+    All are judged on the same rows, those that the sensor knows at every one of the offsets; none without such rows.
+    """
+
+    offsets_s: Rows
+    explained: Rows
+    truth_rms: float
+    sensed_rms: float
+
+
+def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float) -> Coarse:
+    """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second."""
+    windows = Windows(motion.thinned(rate_hz), sensed, longest_s, 0.0)
+    if not windows.count:
+        return Coarse(np.empty(0), np.empty(0), 0.0, 0.0)
+    spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
+    reach = round(longest_s / step_s)
+    offsets = np.arange(-reach, reach + 1, dtype=np.float64) * step_s
+    total = float(np.sum(windows.truth**2))
+    explained = []
+    for offset in offsets:
+        seen = windows.projected(spline(windows.times_s + offset))
+        predicted, _ = windows.regressed(seen, windows.truth)
+        explained.append(1.0 - float(np.sum((windows.truth - predicted) ** 2)) / total if total > 0.0 else 0.0)
+    rows = len(windows.rows)
+    found = np.array(explained, dtype=np.float64)
+    return Coarse(offsets, found, float(np.sqrt(total / rows)), float(np.sqrt(np.sum(seen**2) / rows)))
+
+
+def fit_delay(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None:
+    """The offset near `start_s`; None where too few rows are left, or the motion does not tell an offset at all.
+
+    Where the residual steps (a marker that flips, a pose that jumps), the windows are cut and the fit is made again.
+    """
+    found = _fitted(motion, sensed, start_s)
+    if found is None:
+        return None
+    broken = _with_breaks(motion, found)
+    if broken is None:
+        return found[0]
+    again = _fitted(broken, sensed, found[0].offset_s)
+    return again[0] if again is not None else None
+
+
+def _with_breaks(motion: Motion, found: tuple[DelayFit, Windows]) -> Motion | None:
+    fit, windows = found
+    follows = np.diff(windows.rows) == 1
+    steps = np.linalg.norm(np.diff(fit.left, axis=0), axis=1)
+    usual = 1.4826 * float(np.median(steps[follows])) if follows.any() else 0.0
+    jumps = follows & (steps > max(_BREAK_SIGMAS * usual, _BREAK_STEPS * fit.spread))
+    if not jumps.any():
+        return None
+    breaks = motion.breaks.copy()
+    breaks[windows.rows[1:][jumps]] = True
+    return Motion(motion.times_s, motion.values, breaks, motion.window_s, motion.degree, motion.one_frame)
+
+
+def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, Windows] | None:
+    windows = Windows(motion, sensed, 2.0 * _LARGEST_STEP_S, start_s)
+    if not windows.count:
+        return None
+    spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
+    rate = spline.derivative()
+    total = float(np.sum(windows.truth**2))
+    offset = start_s
+    for _ in range(_STEPS):
+        at = np.clip(windows.times_s + offset, sensed.times_s[0], sensed.times_s[-1])
+        seen = windows.projected(spline(at))
+        predicted, matrices = windows.regressed(seen, windows.truth)
+        left = windows.truth - predicted
+        slope = np.einsum("rk,rkc->rc", windows.projected(rate(at)), matrices[windows.groups])
+        slope -= windows.regressed(seen, slope)[0]
+        information = float(np.sum(slope**2))
+        if not information > 0.0 or not np.isfinite(information):
+            return None
+        step = float(np.sum(slope * left)) / information
+        offset += float(np.clip(step, -_LARGEST_STEP_S, _LARGEST_STEP_S))
+        if abs(step) < _CONVERGED_S:
+            break
+    freedom = _freedom(len(windows.rows), windows.count, motion, seen.shape[1])
+    # Where each window has its own M, what is wrong with it lasts as long as the window.
+    blocks_s = BLOCKS_S if motion.one_frame else (*BLOCKS_S, motion.window_s)
+    scores = np.sum(slope * left, axis=1)[:, None]
+    variance = long_run_variance(windows.times_s, scores, blocks_s)[0, 0] / information**2
+    fit = DelayFit(
+        offset_s=offset,
+        stddev_s=float(np.sqrt(variance * freedom)),
+        explained=1.0 - float(np.sum(left**2)) / total,
+        spread=float(np.sqrt(total / len(windows.rows))),
+        residual=float(np.sqrt(np.sum(left**2) / len(windows.rows))),
+        matrix=matrices[0].T,
+        handedness=windows.handedness(seen),
+        times_s=windows.times_s,
+        sensed=seen,
+        left=left,
+    )
+    return fit, windows
+
+
+def _freedom(rows: int, windows: int, motion: Motion, sensed: int) -> float:
+    """Rows in relation to those that the fit's own parameters leave."""
+    parameters = windows * (motion.degree + 1) + sensed * (1 if motion.one_frame else windows)
+    return rows / max(rows - parameters, 1)
+
+
+def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = BLOCKS_S) -> Rows:
+    """(p, p) covariance of the sum of scores (R, p) that are correlated, by overlapping blocks of some seconds."""
+    rate = (len(times_s) - 1) / max(float(times_s[-1] - times_s[0]), 1e-9)
+    best: Rows | None = None
+    for span_s in blocks_s:
+        length = max(1, min(round(span_s * rate), len(scores)))
+        edge = np.zeros((length, scores.shape[1]))
+        sums = np.cumsum(np.vstack([edge, scores, edge[1:]]), axis=0)
+        blocks = sums[length:] - sums[:-length]
+        covariance: Rows = blocks.T @ blocks / length
+        if best is None or np.trace(covariance) > np.trace(best):
+            best = covariance
+    assert best is not None
+    return best

@@ -1,0 +1,205 @@
+"""EtherCAT sensors' files, and layouts that are checked against what a device maps."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drivers.ethercat.description import WRENCH, SdoObject, UnitCode, find, parse, shipped
+from drivers.ethercat.layout import check_mapping, check_size, conversion_of, dtype_of, objects_of
+from onboard_estimation.configuration import ConfigurationError
+from onboard_estimation.errors import UserError
+
+SIZES = {
+    "ati_axia80": (32, 8),
+    "ati_ft": (32, 8),
+    "beckhoff_el3004": (16, 0),
+    "beckhoff_el3104": (16, 0),
+    "bota_rokubi": (77, 1),
+    "bota_sensone": (77, 1),
+    "me_gsv8": (40, 0),
+    "schunk_ft_axia": (32, 8),
+}
+"""Bytes of inputs and outputs, by the makers' documents and drivers."""
+
+
+def text(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(shipped()[name].read_text())
+    return content
+
+
+def written(content: Any) -> bytes:
+    return str(yaml.safe_dump(content)).encode()
+
+
+def test_all_that_are_shipped_have_a_size_here() -> None:
+    assert sorted(shipped()) == sorted(SIZES)
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_shipped_file_has_the_size_of_its_device(name: str) -> None:
+    one = find(name)
+    sizes = tuple(sum(entry.size for entry in entries) for entries in (one.input_entries, one.output_entries))
+    assert sizes == SIZES[name]
+    if one.input_entries:
+        assert dtype_of(one.input_entries).itemsize == SIZES[name][0]
+    assert one.has_wrench != bool(one.voltages)
+
+
+def test_offsets_are_those_of_bota_s_own_example() -> None:
+    """struct.unpack_from in the maker's Python: forces from 5, saturation at 29, accelerations from 31."""
+    fields = dtype_of(find("bota_rokubi").input_entries).fields
+    assert fields is not None
+    places = {name: fields[name][1] for name in ("status", "flags", "force_x", "torque_z", "saturation")}
+    assert places == {"status": 0, "flags": 1, "force_x": 5, "torque_z": 25, "saturation": 29}
+    assert (fields["acceleration_x"][1], fields["temperature"][1]) == (31, 57)
+
+
+def test_all_faults_are_listed_together() -> None:
+    content = text("ati_axia80")
+    content["vendor_id"] = -1
+    content["colour"] = "red"
+    content["inputs"][0]["entries"][0]["type"] = "int33"
+    content["scales"]["force"]["unit"]["codes"][0] = "stone"
+    content["status"][0]["level"] = "bad"
+    with pytest.raises(ConfigurationError) as caught:
+        parse(written(content))
+    said = "\n".join(caught.value.faults)
+    for part in ("vendor_id: -1", "'colour' is unknown", "type: 'int33'", "'stone'", "status[0].level: 'bad'"):
+        assert part in said
+    assert len(caught.value.faults) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda one: one["inputs"][0]["entries"].pop(2), "force_z missing beside force_x"),
+        (lambda one: one["inputs"][0]["entries"][0].pop("scale"), "force_x has no scale"),
+        (
+            lambda one: one["inputs"][0]["entries"][0].update(scale="torque"),
+            "unit lbf in, .* of force_x, which",
+        ),
+        (lambda one: one["scales"].pop("force"), "force_x has scale force, which `scales` does not have"),
+        (lambda one: one["bias"].update(output="other"), "bias: no output other"),
+        (lambda one: one["status"][0].update(mask=2**32), "no input status of an unsigned type that holds"),
+        (lambda one: one["inputs"][0]["entries"].append(one["inputs"][0]["entries"][0]), "field force_x is there 2"),
+        (lambda one: one["inputs"].extend([{"pdo": 0x1A01, "entries": [{"type": "uint64"}] * 200}]), "1632 bytes"),
+        (lambda one: one["inputs"].clear(), "neither force_x to torque_z nor voltage_1"),
+        (lambda one: one["scales"]["force"].update(factor=0), "scales.force.factor: 0 is not allowed"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(change: Any, said: str) -> None:
+    content = text("ati_axia80")
+    change(content)
+    with pytest.raises(ConfigurationError, match=said):
+        parse(written(content))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=300))
+def test_bytes_are_a_description_or_refused(data: bytes) -> None:
+    with pytest.raises(ConfigurationError):
+        parse(data)
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:
+    content: Any = text(data.draw(st.sampled_from(sorted(SIZES))))
+    inner = content
+    while True:
+        keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
+        key = data.draw(st.sampled_from(keys))
+        if not isinstance(inner[key], (dict, list)) or not inner[key] or data.draw(st.booleans()):
+            break
+        inner = inner[key]
+    inner[key] = data.draw(_VALUES)
+    with suppress(ConfigurationError):
+        one = parse(written(content))
+        assert one.has_wrench or one.voltages
+
+
+def test_an_unknown_name_is_answered_with_those_known() -> None:
+    with pytest.raises(UserError, match=r"'axia': not among ati_axia80, ati_ft, .*me_gsv8"):
+        find("axia")
+
+
+def rows(name: str, part: str) -> dict[int, list[int]]:
+    """What a device of this description maps."""
+    return {
+        pdo.index: [(entry.index or 0) << 16 | entry.subindex << 8 | 8 * entry.size for entry in pdo.entries]
+        for pdo in getattr(find(name), part)
+    }
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_device_as_described_passes(name: str) -> None:
+    one = find(name)
+    for part in ("inputs", "outputs"):
+        check_mapping(one.name, part, getattr(one, part), rows(name, part))
+
+
+def test_single_bits_in_place_of_a_status_word_pass() -> None:
+    """As a Beckhoff terminal has them: what the description leaves open may be anything of its length."""
+    one, mapped = find("beckhoff_el3104"), rows("beckhoff_el3104", "inputs")
+    bits = [0x60000101, 0x60000201, 0x60000302, 0x60000502, 0x60000701, 0x00000001, 0x00000005]
+    mapped[0x1A00] = [*bits, 0x60000E01, 0x60000F01, 0x60001001, 0x60001110]
+    check_mapping(one.name, "inputs", one.inputs, mapped)
+    mapped[0x1A00].pop(0)
+    with pytest.raises(UserError, match="byte 2: described is voltage_1, 0x6000:11 of 16 bits; the device has nothing"):
+        check_mapping(one.name, "inputs", one.inputs, mapped)
+
+
+def test_differences_are_told_with_their_places() -> None:
+    one, mapped = find("ati_axia80"), rows("ati_axia80", "inputs")
+    mapped[0x1A00][6:8] = [0x60200020, 0x60100020]
+    with pytest.raises(UserError) as caught:
+        check_mapping(one.name, "inputs", one.inputs, mapped)
+    assert "byte 24: described is status, 0x6010:00 of 32 bits; the device has 0x6020:00 of 32 bits" in str(
+        caught.value
+    )
+    assert "byte 28: described is counter, 0x6020:00 of 32 bits; the device has 0x6010:00" in str(caught.value)
+    with pytest.raises(UserError, match=r"0x1A01 assigned .0x1C13., its description has 0x1A00"):
+        check_mapping(one.name, "inputs", one.inputs, {0x1A01: []})
+    with pytest.raises(UserError, match="maps 28 bytes of inputs, its description has 32"):
+        check_size(one.name, "inputs", one.input_entries, 28)
+
+
+def test_units_and_factors_are_those_the_device_tells() -> None:
+    one = find("ati_ft")
+    objects = objects_of(one, WRENCH)
+    assert [str(each) for each in objects] == ["0x2040:31", "0x2040:29", "0x2040:32", "0x2040:2A"]
+    told = dict(zip(objects, (1e4, 1, 1e5, 2), strict=True))  # lbf, lbf ft
+    records = np.zeros(2, dtype_of(one.input_entries))
+    records["force_x"], records["torque_y"] = 20_000, -100_000
+    values = conversion_of(one, WRENCH, told)(records)
+    # A pound-force is 0.45359237 kg at 9.80665 m/s^2, a foot 0.3048 m.
+    np.testing.assert_allclose(values[0], [2 * 0.45359237 * 9.80665, 0, 0, 0, -0.45359237 * 9.80665 * 0.3048, 0])
+    with pytest.raises(UserError, match=r"tells unit 0x9 in 0x2040:29; known: 0x1 lbf, 0x2 N"):
+        conversion_of(one, WRENCH, {**told, objects[1]: 9})
+    with pytest.raises(UserError, match="force_x has the factor 0"):
+        conversion_of(one, WRENCH, {**told, objects[0]: 0.0})
+
+
+def test_a_unit_that_may_be_assumed_is_remarked() -> None:
+    one = find("me_gsv8")
+    told: dict[SdoObject, float] = dict.fromkeys(objects_of(one, WRENCH), 2.0)
+    found = conversion_of(one, WRENCH, told)
+    assert len(found.remarks) == 6
+    assert "unit 0x2 in 0x6131:01 is not known, N is assumed" in found.remarks[0]
+    np.testing.assert_allclose((found.gain, found.offset), 2.0)
+    units = [scale.unit for _, scale in one.scales]
+    assert all(isinstance(unit, UnitCode) for unit in units)

@@ -1,0 +1,154 @@
+"""What becomes of readings of an EtherCAT sensor: compensation, zero, decimation, pressures; against hand and scipy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from drivers.ethercat.compensation import Compensation, Mounting, mean_at_rest, rotation_of, zero_for
+from drivers.ethercat.configuration import EthercatConfiguration
+from drivers.ethercat.decimation import ATTENUATION_DB, MOST_FILLED, PASS, STOP, Decimator, low_pass
+from drivers.ethercat.pressure import PressureScale
+from onboard_estimation.configuration import ConfigurationError, load
+from onboard_estimation.errors import UserError
+
+G = 9.80665
+PERIOD_NS = 1_000_000
+
+
+def mounting(**changes: object) -> Mounting:
+    chosen = {f"wrench.{name}": value for name, value in changes.items()}
+    return load(EthercatConfiguration, None, chosen).wrench.mounting
+
+
+def test_weight_and_its_torque_by_hand() -> None:
+    """2 kg hang 0.1 m below the sensor and 0.03 m towards x; down is z: the torque c x mg is about -y."""
+    known = mounting(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1])
+    np.testing.assert_allclose(known.weight, [0, 0, 2 * G, 0, -0.03 * 2 * G, 0])
+    tilted = mounting(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1], gravity_direction=[-3.0, 0.0, 0.0])
+    np.testing.assert_allclose(tilted.weight, [-2 * G, 0, 0, 0, -0.1 * 2 * G, 0], atol=1e-12)
+
+
+def test_turn_and_lever_arm_are_scipys() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        angles, arm, readings = rng.uniform(-180, 180, 3), rng.normal(size=3), rng.normal(size=(5, 6))
+        turn = Rotation.from_euler("xyz", angles, degrees=True)
+        np.testing.assert_allclose(rotation_of(tuple(angles)), turn.as_matrix(), atol=1e-12)
+        known = mounting(mounting_rpy_deg=angles.tolist(), lever_arm_m=arm.tolist(), sign="sensor_on_robot")
+        found = Compensation(known)(readings)
+        force, torque = readings[:, :3], readings[:, 3:]
+        np.testing.assert_allclose(found[:, :3], -turn.apply(force), atol=1e-12)
+        np.testing.assert_allclose(found[:, 3:], -turn.apply(torque - np.cross(arm, force)), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("compensates", "includes", "expected"),
+    [(False, False, 1.0), (True, False, 0.0), (False, True, 0.0)],
+    ids=["weight is read on", "weight is compensated", "weight is in the zero"],
+)
+def test_what_is_left_of_the_weight_after_a_tare(compensates: bool, includes: bool, expected: float) -> None:
+    drift = np.array([0.3, -0.2, 0.1, 0.01, 0.02, -0.03])
+    known = mounting(mass_kg=0.5, centre_of_mass_m=[0.02, 0.01, 0.1], compensates_weight=compensates)
+    reading = known.weight + drift
+    compensation = Compensation(known)
+    compensation.set_zero(zero_for(known, reading, includes))
+    np.testing.assert_allclose(compensation(reading[None])[0], expected * known.weight, atol=1e-12)
+    # And a force that comes on top is read in full.
+    np.testing.assert_allclose(compensation(reading[None] + 1.0)[0], expected * known.weight + 1.0, atol=1e-12)
+
+
+def test_weight_cannot_be_taken_off_twice() -> None:
+    chosen = {"wrench.mass_kg": 1.0, "wrench.compensates_weight": True, "wrench.tare_includes_weight": True}
+    with pytest.raises(ConfigurationError, match="would take the weight off twice"):
+        load(EthercatConfiguration, None, chosen)
+
+
+def test_a_mean_is_refused_where_the_sensor_moves_drifts_or_is_short() -> None:
+    rng = np.random.default_rng(2)
+    still = np.ones(6) + rng.normal(scale=[0.02] * 3 + [0.001] * 3, size=(500, 6))
+    np.testing.assert_allclose(mean_at_rest(still, 0.2, 0.01), still.mean(axis=0))
+    with pytest.raises(UserError, match=r"vary by 0\.\d+ N and .* N m, at rest by at most 0.2 and 0.01"):
+        mean_at_rest(still + 0.5 * np.sin(np.arange(500))[:, None] * np.eye(6)[0], 0.2, 0.01)
+    with pytest.raises(UserError, match="not at rest"):
+        mean_at_rest(still + np.linspace(0.0, 0.5, 500)[:, None] * np.eye(6)[2], 0.2, 0.01)
+    with pytest.raises(UserError, match="10 readings, 20 are needed"):
+        mean_at_rest(still[:10], 0.2, 0.01)
+    with pytest.raises(UserError, match="not at rest"):
+        mean_at_rest(np.full((30, 6), np.nan), 0.2, 0.01)
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8, 10, 25])
+def test_the_low_pass_keeps_its_bands(factor: int) -> None:
+    """By its transfer function, computed here."""
+    taps = low_pass(factor)
+    frequencies = np.linspace(0.0, 0.5, 4001)  # of the input rate
+    gain = np.abs(np.exp(-2j * np.pi * np.outer(frequencies, np.arange(len(taps)))) @ taps)
+    kept, stopped = frequencies <= PASS / factor, frequencies >= STOP / factor
+    np.testing.assert_allclose(gain[kept], 1.0, atol=0.002)
+    assert 20.0 * np.log10(gain[stopped].max()) < -ATTENUATION_DB
+    np.testing.assert_allclose(taps, taps[::-1])
+
+
+def played(decimator: Decimator, signal: np.ndarray, stamps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In batches of odd lengths."""
+    out_stamps, out = [], []
+    for first in range(0, len(signal), 7):
+        found_stamps, found = decimator(stamps[first : first + 7].tolist(), signal[first : first + 7])
+        out_stamps += found_stamps
+        out.append(found)
+    return np.array(out_stamps), np.concatenate(out)
+
+
+def test_a_slow_signal_comes_out_at_its_own_stamps_and_an_alias_does_not() -> None:
+    stamps = 10**18 + PERIOD_NS * np.arange(4000)
+    seconds = 1e-3 * np.arange(4000)
+    slow = np.sin(2 * np.pi * 10.0 * seconds)
+    fast = np.sin(2 * np.pi * 120.0 * seconds)  # 125 Hz would show it as 5 Hz
+    decimator = Decimator(8, 1e-3)
+    found_stamps, found = played(decimator, np.column_stack([slow, fast]), stamps)
+    assert (np.diff(found_stamps) == 8 * PERIOD_NS).all()
+    expected = np.sin(2 * np.pi * 10.0 * 1e-9 * (found_stamps - 10**18))
+    np.testing.assert_allclose(found[:, 0], expected, atol=0.003)
+    assert np.abs(found[:, 1]).max() < 0.002
+    assert decimator.delay_s == pytest.approx(1e-3 * (len(low_pass(8)) - 1) / 2)
+    assert found_stamps[0] - stamps[0] == round(1e9 * decimator.delay_s)
+
+
+def test_missing_readings_are_bridged_and_more_begin_anew() -> None:
+    stamps = 10**18 + PERIOD_NS * np.arange(2000)
+    line = 1e-3 * np.arange(2000.0)[:, None]
+    kept = np.ones(2000, dtype=bool)
+    kept[500:505] = False
+    decimator = Decimator(4, 1e-3)
+    found_stamps, found = played(decimator, line[kept], stamps[kept])
+    np.testing.assert_allclose(found[:, 0], 1e-9 * (found_stamps - 10**18), atol=1e-4)
+    assert (decimator.filled, decimator.restarts) == (5, 0)
+    kept[1000 : 1000 + MOST_FILLED + 1] = False
+    decimator = Decimator(4, 1e-3)
+    found_stamps, found = played(decimator, line[kept], stamps[kept])
+    assert decimator.restarts == 1
+    np.testing.assert_allclose(found[:, 0], 1e-9 * (found_stamps - 10**18), atol=1e-4)
+    assert np.diff(found_stamps).max() > 2e9 * decimator.delay_s
+
+
+def test_volts_become_absolute_pascals() -> None:
+    gauge = PressureScale((0.5, 4.5), (0.0, 200e3), np.array([0.0, 250.0]), 101325.0)
+    np.testing.assert_allclose(gauge(np.array([[0.5, 0.5], [2.5, 4.5]])), [[101325.0, 101075.0], [201325.0, 301075.0]])
+    absolute = PressureScale((10.0, 0.0), (0.0, 100e3), np.zeros(1), 0.0)
+    np.testing.assert_allclose(absolute(np.array([[10.0], [2.5]])), [[0.0], [75e3]])
+    assert gauge.beyond(np.array([[0.0, 0.31], [4.69, 4.71]])).tolist() == [[True, False], [False, True]]
+
+
+def test_faults_of_parameters_are_listed_together() -> None:
+    chosen = {
+        "bus.sensors": [],
+        "wrench.gravity_direction": [0.0, 0.0, 0.0],
+        "pressure.volts": [1.0, 1.0],
+        "pressure.chambers": ["a", "a", "b c"],
+        "pressure.offsets_pa": [1.0],
+    }
+    with pytest.raises(ConfigurationError) as caught:
+        load(EthercatConfiguration, None, chosen)
+    assert len(caught.value.faults) == 6
