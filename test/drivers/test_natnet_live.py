@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def pose(number: int) -> BodyPoses:
 class Pair:
     """A server and a client of their own ports."""
 
-    def __init__(self, transport: str = "unicast", version: str = "4.1", latency_s: float = 0.0, **faults: float):
+    def __init__(self, transport: str = "unicast", version: str = "4.1", latency_s: float = 0.0, **faults: Any):
         self.configuration = NatNetServerConfiguration(
             version=version, transport=transport, command_port=free_port(), data_port=free_port(),
             camera_latency_s=0.002, **faults,
