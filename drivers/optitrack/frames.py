@@ -94,8 +94,8 @@ def parse(data: bytes, version: Version) -> Frame:
         return Frame(number, ids, positions, quaternions, tracked, math.nan, None, None, None, False)
     (time_s,) = reader.take(_F64 if version >= (2, 7) else _F32)
     exposure, received, transmitted = reader.take(_TICKS) if version >= (3, 0) else (None, None, None)
-    if sized:
-        reader.skip(8)  # time by a PTP clock
+    if sized and reader.left != _FLAGS.size + 4:
+        reader.skip(8)  # time by a PTP clock, which the SDK's samples call optionally present
     (flags,) = reader.take(_FLAGS)
     changed = bool(flags & _MODELS_CHANGED)
     return Frame(number, ids, positions, quaternions, tracked, time_s, exposure, received, transmitted, changed)

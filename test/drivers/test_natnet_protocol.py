@@ -130,9 +130,20 @@ def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
     whole = natnet_messages.frame(1, poses(), TIMES, version, with_others=True)[4:]
+    without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
+        if length == without_ptp:
+            continue  # as long as a frame that has no time by a PTP clock
         with pytest.raises(NatNetFault):
             frames.parse(whole[:length], version)
+
+
+@pytest.mark.parametrize("version", [(4, 1), (4, 2)], ids=protocol.shown)
+def test_a_frame_without_a_time_by_a_ptp_clock_is_read(version: Version) -> None:
+    whole = natnet_messages.frame(1, poses(), TIMES, version, changed=True, with_others=True)[4:]
+    found = frames.parse(whole[:-14] + whole[-6:], version)
+    assert found.exposure_ticks == TIMES.exposure_ticks
+    assert found.models_changed
 
 
 def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
