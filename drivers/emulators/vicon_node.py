@@ -115,8 +115,9 @@ class ViconEmulatorNode(Node):
             return
         self._take(self._feed)
         if not self._rate_hz and len(self._waiting) >= _FRAMES_FOR_RATE:
-            apart_ns = self._waiting[-1].poses.stamp_ns - self._waiting[0].poses.stamp_ns
-            rate_hz = (len(self._waiting) - 1) * NANOSECONDS_PER_SECOND / max(apart_ns, 1)
+            # The median: frames that are missing make some of the intervals longer.
+            stamps_ns = np.array([one.poses.stamp_ns for one in self._waiting])
+            rate_hz = NANOSECONDS_PER_SECOND / max(float(np.median(np.diff(stamps_ns))), 1.0)
             # Cameras run at whole rates, or nearly so; a rate that is a thousandth off cannot be mapped.
             self._rate_hz = float(round(rate_hz)) if abs(rate_hz - round(rate_hz)) < 0.01 * rate_hz else rate_hz
         if self._rate_hz or self._feed.is_over:

@@ -29,7 +29,7 @@ def free_port() -> int:
 
 def test_truth_comes_out_as_it_went_in_and_after_disconnections(tmp_path: Path) -> None:
     port = f"port:={free_port()}"
-    emulated = ["-p", port, "-p", "bodies:=[box, link]", "-p", "disconnect_every_s:=3.0"]
+    emulated = ["-p", port, "-p", "bodies:=[box, link]", "-p", "rate_hz:=100.0", "-p", "disconnect_every_s:=3.0"]
     with (
         listening_node() as node,
         running("vicon_emulator", tmp_path, *emulated),
