@@ -120,6 +120,8 @@ class NatNetServer:
 
     def submit(self, poses: BodyPoses) -> None:
         """Take a frame, of the names given, stamped by this host's clock; it goes out when it is due."""
+        if self._is_closed:
+            return
         self._waiting.append(poses)
         os.eventfd_write(self._wake, 1)
 

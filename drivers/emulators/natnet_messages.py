@@ -117,12 +117,15 @@ def frame(
     for since in ((2, 9), (2, 11)):
         if version >= since:
             data += _section(1, channels, version) if with_others else _section(0, b"", version)
-    return message(Kind.FRAME, data + _times(times, version) + struct.pack("<Hi", 2 * changed, 0))
+    flags = struct.pack("<H", 2 * changed) if version >= (2, 6) else b""
+    return message(Kind.FRAME, data + _times(times, version) + flags + _i32(0))
 
 
 def _times(times: Times, version: Version) -> bytes:
     data = b"" if version >= (3, 0) else struct.pack("<f", 0.004)
-    data += _i32(0, 0) + struct.pack("<d" if version >= (2, 7) else "<f", times.software_s)
+    data += _i32(0, 0)
+    if version >= (2, 6):
+        data += struct.pack("<d" if version >= (2, 7) else "<f", times.software_s)
     if version >= (3, 0):
         data += struct.pack("<3Q", times.exposure_ticks, times.received_ticks, times.transmitted_ticks)
     return data + (_i32(0, 0) if version >= (4, 1) else b"")

@@ -6,6 +6,7 @@ skeleton and device has to be walked through.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Frame:
     tracked
         (B,) as the server says. 2.5 does not: true, and a body that is not seen has no quaternion.
     time_s
-        Of the server's software.
+        Of the server's software; NaN where there is none, in 2.5.
     exposure_ticks, received_ticks, transmitted_ticks
         Of its clock: in the middle of the cameras' exposure, when the data came, when they went; None before 3.0.
     models_changed
@@ -89,6 +90,8 @@ def parse(data: bytes, version: Version) -> Frame:
     if version < (3, 0):
         reader.skip(4)  # what the software took
     reader.skip(8)  # time code
+    if version < (2, 6) and reader.left < _F32.size + _FLAGS.size:  # Motive 1.5 sends neither time nor flags
+        return Frame(number, ids, positions, quaternions, tracked, math.nan, None, None, None, False)
     (time_s,) = reader.take(_F64 if version >= (2, 7) else _F32)
     exposure, received, transmitted = reader.take(_TICKS) if version >= (3, 0) else (None, None, None)
     if sized:

@@ -1,0 +1,168 @@
+"""NatNet's messages: recorded ones, those of the emulator in every version, damaged and made-up ones."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from natnet_samples import NAMES, poses
+
+from drivers.emulators import natnet_messages
+from drivers.emulators.natnet_messages import Times
+from drivers.optitrack import descriptions, frames, protocol
+from drivers.optitrack.descriptions import RigidBody
+from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, Version
+
+TIMES = Times(12.5, 2**40 + 1, 2**40 + 2, 2**40 + 3)
+versions = st.sampled_from(VERSIONS)
+
+
+@pytest.fixture
+def recorded(shared_data: Path) -> Path:
+    folder = shared_data / "natnet"
+    if not folder.is_dir():
+        pytest.skip(f"no recorded NatNet messages in {folder}")
+    return folder
+
+
+def content(folder: Path, name: str, kind: Kind) -> bytes:
+    found, payload = protocol.payload((folder / f"{name}_packet_v3.bin").read_bytes())
+    assert found == kind
+    return payload
+
+
+@pytest.mark.data
+def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
+    """As the tests of python_natnet, where the recordings are from, have it."""
+    info = protocol.server_info(content(recorded, "serverinfo", Kind.SERVER_INFO))
+    assert info == ServerInfo("Motive", (2, 1, 0, 0), (3, 0), 3312787, 1511, True, "239.255.42.99")
+    assert descriptions.parse(content(recorded, "modeldef", Kind.MODELS), (3, 0)) == (RigidBody("RaceQuad", 2, -1),)
+    assert protocol.echo(content(recorded, "echoresponse", Kind.ECHO)) == (278554190, 1416498545924)
+    assert protocol.echo_request(278554190) == (recorded / "echorequest_packet_v3.bin").read_bytes()
+    assert content(recorded, "connect", Kind.CONNECT)[-4:] == bytes([3, 0, 0, 0])
+
+    frame = frames.parse(content(recorded, "mocapframe", Kind.FRAME), (3, 0))
+    assert (frame.number, frame.ids.tolist(), frame.tracked.tolist()) == (162734, [2], [True])
+    np.testing.assert_allclose(frame.positions_m, [[0.1744466, 1.4471314, -0.7343040]], atol=1e-6)
+    np.testing.assert_allclose(frame.quaternions_xyzw, [[-0.0545942, 0.5099482, 0.0437036, -0.8573577]], atol=1e-6)
+    assert frame.time_s == pytest.approx(1356.1166667)
+    ticks = (frame.exposure_ticks, frame.received_ticks, frame.transmitted_ticks)
+    assert ticks == (1416497730518, 1416497745808, 1416497748722)
+    assert not frame.models_changed
+
+    kind, payload = protocol.payload((recorded / "mocapframe_packet_occluded_v3.bin").read_bytes())
+    frame = frames.parse(payload, (3, 0))
+    assert (kind, frame.number, frame.ids.tolist()) == (Kind.FRAME, 269007, [7])
+    np.testing.assert_allclose(frame.positions_m, [[-0.1541316, 0.2829448, 0.4706643]], atol=1e-6)
+    assert frame.exposure_ticks == 8642283567331
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
+@pytest.mark.parametrize("with_others", [False, True])
+def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool) -> None:
+    sent = replace(poses(20), tracked=np.arange(20) % 3 != 0)
+    kind, payload = protocol.payload(natnet_messages.frame(77, sent, TIMES, version, True, with_others))
+    assert kind == Kind.FRAME
+    got = frames.parse(payload, version)
+    assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
+    seen = sent.tracked
+    np.testing.assert_array_equal(got.positions_m[seen], sent.positions_m[seen])
+    np.testing.assert_array_equal(got.quaternions_xyzw[seen], sent.quaternions_xyzw[seen])
+    if version >= (2, 6):
+        np.testing.assert_array_equal(got.tracked, sent.tracked)
+    else:  # no flag: no pose
+        assert not got.quaternions_xyzw[~seen].any()
+    assert got.time_s == TIMES.software_s or (version == (2, 5) and np.isnan(got.time_s))
+    times = (got.exposure_ticks, got.received_ticks, got.transmitted_ticks)
+    told = (TIMES.exposure_ticks, TIMES.received_ticks, TIMES.transmitted_ticks)
+    assert times == (told if version >= (3, 0) else (None,) * 3)
+    kind, payload = protocol.payload(natnet_messages.models(NAMES, version, with_others))
+    assert kind == Kind.MODELS
+    assert descriptions.parse(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
+    info = ServerInfo("Motive", (3, 1, 0, 2), version)
+    if version >= (3, 0):
+        info = replace(info, clock_hz=10_000_000, data_port=1511, is_multicast=False, group="239.1.2.3")
+    assert protocol.server_info(protocol.payload(natnet_messages.server_info(info))[1]) == info
+
+
+def read_all(data: bytes, version: Version) -> None:
+    """Read bytes as each kind of message; only `NatNetFault` may come of it."""
+    for parse in (
+        lambda one: frames.parse(one, version),
+        lambda one: descriptions.parse(one, version),
+        protocol.payload,
+        protocol.server_info,
+        protocol.echo,
+    ):
+        try:
+            parse(data)
+        except NatNetFault:
+            continue
+
+
+@given(st.binary(max_size=2000), versions)
+def test_any_bytes_are_read_or_refused(data: bytes, version: Version) -> None:
+    read_all(data, version)
+
+
+@given(versions, st.booleans(), st.data())
+def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
+    version: Version, is_frame: bool, data: st.DataObject
+) -> None:
+    whole = (
+        natnet_messages.frame(1, poses(), TIMES, version, with_others=True)
+        if is_frame
+        else natnet_messages.models(NAMES, version, with_others=True)
+    )
+    message = bytearray(whole[4:])
+    for _ in range(data.draw(st.integers(0, 4))):
+        place = data.draw(st.integers(0, len(message) - 4))
+        value = data.draw(st.sampled_from([-1, 0, 1, 2**31 - 1, -(2**31), 65535]) | st.integers(-(2**31), 2**31 - 1))
+        struct.pack_into("<i", message, place, value)
+    read_all(bytes(message[: data.draw(st.integers(0, len(message)))]), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
+def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
+    whole = natnet_messages.frame(1, poses(), TIMES, version, with_others=True)[4:]
+    for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
+        with pytest.raises(NatNetFault):
+            frames.parse(whole[:length], version)
+
+
+def test_lying_counts_and_lengths_are_refused_with_what_is_wrong() -> None:
+    with pytest.raises(NatNetFault, match="shorter than it says"):
+        protocol.payload(struct.pack("<HH", 7, 9) + bytes(8))
+    for count in (-1, 2**31 - 1, 10_000):
+        with pytest.raises(NatNetFault, match="count beyond"):
+            frames.parse(struct.pack("<3i", 1, 0, 0) + struct.pack("<i", count) + bytes(100), (3, 0))
+        with pytest.raises(NatNetFault, match="count beyond"):
+            descriptions.parse(struct.pack("<i", count) + bytes(100), (3, 0))
+    with pytest.raises(NatNetFault, match="section beyond"):
+        frames.parse(struct.pack("<3i", 1, 0, 1_000_000) + bytes(100), (4, 1))
+    with pytest.raises(NatNetFault, match="text without an end"):
+        descriptions.parse(struct.pack("<2i", 1, 1) + b"x" * 1000, (3, 0))
+    with pytest.raises(NatNetFault, match="unknown kind"):
+        descriptions.parse(struct.pack("<2i", 1, 77) + bytes(100), (4, 0))
+    assert descriptions.parse(struct.pack("<3i", 1, 77, 100) + bytes(100), (4, 1)) == ()
+    with pytest.raises(NatNetFault, match="clock that none has"):
+        protocol.server_info(bytes(260) + bytes([3, 0, 0, 0]) + bytes(15))
+
+
+@pytest.mark.parametrize("version", [(2, 5), (2, 6), (2, 7), (2, 8), (2, 9)], ids=protocol.shown)
+def test_another_client_reads_the_emulators_old_versions(version: Version) -> None:
+    """`optirx`, where it is installed: the only one on PyPI that knows them. Its reader of models does not run."""
+    optirx = pytest.importorskip("optirx", reason="pip install optirx")
+    sent = poses()
+    got = optirx.unpack(natnet_messages.frame(5, sent, TIMES, version), (*version, 0, 0))
+    assert got.frameno == 5
+    for place, body in enumerate(got.rigid_bodies):
+        np.testing.assert_array_equal(body.position, sent.positions_m[place])
+        np.testing.assert_array_equal(body.orientation, sent.quaternions_xyzw[place])
+    assert len(got.rigid_bodies) == len(NAMES)
+    assert got.timestamp == (TIMES.software_s if version >= (2, 6) else None)
