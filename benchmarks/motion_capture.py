@@ -89,7 +89,7 @@ def _case(runtime: str, name: str, seconds: float, heard: int) -> list[dict[str,
         time.sleep(seconds - 2.0)
         share = (cpu_s(node.pid) - before_s) / (time.monotonic() - begin_s)
         result(server, seconds + 60.0)
-        got = result(listener, 60.0)
+        result(listener, 60.0)
         node.terminate()
         node.wait(20.0)
         sent_ns, (number, stamp_ns) = np.load(sent), np.load(came)
@@ -104,7 +104,7 @@ def _case(runtime: str, name: str, seconds: float, heard: int) -> list[dict[str,
         row(f"{case}: frames lost", f"{lost} of {expected:,}", "0" if judged else "", lost == 0 if judged else None),
         row(
             f"{case}: core used by the node",
-            f"{100.0 * share:.1f} %; {got['received'] / (expected / system.rate_hz):.0f} messages a second",
+            f"{100.0 * share:.1f} %",
             f"<= {100.0 * LARGEST_SHARE:g} %" if judged else "",
             bool(share <= LARGEST_SHARE) if judged else None,
         ),
@@ -150,7 +150,8 @@ def _listen(kept: str, heard: str) -> None:
     rclpy.init(args=[])
     node = rclpy.create_node("benchmark_listen", namespace="/lab")
     came: list[tuple[int, int]] = []
-    others = [0]
+    # Its queues fill and are not looked at: to take 4800 messages a second would need a core for the listener.
+    silent = rclpy.create_node("benchmark_hear", namespace="/lab")
     last_s = [time.monotonic() + 90.0]
 
     def take(message: Any) -> None:
@@ -158,19 +159,18 @@ def _listen(kept: str, heard: str) -> None:
         came.append((round(message.pose.position.x), stamp.sec * 1_000_000_000 + stamp.nanosec))
         last_s[0] = time.monotonic()
 
-    def count(_: Any) -> None:
-        others[0] += 1
-
     qos = QoSProfile(depth=5000, reliability=ReliabilityPolicy.BEST_EFFORT)
+    few = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
     node.create_subscription(PoseStamped, "ground_truth/body_0/pose", take, qos)
     for number in range(1, int(heard)):
-        node.create_subscription(PoseStamped, f"ground_truth/body_{number}/pose", count, qos, raw=True)
+        silent.create_subscription(PoseStamped, f"ground_truth/body_{number}/pose", lambda _: None, few, raw=True)
     while time.monotonic() - last_s[0] < 5.0:
         rclpy.spin_once(node, timeout_sec=0.5)
     np.save(kept, np.array(came, dtype=np.int64).T)
-    node.destroy_node()
+    for one in (node, silent):
+        one.destroy_node()
     rclpy.shutdown()
-    print(f'{{"received": {len(came) + others[0]}}}')
+    print(f'{{"received": {len(came)}}}')
 
 
 def _main() -> None:
