@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 import yaml
@@ -14,7 +17,7 @@ from drivers.emulators.natnet import OptitrackEmulatorConfiguration
 from drivers.motion_capture.axes import Axes, is_right_handed, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
 from drivers.optitrack.configuration import OptitrackConfiguration
-from onboard_estimation.configuration import describe, load
+from onboard_estimation.configuration import ConfigurationError, describe, load
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
 
@@ -87,3 +90,18 @@ def test_the_shipped_parameters_are_the_defaults() -> None:
         assert load(kind, values) == kind()
         # ROS 2 reads no empty list from a file.
         assert set(values) == {row.name for row in describe(kind)} - {"bodies"}
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"server": "motive-pc"}, "server: 'motive-pc', allowed: IPv4 address"),
+        ({"server": "192.168.1.5"}, "interface: 127.0.0.1 does not lead to 192.168.1.5"),
+        ({"multicast_group": "10.0.0.1"}, "multicast_group: 10.0.0.1, allowed: a multicast address"),
+        ({"bodies": ["a=b c"]}, "bodies: 'a=b c', allowed: STREAM_NAME=topic_name"),
+        ({"up_axis": "x"}, "up_axis"),
+    ],
+)
+def test_faulty_parameters_are_refused(values: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        load(OptitrackConfiguration, values)
