@@ -41,6 +41,7 @@ ON_REQUEST = (
     "hopper_training",
     "live_hour",
     "marginalized_pf_step",
+    "motion_capture",
     "pendulums",
     "residual_training",
     "salp_filter_step",

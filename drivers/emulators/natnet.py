@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -67,6 +68,19 @@ class NatNetServerConfiguration:
         0.0, "a further body comes, or goes, so often; 0: never", unit="s", minimum=0.0
     )
     seed: int = parameter(0, "of the frames that are dropped", minimum=0)
+
+
+@dataclass(frozen=True)
+class OptitrackEmulatorConfiguration(NatNetServerConfiguration):
+    """The server, and where its truth is from."""
+
+    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
+    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
+
+    def faults(self) -> Iterable[str]:
+        """Names that cannot be."""
+        if len(set(self.bodies)) < len(self.bodies) or "" in self.bodies:
+            yield f"bodies: {', '.join(self.bodies)}, allowed: each once, none empty"
 
 
 class NatNetServer:

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import rclpy.clock
 from rclpy.clock import ClockType
 from rclpy.node import Node
 
-from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
+from drivers.emulators.natnet import NatNetServer, OptitrackEmulatorConfiguration
 from drivers.emulators.truth_feed import FeedSearch, TruthFeed
 from drivers.motion_capture.configuration import NoRobot
-from onboard_estimation.configuration import parameter
 from onboard_estimation.nodes.parameters import NodeParameters
 
 _TICK_S = 0.001
 _REPORT_S = 10.0
-
-
-@dataclass(frozen=True)
-class OptitrackEmulatorConfiguration(NatNetServerConfiguration):
-    """The server, and where its truth is from."""
-
-    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
-    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
-
-    def faults(self) -> Iterable[str]:
-        """Names that cannot be."""
-        if len(set(self.bodies)) < len(self.bodies) or "" in self.bodies:
-            yield f"bodies: {', '.join(self.bodies)}, allowed: each once, none empty"
 
 
 class OptitrackEmulatorNode(Node):

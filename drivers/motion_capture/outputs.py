@@ -83,11 +83,8 @@ class TruthOutputs:
     def look(self) -> None:
         """Find out who listens; the node calls it about once a second."""
         self._heard = frozenset(name for name, output in self._outputs.items() if output.get_subscription_count())
-        self._places = [
-            (place, name, self._outputs[name])
-            for place, stream in enumerate(self._streamed)
-            if (name := self.topic_names.get(stream)) is not None
-        ]
+        first = {name: place for place, name in reversed(list(enumerate(self._streamed)))}  # of bodies of one name
+        self._places = [(first[stream], name, self._outputs[name]) for stream, name in self.topic_names.items()]
 
     @property
     def heard(self) -> frozenset[str]:

@@ -22,6 +22,7 @@ from onboard_estimation.measurement import Matrix
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
 """How often a server is called: while it does not answer, and while it does, to hear that it is another."""
+_AT_ONCE_S = 0.05
 _MODELS_S = 0.5
 _ECHO_S, _FIRST_ECHO_S, _FIRST_ECHOES = 0.1, 0.02, 25
 _KEEP_ALIVE_S = 1.0
@@ -198,6 +199,9 @@ class NatNetClient:
 
     def _take_frame(self, payload: bytes, arrived_ns: int) -> BodyPoses | None:
         if self.info is None or self.stamps is None:
+            return None
+        if self.trouble:  # after a silence the server may be another: it is asked first
+            self._due_s["connect"] = min(self._due_s["connect"], self._clock() + _AT_ONCE_S)
             return None
         frame = frames.parse(payload, self.info.version)
         if not self.health.count(frame.number):

@@ -42,13 +42,16 @@ class OptitrackConfiguration(TruthConfiguration):
 
     def faults(self) -> Iterable[str]:
         """Addresses that are none, names that do not go together."""
+        addresses = {}
         for name in ("server", "interface", "multicast_group"):
             value = getattr(self, name)
             try:
-                is_group = ipaddress.IPv4Address(value).is_multicast
+                address = addresses[name] = ipaddress.IPv4Address(value)
             except ValueError:
                 yield f"{name}: {value!r}, allowed: IPv4 address such as 192.168.1.5"
                 continue
-            if is_group != (name == "multicast_group"):
+            if address.is_multicast != (name == "multicast_group"):
                 yield f"{name}: {value}, allowed: {'a' if name == 'multicast_group' else 'no'} multicast address"
+        if len(addresses) == 3 and addresses["interface"].is_loopback and not addresses["server"].is_loopback:
+            yield f"interface: {self.interface} does not lead to {self.server}, allowed: this host's address towards it"
         yield from super().faults()

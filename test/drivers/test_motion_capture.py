@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
+from drivers.emulators.natnet import OptitrackEmulatorConfiguration
 from drivers.motion_capture.axes import Axes, is_right_handed, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
+from drivers.optitrack.configuration import OptitrackConfiguration
+from onboard_estimation.configuration import ConfigurationError, describe, load
 from onboard_estimation.errors import UserError
+from onboard_estimation.resources import resource
 
 TO_Z_UP = Rotation.from_euler("x", 90, degrees=True)
 
@@ -70,3 +78,30 @@ def test_names_are_chosen_or_made() -> None:
     assert chosen_names({"b": "two"}, ["a", "b"]) == {"b": "two"}
     assert chosen_names({}, ["a b", "a_b", "1", "", "a b"]) == {"a b": "a_b", "a_b": "a_b_2", "1": "body_1", "": "body"}
     assert len(chosen_names({}, [str(number) for number in range(2 * MOST_BODIES)])) == MOST_BODIES
+
+
+def test_the_shipped_parameters_are_the_defaults() -> None:
+    shipped = yaml.safe_load(resource("config/optitrack.yaml").read_text())
+    for node, kind in (
+        ("optitrack", OptitrackConfiguration),
+        ("optitrack_emulator", OptitrackEmulatorConfiguration),
+    ):
+        values = shipped[f"/**/{node}"]["ros__parameters"]
+        assert load(kind, values) == kind()
+        # ROS 2 reads no empty list from a file.
+        assert set(values) == {row.name for row in describe(kind)} - {"bodies"}
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"server": "motive-pc"}, "server: 'motive-pc', allowed: IPv4 address"),
+        ({"server": "192.168.1.5"}, "interface: 127.0.0.1 does not lead to 192.168.1.5"),
+        ({"multicast_group": "10.0.0.1"}, "multicast_group: 10.0.0.1, allowed: a multicast address"),
+        ({"bodies": ["a=b c"]}, "bodies: 'a=b c', allowed: STREAM_NAME=topic_name"),
+        ({"up_axis": "x"}, "up_axis"),
+    ],
+)
+def test_faulty_parameters_are_refused(values: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(fault)):
+        load(OptitrackConfiguration, values)

@@ -22,6 +22,8 @@ EXECUTABLES = {
     "salp_simulator": "salp_estimation.nodes.main:simulator",
     "hopper_estimator": "hopper_estimation.nodes.main:estimator",
     "hopper_simulator": "hopper_estimation.nodes.main:simulator",
+    "optitrack": "drivers.optitrack.main:optitrack",
+    "optitrack_emulator": "drivers.optitrack.main:optitrack_emulator",
     "serial_imu": "drivers.serial_imu.main:serial_imu",
     "serial_imu_emulator": "hopper_estimation.nodes.main:serial_emulator",
     "vicon": "drivers.vicon.main:vicon",
