@@ -35,7 +35,9 @@ class BusConfiguration:
     lost_after_cycles: int = parameter(
         10, "cycles without the working counter expected, until the data count as lost", minimum=1, maximum=1000
     )
-    realtime_priority: int = parameter(0, "of the cycle's thread (SCHED_FIFO); 0: none", minimum=0, maximum=98)
+    realtime_priority: int = parameter(
+        50, "of the cycle's thread (SCHED_FIFO), where the user may have one; 0: none", minimum=0, maximum=98
+    )
 
     def faults(self) -> Iterable[str]:
         """No sensor."""

@@ -199,9 +199,9 @@ class Cycle:
                 os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(self._priority))
             except PermissionError:
                 self._tell(
-                    f"bus.realtime_priority {self._priority} is not allowed to you: give your user an `rtprio` in "
-                    "/etc/security/limits.conf, or set it to 0; going on without",
-                    True,
+                    f"the cycle has no real-time priority, and other programs delay it: bus.realtime_priority "
+                    f"{self._priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
+                    False,
                 )
 
     def _cycles(self) -> None:
