@@ -200,7 +200,10 @@ class EthercatWrenchNode(Node):
         news = False
         while not self._told.empty():
             sentence, is_bad = self._told.get()
-            (self.get_logger().warning if is_bad else self.get_logger().info)(sentence)
+            if is_bad:  # not one call of either: rclpy's loggers want one severity of each line
+                self.get_logger().warning(sentence)
+            else:
+                self.get_logger().info(sentence)
             news = True
         if news:  # at once, not with the next report
             self._report(cycle)

@@ -193,9 +193,10 @@ class HebiNode(Node):
         now_s = time.monotonic()
         for module in self._modules if self._started else ():
             sentence = module.change(now_s)
-            if sentence:
-                say = self.get_logger().warning if module.is_silent else self.get_logger().info
-                say(sentence)
+            if sentence and module.is_silent:
+                self.get_logger().warning(sentence)
+            elif sentence:
+                self.get_logger().info(sentence)
         fault = self.feed.queue.new_fault()
         if fault is not None:
             self.get_logger().error(f"feedback could not be copied, {self.feed.queue.faults} times so far: {fault!r}")

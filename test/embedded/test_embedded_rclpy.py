@@ -853,7 +853,7 @@ def test_a_logger_refuses_what_it_does_not_know(node: Node) -> None:
     severities = iter((20, 30))
 
     def log() -> None:
-        logger.log("text", next(severities), once=True)
+        logger.log("text", next(severities))
 
     log()
     with pytest.raises(ValueError, match="severity"):

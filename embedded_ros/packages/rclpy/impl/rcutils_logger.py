@@ -46,7 +46,7 @@ class RcutilsLogger:
     `debug`, `info`, `warning` (`warn`), `error`, `fatal` take the text and, by keyword, `throttle_duration_sec` (s,
     with `throttle_time_source_type`, a Clock), `skip_first` and `once`, which are remembered for the place of the call.
     They return whether the text went out. TypeError for an unknown option and for what is no text, which real rclpy
-    refuses only where the message goes out; ValueError when a place changes its options.
+    refuses only where the message goes out; ValueError when a place changes its severity or options.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -79,7 +79,7 @@ class RcutilsLogger:
         if not self.is_enabled_for(severity):
             return False
         frame = _caller(sys._getframe(1))
-        if kwargs and not self._passes(frame, severity, kwargs):
+        if not self._passes(frame, severity, kwargs):
             return False
         code = frame.f_code
         _log_output.write(self.name, severity, message, code.co_filename, code.co_name, frame.f_lineno)
