@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -464,6 +465,9 @@ class _Reader:
         return least
 
     def _number(self, where: str, content: Any, least: float = -math.inf, most: float = math.inf) -> float:
+        if isinstance(content, str):  # of YAML 1.1, 1e-6 is a text, and 1.0e-6 a number
+            with suppress(ValueError):
+                content = float(content)
         if isinstance(content, (int, float)) and not isinstance(content, bool):
             number = float(content) if abs(content) < 1e300 else math.inf
             if math.isfinite(number) and least <= number <= most:
