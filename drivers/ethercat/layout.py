@@ -6,6 +6,7 @@ that the master has mapped. A layout that is off by a byte gives forces that loo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -208,7 +209,8 @@ def _unit(name: str, unit: str | UnitCode, values: Mapping[SdoObject, float]) ->
     """Name of the unit, and a remark where it was assumed."""
     if isinstance(unit, str):
         return unit, ""
-    code = int(values[unit.object])
+    told = values[unit.object]
+    code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
     known = dict(unit.codes)
     if code in known:
         return known[code], ""

@@ -190,6 +190,8 @@ def test_units_and_factors_are_those_the_device_tells() -> None:
     np.testing.assert_allclose(values[0], [2 * 0.45359237 * 9.80665, 0, 0, 0, -0.45359237 * 9.80665 * 0.3048, 0])
     with pytest.raises(UserError, match=r"tells unit 0x9 in 0x2040:29; known: 0x1 lbf, 0x2 N"):
         conversion_of(one, WRENCH, {**told, objects[1]: 9})
+    with pytest.raises(UserError, match="tells unit -0x1"):  # by the fuzzer
+        conversion_of(one, WRENCH, {**told, objects[1]: float("nan")})
     with pytest.raises(UserError, match="force_x has the factor 0"):
         conversion_of(one, WRENCH, {**told, objects[0]: 0.0})
 
