@@ -97,9 +97,13 @@ def _send(kept: str, seconds: str) -> None:
         server.serve()
         sleep_until(int(due_ns[number]))
         position_mm = np.array([1e3 * number, 0.0, 0.0])
-        # What sleeping took too long is not the network's: it is told, as a server would that was held up.
-        late_s = 1e-9 * max(time.monotonic_ns() - int(due_ns[number]), 0)
-        server.send(number, dict.fromkeys(names, (position_mm, turned)), {"all": told_s[number] + late_s})
+        # What waking and encoding took too long is not the network's: it is told, as a server would that was held up.
+        told_at_ns = int(due_ns[number]) - round(1e9 * float(told_s[number]))
+        server.send(
+            number,
+            dict.fromkeys(names, (position_mm, turned)),
+            lambda told_at_ns=told_at_ns: {"all": 1e-9 * (time.monotonic_ns() - told_at_ns)},
+        )
     np.save(kept, exposed_ns + wall_ns)
     server.serve(1.0)
     time.sleep(1.0)

@@ -55,6 +55,8 @@ class Receiver:
         self._session = Session()
         self._connections = self._told = 0
         self._places: dict[tuple[int, int], int] = {}
+        self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
+        self._ids_places = np.zeros(0, dtype=np.intp)
         self._last: int | None = None
         self._step = 0
         self.repeated = self.lies = self.invalid = 0
@@ -99,7 +101,7 @@ class Receiver:
         self.connection.lose(reason)
 
     def _new_subjects(self) -> None:
-        self._told = self._session.subjects_told
+        self._told, self._ids = self._session.subjects_told, None
         names = body_names(self._session.subjects)
         listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
         by_name = {name: place for place, name in enumerate(listed)}
@@ -141,13 +143,14 @@ class Receiver:
         positions_m, quaternions_xyzw = np.zeros((count, 3)), np.zeros((count, 4))
         tracked = np.zeros(count, dtype=bool)
         if ids:
+            if ids is not self._ids:
+                self._ids, self._ids_places = ids, np.array([self._places.get(one, count) for one in ids])
             to_world = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
             good = plausible(*to_world)
-            places = np.array([self._places.get(one, count) for one in ids])
             if not good.all():
                 self.invalid += len(good) - int(np.count_nonzero(good))
-            good &= places < count
-            places = places[good]
+            good &= self._ids_places < count
+            places = self._ids_places[good]
             positions_m[places], quaternions_xyzw[places] = to_world[0][good], to_world[1][good]
             tracked[places] = True
         return BodyPoses(stamp_ns, self.names, positions_m, quaternions_xyzw, tracked)
