@@ -233,15 +233,16 @@ class DataStreamServer:
             seen = self._segments(poses)
             # No segment has a parent here: what is local is global.
             found += [(kind, content) for kind in kinds for content in seen]
-        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
-            found.append((LATENCY_INFO, encode_named_numbers(told() if callable(told) else told)))
         if CONTENTS in wanted:
-            counts = dict.fromkeys(wanted - {CONTENTS}, 0)
+            counts = {kind: int(kind == LATENCY_INFO) for kind in wanted - {CONTENTS}}
             for kind, _ in found:
                 counts[kind] += 1
             table = UINT.pack(len(counts)) + b"".join(TWO_UINTS.pack(*entry) for entry in sorted(counts.items()))
             found.insert(0, (CONTENTS, table + encode_uints(unchanged)))
-        return block(PACKET, b"".join(block(kind, content) for kind, content in found))
+        packet = b"".join([block(kind, content) for kind, content in found])
+        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
+            packet += block(LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
+        return block(PACKET, packet)
 
     def _segments(self, poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> list[bytes]:
         """Of each subject; one of which none is seen has an empty list."""

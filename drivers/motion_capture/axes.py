@@ -15,6 +15,7 @@ from onboard_estimation.measurement import Matrix
 
 UP_AXES = ("y", "z")
 _LARGEST_ERROR = 0.02
+_IDENTITY = np.eye(4)
 
 
 class Axes:
@@ -56,7 +57,7 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     1978). A matrix that is mirrored or no rotation has another such product than the quaternion that it leads to.
     """
     with np.errstate(all="ignore"):  # whatever a stream holds
-        outer = (matrices.reshape(-1, 9) @ _OUTER).reshape(-1, 4, 4) + np.eye(4)
+        outer = (matrices.reshape(-1, 9) @ _OUTER).reshape(-1, 4, 4) + _IDENTITY
         largest = outer.diagonal(axis1=1, axis2=2).argmax(axis=1)
         found: Matrix = outer[np.arange(len(outer)), largest]
         found /= np.copysign(np.sqrt((found * found).sum(axis=1)), found[:, 3])[:, None]

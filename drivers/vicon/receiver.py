@@ -66,7 +66,6 @@ class Receiver:
     def read(self, timeout_s: float) -> list[BodyPoses]:
         """What came, as soon as there is anything; empty after the timeout."""
         data = self.connection.read(timeout_s)
-        received_ns = time.time_ns()
         if self.connection.connections != self._connections:
             self._begin()
         if not data:
@@ -79,7 +78,7 @@ class Receiver:
                 if self._session.subjects_told != self._told:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
-                taken = self._take(frame, received_ns)
+                taken = self._take(frame, self.connection.arrived_ns)
                 if taken is not None:
                     found.append(taken)
         except StreamError as error:
