@@ -204,11 +204,11 @@ class DataStreamServer:
             if wanted not in made:
                 held = client.wanted & client.told
                 hardware = number if hardware_number is None else hardware_number
-                made[wanted] = self._packet(wanted, held, number, hardware, poses, told)
+                made[wanted] = self.packet(wanted, held, number, hardware, poses, told)
             client.told |= wanted & frozenset(_STATIC)
             self._write(client, made[wanted])
 
-    def _packet(
+    def packet(
         self,
         wanted: frozenset[int],
         unchanged: frozenset[int],
@@ -217,6 +217,7 @@ class DataStreamServer:
         poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
         told: Mapping[str, float] | Callable[[], Mapping[str, float]],
     ) -> bytes:
+        """Of a frame, of those kinds; `unchanged` are said to be as they were."""
         found: list[tuple[int, bytes]] = []
         if STREAM_INFO in wanted:
             found.append((STREAM_INFO, PERIOD.pack(round(PERIOD_TICKS_PER_S / self._rate_hz))))

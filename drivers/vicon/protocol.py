@@ -60,6 +60,9 @@ PERIOD_TICKS_PER_S = 135e6
 LARGEST_PACKET = 4 << 20
 """Bytes; twenty bodies take 3 kB, and kinds that are large were not asked for."""
 
+LONGEST_NAME = 255
+"""Bytes; names are said in the log."""
+
 HEADER = struct.Struct("<II")
 UINT = struct.Struct("<I")
 TWO_UINTS = struct.Struct("<II")
@@ -210,7 +213,7 @@ class Layout(NamedTuple):
         if self.hardware_frame_at is not None:
             (hardware_frame,) = UINT.unpack_from(packet, self.hardware_frame_at)
         if self.latencies_at is not None:
-            latency_s = math.fsum(_finite(packet, name, at) for name, at in self.latencies_at)
+            latency_s = sum(_finite(packet, name, at) for name, at in self.latencies_at)
         if self.segments:
             values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
             poses = Poses(self.ids, values)
@@ -336,8 +339,11 @@ def _count(packet: bytes, at: int, end: int, least: int) -> int:
 def _text(packet: bytes, at: int, end: int) -> tuple[str, int]:
     """And where it ends."""
     length = _count(packet, at, end, 1)
+    if length > LONGEST_NAME:
+        raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
     at += UINT.size
-    return packet[at : at + length].decode("utf-8", errors="replace"), at + length
+    text = packet[at : at + length].decode("utf-8", errors="replace")
+    return "".join(one if one.isprintable() else "\ufffd" for one in text), at + length
 
 
 def _uints(packet: bytes, at: int, end: int, width: int) -> tuple[list[int], int]:
