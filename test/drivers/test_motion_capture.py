@@ -14,9 +14,11 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import OptitrackEmulatorConfiguration
+from drivers.emulators.vicon_configuration import ViconEmulatorConfiguration
 from drivers.motion_capture.axes import Axes, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
 from drivers.optitrack.configuration import OptitrackConfiguration
+from drivers.vicon.configuration import ViconConfiguration
 from onboard_estimation.configuration import ConfigurationError, describe, load
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
@@ -79,12 +81,14 @@ def test_names_are_chosen_or_made() -> None:
     assert len(chosen_names({}, [str(number) for number in range(2 * MOST_BODIES)])) == MOST_BODIES
 
 
-def test_the_shipped_parameters_are_the_defaults() -> None:
-    shipped = yaml.safe_load(resource("config/optitrack.yaml").read_text())
-    for node, kind in (
-        ("optitrack", OptitrackConfiguration),
-        ("optitrack_emulator", OptitrackEmulatorConfiguration),
-    ):
+@pytest.mark.parametrize(
+    "system",
+    [(OptitrackConfiguration, OptitrackEmulatorConfiguration), (ViconConfiguration, ViconEmulatorConfiguration)],
+)
+def test_the_shipped_parameters_are_the_defaults(system: tuple[type[Any], type[Any]]) -> None:
+    name = system[0].__name__.removesuffix("Configuration").lower()
+    shipped = yaml.safe_load(resource(f"config/{name}.yaml").read_text())
+    for node, kind in zip((name, f"{name}_emulator"), system, strict=True):
         values = shipped[f"/**/{node}"]["ros__parameters"]
         assert load(kind, values) == kind()
         # ROS 2 reads no empty list from a file.
