@@ -15,7 +15,7 @@ from onboard_estimation.measurement import Matrix
 
 UP_AXES = ("y", "z")
 _LARGEST_ERROR = 0.02
-_IDENTITY = np.eye(4)
+_IDENTITY = np.eye(4).ravel()
 
 
 class Axes:
@@ -57,13 +57,14 @@ def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
     1978). A matrix that is mirrored or no rotation has another such product than the quaternion that it leads to.
     """
     with np.errstate(all="ignore"):  # whatever a stream holds
-        outer = (matrices.reshape(-1, 9) @ _OUTER).reshape(-1, 4, 4) + _IDENTITY
-        largest = outer.diagonal(axis1=1, axis2=2).argmax(axis=1)
-        found: Matrix = outer[np.arange(len(outer)), largest]
-        found /= np.copysign(np.sqrt((found * found).sum(axis=1)), found[:, 3])[:, None]
-        outer -= 4.0 * found[:, :, None] * found[:, None, :]
-        is_rotation = np.abs(outer).max(axis=(1, 2)) < _LARGEST_ERROR
-    found[~is_rotation] = np.nan
+        outer = matrices.reshape(-1, 9) @ _OUTER + _IDENTITY
+        largest = outer[:, ::5].argmax(axis=1)
+        found: Matrix = outer.reshape(-1, 4, 4)[np.arange(len(outer)), largest]
+        found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
+        outer -= np.einsum("bi,bj->bij", 4.0 * found, found).reshape(-1, 16)
+        is_rotation = np.abs(outer, out=outer).max(axis=1) < _LARGEST_ERROR
+    if not is_rotation.all():
+        found[~is_rotation] = np.nan
     return found
 
 

@@ -217,7 +217,8 @@ class Layout(NamedTuple):
         if self.segments:
             values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
             poses = Poses(self.ids, values)
-        return self.rest._replace(frame=frame, hardware_frame=hardware_frame, latency_s=latency_s, poses=poses)
+        offered, unchanged, _, _, period_s, rates_hz, subjects, _, _ = self.rest
+        return Content(offered, unchanged, frame, hardware_frame, period_s, rates_hz, subjects, latency_s, poses)
 
 
 def layout_of(packet: bytes) -> Layout:

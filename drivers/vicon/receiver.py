@@ -57,6 +57,7 @@ class Receiver:
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
         self._ids_places = np.zeros(0, dtype=np.intp)
+        self._are_all = False  # and in the order of the names
         self._last: int | None = None
         self._step = 0
         self.repeated = self.lies = self.invalid = 0
@@ -139,17 +140,19 @@ class Receiver:
         """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
         ids, values = frame.poses
         count = len(self.names)
-        positions_m, quaternions_xyzw = np.zeros((count, 3)), np.zeros((count, 4))
-        tracked = np.zeros(count, dtype=bool)
-        if ids:
-            if ids is not self._ids:
-                self._ids, self._ids_places = ids, np.array([self._places.get(one, count) for one in ids])
-            to_world = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
-            good = plausible(*to_world)
-            if not good.all():
-                self.invalid += len(good) - int(np.count_nonzero(good))
-            good &= self._ids_places < count
-            places = self._ids_places[good]
-            positions_m[places], quaternions_xyzw[places] = to_world[0][good], to_world[1][good]
-            tracked[places] = True
-        return BodyPoses(stamp_ns, self.names, positions_m, quaternions_xyzw, tracked)
+        if ids is not self._ids:
+            self._ids = ids
+            self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
+            self._are_all = np.array_equal(self._ids_places, np.arange(count))
+        poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
+        good = plausible(*poses)
+        invalid = len(good) - int(np.count_nonzero(good))
+        if self._are_all and not invalid:
+            return BodyPoses(stamp_ns, self.names, *poses, good)
+        self.invalid += invalid
+        good &= self._ids_places < count
+        places = self._ids_places[good]
+        found = BodyPoses(stamp_ns, self.names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=bool))
+        found.positions_m[places], found.quaternions_xyzw[places] = poses[0][good], poses[1][good]
+        found.tracked[places] = True
+        return found
