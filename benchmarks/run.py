@@ -57,6 +57,7 @@ ON_REQUEST = (
     "thruster_chain_step",
     "thruster_chain_unknown",
     "two_link_imu",
+    "vicon_stream",
 )
 """Only with --only: they take from a few minutes to more than an hour."""
 

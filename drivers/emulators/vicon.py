@@ -204,11 +204,11 @@ class DataStreamServer:
             if wanted not in made:
                 held = client.wanted & client.told
                 hardware = number if hardware_number is None else hardware_number
-                made[wanted] = self._packet(wanted, held, number, hardware, poses, told)
+                made[wanted] = self.packet(wanted, held, number, hardware, poses, told)
             client.told |= wanted & frozenset(_STATIC)
             self._write(client, made[wanted])
 
-    def _packet(
+    def packet(
         self,
         wanted: frozenset[int],
         unchanged: frozenset[int],
@@ -217,6 +217,7 @@ class DataStreamServer:
         poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]],
         told: Mapping[str, float] | Callable[[], Mapping[str, float]],
     ) -> bytes:
+        """Of a frame, of those kinds; `unchanged` are said to be as they were."""
         found: list[tuple[int, bytes]] = []
         if STREAM_INFO in wanted:
             found.append((STREAM_INFO, PERIOD.pack(round(PERIOD_TICKS_PER_S / self._rate_hz))))
@@ -233,15 +234,16 @@ class DataStreamServer:
             seen = self._segments(poses)
             # No segment has a parent here: what is local is global.
             found += [(kind, content) for kind in kinds for content in seen]
-        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
-            found.append((LATENCY_INFO, encode_named_numbers(told() if callable(told) else told)))
         if CONTENTS in wanted:
-            counts = dict.fromkeys(wanted - {CONTENTS}, 0)
+            counts = {kind: int(kind == LATENCY_INFO) for kind in wanted - {CONTENTS}}
             for kind, _ in found:
                 counts[kind] += 1
             table = UINT.pack(len(counts)) + b"".join(TWO_UINTS.pack(*entry) for entry in sorted(counts.items()))
             found.insert(0, (CONTENTS, table + encode_uints(unchanged)))
-        return block(PACKET, b"".join(block(kind, content) for kind, content in found))
+        packet = b"".join([block(kind, content) for kind, content in found])
+        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
+            packet += block(LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
+        return block(PACKET, packet)
 
     def _segments(self, poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> list[bytes]:
         """Of each subject; one of which none is seen has an empty list."""

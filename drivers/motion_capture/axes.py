@@ -15,6 +15,7 @@ from onboard_estimation.measurement import Matrix
 
 UP_AXES = ("y", "z")
 _LARGEST_ERROR = 0.02
+_IDENTITY = np.eye(4).ravel()
 
 
 class Axes:
@@ -48,40 +49,36 @@ class Axes:
         return np.column_stack([x, z, -y]), np.column_stack([qx, qz, -qy, qw])
 
 
-def is_right_handed(matrices: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """(B,) which of the matrices (B, 3, 3) are rotations: rows at right angles and of length one, not mirrored."""
-    with np.errstate(all="ignore"):  # whatever a stream holds
-        away = np.abs(matrices @ matrices.transpose(0, 2, 1) - np.eye(3)).max(axis=(1, 2))
-        mirrored = np.einsum("bi,bi->b", np.cross(matrices[:, 0], matrices[:, 1]), matrices[:, 2]) <= 0.0
-    found: NDArray[np.bool_] = (away < _LARGEST_ERROR) & ~mirrored
-    return found
-
-
 def quaternions_of(matrices: NDArray[np.float64]) -> Matrix:
-    """(B, 4) unit quaternions xyzw, w not negative, of rotations (B, 3, 3); NaN where `is_right_handed` is not.
+    """(B, 4) unit quaternions xyzw, w not negative, of rotations (B, 3, 3); NaN where a matrix is none.
 
-    The largest of the four candidates is taken (Shepperd, 1978), which is never near zero.
+    Four times the outer product of the quaternion with itself is linear in the matrix. Of its rows, all of them the
+    quaternion but for their lengths, that with the largest diagonal is taken, which is never near zero (Shepperd,
+    1978). A matrix that is mirrored or no rotation has another such product than the quaternion that it leads to.
     """
-    found = np.full((len(matrices), 4), np.nan)
-    good = is_right_handed(matrices)
-    m = matrices[good]
-    xx, yy, zz = m[:, 0, 0], m[:, 1, 1], m[:, 2, 2]
-    # Four times the outer product of the quaternion with itself.
-    outer = np.empty((len(m), 4, 4))
-    for place, value in enumerate((1 + xx - yy - zz, 1 - xx + yy - zz, 1 - xx - yy + zz, 1 + xx + yy + zz)):
-        outer[:, place, place] = value
-    for (row, column), value in {
-        (0, 1): m[:, 0, 1] + m[:, 1, 0],
-        (0, 2): m[:, 0, 2] + m[:, 2, 0],
-        (1, 2): m[:, 1, 2] + m[:, 2, 1],
-        (0, 3): m[:, 2, 1] - m[:, 1, 2],
-        (1, 3): m[:, 0, 2] - m[:, 2, 0],
-        (2, 3): m[:, 1, 0] - m[:, 0, 1],
-    }.items():
-        outer[:, row, column] = outer[:, column, row] = value
-    largest = np.argmax(np.einsum("bii->bi", outer), axis=1)
-    best = outer[np.arange(len(m)), largest]
-    best /= np.linalg.norm(best, axis=1, keepdims=True)
-    best[best[:, 3] < 0.0] *= -1.0
-    found[good] = best
+    with np.errstate(all="ignore"):  # whatever a stream holds
+        outer = matrices.reshape(-1, 9) @ _OUTER + _IDENTITY
+        largest = outer[:, ::5].argmax(axis=1)
+        found: Matrix = outer.reshape(-1, 4, 4)[np.arange(len(outer)), largest]
+        found /= np.copysign(np.sqrt(np.einsum("bi,bi->b", found, found)), found[:, 3])[:, None]
+        outer -= np.einsum("bi,bj->bij", 4.0 * found, found).reshape(-1, 16)
+        is_rotation = np.abs(outer, out=outer).max(axis=1) < _LARGEST_ERROR
+    if not is_rotation.all():
+        found[~is_rotation] = np.nan
     return found
+
+
+def _outer_map() -> NDArray[np.float64]:
+    """(9, 16) from a rotation to four times the outer product of its quaternion, less the identity."""
+    found = np.zeros((3, 3, 4, 4))
+    for axis in range(3):
+        np.fill_diagonal(found[axis, axis], -1.0)
+        found[axis, axis, axis, axis] = found[axis, axis, 3, 3] = 1.0
+        one, other = (axis + 1) % 3, (axis + 2) % 3
+        for row, column, sign in ((one, other, -1.0), (other, one, 1.0)):
+            found[row, column, one, other] = found[row, column, other, one] = 1.0
+            found[row, column, axis, 3] = found[row, column, 3, axis] = sign
+    return found.reshape(9, 16)
+
+
+_OUTER = _outer_map()

@@ -1,7 +1,7 @@
 """Bodies of motion capture as ground truth on topics, and in tf where asked for.
 
-One frame's messages are written at once by NumPy and published as bytes, and only where somebody listens: to hand over
-a message costs some 35 us, which is too much for twenty bodies 600 times a second that nobody asked for.
+Messages are written and published as bytes, and only where somebody listens: to hand one over costs some 35 us, which
+is too much for twenty bodies 600 times a second that nobody asked for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class TruthOutputs:
         self._outputs: dict[str, Any] = {}  # by topic name
         self._heard: frozenset[str] = frozenset()
         self._streamed: tuple[str, ...] = ()
-        self._places: list[tuple[int, str, Any]] = []  # in the stream, topic name, publisher: of those that are heard
+        self._places: list[tuple[int, str]] = []  # in the stream, and topic names
+        self._heard_at: list[tuple[int, Any]] = []  # in the stream, and publishers: of those that are heard
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialize_message, 7)
         self._tf: Any = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100)) if publish_tf else None
@@ -84,7 +85,8 @@ class TruthOutputs:
         """Find out who listens; the node calls it about once a second."""
         self._heard = frozenset(name for name, output in self._outputs.items() if output.get_subscription_count())
         first = {name: place for place, name in reversed(list(enumerate(self._streamed)))}  # of bodies of one name
-        self._places = [(first[stream], name, self._outputs[name]) for stream, name in self.topic_names.items()]
+        self._places = [(first[stream], name) for stream, name in self.topic_names.items()]
+        self._heard_at = [(place, self._outputs[name]) for place, name in self._places if name in self._heard]
 
     @property
     def heard(self) -> frozenset[str]:
@@ -93,18 +95,15 @@ class TruthOutputs:
 
     def publish(self, frame: BodyPoses) -> None:
         """A frame of the bodies that `set_bodies` has told, in their order; of those not tracked nothing goes out."""
-        if not self._heard and self._tf is None:
+        if not self._heard_at and self._tf is None:
             return
-        poses: Matrix = np.hstack([frame.positions_m, frame.quaternions_xyzw])
+        poses: Matrix = np.concatenate((frame.positions_m, frame.quaternions_xyzw), axis=1)
         tracked = frame.tracked.tolist()
-        heard = [(place, output) for place, name, output in self._places if tracked[place] and name in self._heard]
-        if heard:
-            rows = poses[[place for place, _ in heard]]
-            messages = self._pose.messages(np.full(len(rows), frame.stamp_ns), rows)
-            for row, (_, output) in zip(messages, heard, strict=True):
-                output.publish(row.tobytes())
+        for place, output in self._heard_at:
+            if tracked[place]:
+                output.publish(self._pose.message(frame.stamp_ns, poses[place]))
         if self._tf is not None:
-            seen = [(place, name) for place, name, _ in self._places if tracked[place]]
+            seen = [(place, name) for place, name in self._places if tracked[place]]
             if seen:
                 template = self._tf_template(tuple(name for _, name in seen))
                 self._tf.publish(template.message(frame.stamp_ns, poses[[place for place, _ in seen]].ravel()))

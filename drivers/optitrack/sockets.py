@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import select
 import socket
-import struct
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from drivers.motion_capture.arrivals import ANCILLARY_BYTES, arrival_ns, keep_arrivals
 from drivers.optitrack.protocol import LONGEST_MESSAGE
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
-_SO_TIMESTAMPNS = 35
 _IP_MULTICAST_ALL = 49
-_TIME = struct.Struct("@ll")
 _BUFFER_BYTES = 4 << 20
 _MOST_AT_ONCE = 64
 """Of a flood, before whoever asked has its turn again."""
@@ -81,7 +77,7 @@ class NatNetSockets:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # other clients on this host
         one.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)  # not what others have joined, elsewhere
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-        one.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        keep_arrivals(one)
         one.bind((address, port))
         one.setblocking(False)
         self._poll.register(one, select.POLLIN)
@@ -100,7 +96,7 @@ class NatNetSockets:
         for number, _ in self._poll.poll(1e3 * timeout_s):
             for _ in range(_MOST_AT_ONCE):
                 try:
-                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, 64)
+                    data, ancillary, _, sender = self._by_number[number].recvmsg(LONGEST_MESSAGE, ANCILLARY_BYTES)
                 except BlockingIOError:
                     break
                 except OSError:  # a port that is closed at the other end: the server is not there
@@ -108,18 +104,10 @@ class NatNetSockets:
                 if sender[0] != self._addresses.server:
                     self.foreign += 1
                     continue
-                yield data, _arrival_ns(ancillary)
+                yield data, arrival_ns(ancillary)
 
     def close(self) -> None:
         """Give the ports back."""
         for one in self._sockets:
             one.close()
         self._sockets.clear()
-
-
-def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int:
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) >= _TIME.size:
-            seconds, nanoseconds = _TIME.unpack_from(data)
-            return int(seconds * NANOSECONDS_PER_SECOND + nanoseconds)
-    return time.time_ns()

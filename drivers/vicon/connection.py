@@ -9,11 +9,13 @@ import socket
 import time
 from collections.abc import Callable
 
+from drivers.motion_capture.arrivals import ANCILLARY_BYTES, arrival_ns, keep_arrivals
+
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.2, 5.0
 _PROVEN_S = 5.0
 """A connection that has held so long was a good one: the next is tried at once."""
 _CONNECT_S = 2.0
-_MOST_BYTES = 1 << 18
+_MOST_BYTES = 1 << 16
 _HINT = "is the address right, is the DataStream server running, does a firewall keep its port?"
 # A cable that was pulled shows within these seconds, though nothing is sent meanwhile.
 _ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
@@ -41,6 +43,8 @@ class Connection:
         How often it was lost.
     connections
         How often it was made.
+    arrived_ns
+        When the kernel received the last of what was read last, ns since the epoch.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class Connection:
         self._next_s = -1.0
         self._wait_s = _FIRST_WAIT_S
         self._made_s = 0.0
-        self.losses = self.connections = 0
+        self.losses = self.connections = self.arrived_ns = 0
         self.trouble = "not connected yet"
 
     @property
@@ -79,7 +83,7 @@ class Connection:
         if not self._poll.poll(1e3 * timeout_s):
             return b""
         try:
-            data = self._socket.recv(_MOST_BYTES)
+            data, ancillary, *_ = self._socket.recvmsg(_MOST_BYTES, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return b""
         except OSError as error:
@@ -87,6 +91,7 @@ class Connection:
             return b""
         if not data:
             self.lose("the server has closed the connection")
+        self.arrived_ns = arrival_ns(ancillary)
         return data
 
     def send(self, data: bytes) -> None:
@@ -152,6 +157,7 @@ class Connection:
             for name, value in _ALIVE.items():
                 if hasattr(socket, name):
                     made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            keep_arrivals(made)
             if self._bind:
                 made.bind((self._bind, 0))
             number = made.connect_ex((self._host, self._port))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
@@ -15,13 +13,12 @@ from rclpy.qos import QoSProfile
 
 from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import parsed_names
-from drivers.motion_capture.configuration import NoRobot, TruthConfiguration
+from drivers.motion_capture.configuration import NoRobot
 from drivers.motion_capture.outputs import TruthOutputs
+from drivers.vicon.configuration import ViconConfiguration
 from drivers.vicon.connection import Connection
 from drivers.vicon.frame_clock import FrameClock
-from drivers.vicon.protocol import PORT
 from drivers.vicon.receiver import Receiver
-from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
@@ -29,27 +26,6 @@ from onboard_estimation.ros.frames import resolved_prefix
 
 _PERIOD_S = 0.0005
 _LOOK_S = 1.0
-
-
-@dataclass(frozen=True)
-class ViconConfiguration(TruthConfiguration):
-    """The server, and what becomes of its bodies."""
-
-    host: str = parameter("127.0.0.1", "address or name of the DataStream server: Tracker, Nexus, Shogun, emulator")
-    port: int = parameter(PORT, "of the server", minimum=1, maximum=65535)
-    interface: str = parameter("", "address of this machine to reach it from; empty: the system chooses")
-    latency_s: float = parameter(
-        0.0, "least time on the network, which one way does not tell", unit="s", minimum=0.0, maximum=1.0
-    )
-    silent_s: float = parameter(
-        1.0, "a server without frames for so long is said to be silent", unit="s", minimum=0.05, maximum=60.0
-    )
-
-    def faults(self) -> Iterable[str]:
-        """Of names, and a server without an address."""
-        yield from super().faults()
-        if not self.host.strip():
-            yield "host: '', allowed: an address or a name"
 
 
 class ViconNode(Node):

@@ -29,6 +29,9 @@ frame rate (39)
 Source: the headers of Vicon's open DataStream SDK (CGStream). Nothing that arrives is trusted: each length has to fit
 into the block around it, and each count into what is left of its block, before anything is made of it. A block of
 another kind is skipped by its length; so is what follows in a known block after what is read of it.
+
+Packets of a stream differ in their numbers and in little else, and to take one apart costs more than all the rest: a
+packet whose bytes are those of the one before, but for its numbers, is read by where these stood (`Layout`).
 """
 
 from __future__ import annotations
@@ -56,6 +59,9 @@ NEEDED = frozenset({SUBJECT_INFO, FRAME_INFO, GLOBAL_SEGMENTS})
 PERIOD_TICKS_PER_S = 135e6
 LARGEST_PACKET = 4 << 20
 """Bytes; twenty bodies take 3 kB, and kinds that are large were not asked for."""
+
+LONGEST_NAME = 255
+"""Bytes; names are said in the log."""
 
 HEADER = struct.Struct("<II")
 UINT = struct.Struct("<I")
@@ -166,29 +172,85 @@ class Packets:
         return found
 
 
-def decode(packet: bytes) -> Content:
-    """What a packet holds, of the kinds that are known.
+class Layout(NamedTuple):
+    """Where a packet's numbers stand; all of its other bytes, and what they say, are those of the packet before.
+
+    Attributes
+    ----------
+    size
+        Of the packet, bytes.
+    fixed, fixed_bytes
+        Places of the other bytes, and what is there.
+    rest
+        What they say: without numbers.
+    frame_at, hardware_frame_at, latencies_at
+        Places of numbers; None: it has none.
+    ids, segments
+        Of subject and segment, and where their `SEGMENTS` stand, by subject.
+    """
+
+    size: int
+    fixed: NDArray[np.intp]
+    fixed_bytes: bytes
+    rest: Content
+    frame_at: int | None
+    hardware_frame_at: int | None
+    latencies_at: list[tuple[str, int]] | None
+    ids: list[tuple[int, int]]
+    segments: list[slice]
+
+    def fits(self, packet: bytes) -> bool:
+        """Whether a packet is laid out so, and may be read."""
+        if len(packet) != self.size:
+            return False
+        return np.frombuffer(packet, dtype=np.uint8)[self.fixed].tobytes() == self.fixed_bytes
+
+    def read(self, packet: bytes) -> Content:
+        """What a packet that fits holds; raises `StreamError` for a latency that cannot be."""
+        frame = hardware_frame = latency_s = poses = None
+        if self.frame_at is not None:
+            (frame,) = UINT.unpack_from(packet, self.frame_at)
+        if self.hardware_frame_at is not None:
+            (hardware_frame,) = UINT.unpack_from(packet, self.hardware_frame_at)
+        if self.latencies_at is not None:
+            latency_s = sum(_finite(packet, name, at) for name, at in self.latencies_at)
+        if self.segments:
+            values = np.frombuffer(b"".join([packet[one] for one in self.segments]), dtype=SEGMENTS)
+            poses = Poses(self.ids, values)
+        offered, unchanged, _, _, period_s, rates_hz, subjects, _, _ = self.rest
+        return Content(offered, unchanged, frame, hardware_frame, period_s, rates_hz, subjects, latency_s, poses)
+
+
+def layout_of(packet: bytes) -> Layout:
+    """That of a packet, of the kinds that are known.
 
     Raises
     ------
     StreamError
-        A length or count beyond what there is, a number that cannot be.
+        A length or count beyond what there is, a rate that cannot be.
     """
-    offered = frame = hardware_frame = period_s = rates_hz = latency_s = None
+    offered = frame_at = hardware_frame_at = period_s = rates_hz = latencies_at = None
     unchanged: frozenset[int] = frozenset()
     subjects: list[Subject] = []
-    poses: list[tuple[int, int, int, int]] = []
+    segments: list[slice] = []
+    ids: list[tuple[int, int]] = []
+    is_fixed = np.ones(len(packet), dtype=np.bool_)
     for kind, start, end in _blocks(packet):
         if kind == GLOBAL_SEGMENTS:
-            poses.append(_segments(packet, start, end))
+            subject_id, found = _segments(packet, start, end)
+            segments.append(found)
+            ids += [(subject_id, one) for one in np.frombuffer(packet[found], dtype=SEGMENTS)["id"].tolist()]
+            is_fixed[found].reshape(-1, SEGMENTS.itemsize)[:, UINT.size :] = False
         elif kind == FRAME_INFO:
-            frame = _uint(packet, start, end)
+            frame_at = _numbers_at(start, UINT.size, end, is_fixed)
         elif kind == HARDWARE_FRAME:
-            hardware_frame = _uint(packet, start, end)
+            hardware_frame_at = _numbers_at(start, UINT.size, end, is_fixed)
         elif kind == LATENCY_INFO:
-            latency_s = sum(value for _, value in _named_numbers(packet, start, end))
+            latencies_at = _named_places(packet, start, end)
+            for _, at in latencies_at:
+                is_fixed[at : at + NUMBER.size] = False
         elif kind == FRAME_RATE:
-            rates_hz = dict(_named_numbers(packet, start, end))
+            rates_hz = {name: _finite(packet, name, at) for name, at in _named_places(packet, start, end)}
         elif kind == STREAM_INFO:
             period_s = _period_s(packet, start, end)
         elif kind == CONTENTS:
@@ -197,17 +259,24 @@ def decode(packet: bytes) -> Content:
             subjects.append(_subject(packet, start, end))
         elif kind == OBJECT_ENUMS:
             offered = frozenset(_uints(packet, start, end, 1)[0])
-    return Content(
-        offered,
-        unchanged,
-        frame,
-        hardware_frame,
-        period_s,
-        rates_hz,
-        tuple(subjects) if subjects else None,
-        latency_s,
-        _poses(packet, poses) if poses else None,
+    fixed = np.flatnonzero(is_fixed)
+    rest = Content(offered, unchanged, None, None, period_s, rates_hz, tuple(subjects) or None, None, None)
+    return Layout(
+        len(packet),
+        fixed,
+        np.frombuffer(packet, dtype=np.uint8)[fixed].tobytes(),
+        rest,
+        frame_at,
+        hardware_frame_at,
+        latencies_at,
+        ids,
+        segments,
     )
+
+
+def decode(packet: bytes) -> Content:
+    """What a packet holds, of the kinds that are known; raises `StreamError`."""
+    return layout_of(packet).read(packet)
 
 
 def block(kind: int, content: bytes) -> bytes:
@@ -271,8 +340,11 @@ def _count(packet: bytes, at: int, end: int, least: int) -> int:
 def _text(packet: bytes, at: int, end: int) -> tuple[str, int]:
     """And where it ends."""
     length = _count(packet, at, end, 1)
+    if length > LONGEST_NAME:
+        raise StreamError(f"a name of {length} bytes is told, more than {LONGEST_NAME}")
     at += UINT.size
-    return packet[at : at + length].decode("utf-8", errors="replace"), at + length
+    text = packet[at : at + length].decode("utf-8", errors="replace")
+    return "".join(one if one.isprintable() else "\ufffd" for one in text), at + length
 
 
 def _uints(packet: bytes, at: int, end: int, width: int) -> tuple[list[int], int]:
@@ -294,19 +366,31 @@ def _period_s(packet: bytes, at: int, end: int) -> float | None:
     return ticks / PERIOD_TICKS_PER_S if ticks > 0 else None
 
 
-def _named_numbers(packet: bytes, at: int, end: int) -> list[tuple[str, float]]:
+def _numbers_at(at: int, size: int, end: int, is_fixed: NDArray[np.bool_]) -> int:
+    """The same place, of numbers that are there, and change."""
+    _need(at, size, end)
+    is_fixed[at : at + size] = False
+    return at
+
+
+def _named_places(packet: bytes, at: int, end: int) -> list[tuple[str, int]]:
+    """Names of numbers, and where these stand."""
     found = []
     count = _count(packet, at, end, _LEAST_SAMPLE)
     at += UINT.size
     for _ in range(count):
         name, at = _text(packet, at, end)
         _need(at, NUMBER.size, end)
-        value = NUMBER.unpack_from(packet, at)[0]
-        if not math.isfinite(value):
-            raise StreamError(f"{name or 'a number without a name'} is {value}")
-        found.append((name, value))
+        found.append((name, at))
         at += NUMBER.size
     return found
+
+
+def _finite(packet: bytes, name: str, at: int) -> float:
+    value: float = NUMBER.unpack_from(packet, at)[0]
+    if not math.isfinite(value):
+        raise StreamError(f"{name or 'a number without a name'} is {value}")
+    return value
 
 
 def _subject(packet: bytes, at: int, end: int) -> Subject:
@@ -323,18 +407,11 @@ def _subject(packet: bytes, at: int, end: int) -> Subject:
     return Subject(subject_id, name, tuple(segments))
 
 
-def _segments(packet: bytes, at: int, end: int) -> tuple[int, int, int, int]:
-    """Subject, count, and where the segments start and end."""
+def _segments(packet: bytes, at: int, end: int) -> tuple[int, slice]:
+    """Subject, and where its segments stand."""
     _need(at, TWO_UINTS.size, end)
     subject_id, count = TWO_UINTS.unpack_from(packet, at)
     at += TWO_UINTS.size
     size = count * SEGMENTS.itemsize
     _need(at, size, end)
-    return subject_id, count, at, at + size
-
-
-def _poses(packet: bytes, found: list[tuple[int, int, int, int]]) -> Poses:
-    """All of a frame in one array: a subject has few segments."""
-    values = np.frombuffer(b"".join([packet[start:end] for _, _, start, end in found]), dtype=SEGMENTS)
-    subjects = [subject_id for subject_id, count, _, _ in found for _ in range(count)]
-    return Poses(list(zip(subjects, values["id"].tolist(), strict=True)), values)
+    return subject_id, slice(at, at + size)

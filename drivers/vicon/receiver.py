@@ -55,6 +55,9 @@ class Receiver:
         self._session = Session()
         self._connections = self._told = 0
         self._places: dict[tuple[int, int], int] = {}
+        self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
+        self._ids_places = np.zeros(0, dtype=np.intp)
+        self._are_all = False  # and in the order of the names
         self._last: int | None = None
         self._step = 0
         self.repeated = self.lies = self.invalid = 0
@@ -64,7 +67,6 @@ class Receiver:
     def read(self, timeout_s: float) -> list[BodyPoses]:
         """What came, as soon as there is anything; empty after the timeout."""
         data = self.connection.read(timeout_s)
-        received_ns = time.time_ns()
         if self.connection.connections != self._connections:
             self._begin()
         if not data:
@@ -77,7 +79,7 @@ class Receiver:
                 if self._session.subjects_told != self._told:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
-                taken = self._take(frame, received_ns)
+                taken = self._take(frame, self.connection.arrived_ns)
                 if taken is not None:
                     found.append(taken)
         except StreamError as error:
@@ -99,7 +101,7 @@ class Receiver:
         self.connection.lose(reason)
 
     def _new_subjects(self) -> None:
-        self._told = self._session.subjects_told
+        self._told, self._ids = self._session.subjects_told, None
         names = body_names(self._session.subjects)
         listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
         by_name = {name: place for place, name in enumerate(listed)}
@@ -138,16 +140,19 @@ class Receiver:
         """Of all bodies, in the order of the names; what is not in the frame is not tracked."""
         ids, values = frame.poses
         count = len(self.names)
-        positions_m, quaternions_xyzw = np.zeros((count, 3)), np.zeros((count, 4))
-        tracked = np.zeros(count, dtype=bool)
-        if ids:
-            to_world = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
-            good = plausible(*to_world)
-            places = np.array([self._places.get(one, count) for one in ids])
-            if not good.all():
-                self.invalid += len(good) - int(np.count_nonzero(good))
-            good &= places < count
-            places = places[good]
-            positions_m[places], quaternions_xyzw[places] = to_world[0][good], to_world[1][good]
-            tracked[places] = True
-        return BodyPoses(stamp_ns, self.names, positions_m, quaternions_xyzw, tracked)
+        if ids is not self._ids:
+            self._ids = ids
+            self._ids_places = np.array([self._places.get(one, count) for one in ids], dtype=np.intp)
+            self._are_all = np.array_equal(self._ids_places, np.arange(count))
+        poses = self._axes.to_world(1e-3 * values["position_mm"], quaternions_of(values["rotation"]))
+        good = plausible(*poses)
+        invalid = len(good) - int(np.count_nonzero(good))
+        if self._are_all and not invalid:
+            return BodyPoses(stamp_ns, self.names, *poses, good)
+        self.invalid += invalid
+        good &= self._ids_places < count
+        places = self._ids_places[good]
+        found = BodyPoses(stamp_ns, self.names, np.zeros((count, 3)), np.zeros((count, 4)), np.zeros(count, dtype=bool))
+        found.positions_m[places], found.quaternions_xyzw[places] = poses[0][good], poses[1][good]
+        found.tracked[places] = True
+        return found

@@ -14,12 +14,13 @@ from drivers.vicon.protocol import (
     SEGMENTS,
     WANTED,
     Content,
+    Layout,
     Packets,
     Poses,
     StreamError,
     Subject,
-    decode,
     encode_answer,
+    layout_of,
 )
 
 _NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
@@ -55,7 +56,7 @@ class Session:
     subjects
         Those that the server knows now.
     subjects_told
-        How often it told them.
+        How often it told others.
     rates_hz
         Of the frames, the stream's own first: candidates for what the clock number counts by.
 
@@ -67,6 +68,7 @@ class Session:
 
     def __init__(self) -> None:
         self._packets = Packets()
+        self._layout: Layout | None = None
         self._answer = b""
         self._offered: frozenset[int] | None = None
         self._period_hz: tuple[float, ...] = ()
@@ -93,7 +95,9 @@ class Session:
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Frames that are complete now; with each, the attributes are those of its packet."""
         for packet in self._packets.feed(data):
-            frame = self._take(decode(packet))
+            if self._layout is None or not self._layout.fits(packet):
+                self._layout = layout_of(packet)
+            frame = self._take(self._layout.read(packet))
             if frame is not None:
                 yield frame
 
@@ -104,7 +108,7 @@ class Session:
             self._period_hz = _plausible([1.0 / content.period_s])
         if content.rates_hz is not None:
             self._table_hz = _plausible(content.rates_hz.values())
-        if content.subjects is not None:
+        if content.subjects is not None and content.subjects != self.subjects:
             self.subjects = content.subjects
             self.subjects_told += 1
         if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:

@@ -27,12 +27,14 @@ from drivers.vicon.protocol import (
     STREAM_INFO,
     SUBJECT_INFO,
     WANTED,
+    Content,
     Packets,
     StreamError,
     block,
     blocks,
     decode,
     encode_uints,
+    layout_of,
 )
 from drivers.vicon.session import Session, body_names
 
@@ -162,6 +164,52 @@ def test_whatever_comes_is_read_or_refused(packet: bytes) -> None:
     assert found.poses is None or len(found.poses.ids) == len(found.poses.values) <= len(packet)
     if found.offered is None:
         list(Session().feed(block(PACKET, packet)))
+
+
+def same(one: Content, other: Content) -> bool:
+    """To the bit."""
+    have = one.poses is not None and other.poses is not None
+    if have:
+        assert one.poses is not None
+        assert other.poses is not None
+        have = one.poses.ids == other.poses.ids and one.poses.values.tobytes() == other.poses.values.tobytes()
+    return one._replace(poses=None) == other._replace(poses=None) and (have or one.poses is other.poses is None)
+
+
+@settings(max_examples=400, deadline=None)
+@given(_known(), st.lists(st.tuples(st.integers(0), st.integers(0, 255)), max_size=3))
+def test_what_is_read_by_the_layout_of_another_packet_is_what_is_read_by_its_own(
+    packet: bytes, changes: list[tuple[int, int]]
+) -> None:
+    other = bytearray(packet)
+    for place, value in changes:
+        if other:
+            other[place % len(other)] = value
+    try:
+        layout, own = layout_of(packet), decode(bytes(other))
+    except StreamError:
+        return
+    assert layout.fits(packet)
+    if layout.fits(bytes(other)):
+        assert same(layout.read(bytes(other)), own)
+
+
+def test_numbers_alone_keep_the_layout_and_all_else_does_not() -> None:
+    poses = block(GLOBAL_SEGMENTS, segments(1, (1, np.ones(3), np.eye(3)), (2, np.ones(3), np.eye(3))))
+    latency = block(LATENCY_INFO, encode_named_numbers({"a": 0.004, "b": 0.001}))
+    packet = frame(1, poses, latency, block(HARDWARE_FRAME, b"\x01\0\0\0"))[8:]
+    layout = layout_of(packet)
+    numbers = [place for place in range(len(packet)) if layout.fits(packet[:place] + b"\xa5" + packet[place + 1 :])]
+    assert len(numbers) == 4 + 2 * 96 + 2 * 8 + 4
+    assert not layout.fits(packet + b"\0")
+
+
+def test_a_name_that_fills_the_log_is_refused_and_one_that_hides_in_it_is_shown() -> None:
+    with pytest.raises(StreamError, match="a name of 256 bytes"):
+        decode(block(SUBJECT_INFO, encode_subject(subjects_of(["a" * 256])[0])))
+    found = decode(block(SUBJECT_INFO, encode_subject(subjects_of(["a\n\x1b[2J"])[0])))
+    assert found.subjects is not None
+    assert found.subjects[0].name == "a\ufffd\ufffd[2J"
 
 
 RATE_HZ, LATENCY_S = 600.0, 0.004
