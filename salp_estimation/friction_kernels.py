@@ -29,8 +29,16 @@ WHEEL = 9
 TORQUE, STIFFNESS, JOINT_FRICTION = 0, 1, 2
 JOINT = 3
 
+_LEAST_DRAG_FACTOR = 0.05
+
 _ITERATIONS = 40
 _CONVERGED = 1e-8
+
+
+@njit(cache=True, error_model="numpy")
+def size_of(parameter: float, least: float = 0.0) -> tuple[float, float]:
+    """Size of what cannot be less, and its derivative by the parameter: zero below, where nothing is learned."""
+    return (parameter, 1.0) if parameter >= least else (least, 0.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -244,8 +252,8 @@ def _balance(
             speed = 0.0
             for c in range(3 + i):
                 speed += jacobians[i, a, c] * q[c]
-            drag = links[i, chain.DRAG + 4 * a] * max(own[DRAG_FACTOR + a], 0.05)
-            dry = max(own[FRICTION + a], 0.0)
+            drag = links[i, chain.DRAG + 4 * a] * size_of(own[DRAG_FACTOR + a], _LEAST_DRAG_FACTOR)[0]
+            dry = size_of(own[FRICTION + a])[0]
             root = np.sqrt(speed * speed + slip[a] * slip[a])
             force = drag * speed + dry * speed / root
             potential += 0.5 * drag * speed * speed + dry * root
@@ -260,9 +268,9 @@ def _balance(
                     hessian[c, d] += stiffness * along * jacobians[i, a, d]
     for j in range(n - 1):
         own = parameters[WHEEL * n + JOINT * j : WHEEL * n + JOINT * (j + 1)]
-        rate, dry = q[3 + j], max(own[JOINT_FRICTION], 0.0)
+        rate, dry = q[3 + j], size_of(own[JOINT_FRICTION])[0]
         root = np.sqrt(rate * rate + slip[3] * slip[3])
-        torque = own[TORQUE] - max(own[STIFFNESS], 0.0) * joint_angles[j]
+        torque = own[TORQUE] - size_of(own[STIFFNESS])[0] * joint_angles[j]
         gradient[3 + j, 0] += links[j, chain.JOINT_DRAG] * rate + dry * rate / root - torque
         hessian[3 + j, 3 + j] += links[j, chain.JOINT_DRAG] + dry * slip[3] * slip[3] / (root * root * root)
         potential += 0.5 * links[j, chain.JOINT_DRAG] * rate * rate + dry * root - torque * rate
@@ -293,12 +301,15 @@ def _forces(
             for c in range(3 + i):
                 speed[a] += jacobians[i, a, c] * q[c]
             root = np.sqrt(speed[a] * speed[a] + slip[a] * slip[a])
-            dry, drag = max(own[FRICTION + a], 0.0), links[i, chain.DRAG + 4 * a] * max(own[DRAG_FACTOR + a], 0.05)
+            dry, by_friction = size_of(own[FRICTION + a])
+            factor, by_factor = size_of(own[DRAG_FACTOR + a], _LEAST_DRAG_FACTOR)
+            drag = links[i, chain.DRAG + 4 * a] * factor
             force[a] = drag * speed[a] + dry * speed[a] / root
             stiffness[a] = drag + dry * slip[a] * slip[a] / (root * root * root)
             for c in range(3 + i):
-                out[c, WHEEL * i + FRICTION + a] = -jacobians[i, a, c] * speed[a] / root
-                out[c, WHEEL * i + DRAG_FACTOR + a] = -jacobians[i, a, c] * links[i, chain.DRAG + 4 * a] * speed[a]
+                along = jacobians[i, a, c]
+                out[c, WHEEL * i + FRICTION + a] = -by_friction * along * speed[a] / root
+                out[c, WHEEL * i + DRAG_FACTOR + a] = -by_factor * along * links[i, chain.DRAG + 4 * a] * speed[a]
         force[0] -= links[i, chain.DRAG] * (1.0 + own[GAIN]) * asked
         for c in range(3 + i):
             along, across = jacobians[i, 0, c], jacobians[i, 1, c]
@@ -315,5 +326,8 @@ def _forces(
         column = WHEEL * n + JOINT * j
         rate = q[3 + j]
         out[3 + j, column + TORQUE] = 1.0
-        out[3 + j, column + STIFFNESS] = -joint_angles[j]
-        out[3 + j, column + JOINT_FRICTION] = -rate / np.sqrt(rate * rate + slip[3] * slip[3])
+        own = parameters[column : column + JOINT]
+        by_stiffness = size_of(own[STIFFNESS])[1]
+        by_friction = size_of(own[JOINT_FRICTION])[1]
+        out[3 + j, column + STIFFNESS] = -by_stiffness * joint_angles[j]
+        out[3 + j, column + JOINT_FRICTION] = -by_friction * rate / np.sqrt(rate * rate + slip[3] * slip[3])

@@ -123,6 +123,10 @@ class ResidualFilter:
         self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
         """(2 N + 2,) where pose, joint angles and biases stand in the state."""
         self._public_block = np.ix_(self.public, self.public)
+        scales = np.ones(len(self.public))
+        scales[3 : n + 2] = model.inflation
+        self.inflation = np.outer(scales, scales)
+        """(2 N + 2, 2 N + 2) factors of the covariance where it is published."""
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
         """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
@@ -140,7 +144,7 @@ class ResidualFilter:
 
     def published(self, now: FilterState) -> tuple[Vector, Matrix]:
         """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order."""
-        return now.state[self.public], now.covariance[self._public_block]
+        return now.state[self.public], self.inflation * now.covariance[self._public_block]
 
     def linearise(self, now: FilterState, at_ns: int, drive: Drive) -> tuple[FilterState, Linearised]:
         """The rates near the state under that drive, which the state keeps."""

@@ -56,12 +56,15 @@ class ResidualModel:
         None.
     gyro_noise
         (N, 2): standard deviation of a gyro's sample at rest, rad/s, and its growth with the wheel's rim speed, 1/m.
+    inflation
+        What the filter's standard deviations of the joint angles are multiplied by: see `residual_calibration`.
     """
 
     header: ModelHeader
     population: Population
     processes: Processes | None
     gyro_noise: Rows
+    inflation: float = 1.0
 
     @property
     def link_count(self) -> int:
@@ -90,6 +93,7 @@ class ResidualModel:
         """Write it to a file; UserError where that fails."""
         arrays: dict[str, NDArray[np.generic]] = {name: getattr(self.population, name) for name in _POPULATION}
         arrays["gyro_noise"] = self.gyro_noise
+        arrays["inflation"] = np.array([self.inflation])
         if isinstance(self.processes, SparseGaussianProcesses):
             arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
         elif self.processes is not None:
@@ -129,7 +133,10 @@ class ResidualModel:
         if not ((values["residual_stddevs"] > 0.0).all() and (values["correlation_times_s"] > 0.0).all()):
             raise UserError(f"{path}: standard deviations or correlation times that are not positive; train it again")
         noise = values.pop("gyro_noise")
-        return cls(header, Population(**values), _processes(arrays, path), noise)
+        told = np.asarray(arrays.get("inflation", [1.0]), dtype=np.float64)  # older files have it in the population
+        if told.shape != (1,) or not 1.0 <= told[0] < np.inf:
+            raise UserError(f"{path}: an inflation that is no number from 1 on; train it again")
+        return cls(header, Population(**values), _processes(arrays, path), noise, float(told[0]))
 
     def require(self, configuration: SalpConfiguration, where: str) -> None:
         """UserError where the model was trained for another chain, other sensors or another form of them."""

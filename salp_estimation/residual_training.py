@@ -23,7 +23,7 @@ from salp_estimation.population import (
     nominal_parameters,
     run_effects,
 )
-from salp_estimation.residual_calibration import HeldOut, inflated, inflation
+from salp_estimation.residual_calibration import LARGE_FACTOR, HeldOut, HeldOutErrors, held_out_errors, inflation
 from salp_estimation.residual_forms import FORMS
 from salp_estimation.residual_model import ROBOT, Processes, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
@@ -34,6 +34,7 @@ Progress = Callable[[float, str], None]
 FEWEST_POINTS = 200
 INDUCING_POINTS = 100
 _FOLDS = 5
+_FEW = 10
 _WORTH_KEEPING = 0.95
 """A Gaussian process is kept where it leaves less than this share of the variance of runs that it has not seen."""
 
@@ -58,7 +59,7 @@ def train(
     exact_processes
         Exact Gaussian processes in the place of sparse ones.
     recordings
-        Of the runs. With them the size of the residual rates is calibrated, see `residual_calibration`.
+        Of the runs. With them it is judged how sure the filter may be, see `residual_calibration`.
 
     Raises
     ------
@@ -81,13 +82,40 @@ def train(
     model = ResidualModel(header, learned.population, learned.processes, noise)
     notes = list(learned.notes)
     if recordings is not None:
-        factor = _factor(
+        judged = _judged(
             configuration, runs, recordings, model, lambda done, text: report(share + (1.0 - share) * done, text)
         )
-        model = inflated(model, factor)
-        notes.append(f"standard deviations taken {factor:.2f} times as large, as runs that were held out ask for")
+        model = replace(model, inflation=inflation(judged))
+        notes += _verdict(judged, model.inflation)
     report(1.0, "done")
     return model, notes
+
+
+def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
+    """Sentences on what runs that were held out say of the model."""
+    if len(judged) < 2:
+        return [
+            "how sure the filter may be cannot be judged: fewer than two runs could be held out. Its standard "
+            "deviations are those of the model, and most likely too small: record more runs"
+        ]
+    errors_deg = [one.rms_deg for one in judged]
+    worst = judged[int(np.argmax(errors_deg))]
+    found = [
+        f"runs that were held out: joint angles off by {np.median(errors_deg):.1f} deg RMS in the median of "
+        f"{len(judged)}, {worst.rms_deg:.1f} deg in the worst ({worst.label}); standard deviations are multiplied by "
+        f"{factor:.2f}, as these errors ask for"
+    ]
+    if factor > LARGE_FACTOR:
+        found.append(
+            f"a factor beyond {LARGE_FACTOR:g} says that the form of the model is not the robot's: try another --form, "
+            "and look at the configuration of the chain (lengths, wheels, signs)"
+        )
+    if len(judged) < _FEW:
+        found.append(
+            f"{len(judged)} runs tell little of other days and gaits: how sure the filter may be is allowed for as by "
+            "so few, and known better with two runs of each gait on two days"
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,14 +169,14 @@ def _learn(
     return _Learned(population, processes, notes)
 
 
-def _factor(
+def _judged(
     configuration: SalpConfiguration,
     runs: Sequence[TrainingRun],
     recordings: Sequence[LoadedRecording],
     model: ResidualModel,
     report: Progress,
-) -> float:
-    """By how much standard deviations are to be inflated: each fifth of the runs is judged with a model of the others.
+) -> list[HeldOutErrors]:
+    """Each fifth of the runs, judged with a model of the others.
 
     Fifths and not halves, because a model of half the runs has seen half as many robots and is less sure for it.
     """
@@ -159,14 +187,14 @@ def _factor(
     for fold in range(folds):
         others = [run for k, run in enumerate(runs) if fold_of[k] != fold]
         if len(others) < 2:
-            return 1.0
-        report(0.4 * fold / folds, f"held-out part {fold + 1} of {folds}")
+            return []
+        report(0.6 * fold / folds, f"held-out part {fold + 1} of {folds}")
         # Exact processes would take long, and say nearly the same of how unsure a model is.
         learned = _learn(configuration, others, model.header.kind, False, lambda done, text: None)
         other = replace(model, population=learned.population, processes=learned.processes)
-        held_out += [HeldOut(one, other, k) for k, one in enumerate(recordings) if fold_of[k] == fold]
+        held_out += [HeldOut(runs[k].label, one, other, k) for k, one in enumerate(recordings) if fold_of[k] == fold]
     held_out.sort(key=lambda one: one.seed)
-    return inflation(configuration, held_out, lambda done, text: report(0.4 + 0.6 * done, text))
+    return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
 
 
 def _nominal(links: int) -> Population:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -139,18 +137,3 @@ def test_what_a_fit_hides_is_added_to_what_it_leaves() -> None:
     count, keep = 400, np.exp(-1.0 / TRAINING_RATE_HZ / TIME_S)
     hidden = np.array([np.full(2, (count - k) * keep**k) for k in range(3)])  # of processes of the same kind
     np.testing.assert_allclose(left_over(whole, [hidden] * 20)[0], np.sqrt(2.0), rtol=0.08)
-
-
-def test_an_inflated_model_is_less_sure_of_robots_and_of_the_way_but_not_of_what_is_common(
-    drawn: tuple[list[TrainingRun], Array, Population],
-) -> None:
-    from salp_estimation.residual_calibration import inflated
-    from salp_estimation.residual_model import ResidualModel
-
-    population = drawn[2]
-    header: Any = None
-    more = inflated(ResidualModel(header, population, None, np.zeros((3, 2))), 1.5).population
-    for name in ("spreads", "residual_stddevs", "force_stddevs"):
-        np.testing.assert_allclose(getattr(more, name), 1.5 * getattr(population, name))
-    for name in ("parameters", "uncertainty", "correlation_times_s"):
-        np.testing.assert_array_equal(getattr(more, name), getattr(population, name))
