@@ -47,6 +47,7 @@ ON_REQUEST = (
     "salp_filter_step",
     "salp_hardware",
     "salp_noise",
+    "salp_unknown",
     "serial_imu",
     "soft_arm",
     "softrobot_live",
