@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import readings_kernels as readings
 from hopper_estimation import topics
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
@@ -23,7 +24,7 @@ from hopper_estimation.vertical_filter import FilterState, HopperFilter
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, PhaseEvent
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, PhaseEvent
 from onboard_estimation.reading_parts import POSE
 from onboard_estimation.scanned import Scanned
 from onboard_estimation.series import Series
@@ -36,6 +37,10 @@ SPACE = StateSpace(vector("height", ("z",), "m"), vector("vertical_velocity", ("
 _Z, _ZZ = 2, 2 * 6 + 2
 """Places of the height in a position, and of its variance in a pose's covariance."""
 _GRAVITY_M_S2 = 9.80665
+AT_ODDS = (
+    "imu/high_g contradicts imu/low_g, at rest or in shocks: its axes, its sign or its scale are wrong; it is left "
+    "out, and the filter goes on with imu/low_g alone. Turn or scale it in its driver"
+)
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
 
@@ -124,13 +129,14 @@ class HopperEstimator(Estimator[HopperState]):
         state = state._replace(arrived=arrived)
         if sample is None:
             return Step(state)
+        before = state.filtered
         state, filtered = self._run(state, sample)
         ground, above, events = self._along(state.ground, filtered, sample.stamps_ns)
         means, covariances = self._published(filtered.out, above)
         return Step(
             state._replace(ground=ground),
             Estimate(measurement.stamp_ns, means[0], covariances[0]),
-            events=tuple(events),
+            events=(*events, *_new_odds(before, state.filtered, measurement.stamp_ns)),
         )
 
     def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
@@ -142,6 +148,8 @@ class HopperEstimator(Estimator[HopperState]):
             return None
         together = measurements[:count]
         after, arrived, filtered, made = self._filter.run_messages(state.filtered, state.arrived, together)
+        if _new_odds(state.filtered, after, 0):
+            return None  # what there is to be said is found one by one
         state = self._after(state, after, filtered)
         ground, above, events = self._along(state.ground, filtered, made.stamps_ns)
         means, covariances = self._published(filtered.out, above)
@@ -250,6 +258,14 @@ class HopperEstimator(Estimator[HopperState]):
         """
         unsure = self._ground_gain * self._entry.touchdown_stddev_m**2
         return _scaled(out, ground, self._scales, self._floors, self._configuration.ground_changes, unsure)
+
+
+def _new_odds(before: FilterState, after: FilterState, stamp_ns: int) -> tuple[Notice, ...]:
+    """A sentence where the two sensors were found to contradict each other."""
+    if after.readings[readings.R_AT_ODDS] == before.readings[readings.R_AT_ODDS]:
+        return ()
+    stamp_s = stamp_ns / NANOSECONDS_PER_SECOND
+    return (Notice(f"{AT_ODDS} ({topics.HIGH_G.sensor}, at {stamp_s:.3f} s)"),)
 
 
 @njit(cache=True, error_model="numpy")

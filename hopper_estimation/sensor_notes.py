@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.estimator import AT_ODDS
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.samples import samples_of
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
@@ -30,8 +31,6 @@ _MUCH = 0.01
 """Share of the run from which on a silent or stuck sensor is worth a sentence."""
 _AT_LARGEST, _SMALLEST_SHOCK_M_S2 = 10, 100.0
 """So many readings of one largest size are no chance where that is a shock's."""
-_SHOCK_M_S2, _FEWEST_SHOCKS = 50.0, 30
-_RATIOS = (0.6, 1.6)
 _FIRST_S = 30.0
 _WORDS = {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
 _OTHER = {LOW_G.sensor: HIGH_G.sensor, HIGH_G.sensor: LOW_G.sensor}
@@ -72,7 +71,7 @@ def sensor_notes(
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
     if len(there) == 2 and not faults:
-        faults += _at_odds(configuration, *there)
+        faults += _at_odds(configuration, there)
     notes += faults
     if not _is_zeroed(configuration, list(found.values())):
         sentence = (
@@ -149,24 +148,9 @@ def _clipped(configuration: HopperConfiguration, high: Series) -> list[Note]:
     return [Note(sentence, "high-g sensor clipped")]
 
 
-def _at_odds(configuration: HopperConfiguration, low: Series, high: Series) -> list[Note]:
-    """Shocks that the two sensors do not agree on: other axes, or another scale."""
-    along = low.values[:, 5]
-    rows = np.flatnonzero((along > _SHOCK_M_S2) & (along < 0.9 * configuration.sensors.low_range_m_s2))
-    if not len(rows):
-        return []
-    place = np.minimum(np.searchsorted(high.stamps_ns, low.stamps_ns[rows]), len(high.stamps_ns) - 1)
-    same = high.stamps_ns[place] == low.stamps_ns[rows]
-    if int(same.sum()) < _FEWEST_SHOCKS:
-        return []
-    ratio = float(np.median(high.values[place[same], 5] / along[rows[same]]))
-    if _RATIOS[0] < ratio < _RATIOS[1]:
-        return []
-    sentence = (
-        f"Along the leg imu/high_g reads {ratio:.2g} times what imu/low_g does in shocks of {_SHOCK_M_S2:g} m/s^2 and "
-        "more: one of them has other axes, or another scale; --drop imu/high_g does without it."
-    )
-    return [Note(sentence, "accelerometers at odds")]
+def _at_odds(configuration: HopperConfiguration, series: Sequence[Series]) -> list[Note]:
+    """Where the filter left out the high-g sensor for what it says beside the low-g one."""
+    return [Note(f"{AT_ODDS}.", "accelerometers at odds")] if _read(configuration, series)[readings.R_AT_ODDS] else []
 
 
 def _is_zeroed(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
@@ -183,6 +167,11 @@ def _until(one: Series, stop_ns: int) -> Series:
 
 
 def _finds_rest(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
+    return bool(_read(configuration, series)[readings.R_ZEROED])
+
+
+def _read(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
+    """(STATE_SIZE,) of `readings_kernels` after all readings."""
     state = readings.new_state()
     signals_of(reading_settings(configuration), state, samples_of(configuration, series))
-    return bool(state[readings.R_ZEROED])
+    return state
