@@ -261,11 +261,11 @@ class HopperEstimator(Estimator[HopperState]):
 
 
 def _new_odds(before: FilterState, after: FilterState, stamp_ns: int) -> tuple[Notice, ...]:
-    """A sentence where the two sensors were found to contradict each other."""
+    """A sentence where the two sensors were found to contradict each other, or to agree again."""
     if after.readings[readings.R_AT_ODDS] == before.readings[readings.R_AT_ODDS]:
         return ()
-    stamp_s = stamp_ns / NANOSECONDS_PER_SECOND
-    return (Notice(f"{AT_ODDS} ({topics.HIGH_G.sensor}, at {stamp_s:.3f} s)"),)
+    said = AT_ODDS if after.readings[readings.R_AT_ODDS] else "imu/high_g agrees with imu/low_g again, and is used"
+    return (Notice(f"{said} (at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s)"),)
 
 
 @njit(cache=True, error_model="numpy")

@@ -12,8 +12,8 @@ a stuck sensor's gyro turns nothing. A single high-g reading that is missing (lo
 a sensor that is silent.
 
 In shocks the two sensors must agree along the leg: a high-g sensor that is mounted upside down, has other axes or
-another scale is left out from then on, for the low-g one was held against gravity. So is one whose reading at rest is
-farther from gravity than its offset may be.
+another scale is left out, for the low-g one was held against gravity, until shocks agree again. One whose reading at
+rest is farther from gravity than its offset may be is left out for good.
 
 A fault found at rest stays, with the reading that it was found in: a robot that is put right later was still started
 with sensors that cannot be right.
@@ -37,8 +37,9 @@ LOW_USABLE, HIGH_USABLE, LOW_CLIPPED, HIGH_DUE = 1, 2, 4, 8
 # Elements of the state. Offsets are valid once zeroed, means are of the rest that goes on.
 (R_UP, R_LOW, R_HIGH, R_GYRO, R_MEAN_LOW, R_MEAN_HIGH, R_MEAN_GYRO) = range(0, 21, 3)
 (R_REST, R_LOW_COUNT, R_HIGH_COUNT, R_ZEROED, R_FAULT, R_LOW_EQUAL, R_HIGH_EQUAL, R_LOW_LAST, R_HIGH_LAST,
- R_CLIPPED, R_STUCK, R_UP_KNOWN, R_HIGH_SILENT, R_COMPARED, R_BELOW, R_ABOVE, R_AT_ODDS) = range(21, 38)  # fmt: skip
-STATE_SIZE = 38
+ R_CLIPPED, R_STUCK, R_UP_KNOWN, R_HIGH_SILENT, R_COMPARED, R_BELOW, R_ABOVE, R_AT_ODDS,
+ R_TURNED) = range(21, 39)  # fmt: skip
+STATE_SIZE = 39
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
@@ -46,9 +47,12 @@ _STILL_M_S2 = 1.5
 _CLIPPED = 0.99
 _NOISE_WIDTHS = 5.0
 _RESTS_ALONE = 2.0
+FOR_GOOD = 2.0
+"""At odds at rest: what a shock says cannot mend it."""
 SHOCK_M_S2, LEAST_RATIO, LARGEST_RATIO = 50.0, 0.6, 1.6
 """Readings along the leg beyond the first are compared; their ratios lie between the others, as a rule."""
-_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE = 24.0, 200.0, 0.5
+_FALLING_M_S2 = 5.0
+_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 200.0, 0.5, 0.35
 """Of robots whose sensors agree, bandwidths and clocks of their own put up to a third of the ratios to one side."""
 _LOW_ENOUGH = 0.9
 
@@ -171,7 +175,7 @@ def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: 
         if state[R_HIGH_COUNT] > 0.0 and abs(state[R_MEAN_HIGH + i] - down) < settings.high_offset:
             state[R_HIGH + i] = state[R_MEAN_HIGH + i] - down
         elif state[R_HIGH_COUNT] > 0.0 and i == 2:
-            state[R_AT_ODDS] = 1.0
+            state[R_AT_ODDS] = FOR_GOOD
         state[R_UP + i] = 1.0 if i == 2 else 0.0
     state[R_ZEROED] = 1.0
 
@@ -179,6 +183,9 @@ def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: 
 @njit(cache=True, error_model="numpy")
 def _compare(settings: ReadingSettings, state: Array, low: float, high: float) -> None:
     """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
+    if state[R_TURNED] > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
+        state[R_AT_ODDS] = 1.0 - state[R_AT_ODDS]
+        state[R_TURNED] = 0.0
     if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range:
         return
     state[R_COMPARED] += 1.0
@@ -186,9 +193,12 @@ def _compare(settings: ReadingSettings, state: Array, low: float, high: float) -
     state[R_ABOVE] += high > LARGEST_RATIO * low
     if state[R_COMPARED] < _FEWEST_SHOCKS:
         return
-    if max(state[R_BELOW], state[R_ABOVE]) > _MOST_OUTSIDE * state[R_COMPARED]:
-        state[R_AT_ODDS] = 1.0
-    if state[R_COMPARED] >= _MOST_SHOCKS:  # what was long ago counts less
+    outside = max(state[R_BELOW], state[R_ABOVE]) / state[R_COMPARED]
+    turned = outside < _FEW_OUTSIDE if state[R_AT_ODDS] > 0.0 else outside > _MOST_OUTSIDE
+    if turned:  # bad for a while, or good again
+        state[R_TURNED] = 1.0
+        state[R_COMPARED] = state[R_BELOW] = state[R_ABOVE] = 0.0
+    elif state[R_COMPARED] >= (_FEWEST_SHOCKS if state[R_AT_ODDS] > 0.0 else _MOST_SHOCKS):  # long ago counts less
         for i in (R_COMPARED, R_BELOW, R_ABOVE):
             state[i] *= 0.5
 
@@ -250,7 +260,7 @@ def vertical_accelerations(
             bits |= HIGH_USABLE
         if not there & 2 and state[R_HIGH_SILENT] <= settings.silent_s:
             bits |= HIGH_DUE
-        if bits & LOW_USABLE and bits & HIGH_USABLE and state[R_AT_ODDS] == 0.0:
+        if bits & LOW_USABLE and bits & HIGH_USABLE and state[R_AT_ODDS] < FOR_GOOD:
             _compare(settings, state, reading[5] - state[R_LOW + 2], shock[5] - state[R_HIGH + 2])
         if state[R_AT_ODDS] > 0.0:
             bits &= ~(HIGH_USABLE | HIGH_DUE)

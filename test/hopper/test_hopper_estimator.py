@@ -183,15 +183,22 @@ class PlainReadings:
         self.last: dict[str, list[float]] = {}
         self.high_silent_s = np.inf
         self.shocks = np.zeros(3)  # compared, too small, too large
-        self.at_odds = False
+        self.at_odds = self.at_odds_at_rest = self.turns = False
 
     def compare(self, low: float, high: float) -> None:
-        if self.at_odds or not 50.0 < low < 0.9 * CONFIGURATION.sensors.low_range_m_s2:
+        if self.at_odds_at_rest:
+            return
+        if self.turns and abs(low) < 5.0:
+            self.at_odds, self.turns = not self.at_odds, False
+        if not 50.0 < low < 0.9 * CONFIGURATION.sensors.low_range_m_s2:
             return
         self.shocks += [1.0, high / low < 0.6, high / low > 1.6]
-        if self.shocks[0] >= 24.0:
-            self.at_odds = max(self.shocks[1:]) / self.shocks[0] > 0.5
-        if self.shocks[0] >= 200.0:
+        if self.shocks[0] < 24.0:
+            return
+        outside = max(self.shocks[1:]) / self.shocks[0]
+        if outside < 0.35 if self.at_odds else outside > 0.5:
+            self.turns, self.shocks = True, np.zeros(3)
+        elif self.at_odds or self.shocks[0] >= 200.0:
             self.shocks /= 2.0
 
     def still(self, low: Any) -> bool:
@@ -222,7 +229,7 @@ class PlainReadings:
         if highs:
             found = np.mean(highs, axis=0) - gravity
             near = np.abs(found) < CONFIGURATION.sensors.high_offset_m_s2
-            self.at_odds = self.at_odds or not near[2]
+            self.at_odds_at_rest = self.at_odds_at_rest or not near[2]
             self.high_offset = np.where(near, found, self.high_offset)
         self.up = np.array([0.0, 0.0, 1.0])
 
@@ -258,7 +265,7 @@ class PlainReadings:
             usable |= readings.HIGH_DUE
         if usable & readings.LOW_USABLE and usable & readings.HIGH_USABLE:
             self.compare(low[5] - self.low_offset[2], high[5] - self.high_offset[2])
-        if self.at_odds:
+        if self.at_odds or self.at_odds_at_rest:
             usable &= readings.LOW_USABLE | readings.LOW_CLIPPED
         return found[0], found[1], usable
 
