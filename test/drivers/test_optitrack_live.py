@@ -109,6 +109,7 @@ def test_a_simulators_truth_comes_back_as_ground_truth(transport: str, tmp_path:
         assert emulator.stop() == driver.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_bag_is_streamed_as_if_it_were_now(tmp_path: Path) -> None:
     store, bag, shared = get_typestore(Stores.ROS2_HUMBLE), tmp_path / "bag", ports()
     kinds = {name.rpartition("/")[2]: kind for name, kind in store.types.items()}

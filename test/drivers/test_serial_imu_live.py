@@ -154,6 +154,7 @@ def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_pa
     assert log.counts["samples"] > 2500
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(200)
 @needs_graph
@@ -213,6 +214,7 @@ def test_the_high_g_sensor_is_aligned_at_rest_and_nowhere_else(port: Path, tmp_p
     assert "Traceback" not in driver.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(200)
 @needs_graph

@@ -90,6 +90,7 @@ def test_truth_comes_out_as_it_went_in_and_after_disconnections(tmp_path: Path) 
     assert abs(np.median(truth.errors_s(got)[-200:])) < 0.003
 
 
+@pytest.mark.slow
 def test_occluded_bodies_are_missing_and_a_server_that_restarts_is_found_again(tmp_path: Path) -> None:
     port = f"port:={free_port()}"
     faults = ["occlusion_rate:=0.3", "restart_every_s:=6.0", "restart_takes_s:=2.5"]

@@ -203,7 +203,9 @@ def some_absurd(values: np.ndarray) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("name", ROBOTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "thruster_chain" else name for name in ROBOTS]
+)
 def test_refused_is_the_same_as_never_sent_and_bulk_is_message_by_message(name: str) -> None:
     robot = find_robot(name)
     configuration, estimator = robot.configuration_type(), robot.estimators[0]

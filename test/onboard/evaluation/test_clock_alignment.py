@@ -96,6 +96,7 @@ def test_one_axis_tells_the_offset_and_its_axis_but_no_rotation() -> None:
         assert found_in(upside_down).axis == pytest.approx((0.0, 0.0, -1.0), abs=0.01)
 
 
+@pytest.mark.slow
 def test_positions_alone_are_compared_with_accelerations() -> None:
     how = Moved(rate_rad_s=0.3)
     for seed in range(5):
@@ -168,7 +169,9 @@ def test_names_pair_imus_with_bodies() -> None:
     assert found == {"/r/imu/link_2/data_raw": "/r/ground_truth/link_2/pose"}
 
 
-@pytest.mark.parametrize("injected_s", [-0.02, -0.007, 0.02])
+@pytest.mark.parametrize(
+    "injected_s", [pytest.param(-0.02, marks=pytest.mark.slow), -0.007, pytest.param(0.02, marks=pytest.mark.slow)]
+)
 def test_an_offset_put_into_a_recorded_walk_is_found(injected_s: float, shared_data: Path) -> None:
     for path in sorted((shared_data / "pyshoe_vicon").glob("*.mat")):
         content = loadmat(path)
@@ -217,6 +220,7 @@ def test_inspect_says_it_with_its_remedy(linked: Path) -> None:
     assert found.to_mapping()["clocks"][0]["told_by"] == "turns"
 
 
+@pytest.mark.slow
 def test_evaluate_moves_the_truth_and_says_so(linked: Path, tmp_path: Path) -> None:
     as_is = evaluate_bag(linked, EvaluateOptions(), write=False).result
     moved = evaluate_bag(linked, EvaluateOptions(align_clock=True), tmp_path / "run").result
