@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,7 +11,6 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import readings_kernels as readings
 from hopper_estimation import topics
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
@@ -20,6 +19,7 @@ from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN
 from hopper_estimation.rest_fault import rest_fault
 from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message
+from hopper_estimation.sensor_faults import sensor_faults
 from hopper_estimation.vertical_filter import FilterState, HopperFilter
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
@@ -37,10 +37,6 @@ SPACE = StateSpace(vector("height", ("z",), "m"), vector("vertical_velocity", ("
 _Z, _ZZ = 2, 2 * 6 + 2
 """Places of the height in a position, and of its variance in a pose's covariance."""
 _GRAVITY_M_S2 = 9.80665
-AT_ODDS = (
-    "imu/high_g contradicts imu/low_g, at rest or in shocks: its axes, its sign or its scale are wrong; it is left "
-    "out, and the filter goes on with imu/low_g alone. Turn or scale it in its driver"
-)
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
 
@@ -121,6 +117,10 @@ class HopperEstimator(Estimator[HopperState]):
         """The phase that the robot is in."""
         return PHASES[state.phase]
 
+    def sensor_faults(self, state: HopperState) -> dict[str, str]:
+        """See `hopper_estimation.sensor_faults`."""
+        return sensor_faults(self._configuration, state.filtered.readings, state.ground.hops)
+
     def step(self, state: HopperState, measurement: Measurement) -> Step:
         """Filter a message; an estimate at each sample, see `samples`."""
         if measurement.sensor == SET_POSE:
@@ -129,15 +129,13 @@ class HopperEstimator(Estimator[HopperState]):
         state = state._replace(arrived=arrived)
         if sample is None:
             return Step(state)
-        before = state.filtered
+        before = self.sensor_faults(state)
         state, filtered = self._run(state, sample)
         ground, above, events = self._along(state.ground, filtered, sample.stamps_ns)
         means, covariances = self._published(filtered.out, above)
-        return Step(
-            state._replace(ground=ground),
-            Estimate(measurement.stamp_ns, means[0], covariances[0]),
-            events=(*events, *_new_odds(before, state.filtered, measurement.stamp_ns)),
-        )
+        state = state._replace(ground=ground)
+        notices = _news(before, self.sensor_faults(state), measurement.stamp_ns)
+        return Step(state, Estimate(measurement.stamp_ns, means[0], covariances[0]), events=(*events, *notices))
 
     def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
         """Up to the last reading of the low-g sensor, with which a sample is taken."""
@@ -148,17 +146,19 @@ class HopperEstimator(Estimator[HopperState]):
             return None
         together = measurements[:count]
         after, arrived, filtered, made = self._filter.run_messages(state.filtered, state.arrived, together)
-        if _new_odds(state.filtered, after, 0):
-            return None  # what there is to be said is found one by one
+        before = self.sensor_faults(state)
         state = self._after(state, after, filtered)
         ground, above, events = self._along(state.ground, filtered, made.stamps_ns)
+        state = HopperState(state.filtered, arrived, state.phase, ground)
+        if self.sensor_faults(state) != before:
+            return None  # what there is to be said is found one by one
         means, covariances = self._published(filtered.out, above)
         found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
         for row, place in enumerate(made.made_of.tolist()):
             stamp_ns = measurements[place].stamp_ns
             seen = tuple(one for one in events if one.seen_ns == stamp_ns) if events else ()
             found[place] = Estimate(stamp_ns, means[row], covariances[row]), seen
-        return Scanned(HopperState(state.filtered, arrived, state.phase, ground), found, means, covariances)
+        return Scanned(state, found, means, covariances)
 
     def filter_recording(
         self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
@@ -260,12 +260,13 @@ class HopperEstimator(Estimator[HopperState]):
         return _scaled(out, ground, self._scales, self._floors, self._configuration.ground_changes, unsure)
 
 
-def _new_odds(before: FilterState, after: FilterState, stamp_ns: int) -> tuple[Notice, ...]:
-    """A sentence where the two sensors were found to contradict each other, or to agree again."""
-    if after.readings[readings.R_AT_ODDS] == before.readings[readings.R_AT_ODDS]:
+def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:
+    """Sentences on sensors whose fault is new, or over."""
+    if before == after:
         return ()
-    said = AT_ODDS if after.readings[readings.R_AT_ODDS] else "imu/high_g agrees with imu/low_g again, and is used"
-    return (Notice(f"{said} (at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s)"),)
+    said = [words for sensor, words in after.items() if before.get(sensor) != words]
+    said += [f"{sensor} is as it should be again" for sensor in before if sensor not in after]
+    return tuple(Notice(f"{words} (at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s)") for words in said)
 
 
 @njit(cache=True, error_model="numpy")

@@ -38,8 +38,8 @@ LOW_USABLE, HIGH_USABLE, LOW_CLIPPED, HIGH_DUE = 1, 2, 4, 8
 (R_UP, R_LOW, R_HIGH, R_GYRO, R_MEAN_LOW, R_MEAN_HIGH, R_MEAN_GYRO) = range(0, 21, 3)
 (R_REST, R_LOW_COUNT, R_HIGH_COUNT, R_ZEROED, R_FAULT, R_LOW_EQUAL, R_HIGH_EQUAL, R_LOW_LAST, R_HIGH_LAST,
  R_CLIPPED, R_STUCK, R_UP_KNOWN, R_HIGH_SILENT, R_COMPARED, R_BELOW, R_ABOVE, R_AT_ODDS,
- R_TURNED) = range(21, 39)  # fmt: skip
-STATE_SIZE = 39
+ R_TURNED, R_AT_ODDS_S) = range(21, 40)  # fmt: skip
+STATE_SIZE = 40
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
@@ -52,7 +52,7 @@ FOR_GOOD = 2.0
 SHOCK_M_S2, LEAST_RATIO, LARGEST_RATIO = 50.0, 0.6, 1.6
 """Readings along the leg beyond the first are compared; their ratios lie between the others, as a rule."""
 _FALLING_M_S2 = 5.0
-_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 200.0, 0.5, 0.35
+_FEWEST_SHOCKS, _MOST_SHOCKS, _MOST_OUTSIDE, _FEW_OUTSIDE = 24.0, 96.0, 0.5, 0.35
 """Of robots whose sensors agree, bandwidths and clocks of their own put up to a third of the ratios to one side."""
 _LOW_ENOUGH = 0.9
 
@@ -263,6 +263,7 @@ def vertical_accelerations(
         if bits & LOW_USABLE and bits & HIGH_USABLE and state[R_AT_ODDS] < FOR_GOOD:
             _compare(settings, state, reading[5] - state[R_LOW + 2], shock[5] - state[R_HIGH + 2])
         if state[R_AT_ODDS] > 0.0:
+            state[R_AT_ODDS_S] += dt[n]
             bits &= ~(HIGH_USABLE | HIGH_DUE)
         ux, uy, uz = state[R_UP], state[R_UP + 1], state[R_UP + 2]
         fx, fy, fz = reading[3] - state[R_LOW], reading[4] - state[R_LOW + 1], reading[5] - state[R_LOW + 2]

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.estimator import AT_ODDS
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.samples import samples_of
+from hopper_estimation.sensor_faults import AT_ODDS
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
 from hopper_estimation.vertical_filter import reading_settings, signals_of
 from onboard_estimation.capabilities.reported import Note
@@ -70,8 +70,8 @@ def sensor_notes(
     faults = [note for one in there for note in _stuck(configuration, one)]
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
-    if len(there) == 2 and not faults:
-        faults += _at_odds(configuration, there)
+    if len(there) == 2:
+        faults += _at_odds(configuration, there, span_ns)
     notes += faults
     if not _is_zeroed(configuration, list(found.values())):
         sentence = (
@@ -148,9 +148,13 @@ def _clipped(configuration: HopperConfiguration, high: Series) -> list[Note]:
     return [Note(sentence, "high-g sensor clipped")]
 
 
-def _at_odds(configuration: HopperConfiguration, series: Sequence[Series]) -> list[Note]:
-    """Where the filter left out the high-g sensor for what it says beside the low-g one."""
-    return [Note(f"{AT_ODDS}.", "accelerometers at odds")] if _read(configuration, series)[readings.R_AT_ODDS] else []
+def _at_odds(configuration: HopperConfiguration, series: Sequence[Series], span_ns: tuple[int, int]) -> list[Note]:
+    """Where the filter left out the high-g sensor for what it says beside the low-g one, for a while or to the end."""
+    left_out_s = _read(configuration, series)[readings.R_AT_ODDS_S]
+    if left_out_s == 0.0:
+        return []
+    run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
+    return [Note(f"{AT_ODDS}. It was left out for {left_out_s:.1f} of {run_s:.1f} s.", "accelerometers at odds")]
 
 
 def _is_zeroed(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:

@@ -111,6 +111,10 @@ class Estimator(ABC, Generic[State]):
         """Figures on how well it does beyond its innovations, by name: live in the diagnostics, and of a run's end."""
         return {}
 
+    def sensor_faults(self, state: State) -> Mapping[str, str]:
+        """What is wrong at the moment with sensors that it does not believe, a sentence by sensor: for diagnostics."""
+        return {}
+
     def learned(self, state: State) -> Any:
         """What it has learned of the robot by now, for pictures and reports of that robot; None: it learns nothing."""
         return None

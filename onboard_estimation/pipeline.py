@@ -86,6 +86,12 @@ class Pipeline:
         return {} if state is None else self.estimator.health(state)
 
     @property
+    def sensor_faults(self) -> Mapping[str, str]:
+        """What is wrong with sensors, see `Estimator.sensor_faults`; none before its start."""
+        state = self.state
+        return {} if state is None else self.estimator.sensor_faults(state)
+
+    @property
     def learned(self) -> Any:
         """What the filter has learned, see `Estimator.learned`; None before its start."""
         state = self.state

@@ -53,7 +53,7 @@ class HealthReport:
         unreadable: Mapping[str, int] | None = None,
     ) -> Any:
         """The message; `estimates` is how many there were so far, `unreadable` how many messages could not be read."""
-        now = pipeline.statistics()
+        now, faults = pipeline.statistics(), pipeline.sensor_faults
         statuses = [self._filter_status(pipeline, estimates)]
         if pipeline.estimator.phases:
             statuses.append(self._phase_status(pipeline))
@@ -61,8 +61,10 @@ class HealthReport:
             counters = now.get(channel.sensor, {})
             if unreadable and unreadable.get(channel.sensor):
                 now[channel.sensor] = counters = {**counters, "unreadable": unreadable[channel.sensor]}
-            if channel.required or counters:
-                statuses.append(self._sensor_status(channel, counters, self._before.get(channel.sensor, {})))
+            fault = faults.get(channel.sensor, "")
+            if channel.required or counters or fault:
+                before = self._before.get(channel.sensor, {})
+                statuses.append(self._sensor_status(channel, counters, before, fault))
         self._before = now
         return self.new("diagnostic_msgs/msg/DiagnosticArray", header=header(self.new, stamp_ns), status=statuses)
 
@@ -86,7 +88,9 @@ class HealthReport:
             return self._status("phase", WARN, "no phase yet", {})
         return self._status("phase", OK, phase, {"phase": pipeline.estimator.phases.index(phase)})
 
-    def _sensor_status(self, channel: Channel, now: Mapping[str, float], before: Mapping[str, float]) -> Any:
+    def _sensor_status(
+        self, channel: Channel, now: Mapping[str, float], before: Mapping[str, float], fault: str
+    ) -> Any:
         def since(counter: str) -> float:
             return now.get(counter, 0.0) - before.get(counter, 0.0)
 
@@ -99,6 +103,8 @@ class HealthReport:
             level, text = WARN, f"{since('unreadable'):.0f} messages could not be read"
         elif received == 0 and channel.required:
             level, text = STALE, f"silent since the last report, {now['received']:.0f} before"
+        elif fault:
+            level, text = WARN, fault
         elif received == 0:  # such as commands, which come when there is something to command
             text = f"optional; {now['received']:.0f} so far, none at the moment"
         elif lost := [f"{since(counter):.0f} {word}" for counter, word in _LOST.items() if since(counter)]:

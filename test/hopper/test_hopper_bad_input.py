@@ -230,6 +230,61 @@ def test_that_it_is_left_out_is_said_once_message_by_message(spoil: Any) -> None
     assert sum("imu/high_g contradicts imu/low_g" in one for one in told) == 1
 
 
+def told_by(recording: Recording) -> list[str]:
+    """What the log of a node has of it, message by message as arrivals are taken live."""
+    told: list[str] = []
+    pipeline = Pipeline(ROBOT.estimator(CONFIGURATION, "kf1"), ROBOT.channels(CONFIGURATION), tell=told.append)
+    measurements = list(loaded(recording).measurements())
+    for first in range(0, len(measurements), 20):
+        pipeline.process_all(measurements[first : first + 20])
+    return told
+
+
+def test_a_high_g_sensor_that_is_at_odds_for_a_while_is_noted_all_the_same() -> None:
+    """Left out within four hops, and taken again when it is right again: the run's end does not show it."""
+    wrong_s = (14.0, 24.0)
+    sound = hopping(duration_s=34.0)
+
+    def spoil(time_s: Any, values: Any) -> Any:
+        return np.where(((time_s > wrong_s[0]) & (time_s < wrong_s[1]))[:, None], doubled(values), values)
+
+    spoilt = changed(sound, {HIGH: values_by(spoil)})
+    result = judged(spoilt)
+    assert says(result, "imu/high_g contradicts imu/low_g", "It was left out for ")
+    assert "accelerometers at odds" in result.verdict
+    left_out, again = told_by(spoilt)
+    assert "imu/high_g contradicts imu/low_g" in left_out
+    assert "imu/high_g is as it should be again" in again
+    found_s, over_s = (float(one.rsplit("(at ", 1)[1].split()[0]) for one in (left_out, again))
+    touchdowns = [event.stamp_ns * 1e-9 for event in result.phase_events if event.name == "touchdown"]
+    assert sum(wrong_s[0] < one < found_s for one in touchdowns) <= 5
+    assert wrong_s[1] < over_s < 34.0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (values_by(lambda t, v: np.where((t > 8.0)[:, None], v[t > 8.0][0], v)), "repeats one reading"),
+        (rows_of(lambda t: t < 8.0), "imu/high_g is silent"),
+        (without, "imu/high_g is silent"),
+    ],
+    ids=["stuck", "silent", "missing"],
+)
+def test_what_is_wrong_with_the_high_g_sensor_is_said_live_once(change: Any, said: str) -> None:
+    (sentence,) = told_by(changed(hopping(), {HIGH: change}))
+    assert said in sentence
+
+
+def test_of_sound_sensors_nothing_is_said_live() -> None:
+    assert told_by(hopping()) == []
+
+
+def test_sensors_that_were_never_zeroed_are_told_live_once() -> None:
+    in_flight = {name: rows_of(lambda t: t > DROP_S + 1.0) for name in IMUS}
+    (sentence,) = told_by(changed(hopping(), in_flight))
+    assert "are not zeroed" in sentence
+
+
 # ------------------------------------------------------------------------------------- sensors that cannot be right
 
 SIDE = np.array([[0, 0, 1], [1, 0, 0], [0, 1, 0]], dtype=float)

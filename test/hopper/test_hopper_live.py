@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from hopper_samples_for_tests import HIGH, changed, hopping, values_by, write_bag
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
 
@@ -72,6 +73,18 @@ def in_order(events: list[Any]) -> bool:
     return all(EVENTS.index(b) == (EVENTS.index(a) + 1) % len(EVENTS) for a, b in pairwise(names))
 
 
+def play(node: Any, bag: Path) -> None:
+    """The bag as fast as it goes, while the node listens."""
+    words = ["play", str(bag), "--rate", "0", "--wait-for-subscribers", str(LONGEST_WAIT_S)]
+    player = subprocess.Popen([*MODULE, *words])
+    try:
+        spin_until(node, lambda: player.poll() is not None)
+    finally:
+        player.kill()
+        player.wait()
+    assert player.returncode == 0
+
+
 @pytest.mark.slow
 def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_bit(tmp_path: Path) -> None:
     bag, run = tmp_path / "bag", tmp_path / "run"
@@ -90,14 +103,7 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
         live = {topic: collect(node, kind, topic) for topic, kind in TYPES.items()}
         phases = collect(node, "std_msgs/msg/String", "phase")
         await_being_heard(node, NODE)
-        words = ["play", str(bag), "--rate", "0", "--wait-for-subscribers", str(LONGEST_WAIT_S)]
-        player = subprocess.Popen([*MODULE, *words])
-        try:
-            spin_until(node, lambda: player.poll() is not None)
-        finally:
-            player.kill()
-            player.wait()
-        assert player.returncode == 0
+        play(node, bag)
         with contextlib.suppress(AssertionError):
             spin_until(node, lambda: all(len(live[topic]) >= len(offline[topic]) for topic in TYPES), 10.0)
         assert "height set to" in estimator.output
@@ -108,6 +114,41 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
     begun = [PHASES[PHASE_AFTER[EVENTS.index(event.source)]] for event in live["phase_events"]]
     assert names[:2] == ["startup", "drop"]
     assert names[2:] == begun
+
+
+@pytest.mark.slow
+def test_a_high_g_sensor_at_odds_is_left_out_live_as_offline_and_said_once(tmp_path: Path) -> None:
+    def doubled(time_s: Any, values: Any) -> Any:
+        return values * [1, 1, 1, 2, 2, 2]
+
+    spoilt = changed(hopping(duration_s=12.0), {HIGH: values_by(doubled)})
+    bag, run = write_bag(tmp_path / "bag", spoilt), tmp_path / "run"
+    words = ["evaluate", str(bag), "--drop", "ground_truth/body", "--output", str(run)]
+    subprocess.run([*MODULE, *words], check=True, capture_output=True, timeout=200.0)
+    offline = read(run / "estimates", "state")["state"]
+    with (
+        running(
+            "hopper_estimator",
+            tmp_path,
+            *("-p", "reliable_sensors:=true", "-p", "output_rate_hz:=0.0", "-p", "diagnostics_period_s:=0.2"),
+            namespace="/hopper",
+        ) as estimator,
+        listening_node(namespace="/hopper") as node,
+    ):
+        estimator.wait_for("hopper, estimator kf1")
+        states = collect(node, TYPES["state"], "state")
+        reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
+        await_being_heard(node, NODE)
+        play(node, bag)
+        spin_until(node, lambda: len(states) >= len(offline))
+
+        def warned() -> bool:
+            found = [one for report in reports for one in report.status if one.hardware_id == HIGH]
+            return any("imu/high_g contradicts imu/low_g" in one.message for one in found)
+
+        spin_until(node, warned)
+        assert estimator.output.count("imu/high_g contradicts imu/low_g") == 1
+    assert [content(one) for one in states] == [content(one) for one in offline]
 
 
 @pytest.mark.slow
