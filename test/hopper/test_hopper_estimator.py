@@ -198,7 +198,7 @@ class PlainReadings:
         outside = max(self.shocks[1:]) / self.shocks[0]
         if outside < 0.35 if self.at_odds else outside > 0.5:
             self.turns, self.shocks = True, np.zeros(3)
-        elif self.at_odds or self.shocks[0] >= 200.0:
+        elif self.at_odds or self.shocks[0] >= 96.0:
             self.shocks /= 2.0
 
     def still(self, low: Any) -> bool:
