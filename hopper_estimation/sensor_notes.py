@@ -31,7 +31,6 @@ _MUCH = 0.01
 """Share of the run from which on a silent or stuck sensor is worth a sentence."""
 _AT_LARGEST, _SMALLEST_SHOCK_M_S2 = 10, 100.0
 """So many readings of one largest size are no chance where that is a shock's."""
-_FIRST_S = 30.0
 _WORDS = {LOW_G.sensor: "low-g", HIGH_G.sensor: "high-g"}
 _OTHER = {LOW_G.sensor: HIGH_G.sensor, HIGH_G.sensor: LOW_G.sensor}
 
@@ -70,10 +69,10 @@ def sensor_notes(
     faults = [note for one in there for note in _stuck(configuration, one)]
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
-    if len(there) == 2:
-        faults += _at_odds(configuration, there, span_ns)
+    state = _after_all(configuration, list(found.values()))
+    faults += _at_odds(float(state[readings.R_AT_ODDS_S]), span_ns)
     notes += faults
-    if not _is_zeroed(configuration, list(found.values())):
+    if not state[readings.R_ZEROED]:
         sentence = (
             f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
             "are not zeroed, their offsets are taken as zero."
@@ -148,34 +147,16 @@ def _clipped(configuration: HopperConfiguration, high: Series) -> list[Note]:
     return [Note(sentence, "high-g sensor clipped")]
 
 
-def _at_odds(configuration: HopperConfiguration, series: Sequence[Series], span_ns: tuple[int, int]) -> list[Note]:
+def _at_odds(left_out_s: float, span_ns: tuple[int, int]) -> list[Note]:
     """Where the filter left out the high-g sensor for what it says beside the low-g one, for a while or to the end."""
-    left_out_s = _read(configuration, series)[readings.R_AT_ODDS_S]
     if left_out_s == 0.0:
         return []
     run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
     return [Note(f"{AT_ODDS}. It was left out for {left_out_s:.1f} of {run_s:.1f} s.", "accelerometers at odds")]
 
 
-def _is_zeroed(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
-    """Whether the filter found a rest: most robots begin with one."""
-    start_ns = min(int(one.stamps_ns[0]) for one in series)
-    soon_ns = start_ns + round(_FIRST_S * NANOSECONDS_PER_SECOND)
-    early = [_until(one, soon_ns) for one in series]
-    return any(_finds_rest(configuration, part) for part in (early, series))
-
-
-def _until(one: Series, stop_ns: int) -> Series:
-    last = int(np.searchsorted(one.stamps_ns, stop_ns))
-    return replace(one, stamps_ns=one.stamps_ns[:last], values=one.values[:last])
-
-
-def _finds_rest(configuration: HopperConfiguration, series: Sequence[Series]) -> bool:
-    return bool(_read(configuration, series)[readings.R_ZEROED])
-
-
-def _read(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
-    """(STATE_SIZE,) of `readings_kernels` after all readings."""
+def _after_all(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
+    """(STATE_SIZE,) of `readings_kernels` after all readings: what the filter found of its sensors."""
     state = readings.new_state()
     signals_of(reading_settings(configuration), state, samples_of(configuration, series))
     return state
