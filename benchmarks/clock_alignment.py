@@ -6,7 +6,6 @@ into the walks has to be found beside what was there, and two IMUs with one cloc
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.moving_imu import Moved, Recorded, record
-from onboard_estimation.errors import UserError
+from benchmarks.recordings import recordings
 from onboard_estimation.evaluation.body_frames import find_frames
 from onboard_estimation.evaluation.clock_alignment import ClockReport, find_offset
 from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
@@ -39,13 +38,10 @@ _COVERAGE = 0.97
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows of the simulated motions, the walks and the links."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    walks = sorted(recordings("pyshoe_vicon").glob("*.mat"))
+    links = sorted(recordings("two_link_imu").glob("*.mat"))
     rows = [row for name in MOTIONS for row in simulated_rows(name, 10 if quick else 100)]
     rows.append(lever_row(5 if quick else 50))
-    if not data.is_dir():
-        raise UserError(f"the recordings are not in {data}; set ONBOARD_ESTIMATION_DATA")
-    walks = sorted((data / "pyshoe_vicon").glob("*.mat"))
-    links = sorted((data / "two_link_imu").glob("*.mat"))
     return [*rows, *(walk_row(path) for path in walks), *(link_row(path) for path in links)]
 
 

@@ -5,7 +5,6 @@ Two simulated bags of 60 s, and the longest of the recorded walks (61 s) where t
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.recordings import recordings
 from benchmarks.timing import case
+from onboard_estimation.errors import UserError
 
 _TARGET_S = 5.0
 _WALK = "2018-02-09-11-16-53"
@@ -32,11 +33,13 @@ def _bags(folder: Path) -> Iterator[tuple[str, Path]]:
     for robot in ("salp", "strapdown"):
         _command("simulate", robot, "--output", str(folder / robot))
         yield f"{robot}, simulated, 60 s", folder / robot
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    walk = data / "pyshoe_vicon" / f"{_WALK}.mat"
-    if walk.exists():
-        _command("convert", "pyshoe", str(walk), "--output", str(folder / "walk"))
-        yield "strapdown, recorded, 61 s", folder / "walk"
+    try:
+        walk = recordings("pyshoe_vicon") / f"{_WALK}.mat"
+    except UserError as error:
+        print(error)
+        return
+    _command("convert", "pyshoe", str(walk), "--output", str(folder / "walk"))
+    yield "strapdown, recorded, 61 s", folder / "walk"
 
 
 def _row(name: str, bag: Path, folder: Path, repetitions: int) -> dict[str, Any]:

@@ -5,7 +5,6 @@ The figures of `docs/pendulums.md`. Needs the recordings; nothing here is timed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.recordings import recordings
 from onboard_estimation.configuration import load, to_mapping
-from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.series import Series
 from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
@@ -68,12 +67,9 @@ class Filtered:
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows of the triple, the single and the double pendulum."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (data / "triple_pendulum").is_dir():
-        raise UserError(f"the recorded pendulums are not in {data}; set ONBOARD_ESTIMATION_DATA")
-    actuated = data / "actuated_pendulum"
+    actuated = recordings("actuated_pendulum")
     return [
-        *triple_rows(data / "triple_pendulum"),
+        *triple_rows(recordings("triple_pendulum")),
         *single_rows(actuated / "single_ddp.csv"),
         *(row for name in ("double_A0_00", "double_A0_01") for row in double_rows(actuated / f"{name}.csv")),
     ]

@@ -6,7 +6,6 @@ is timed.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat
 
+from benchmarks.recordings import recordings
 from benchmarks.touchdown_height import TouchdownHeight, filter_height
 from benchmarks.touchdown_judgement import (
     Matches,
@@ -30,7 +30,6 @@ from benchmarks.touchdown_judgement import (
     stances_from_position,
 )
 from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
@@ -86,17 +85,14 @@ def load_walk(path: Path) -> Walk:
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows of position, height, touchdowns and the quadruped's touchdowns."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (data / "pyshoe_vicon").is_dir():
-        raise UserError(f"the recorded walks are not in {data}; set ONBOARD_ESTIMATION_DATA")
-    files = {name: data / "pyshoe_vicon" / f"{name}.mat" for name in TARGETS_CM}
+    files = {name: recordings("pyshoe_vicon") / f"{name}.mat" for name in TARGETS_CM}
     walks = {name: load_walk(path) for name, path in files.items()}
     return [
         *position_rows(files),
         *height_rows(walks),
         *landing_rows(walks),
         *label_rows(walks),
-        *quadruped_rows(data / "quadruped_foot" / "go1_slippery_surface.csv"),
+        *quadruped_rows(recordings("quadruped_foot") / "go1_slippery_surface.csv"),
     ]
 
 

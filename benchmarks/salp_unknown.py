@@ -7,7 +7,6 @@ takes about a quarter of an hour on two cores.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -17,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.recordings import recordings
 from benchmarks.salp_hardware_runs import SETTLE_S, replayed
 from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 from onboard_estimation.filtering.consistency import nees
@@ -70,7 +69,7 @@ def splits() -> list[Split]:
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """A row for each split, and one for each group."""
-    _folder()
+    recordings("unknown_salp")
     jobs = [(one, "calibrated") for one in splits()]
     jobs += [(one, "gaussian_process") for one in splits() if one.group == "two days teach"]
     if quick:
@@ -144,11 +143,6 @@ def _runs(days: Sequence[int], gaits: Sequence[str]) -> tuple[Run, ...]:
 
 def _recording(one: Run) -> LoadedRecording:
     day, gait = one
-    return read_training_bag(_ROBOT, SalpConfiguration(), _folder() / f"day_{day}_{gait}", TrainingOptions())
-
-
-def _folder() -> Path:
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (data / "unknown_salp").is_dir():
-        raise UserError(f"the recordings are not in {data}; set ONBOARD_ESTIMATION_DATA")
-    return data / "unknown_salp"
+    return read_training_bag(
+        _ROBOT, SalpConfiguration(), recordings("unknown_salp", f"day_{day}_{gait}"), TrainingOptions()
+    )

@@ -5,7 +5,6 @@ The figures of `docs/soft_arm.md`. Needs the recordings; nothing here is timed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from benchmarks.recordings import recordings
 from onboard_estimation.errors import UserError
 from softrobot_estimation.arm_course import Course, fit_course, predicted_deflections
 from softrobot_estimation.arm_step import READ_AT_S, MarkedArc, PressureStep, fit_arc, read_pressure_step
@@ -69,7 +69,7 @@ class LeftOut:
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows of the arm and of the beam; first those with targets."""
-    folder = recordings_folder()
+    folder = recordings("soft_arm")
     steps = arm_steps(folder)
     releases = read_releases({load_kg: folder / name for load_kg, name in LOADS.items()})
     predictions = [beam_prediction(releases, one, figure) for one in releases for figure in ("sag_m", "frequency_hz")]
@@ -83,14 +83,6 @@ def run(quick: bool) -> list[dict[str, Any]]:
         *(release_cells(one) for one in releases),
         *(prediction_cells(one) for one in predictions),
     ]
-
-
-def recordings_folder() -> Path:
-    """Of the arm and the beam."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (data / "soft_arm").is_dir():
-        raise UserError(f"the recordings are not in {data / 'soft_arm'}; set ONBOARD_ESTIMATION_DATA")
-    return data / "soft_arm"
 
 
 def arm_steps(folder: Path) -> list[PressureStep]:

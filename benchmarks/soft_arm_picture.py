@@ -16,7 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import t as student_t
 
-from benchmarks.soft_arm import arm_steps, fitted, recordings_folder
+from benchmarks.recordings import recordings
+from benchmarks.soft_arm import arm_steps, fitted
 from onboard_estimation.errors import UserError
 from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 from softrobot_estimation.arm_course import fit_course, predicted_deflections
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         print("usage: python -m benchmarks.soft_arm_picture FILE.png", file=sys.stderr)
         return 2
     try:
-        write_picture(arm_steps(recordings_folder()), Path(arguments[0]))
+        write_picture(arm_steps(recordings("soft_arm")), Path(arguments[0]))
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,6 @@ recordings; takes about twenty minutes.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -16,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.recordings import recordings
 from benchmarks.softrobot_forecast import errors, filtered, true_states
 from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from softrobot_estimation.configuration import SoftRobotConfiguration
@@ -64,11 +63,7 @@ _BOTH = ("marginalized_pf", "ukf")
 
 
 def _folder(number: int) -> Path:
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    folder = data / "unknown_soft_robot" / f"run_{number}"
-    if not folder.is_dir():
-        raise UserError(f"the recordings are not in {folder}; set ONBOARD_ESTIMATION_DATA")
-    return folder
+    return recordings("unknown_soft_robot", f"run_{number}")
 
 
 def recording(number: int) -> LoadedRecording:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.recordings import recordings
 from benchmarks.thruster_chain_unknown_runs import (
     FOUND_WITHIN_S,
     SETTLE_S,
     Job,
     Line,
     compute,
-    data_folder,
     scenario_load_s,
     step_share,
 )
@@ -54,7 +54,7 @@ def run(quick: bool) -> list[Row]:
 def recorded_jobs() -> list[Job]:
     """The six recordings, each by both estimators; none where they are not there."""
     try:
-        data_folder()
+        recordings("unknown_thruster_chain")
     except UserError as error:
         print(error)
         return []

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.recordings import recordings
 from benchmarks.run import ONE_THREAD
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.campaign import simulated_recording
@@ -73,18 +74,10 @@ class Job:
 
 def recorded(folder: str) -> tuple[ThrusterChainConfiguration, LoadedRecording]:
     """What is known of a robot of `unknown_thruster_chain`, and a run of it."""
-    content = read_unknown_chain(data_folder() / folder)
+    content = read_unknown_chain(recordings("unknown_thruster_chain") / folder)
     configuration = content.configurations["thruster_chain"]
     specification = ROBOT.truth_specification(configuration)
     return configuration, from_simulator(content.recording, specification.bodies, specification.held)
-
-
-def data_folder() -> Path:
-    """Of the recordings; UserError where they are not there."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not (folder := data / "unknown_thruster_chain").is_dir():
-        raise UserError(f"the recordings of unknown robots are not in {data}; set ONBOARD_ESTIMATION_DATA")
-    return folder
 
 
 def laboratory(count: int) -> ThrusterChainConfiguration:

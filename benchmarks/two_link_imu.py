@@ -6,7 +6,6 @@ whole recording from its first reading, at which the filter knows the start to 2
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from benchmarks.recordings import recordings
 from onboard_estimation.configuration import load
-from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
@@ -47,10 +46,7 @@ VARIED = (
 
 def run(quick: bool) -> list[dict[str, Any]]:
     """Rows of each recording: the target, and a table; last, what halving and doubling of parameters changes."""
-    data = Path(os.environ.get("ONBOARD_ESTIMATION_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    folder = data / "two_link_imu"
-    if not folder.is_dir():
-        raise UserError(f"the recordings are not in {folder}; set ONBOARD_ESTIMATION_DATA")
+    folder = recordings("two_link_imu")
     rows, table = [], []
     for name, published in PUBLISHED_DEG.items():
         path = folder / f"data_{name}.mat"

@@ -69,7 +69,7 @@ def sensor_notes(
     faults = [note for one in there for note in _stuck(configuration, one)]
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
-    state = _after_all(configuration, list(found.values()))
+    state = after_all(configuration, list(found.values()))
     faults += _at_odds(float(state[readings.R_AT_ODDS_S]), span_ns)
     notes += faults
     if not state[readings.R_ZEROED]:
@@ -155,7 +155,7 @@ def _at_odds(left_out_s: float, span_ns: tuple[int, int]) -> list[Note]:
     return [Note(f"{AT_ODDS}. It was left out for {left_out_s:.1f} of {run_s:.1f} s.", "accelerometers at odds")]
 
 
-def _after_all(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
+def after_all(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
     """(STATE_SIZE,) of `readings_kernels` after all readings: what the filter found of its sensors."""
     state = readings.new_state()
     signals_of(reading_settings(configuration), state, samples_of(configuration, series))
