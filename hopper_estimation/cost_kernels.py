@@ -14,10 +14,19 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import error_state_kernels, vertical_kernels
+from hopper_estimation import bounce_kernels, error_state_kernels, vertical_kernels
 from hopper_estimation.lane_kernels import LANES, filter_lanes
 from hopper_estimation.phases import APEX
-from hopper_estimation.vertical_kernels import E_HEIGHT, E_KIND, E_TIME, EVENT_SIZE, Body, Signals, part_of
+from hopper_estimation.vertical_kernels import (
+    E_HEIGHT,
+    E_KIND,
+    E_TIME,
+    E_VARIANCE,
+    EVENT_SIZE,
+    Body,
+    Signals,
+    part_of,
+)
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,9 +35,14 @@ RMSE_WEIGHT = 0.01
 RMSE_STEPS = 4
 """The errors along the way only give a slope where hops are missed: every fourth sample tells as much."""
 LARGEST_SQUARE = 1e6
+SURPRISE_WEIGHT = 0.01
 _LARGEST_ERROR = 10.0
+_LARGEST_SURPRISE = 10.0
+_USUAL_SURPRISE = 4.0
+_TRUTH_SHARE = 0.003
 ERROR_STATE = 100
 """Kinds from here on are error-state filters, numbered from zero there."""
+BOUNCE = 200
 
 
 class JoinedTrials(NamedTuple):
@@ -76,28 +90,35 @@ def add_squares(out: Array, true_height: Array, true_velocity: Array, squares: A
 @njit(cache=True, error_model="numpy", nogil=True)
 def hop_errors(
     found: int, events: Array, length: float, touchdown_s: Array, next_touchdown_s: Array, hop_height: Array
-) -> tuple[float, float, int]:
-    """Apex error, miscount and number of the hops that are judged, of the first `found` events; see `JoinedTrials`."""
-    error, judged, apexes, event = 0.0, 0, 0, 0
+) -> tuple[float, float, float, int]:
+    """Apex error, miscount, surprise and number of the hops that are judged, of the first `found` events.
+
+    The surprise is the mean negative log likelihood of the apex heights' errors, as shares of the heights, given the
+    filter's own variance. See `JoinedTrials` for the rest.
+    """
+    error, surprise, judged, apexes, event = 0.0, 0.0, 0, 0, 0
     for hop in range(touchdown_s.shape[0]):
         while event < found and events[event, E_TIME] < touchdown_s[hop]:
             event += 1
         seen = 0
-        hop_error = 1.0
+        hop_error, hop_surprise = 1.0, _LARGEST_SURPRISE
         while event < found and events[event, E_TIME] < next_touchdown_s[hop]:
             if int(events[event, E_KIND]) == APEX:
                 if seen == 0:
                     miss = abs(events[event, E_HEIGHT] - length - hop_height[hop]) / hop_height[hop]
                     hop_error = min(miss, _LARGEST_ERROR) if miss == miss else _LARGEST_ERROR
+                    variance = events[event, E_VARIANCE] / hop_height[hop] ** 2 + _TRUTH_SHARE**2
+                    hop_surprise = 0.5 * (hop_error * hop_error / variance + np.log(variance))
                 seen += 1
             event += 1
         if hop_height[hop] == hop_height[hop]:
             error += hop_error
+            surprise += min(hop_surprise, _LARGEST_SURPRISE) if hop_surprise == hop_surprise else _LARGEST_SURPRISE
             apexes += seen
             judged += 1
     if judged == 0:
-        return 1.0, 1.0, 0
-    return error / judged, abs(apexes - judged) / judged, judged
+        return 1.0, 1.0, _LARGEST_SURPRISE, 0
+    return error / judged, abs(apexes - judged) / judged, surprise / judged, judged
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -108,9 +129,9 @@ def population_costs(kind: int, population: Array, body: Body, trials: JoinedTri
     longest = 0
     for t in range(trials.starts.shape[0]):
         longest = max(longest, samples[t + 1] - samples[t])
-    out, events = np.empty((longest, 6)), np.empty((lanes, 4 + longest // 20, EVENT_SIZE))
+    out, events = np.empty((longest, 2 if kind == BOUNCE else 6)), np.empty((lanes, 4 + longest // 20, EVENT_SIZE))
     found, squares = np.zeros(lanes, dtype=np.int64), np.empty((lanes, 3))
-    parameters, sums = np.empty((lanes, population.shape[1])), np.empty((lanes, 4))
+    parameters, sums = np.empty((lanes, population.shape[1])), np.empty((lanes, 5))
     for first in range(0, population.shape[0], lanes):
         count = min(lanes, population.shape[0] - first)
         for k in range(lanes):  # the last ones may be there more than once
@@ -124,7 +145,11 @@ def population_costs(kind: int, population: Array, body: Body, trials: JoinedTri
                 truth = (height, velocity, RMSE_STEPS, LARGEST_SQUARE)
                 filter_lanes(kind, parameters, body, start, signals, truth, squares, events, found)
             else:
-                if kind >= ERROR_STATE:
+                if kind == BOUNCE:
+                    found[0] = bounce_kernels.filter_bounces(
+                        0, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
+                    )
+                elif kind >= ERROR_STATE:
                     found[0] = error_state_kernels.filter_error_samples(
                         kind - ERROR_STATE, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
                     )
@@ -134,7 +159,7 @@ def population_costs(kind: int, population: Array, body: Body, trials: JoinedTri
                     )
                 add_squares(out[: b - a], height, velocity, squares[0])
             for k in range(count):
-                apex, miscount, judged = hop_errors(
+                apex, miscount, surprise, judged = hop_errors(
                     min(found[k], events.shape[1]),
                     events[k],
                     body.length,
@@ -147,8 +172,11 @@ def population_costs(kind: int, population: Array, body: Body, trials: JoinedTri
                     apex, miscount, rmse_z, rmse_v = 1.0, 1.0, 0.0, 0.0
                 sums[k, 0] += apex * (d - c)
                 sums[k, 1] += miscount * (d - c)
+                sums[k, 4] += surprise * (d - c)
                 sums[k, 2] += rmse_z * rmse_z * (b - a)
                 sums[k, 3] += rmse_v * rmse_v * (b - a)
         for k in range(count):
             rmse = np.sqrt(sums[k, 2] / samples[-1]) + np.sqrt(sums[k, 3] / samples[-1])
             costs[first + k] = (sums[k, 0] + sums[k, 1]) / hops[-1] + RMSE_WEIGHT * rmse
+            if kind == BOUNCE:
+                costs[first + k] += SURPRISE_WEIGHT * (sums[k, 4] / hops[-1] + _USUAL_SURPRISE)

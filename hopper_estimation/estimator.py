@@ -192,7 +192,7 @@ class HopperEstimator(Estimator[HopperState]):
         if not 0.0 < variance < _UNKNOWN_VARIANCE:
             return state
         zz, zv, vv = self._entry.start_covariance
-        filtered = self._filter.at(state.filtered, height, 0.0, np.array([[zz, zv], [zv, vv]]))
+        filtered = self._filter.at(state.filtered, height, 0.0, np.array([[max(zz, variance), zv], [zv, vv]]))
         return HopperState(filtered, state.arrived, DROP, Ground())
 
     def _run(self, state: HopperState, samples: Samples) -> tuple[HopperState, Filtered]:

@@ -56,18 +56,21 @@ def calibrated(
     runs = [filtered(configuration, estimator, parameters, trial, start) for trial in trials]
     settled = [_after_apexes(run) for run in runs]
     rows = np.concatenate(settled) if settled else np.empty((0, 3))
-    start_covariance = rows.mean(axis=0) if len(rows) else np.array([start[0, 0], 0.0, start[1, 1]])
+    # Filters whose own covariance means something begin with that of the height that they are told.
+    as_told = estimator == "bounce" or not len(rows)
+    start_covariance = np.array([start[0, 0], 0.0, start[1, 1]]) if as_told else rows.mean(axis=0)
     height_scale, height_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.01)
     velocity_scale, velocity_floor = np.ones(len(PHASES)), np.full(len(PHASES), 0.02)
+    least = 1.0 if estimator == "bounce" else 0.0
     for phase in range(len(PHASES)):
         errors = [_errors(run, trial, phase) for run, trial in zip(runs, trials, strict=True)]
         (z, z_sigma), (v, v_sigma) = (
             (np.concatenate([one[k][0] for one in errors]), np.concatenate([one[k][1] for one in errors]))
             for k in range(2)
         )
-        height_scale[phase], height_floor[phase] = scale_and_floor(z, z_sigma, configuration.truth_stddev_m)
+        height_scale[phase], height_floor[phase] = scale_and_floor(z, z_sigma, configuration.truth_stddev_m, least)
         velocity_scale[phase], velocity_floor[phase] = scale_and_floor(
-            v, v_sigma, configuration.truth_velocity_stddev_m_s
+            v, v_sigma, configuration.truth_velocity_stddev_m_s, least
         )
     delay, stddev = _event_delays(runs, trials)
     fit, left = _touchdown_fit(configuration, runs, trials)
@@ -101,13 +104,13 @@ def _errors(run: Filtered, trial: Trial, phase: int) -> tuple[tuple[Array, Array
     )
 
 
-def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, float]:
+def scale_and_floor(error: Array, sigma: Array, noise: float, least_scale: float = 0.0) -> tuple[float, float]:
     """Factor a and floor b with which sqrt((a sigma)^2 + b^2) fits the errors, the truth's `noise` taken off.
 
     A standard deviation that is small beside the errors is not scaled down much further: it grows where readings
     deserve less trust than those of the training, and that must show.
 
-    With too few errors (a phase that hardly occurs), a generous guess.
+    Nor is it below `least_scale`, for filters whose own covariance means something. With too few errors (a phase that hardly occurs), a generous guess.
     """
     if len(error) < _FEWEST:
         return 3.0, 0.1
@@ -116,7 +119,7 @@ def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, fl
     size = max(float(np.sqrt(np.mean(error**2))), 1e-6)
     usual = max(float(np.sqrt(np.mean(variance))), 1e-9)
     best, found = np.inf, (size / usual, size)
-    least = min(1.0, _SMALL_SHARE * size / usual)
+    least = max(min(1.0, _SMALL_SHARE * size / usual), least_scale)
     for share in np.linspace(0.0, 1.0, 21):  # of the error's size that is there whatever the filter says
         floor = max(share * size, 1e-4)
         for scale in np.maximum(np.geomspace(0.02, 3.0, 25) * size / usual, least):
@@ -128,7 +131,7 @@ def scale_and_floor(error: Array, sigma: Array, noise: float) -> tuple[float, fl
     scale, floor = found
     ratio = np.abs(error) / np.sqrt(scale**2 * variance + floor**2 + noise**2)
     raised = max(float(np.quantile(ratio, WITHIN_ONE)), float(np.quantile(ratio, WITHIN_THREE)) / 3.0)
-    return scale * raised, max(floor * raised, 1e-4)
+    return max(scale * raised, least_scale), max(floor * raised, 1e-4)
 
 
 def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Array, Array]:

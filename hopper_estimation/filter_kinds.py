@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import baselines
+from hopper_estimation import bounce_kernels as bounce
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
@@ -116,6 +117,10 @@ _ERROR_STATE_KEPT = [
     *(errors.X_Y1, errors.X_Y2, errors.X_H1, errors.X_H2, errors.X_H3, errors.X_SIDE_X, errors.X_SIDE_Y),
     *(errors.X_STARTED, errors.X_TIME),
 ]
+_BOUNCE_KEPT = [
+    *(bounce.B_BIAS, bounce.B_BB, bounce.B_BOUNCE, bounce.B_CC),
+    *(bounce.B_Y1, bounce.B_Y2, bounce.B_H1, bounce.B_H2, bounce.B_H3, bounce.B_STARTED, bounce.B_TIME),
+]
 _ENCODER = {
     "ba1": (encoder.BA1, baselines.PUBLISHED),
     "dr1": (encoder.DR1, baselines.PUBLISHED),
@@ -131,6 +136,8 @@ BIAS_NAMES = ("kf2", "eskf2")
 
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
+    if name == "bounce":
+        return StateFilter(0, bounce.filter_bounces, bounce.start_state, _BOUNCE_KEPT, bounce.B_SINCE)
     if name in _VERTICAL:
         new = _zeroed_bias if name == "kf2" else kernels.start_state
         return StateFilter(_VERTICAL[name], kernels.filter_samples, new, _VERTICAL_KEPT, kernels.S_SINCE)
@@ -148,4 +155,4 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
 
 def filter_names() -> tuple[str, ...]:
     """All there are; the first is the default."""
-    return "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *_ENCODER
+    return "bounce", "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *_ENCODER

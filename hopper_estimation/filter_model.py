@@ -60,8 +60,11 @@ PARAMETERS: tuple[FilterParameter, ...] = (
     FilterParameter("touchdown_delay_s", "s", 0.0, 0.06, False, "delay of the touchdown's detection"),
     FilterParameter("max_squat_delay_s", "s", 0.0, 0.03, False, "delay of the maximum squat's detection"),
     FilterParameter("liftoff_delay_s", "s", 0.0, 0.06, False, "delay of the liftoff's detection"),
+    FilterParameter("stance_time_s", "s", 0.02, 0.3, True, "from touchdown to the extended leg"),
 )
-TRAINED = ("kf1", "kf2", "eskf1", "eskf2", "kf3")
+_ADDED = {"stance_time_s": 0.07}
+"""Parameters that came after the first files, with values that older filters do not look at."""
+TRAINED = ("bounce", "kf1", "kf2", "eskf1", "eskf2", "kf3")
 """Estimators with parameters of their own."""
 MODEL_OF = {"kf3_kf1": "kf1"}
 """Estimators that take the parameters of another."""
@@ -190,6 +193,8 @@ def load_filters(path: Path) -> FilterModel:
 def _entry(content: Any, where: str) -> FilterEntry:
     if not isinstance(content, dict):
         raise UserError(f"{where}: no mapping; train it anew")
+    given = content.get("parameters")
+    content = {**content, "parameters": {**_ADDED, **given}} if isinstance(given, dict) else content
     parameters = _numbers(content, "parameters", tuple(one.name for one in PARAMETERS), where)
     for one, value in zip(PARAMETERS, parameters, strict=True):
         if not one.lower <= value <= one.upper:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.cost_kernels import ERROR_STATE, JoinedTrials, population_costs
+from hopper_estimation.cost_kernels import BOUNCE, ERROR_STATE, JoinedTrials, population_costs
 from hopper_estimation.filter_calibration import calibrated
 from hopper_estimation.filter_kinds import kernel_body, state_filter
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
@@ -49,6 +49,7 @@ _STANCE = (kernels.SIGMA_V, kernels.DELAY_MS, kernels.DELAY_LO)
 _LIFTOFF = (kernels.VEL2, kernels.VEL1, kernels.VEL0, kernels.CH1)
 _BIAS = (kernels.SIGMA_B, kernels.THRUST1, kernels.THRUST0)
 SEARCHED: dict[str, tuple[int, ...]] = {
+    "bounce": (*_COMMON, kernels.SIGMA_V, kernels.DELAY_MS, *_LIFTOFF[:3], kernels.STANCE_TIME),
     "kf1": (*_COMMON, *_STANCE, *_LIFTOFF),
     "kf2": (*_COMMON, *_STANCE, *_LIFTOFF, *_BIAS),
     "eskf1": (*_COMMON, *_STANCE),
@@ -56,7 +57,7 @@ SEARCHED: dict[str, tuple[int, ...]] = {
     "kf3": _COMMON,
 }
 """Which parameters each filter has; the others stay at values that they do not look at."""
-_KIND = {"kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "eskf1": ERROR_STATE, "eskf2": ERROR_STATE + 1}
+_KIND = {"bounce": BOUNCE, "kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "eskf1": ERROR_STATE, "eskf2": ERROR_STATE + 1}
 _DELAYS = (kernels.DELAY_TD, kernels.DELAY_MS, kernels.DELAY_LO)
 
 

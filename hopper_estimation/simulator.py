@@ -1,4 +1,4 @@
-"""Simulated hopping robot: sensors, commands and motion capture of hops of 1 to 4 m.
+"""Simulated hopping robot: sensors, commands and motion capture of hops of 0.3 to 5 m.
 
 Every seed is another robot on another day: spring, stop, ground, thrust, drag, resonance of the sensors' mount, their
 tilts, scales and offsets, latency of the motion capture and error of the starting height are drawn anew. Gusts, sway,
@@ -34,10 +34,12 @@ from onboard_estimation.simulation import set_pose_channel, stamps_between, trut
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
-HEIGHTS_M = {"1m": (1.0,), "2m": (2.0,), "3m": (3.0,), "4m": (4.0,)}
-VARIANTS = ("mixed", *HEIGHTS_M)
+HEIGHTS_M = {"0.3m": 0.3, "1m": 1.0, "2m": 2.0, "3m": 3.0, "4m": 4.0, "5m": 5.0}
+VARIANTS = ("mixed", "varied", *HEIGHTS_M)
 _MIXED_M = (1.0, 2.0, 3.0, 4.0)
 _MIXED_S = 12.0
+_VARIED_M = (0.3, 5.0)
+_VARIED_S = (2.0, 8.0)
 _TICK_S = dynamics.TICK_STEPS * dynamics.STEP_S
 _TICK_NS = round(_TICK_S * NANOSECONDS_PER_SECOND)
 _LONGEST_SPREAD = 2.5
@@ -117,7 +119,8 @@ class HopperSimulation:
     Parameters
     ----------
     variant
-        One of `VARIANTS`: the commanded heights; `mixed` draws another every 12 s.
+        One of `VARIANTS`: the commanded heights; `mixed` draws another of four every 12 s, `varied` any of 0.3 to 5 m
+        (evenly in its logarithm) after 2 to 8 s.
     rng
         Source of all draws: the same generator gives the same recording, if it is advanced in the same steps.
     uneven
@@ -135,8 +138,9 @@ class HopperSimulation:
         self.scenario = scenario or hopper_scenario()
         self.configuration = configuration
         self._rng = rng
-        self._heights = HEIGHTS_M.get(variant)
-        self._order: list[float] = []
+        self._variant = variant
+        self._commands_m: list[float] = []
+        self._commands_until_s: list[float] = []
         self._draw_robot(uneven)
         self._tick = 0
         self._emitted_ns = 0
@@ -260,13 +264,23 @@ class HopperSimulation:
             self._pending.setdefault(name, []).append((stamps, values))
 
     def _goals(self, ticks: int) -> Vector:
-        if self._heights is not None:
-            return np.full(ticks, self._heights[0])
         time_s = np.maximum((self._tick + np.arange(ticks)) * _TICK_S - self.scenario.drop_s, 0.0)
-        place = (time_s / _MIXED_S).astype(int)
-        while len(self._order) <= place[-1]:
-            self._order.extend(self._rng.permutation(_MIXED_M).tolist())
-        return np.array(self._order)[place]
+        while not self._commands_until_s or self._commands_until_s[-1] <= time_s[-1]:
+            self._command()
+        return np.array(self._commands_m)[np.searchsorted(self._commands_until_s, time_s, side="right")]
+
+    def _command(self) -> None:
+        """Draw the next heights, and until when after the drop they are wanted."""
+        before_s = self._commands_until_s[-1] if self._commands_until_s else 0.0
+        if self._variant == "mixed":
+            heights, lasting = self._rng.permutation(_MIXED_M).tolist(), [_MIXED_S] * len(_MIXED_M)
+        elif self._variant == "varied":
+            heights = [float(np.exp(self._rng.uniform(*np.log(_VARIED_M))))]
+            lasting = [float(self._rng.uniform(*_VARIED_S))]
+        else:
+            heights, lasting = [HEIGHTS_M[self._variant]], [np.inf]
+        self._commands_m += heights
+        self._commands_until_s += (before_s + np.cumsum(lasting)).tolist()
 
     def _run(self, ticks: int) -> None:
         """Simulate so many ticks and note what was recorded in them."""
@@ -278,7 +292,7 @@ class HopperSimulation:
         trace = np.empty((ticks * dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         duties = np.empty(ticks)
         controller = c.controller
-        start_height = goals[0] if self._order == [] else self._order[0]
+        start_height = self._commands_m[0]
         law = dynamics.Law(
             controller.largest_thrust_weights,
             controller.smallest_duty,

@@ -26,7 +26,7 @@ from onboard_estimation.learning.optimisation.sensitivity import Sensitivity, se
 from onboard_estimation.learning.optimisation.sensitivity_plot import write_sensitivity
 
 ALL = "all"
-DEFAULT_FORM = "kf1"
+DEFAULT_FORM = "bounce"
 CHANGES_PERCENT = (-20.0, -10.0, -5.0, 5.0, 10.0, 20.0)
 
 

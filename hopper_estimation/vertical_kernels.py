@@ -47,8 +47,8 @@ Array = NDArray[np.float64]
 
 # Elements of a parameter vector; the first fifteen are those of the paper's table II.
 (F_STATE, F_PHASE, SWITCH, SIGMA_A, SIGMA_B, SIGMA_V, SIGMA_P, VEL2, VEL1, VEL0, CH1, CH0, THRUST1, THRUST0, JERK,
- DELAY_TD, DELAY_MS, DELAY_LO) = range(18)  # fmt: skip
-PARAMETER_COUNT = 18
+ DELAY_TD, DELAY_MS, DELAY_LO, STANCE_TIME) = range(19)  # fmt: skip
+PARAMETER_COUNT = 19
 
 KF1, KF2, KF3 = 0, 1, 2
 
@@ -62,10 +62,10 @@ EVENT_SIZE = 6
 """An event: kind, time (s, of the state's clock), height and velocity before its updates, variance of the height."""
 
 JERK_STEPS = 3.0
-_FIT_SCALE = 0.05
-_LARGEST_EXPONENT = 5.0
+FIT_SCALE = 0.05
+LARGEST_EXPONENT = 5.0
 _FASTEST_M_S = 30.0
-_SPEED_SCALE_M_S = 5.0
+SPEED_SCALE_M_S = 5.0
 _HEIGHT_SCALE_M = 4.0
 _USUAL_GOAL_M = 2.0
 _SHORTEST_STANCE_S = 0.004
@@ -169,9 +169,9 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
 @njit(cache=True, error_model="numpy")
 def lift_scale(parameters: Array, velocity: float, goal: float) -> float:
     """s: the share of the estimated liftoff velocity (m/s) that is believed, at a commanded height (m)."""
-    x, y = velocity / _SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
+    x, y = velocity / SPEED_SCALE_M_S, goal / _HEIGHT_SCALE_M
     fit = (parameters[VEL2] * x + parameters[VEL1]) * x + parameters[VEL0] + parameters[CH1] * y + parameters[CH0]
-    return np.exp(min(max(_FIT_SCALE * fit, -_LARGEST_EXPONENT), _LARGEST_EXPONENT))
+    return np.exp(min(max(FIT_SCALE * fit, -LARGEST_EXPONENT), LARGEST_EXPONENT))
 
 
 @njit(cache=True, error_model="numpy")

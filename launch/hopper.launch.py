@@ -30,7 +30,7 @@ def generate_launch_description() -> LaunchDescription:
         scenarios="hardware, uneven or ideal",
         variant="hops",
         variants="mixed, 1m, 2m, 3m or 4m",
-        estimators="kf1, kf2, ...",
+        estimators="bounce, kf1, ...",
         model="filter_model",
         models="filter parameters",
         controlled=True,

@@ -15,5 +15,5 @@ from onboard_estimation.robot_launch import RobotLaunch
 
 def generate_launch_description() -> LaunchDescription:
     return RobotLaunch(
-        __file__, "hopper", estimators="kf1, kf2, ...", model="filter_model", models="filter parameters"
+        __file__, "hopper", estimators="bounce, kf1, ...", model="filter_model", models="filter parameters"
     ).replay()

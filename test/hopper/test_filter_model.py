@@ -107,7 +107,7 @@ DAMAGES: dict[str, tuple[Damage | bytes, str]] = {
     "no version": (put("version", value=None), "version None"),
     "no estimators": (put("estimators", value={}), "holds no estimators"),
     "estimators are a number": (put("estimators", value=3), "holds no estimators"),
-    "an estimator unknown": (put("estimators", "kf9", value={}), "kf9 are not known; known are kf1, kf2"),
+    "an estimator unknown": (put("estimators", "kf9", value={}), "kf9 are not known; known are bounce, kf1, kf2"),
     "an entry is a list": (put(*KF1, value=[1]), "kf1: no mapping"),
     "a parameter missing": (put(*KF1, "parameters", "switching_g", value=None), "parameters must have state_cutoff_hz"),
     "a parameter too many": (put(*KF1, "parameters", "other", value=1.0), "parameters must have"),
@@ -174,7 +174,7 @@ def test_through_the_command(tmp_path: Path) -> None:
     )
     FilterModel({"kf2": plain_model().entries["kf2"]}).save(path)
     said = refusal("evaluate", bag, "--model", path, "--output", tmp_path / "run")
-    assert "has no parameters of kf1, which kf1 needs; it has kf2" in said
+    assert "has no parameters of bounce, which bounce needs; it has kf2" in said
     assert command("evaluate", bag, "--model", path, "--estimator", "kf2", "--output", tmp_path / "run").code == 0
 
 

@@ -455,7 +455,7 @@ def with_rest(recording: Recording, before_s: float, after_s: float) -> Recordin
     return changed(recording, dict.fromkeys(names, longer))
 
 
-@pytest.mark.parametrize("name", ["kf1", "kf2", "kf3", "eskf1", "eskf2"])
+@pytest.mark.parametrize("name", ["bounce", "kf1", "kf2", "kf3", "eskf1", "eskf2"])
 def test_a_minute_of_rest_before_and_after(name: str) -> None:
     result = judged(with_rest(hopping(), 60.0, 60.0), name)
     time_s, height = result.time_s, result.parts["height"].estimate[:, 0]
@@ -655,6 +655,6 @@ def test_metrics_of_the_command(tmp_path: Path) -> None:
     assert "Without imu/high_g" in json.dumps(told)
     report = next(run.glob("*.html")).read_text()
     assert "Without imu/high_g" in report
-    judged_here = judge(ROBOT, CONFIGURATION, "kf1", loaded(changed(hopping(), {HIGH: without})))
+    judged_here = judge(ROBOT, CONFIGURATION, "bounce", loaded(changed(hopping(), {HIGH: without})))
     found = figures["hops"]["m3_apex_height_mape_percent"]
     assert found == pytest.approx(hops(judged_here)["m3_apex_height_mape_percent"], rel=1e-6)

@@ -458,7 +458,7 @@ def test_with_poses_set_on_the_way(configuration: Any, short: Recording) -> None
     assert found.sensors["set_pose"]["left_out"] == 1
 
 
-@pytest.mark.parametrize("name", ["kf1", "eskf2", "dr1"])
+@pytest.mark.parametrize("name", ["bounce", "kf1", "eskf2", "dr1"])
 def test_messages_that_come_late(name: str, configuration: Any, short: Recording) -> None:
     """Late within the lag, each sensor by its own, changes no bit of the record; what was told live hardly differs."""
     late = arriving_late(short, {HIGH: 0.003, "imu/attitude": 0.02, LOW: 0.0015, "motors/command": 0.01})
@@ -479,7 +479,7 @@ def live_events(configuration: Any, name: str, recording: LoadedRecording) -> li
     return told
 
 
-@pytest.mark.parametrize("name", ["kf1", "kf2", "eskf1"])
+@pytest.mark.parametrize("name", ["bounce", "kf1", "kf2", "eskf1"])
 def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, short: Recording) -> None:
     """In the same order and within two samples, though the high-g sensor and the attitude come late."""
     offline = at_once(ROBOT.estimator(configuration, name), loaded(short), 0.03, CHANNELS)
@@ -495,7 +495,7 @@ def test_live_decisions_are_the_offline_ones(name: str, configuration: Any, shor
 def test_going_on_from_a_state(configuration: Any, short: Recording) -> None:
     """What was filtered in between leaves no trace; and a state may be gone on from more than once."""
     messages = list(ordered(short.sensors))
-    for name in ("kf1", "eskf1", "ba1"):
+    for name in ("bounce", "kf1", "eskf1", "ba1"):
         estimator = ROBOT.estimator(replace(configuration, ground_changes=True), name)
         middle = len(messages) // 2
         kept = estimator.start(None)
@@ -590,7 +590,7 @@ def test_the_high_g_sensor_needs_no_gyro(configuration: Any, short: Recording) -
     gap = rows_of(lambda time_s: (time_s < 3.0) | (time_s > 3.4))
     plain = changed(short, {LOW: gap})
     absent = changed(plain, {HIGH: without_gyro})
-    for name in ("kf1", "eskf2"):
+    for name in ("bounce", "kf1", "eskf2"):
         estimator = ROBOT.estimator(configuration, name)
         one, other = (loaded(recording) for recording in (plain, absent))
         found, expected = (

@@ -69,7 +69,7 @@ def test_population_costs_are_those_of_single_trials(trials, name):
             found = kernels.filter_samples(KINDS[name], one, BODY, joined.starts[t].copy(), signals, out, events)
             cost_kernels.add_squares(out, joined.true_height[samples], joined.true_velocity[samples], squares)
             hops = (column[cycles] for column in (joined.touchdown_s, joined.next_touchdown_s, joined.hop_height))
-            apex, miscount, _ = cost_kernels.hop_errors(found, events, BODY.length, *hops)
+            apex, miscount, _, _ = cost_kernels.hop_errors(found, events, BODY.length, *hops)
             rmse_z, rmse_v = np.sqrt(squares[:2] / squares[2])
             sums += [apex * judged, miscount * judged, rmse_z * rmse_z * count, rmse_v * rmse_v * count]
         rmse = np.sqrt(sums[2] / joined.sample_offsets[-1]) + np.sqrt(sums[3] / joined.sample_offsets[-1])

@@ -99,7 +99,7 @@ def test_replay_through_the_node_gives_the_offline_estimates_and_events_bit_for_
         running("hopper_estimator", tmp_path, *everything, namespace="/hopper") as estimator,
         listening_node(namespace="/hopper") as node,
     ):
-        estimator.wait_for("hopper, estimator kf1")
+        estimator.wait_for("hopper, estimator bounce")
         live = {topic: collect(node, kind, topic) for topic, kind in TYPES.items()}
         phases = collect(node, "std_msgs/msg/String", "phase")
         await_being_heard(node, NODE)
@@ -135,7 +135,7 @@ def test_a_high_g_sensor_at_odds_is_left_out_live_as_offline_and_said_once(tmp_p
         ) as estimator,
         listening_node(namespace="/hopper") as node,
     ):
-        estimator.wait_for("hopper, estimator kf1")
+        estimator.wait_for("hopper, estimator bounce")
         states = collect(node, TYPES["state"], "state")
         reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
         await_being_heard(node, NODE)

@@ -311,9 +311,9 @@ def test_starting_height_is_given_once():
 
 
 def test_commanded_heights():
-    for variant, heights in simulator.HEIGHTS_M.items():
+    for variant, height in simulator.HEIGHTS_M.items():
         stamps, values = advanced(simulation(variant), 3.0)["commanded_height"]
-        assert set(values[:, 2]) == set(heights)
+        assert set(values[:, 2]) == {height}
         np.testing.assert_array_equal(stamps, np.arange(6) * SECOND_NS // 2)
     stamps, values = advanced(simulation("mixed", 3), 6.0 + 96.0)["commanded_height"]
     blocks = ((stamps - 6 * SECOND_NS) // (12 * SECOND_NS)).clip(0)
@@ -321,6 +321,11 @@ def test_commanded_heights():
     assert all(len(one) == 1 for one in goals), "one height for 12 s"
     for four in (goals[:4], goals[4:]):
         assert set.union(*four) == {1.0, 2.0, 3.0, 4.0}
+    stamps, values = advanced(simulation("varied", 3), 6.0 + 96.0)["commanded_height"]
+    heights, first = np.unique(values[:, 2], return_index=True)
+    lasting_s = np.diff(np.sort(stamps[first])) / SECOND_NS
+    assert 12 <= len(heights) <= 50 and 0.3 <= heights.min() < 0.7 and 3.0 < heights.max() <= 5.0
+    assert 2.0 <= lasting_s[1:].min() and lasting_s[1:].max() <= 8.01
 
 
 def test_scenario_file_gives_the_defaults():

@@ -63,19 +63,23 @@ def plain_cost(name: str, parameters: Any, trials: Sequence[Trial]) -> float:
     misses, told, judged = [], 0, 0
     squares_z, squares_v, samples = 0.0, 0.0, 0
     miscounts = 0.0
+    surprises = []
     for trial in trials:
         run = filtered(CONFIGURATION, name, parameters, trial, START)
         apexes = [
-            (float(trial.time_s[int(row[kernels.E_SAMPLE])]), float(row[kernels.E_HEIGHT]))
+            (float(trial.time_s[int(row[kernels.E_SAMPLE])]), *row[[kernels.E_HEIGHT, kernels.E_VARIANCE]].tolist())
             for row in run.events
             if int(row[kernels.E_KIND]) == APEX
         ]
         cycles = trial.hops.cycles
         told = 0
         for begin, end, true in zip(cycles.touchdown_s, cycles.next_touchdown_s, cycles.hop_height_m, strict=True):
-            inside = [height for at, height in apexes if begin <= at < end]
+            inside = [(height, variance) for at, height, variance in apexes if begin <= at < end]
             told += len(inside)
-            misses.append(min(abs(inside[0] - STANDING_M - true) / true, 10.0) if inside else 1.0)
+            misses.append(min(abs(inside[0][0] - STANDING_M - true) / true, 10.0) if inside else 1.0)
+            likely = norm(0.0, np.sqrt(inside[0][1] / true**2 + 0.003**2)) if inside else None
+            surprise = 10.0 if likely is None else -float(likely.logpdf(misses[-1])) - 0.5 * np.log(2.0 * np.pi)
+            surprises.append(min(surprise, 10.0))
         judged += len(cycles)
         miscounts += abs(told - len(cycles))
         ez, ev = run.out[::4, 0] - trial.true_height_m[::4], run.out[::4, 1] - trial.true_velocity_m_s[::4]
@@ -85,7 +89,8 @@ def plain_cost(name: str, parameters: Any, trials: Sequence[Trial]) -> float:
         squares_v += float(np.mean(ev[known] ** 2)) * len(run.out)
         samples += len(run.out)
     rmse = np.sqrt(squares_z / samples) + np.sqrt(squares_v / samples)
-    return float(np.mean(misses) + miscounts / judged + 0.01 * rmse)
+    unlikely = 0.01 * (np.mean(surprises) + 4.0) if name == "bounce" else 0.0
+    return float(np.mean(misses) + miscounts / judged + 0.01 * rmse + unlikely)
 
 
 @pytest.mark.parametrize("name", list(SEARCHED))
@@ -115,7 +120,7 @@ def test_missed_and_extra_hops_cost(trials: list[Trial]) -> None:
     assert costs[1] > 0.5
 
 
-@pytest.mark.parametrize("name", ["kf1", "kf2", "eskf1"])
+@pytest.mark.parametrize("name", ["bounce", "kf1", "kf2", "eskf1"])
 def test_threads_change_nothing(name: str, trials: list[Trial]) -> None:
     rng = np.random.default_rng(2)
     problem = FilterObjective(CONFIGURATION, name, trials, 1).problem()

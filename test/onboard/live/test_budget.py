@@ -173,7 +173,7 @@ def test_robots_that_cannot_be_measured_are_told_with_those_that_can() -> None:
         (("--seconds", "1"), "--seconds 1: must be from 2 to 600"),
         (("hopper", "--rate", "0"), "--rate 0: must be from 0.1 to 10"),
         (("--estimator", "ukf"), "--estimator and --config are of one robot"),
-        (("hopper", "--estimator", "magic"), "hopper has no estimator 'magic'; it has kf1"),
+        (("hopper", "--estimator", "magic"), "hopper has no estimator 'magic'; it has bounce"),
         (("hopper", "--set", "nonsense=3"), "nonsense: unknown parameter"),
     ],
 )
