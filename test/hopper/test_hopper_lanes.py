@@ -61,7 +61,7 @@ def changed(trial, **columns):
 
 
 def troubled(trial, rng):
-    """Signals of a trial with all that readings may be: missing, clipped, late, with gaps, at rest amid and in the end."""
+    """Signals of a trial with all that readings may be: missing, clipped, late, with gaps, at rest now and then."""
     signals = Signals(*(column.copy() for column in trial.signals))
     dt, usable, count = signals.dt, signals.usable, len(signals.dt)
     usable[rng.random(count) < 0.02] = 1
