@@ -208,7 +208,7 @@ def filter_error_samples(
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
         a, distrust = kernels.choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
         is_gap, over_gap = step > kernels.GAP_STEPS * nominal_dt, y1
-        gap = step if is_gap else kernels.FORGOTTEN * gap
+        gap = kernels.remembered_gap(gap, step, nominal_dt)
         if is_gap:
             over_gap, unknown = kernels.acceleration_over_gap(step, y1, a)
             distrust += unknown

@@ -1,12 +1,15 @@
-"""Compiled filters KF1 and KF3 with eight parameter sets at once, for training: the same numbers, in half the time.
+"""Compiled filters KF1 and KF3 with many parameter sets at once, for training: the same numbers, in less time.
 
-Between events a sample does the same to every filter: low-pass, prediction, and the question whether anything may
-happen. `_usual_sample` does that for eight filters ("lanes") in one loop without branches, which the compiler turns
-into vector instructions. Whatever else a sample may bring, an event, a robot that stands, a reading that is missing, is
-left to `vertical_kernels.filter_samples` itself, one lane at a time. The results are the same to the last bit.
+Between events a sample does the same to every filter: low-pass, prediction, and the question whether anything happens.
+`_usual_sample` does that for sixteen filters ("lanes") in one loop without branches, which the compiler turns into
+vector instructions. What the sample alone decides, its step, which readings it has, how much a rise may be, is found
+out once for all lanes; stamps may come as they like. What else there may be, an event, a gap, the first sample, is left
+to `vertical_kernels.filter_samples` itself, one lane at a time. The results are the same to the last bit.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -18,16 +21,15 @@ from hopper_estimation.vertical_kernels import Body, Signals
 
 Array = NDArray[np.float64]
 
-LANES = 8
+LANES = 16
 # Places of rows in the one array of all lanes: what a sample changes, the same before it, and what it does not change.
 # One array with constant distances is what the compiler can see through.
-(_Z, _V, _PZZ, _PZV, _PVV, _Y1, _Y2, _H1, _H2, _H3, _SINCE, _STILL) = range(0, 12 * LANES, LANES)
-_BEFORE = 12 * LANES
-(_GAIN1, _GAIN2, _SWITCH, _Q, _THRESHOLD, _RISE_ABOVE, _RISE_FROM, _V_BELOW, _RISE_BELOW, _LEVEL_BELOW, _LONGEST) = (
-    range(24 * LANES, 35 * LANES, LANES)
-)
-_MAY_HAPPEN, _SQUARE_Z, _SQUARE_V, _SQUARED = range(35 * LANES, 39 * LANES, LANES)
-_SIZE = 39 * LANES
+(_Z, _V, _PZZ, _PZV, _PVV, _Y1, _Y2, _H1, _H2, _H3, _SINCE, _STILL, _DISTRUSTED) = range(0, 13 * LANES, LANES)
+_BEFORE = 13 * LANES
+(_F1, _F2, _SWITCH, _Q, _THRESHOLD, _RISE_ABOVE, _RISE_FROM, _V_BELOW, _RISE_BELOW, _LEVEL_BELOW, _FROM, _LONGEST,
+ _STILL_LONGEST) = range(26 * LANES, 39 * LANES, LANES)  # fmt: skip
+_HAPPENS, _SQUARE_Z, _SQUARE_V, _SQUARED = range(39 * LANES, 43 * LANES, LANES)
+_SIZE = 43 * LANES
 _ROWS = (
     (_Z, kernels.S_Z),
     (_V, kernels.S_V),
@@ -41,38 +43,78 @@ _ROWS = (
     (_H3, kernels.S_H3),
     (_SINCE, kernels.S_SINCE),
     (_STILL, kernels.S_STILL),
+    (_DISTRUSTED, kernels.S_DISTRUSTED),
 )
-_LONG_STANCE_S, _LONG_FLIGHT_S, _SHORT_FLIGHT_S = 0.2, 2.0, 0.08
-"""A little sooner than a phase is given up, and than a touchdown is believed after a liftoff, in `phase_event`."""
-_BOTH, _CLIPPED_LOW = 3, 6
-"""Usual readings: both sensors, or the high-g one where the low-g one is clipped."""
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
-def _usual_sample(rows: Array, step: float, low: float, high: float, force: float) -> int:
-    """One sample for all lanes as far as nothing happens; in how many of them something may.
+class _Choice(NamedTuple):
+    """What `choose` says of a sample to filters whose switch is not reached, or is.
 
-    `low` and `high` are what the sensors say of the vertical acceleration, `force` is the specific force that decides
-    between them. See `filter_samples` for all else.
+    Attributes
+    ----------
+    value
+        Acceleration to go by, m/s^2; NaN: the filtered one so far.
+    more
+        Variance by which it deserves less trust than usual.
+    awaits
+        Whether no event is seen, as a reading is waited for.
+    """
+
+    value: float
+    more: float
+    awaits: bool
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _choice(usable: int, low: float, high: float, gravity: float, switch: float) -> _Choice:
+    """For any filter with its switch on the same side of the specific force."""
+    value, more = kernels.choose(usable, low, high, np.nan, gravity, switch)
+    return _Choice(value, more, kernels.awaits_high(usable, low, gravity, switch))
+
+
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
+def _usual_sample(
+    rows: Array,
+    step: float,
+    gain_step: float,
+    over: float,
+    alone: float,
+    force: float,
+    below: _Choice,
+    above: _Choice,
+) -> tuple[int, int]:
+    """One sample for all lanes as far as nothing happens; in how many of them something does, and how many are still.
+
+    `gain_step` is what the low-pass filters take for the step, `over` and `alone` are what the limit of a rise has of
+    the sample, `force` is the specific force that decides between the two choices. See `filter_samples` for all else.
     """
     half = 0.5 * step
-    count = 0
+    count = still_count = 0
     for k in range(LANES):
         y1, y2, h1, h2, h3 = rows[_Y1 + k], rows[_Y2 + k], rows[_H1 + k], rows[_H2 + k], rows[_H3 + k]
         z, v, since, still = rows[_Z + k], rows[_V + k], rows[_SINCE + k], rows[_STILL + k]
         pzz, pzv, pvv = rows[_PZZ + k], rows[_PZV + k], rows[_PVV + k]
+        distrusted = rows[_DISTRUSTED + k]
         rows[_BEFORE + _Y1 + k], rows[_BEFORE + _Y2 + k] = y1, y2
         rows[_BEFORE + _H1 + k], rows[_BEFORE + _H2 + k], rows[_BEFORE + _H3 + k] = h1, h2, h3
         rows[_BEFORE + _Z + k], rows[_BEFORE + _V + k] = z, v
         rows[_BEFORE + _SINCE + k], rows[_BEFORE + _STILL + k] = since, still
         rows[_BEFORE + _PZZ + k], rows[_BEFORE + _PZV + k], rows[_BEFORE + _PVV + k] = pzz, pzv, pvv
-        a = high if force > rows[_SWITCH + k] else low
-        y1 += rows[_GAIN1 + k] * (a - y1)
-        y2 += rows[_GAIN2 + k] * (a - y2)
+        rows[_BEFORE + _DISTRUSTED + k] = distrusted
+        w1, w2 = rows[_F1 + k] * gain_step, rows[_F2 + k] * gain_step
+        gain2 = w2 / (1.0 + w2)
+        is_above = force > rows[_SWITCH + k]
+        a = above.value if is_above else below.value
+        more = above.more if is_above else below.more
+        awaits = above.awaits if is_above else below.awaits
+        a = a if a == a else y1
+        y1 += w1 / (1.0 + w1) * (a - y1)
+        y2 += gain2 * (a - y2)
         rise = y2 - h3
         z += step * (v + half * y1)
         v += step * y1
-        noise = rows[_Q + k] * step * step
+        noise = (rows[_Q + k] + more) * step * step
+        distrusted += more * step * step
         pzz += step * (2.0 * pzv + step * pvv)
         pzv += step * pvv
         pzz += half * half * noise
@@ -84,17 +126,32 @@ def _usual_sample(rows: Array, step: float, low: float, high: float, force: floa
         rows[_Y1 + k], rows[_Y2 + k], rows[_H1 + k], rows[_H2 + k], rows[_H3 + k] = y1, y2, y2, h1, h2
         rows[_Z + k], rows[_V + k], rows[_SINCE + k], rows[_STILL + k] = z, v, since, still
         rows[_PZZ + k], rows[_PZV + k], rows[_PVV + k] = pzz, pzv, pvv
-        may_happen = (
-            ((rise > rows[_RISE_ABOVE + k] * step) & (since > rows[_RISE_FROM + k]))
-            | (v < rows[_V_BELOW + k])
-            | (rise < rows[_RISE_BELOW + k])
-            | (y2 < rows[_LEVEL_BELOW + k])
+        rows[_DISTRUSTED + k] = distrusted
+        is_event = (
+            ((rise > rows[_RISE_ABOVE + k] * over + gain2 * alone) & (since > rows[_RISE_FROM + k]))
+            | ((v < rows[_V_BELOW + k]) & (since > rows[_FROM + k]))
+            | ((rise < rows[_RISE_BELOW + k]) & (since > rows[_FROM + k]))
+            | ((y2 < rows[_LEVEL_BELOW + k]) & (since > rows[_FROM + k]))
             | (since > rows[_LONGEST + k])
-            | (still > kernels.STILL_S)
         )
-        rows[_MAY_HAPPEN + k] = 1.0 if may_happen else 0.0
-        count += may_happen
-    return count
+        happens = (is_event & (not awaits)) | (still > rows[_STILL_LONGEST + k])
+        rows[_HAPPENS + k] = 1.0 if happens else 0.0
+        count += happens
+        still_count += still > kernels.STILL_S
+    return count, still_count
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _stand(rows: Array, step: float, length: float) -> None:
+    """What a sample changes in lanes where the robot stands and nothing happens, see `filter_samples`."""
+    for k in range(LANES):
+        stands = (rows[_STILL + k] > kernels.STILL_S) & (rows[_HAPPENS + k] == 0.0)
+        z, pzz = kernels.standing(rows[_Z + k], rows[_PZZ + k], step, length)
+        rows[_Z + k] = z if stands else rows[_Z + k]
+        rows[_PZZ + k] = pzz if stands else rows[_PZZ + k]
+        rows[_PVV + k] = kernels.STANDING_PVV if stands else rows[_PVV + k]
+        for row in (_V, _PZV, _SINCE, _DISTRUSTED):
+            rows[row + k] = 0.0 if stands else rows[row + k]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -113,22 +170,22 @@ def _add_squares(rows: Array, height: float, velocity: float, largest: float) ->
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _expect(rows: Array, k: int, phase: int) -> None:
-    """What may end a lane's phase, see `phase_event`: bounds that are never passed for what does not end it.
-
-    They may ask too often: then `filter_samples` finds that nothing happens.
-    """
+    """What ends a lane's phase, as `phase_event` has it."""
     infinite = np.inf
     flies = phase in (DROP, REBOUND, STARTUP)
     rows[_RISE_ABOVE + k] = rows[_THRESHOLD + k] if flies else infinite
-    rows[_RISE_FROM + k] = _SHORT_FLIGHT_S if phase == REBOUND else 0.0
+    rows[_RISE_FROM + k] = kernels.SHORTEST_FLIGHT_S if phase == REBOUND else kernels.SHORTEST_DROP_S
     rows[_V_BELOW + k] = 0.0 if phase == REBOUND else -infinite
     rows[_RISE_BELOW + k] = 0.0 if phase == STANCE_DOWN else -infinite
     rows[_LEVEL_BELOW + k] = 0.0 if phase == STANCE_UP else -infinite
+    rows[_FROM + k] = kernels.SHORTEST_REBOUND_S if phase == REBOUND else kernels.SHORTEST_STANCE_S
     rows[_LONGEST + k] = infinite
+    # A robot that stands is in `STARTUP` from the first such sample on.
+    rows[_STILL_LONGEST + k] = infinite if phase == STARTUP else kernels.STILL_S
     if phase == DROP:
-        rows[_LONGEST + k] = _LONG_FLIGHT_S
+        rows[_LONGEST + k] = kernels.LONGEST_FLIGHT_S
     elif not flies:
-        rows[_LONGEST + k] = _LONG_STANCE_S
+        rows[_LONGEST + k] = kernels.LONGEST_STANCE_S
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -143,7 +200,7 @@ def filter_lanes(
     events: Array,
     found: NDArray[np.int64],
 ) -> None:
-    """Filter the samples of a trial with eight parameter sets.
+    """Filter the samples of a trial with `LANES` parameter sets; no reading may be NaN.
 
     Parameters
     ----------
@@ -170,9 +227,7 @@ def filter_lanes(
     rows[_SQUARE_Z:_SIZE] = 0.0
     for k in range(LANES):
         one = parameters[k]
-        f1, f2 = 2.0 * np.pi * one[kernels.F_STATE], 2.0 * np.pi * one[kernels.F_PHASE]
-        rows[_GAIN1 + k] = f1 * nominal_dt / (1.0 + f1 * nominal_dt)
-        rows[_GAIN2 + k] = f2 * nominal_dt / (1.0 + f2 * nominal_dt)
+        rows[_F1 + k], rows[_F2 + k] = 2.0 * np.pi * one[kernels.F_STATE], 2.0 * np.pi * one[kernels.F_PHASE]
         rows[_SWITCH + k] = one[kernels.SWITCH] * gravity
         rows[_Q + k] = one[kernels.SIGMA_A] ** 2
         rows[_THRESHOLD + k] = one[kernels.JERK] * kernels.JERK_STEPS
@@ -185,20 +240,37 @@ def filter_lanes(
     time, gap, started = start[kernels.S_TIME], start[kernels.S_GAP], start[kernels.S_STARTED] != 0.0
     for n in range(dt.shape[0]):
         step, bits = dt[n], int(usable[n])
-        is_usual = started and abs(step - nominal_dt) <= 1e-5 and bits in (_BOTH, _CLIPPED_LOW)
+        is_gap = step > kernels.GAP_STEPS * nominal_dt
+        gap_before, gap = gap, kernels.remembered_gap(gap, step, nominal_dt)
+        is_usual = started and not is_gap
         count, before = LANES, 0
         if is_usual:
-            low_reading = acceleration[n, 0] if bits == _BOTH else acceleration[n, 1]
+            # As in `filter_samples`; what is the same in all lanes costs next to nothing.
+            is_nominal = abs(step - nominal_dt) <= 1e-5
+            over = gap / kernels.JERK_STEPS + (step if is_nominal else max(step, nominal_dt))
+            alone = kernels.ALONE_RISE_M_S2 if bits & 7 == 2 else 0.0
+            low, high = acceleration[n, 0], acceleration[n, 1]
             before = _BEFORE
-            count = _usual_sample(rows, step, low_reading, acceleration[n, 1], abs(acceleration[n, 0] + gravity))
+            count, still_count = _usual_sample(
+                rows,
+                step,
+                nominal_dt if is_nominal else step,
+                over,
+                alone,
+                abs(low + gravity),
+                _choice(bits, low, high, gravity, np.inf),
+                _choice(bits, low, high, gravity, -1.0),
+            )
+            if still_count > 0:
+                _stand(rows, step, body.length)
         if count > 0:
             for k in range(LANES):
-                if is_usual and rows[_MAY_HAPPEN + k] == 0.0:
+                if is_usual and rows[_HAPPENS + k] == 0.0:
                     continue
                 state = states[k]
                 for row, place in _ROWS:
                     state[place] = rows[before + row + k]
-                state[kernels.S_TIME], state[kernels.S_GAP] = time, gap
+                state[kernels.S_TIME], state[kernels.S_GAP] = time, gap_before
                 found[k] += kernels.filter_samples(
                     kind,
                     parameters[k],
@@ -213,7 +285,6 @@ def filter_lanes(
                 _expect(rows, k, int(state[kernels.S_PHASE]))
             started = True
         time += step
-        gap = step if step > kernels.GAP_STEPS * nominal_dt else kernels.FORGOTTEN * gap
         if n % judged_steps == 0:
             _add_squares(rows, true_height[n], true_velocity[n], largest_square)
     for k in range(LANES):

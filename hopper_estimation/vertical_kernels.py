@@ -68,10 +68,10 @@ _FASTEST_M_S = 30.0
 SPEED_SCALE_M_S = 5.0
 _HEIGHT_SCALE_M = 4.0
 _USUAL_GOAL_M = 2.0
-_SHORTEST_STANCE_S = 0.004
-_SHORTEST_REBOUND_S = 0.02
-_SHORTEST_FLIGHT_S = 0.09
-_SHORTEST_DROP_S = 0.07
+SHORTEST_STANCE_S = 0.004
+SHORTEST_REBOUND_S = 0.02
+SHORTEST_FLIGHT_S = 0.09
+SHORTEST_DROP_S = 0.07
 """Of a flight of that length: an apex that was told right after a liftoff, with a velocity that is far off, is no
 excuse for a touchdown before the shock of the liftoff has faded."""
 LONGEST_STANCE_S = 0.25
@@ -95,6 +95,10 @@ GAP_M_S2 = 30.0
 """Over a gap the acceleration may have been anything that it is in flight."""
 FORGOTTEN = 0.9
 """An event that is seen soon after a gap may have happened at any time in it; a gap counts less from step to step."""
+_FORGOTTEN_GAP_S = 1e-20
+"""What is left of a gap then changes no result; it would become a number near 1e-310, with which sums take long."""
+STANDING_PVV = 1e-4
+"""Variance of the velocity of a robot that stands, m^2/s^2."""
 LONGEST_SHOCK_M_S2 = 300.0
 """Mean acceleration of a stance after a drop of some metres."""
 
@@ -222,6 +226,20 @@ def choose(usable: int, low: float, high: float, held: float, gravity: float, sw
 
 
 @njit(cache=True, error_model="numpy", inline="always")
+def remembered_gap(gap: float, step: float, nominal_dt: float) -> float:
+    """The last gap between samples as far as it counts after another step, s; `gap` is the same before it."""
+    if step > GAP_STEPS * nominal_dt:
+        return step
+    return FORGOTTEN * gap if gap > _FORGOTTEN_GAP_S else 0.0
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def standing(z: float, pzz: float, step: float, length: float) -> tuple[float, float]:
+    """Height (m) and its variance (m^2) of a robot that stands, after a step: it nears the leg's length."""
+    return z + (length - z) * min(10.0 * step, 1.0), min(pzz, 1e-2)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
 def acceleration_over_gap(step: float, before: float, after: float) -> tuple[float, float]:
     """Acceleration over a gap in the readings, m/s^2, and the variance that makes up for not knowing it.
 
@@ -247,21 +265,21 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
     """
     event = NO_EVENT
     if phase in (DROP, STARTUP):
-        if rise > limit and since > _SHORTEST_DROP_S:
+        if rise > limit and since > SHORTEST_DROP_S:
             event = TOUCHDOWN
         elif since > LONGEST_FLIGHT_S and phase == DROP:
             event = LOST
     elif phase == REBOUND:
-        if velocity < 0.0 and since > _SHORTEST_REBOUND_S:
+        if velocity < 0.0 and since > SHORTEST_REBOUND_S:
             event = APEX
-        elif rise > limit and since > _SHORTEST_FLIGHT_S:
+        elif rise > limit and since > SHORTEST_FLIGHT_S:
             event = TOUCHDOWN  # whose apex was missed
     elif since > LONGEST_STANCE_S:
         event = LOST  # no leg is pressed for so long: the touchdown was none, or the robot stands
     elif phase == STANCE_DOWN:
-        if rise < 0.0 and since > _SHORTEST_STANCE_S:
+        if rise < 0.0 and since > SHORTEST_STANCE_S:
             event = MAX_SQUAT
-    elif level < 0.0 and since > _SHORTEST_STANCE_S:
+    elif level < 0.0 and since > SHORTEST_STANCE_S:
         event = LIFTOFF
     return event
 
@@ -328,7 +346,7 @@ def filter_samples(
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
         a, more = choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
         is_gap, over_gap = step > GAP_STEPS * nominal_dt, y1
-        gap = step if is_gap else FORGOTTEN * gap
+        gap = remembered_gap(gap, step, nominal_dt)
         if is_gap:
             over_gap, unknown = acceleration_over_gap(step, y1, a)
             more += unknown
@@ -438,8 +456,8 @@ def filter_samples(
             pbb -= pbb * pbb * gain
         if still > STILL_S and event < 0:
             phase, since, v = STARTUP, 0.0, 0.0
-            z += (length - z) * min(10.0 * step, 1.0)
-            pzz, pzv, pvv, distrusted = min(pzz, 1e-2), 0.0, 1e-4, 0.0
+            z, pzz = standing(z, pzz, step, length)
+            pzv, pvv, distrusted = 0.0, STANDING_PVV, 0.0
             pzb, pvb = 0.0, 0.0
         if record:
             out[n, 0], out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = z, v, pzz, pzv, pvv, phase

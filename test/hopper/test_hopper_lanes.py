@@ -1,4 +1,7 @@
-"""Eight filters at once give the numbers of one filter after another, to the last bit."""
+"""Many filters at once give the numbers of one filter after another, to the last bit."""
+
+from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
@@ -6,6 +9,7 @@ import pytest
 from hopper_estimation import cost_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_kinds import kernel_body
 from hopper_estimation.filter_training import FilterObjective
 from hopper_estimation.lane_kernels import LANES, filter_lanes
@@ -13,6 +17,7 @@ from hopper_estimation.robot import HopperRobot
 from hopper_estimation.training_trials import trials_of
 from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.evaluation.recording import from_simulator
+from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 
 CONFIGURATION = HopperConfiguration()
 BODY = kernel_body(CONFIGURATION.robot)
@@ -36,24 +41,49 @@ def population(objective, count, seed=0):
     return objective.full(problem.to_units(np.random.default_rng(seed).random((count, problem.count))))
 
 
+def with_real_stamps(trial, rng):
+    """A trial as robots record it: stamps that jitter, lost messages, high-g readings that come a sample late."""
+    kept = rng.random(len(trial.time_s)) > 0.005
+    signals = Signals(*(column[kept] for column in trial.signals))
+    late = trial.time_s[kept] + rng.uniform(0.0, 8e-5, kept.sum())
+    signals.dt[1:] = np.diff(late)
+    signals.usable[rng.random(len(late)) < 0.1] = 9
+    height, velocity = trial.true_height_m[kept], trial.true_velocity_m_s[kept]
+    return replace(trial, signals=signals, true_height_m=height, true_velocity_m_s=velocity, time_s=trial.time_s[kept])
+
+
+def changed(trial, **columns):
+    """A trial with other signals: functions of the columns of these names, which change them."""
+    signals = Signals(*(column.copy() for column in trial.signals))
+    for name, change in columns.items():
+        change(getattr(signals, name))
+    return replace(trial, signals=signals)
+
+
 def troubled(trial, rng):
-    """Signals of a trial with all that readings may be: missing, clipped, late, with gaps, at rest in the end."""
+    """Signals of a trial with all that readings may be: missing, clipped, late, with gaps, at rest now and then."""
     signals = Signals(*(column.copy() for column in trial.signals))
     dt, usable, count = signals.dt, signals.usable, len(signals.dt)
     usable[rng.random(count) < 0.02] = 1
     usable[rng.random(count) < 0.02] = 9
+    usable[rng.random(count) < 0.01] = 12
     usable[rng.random(count) < 0.01] = 2
     usable[rng.random(count) < 0.01] = 4
     usable[rng.random(count) < 0.005] = 0
     dt[rng.random(count) < 0.01] *= 2.0
     dt[rng.random(count) < 0.002] *= 25.0
-    signals.acceleration[-900:, 0], signals.acceleration[-900:, 1] = 0.01 * rng.normal(size=900), 0.0
-    usable[-900:] = 3
+    for rest in (slice(3000, 3900), slice(-900, None)):
+        signals.acceleration[rest, 0], signals.acceleration[rest, 1] = 0.01 * rng.normal(size=900), 0.0
+        usable[rest] = 3
     return signals
 
 
+@pytest.mark.parametrize("stamps", ["ideal", "real"])
 @pytest.mark.parametrize("name", KINDS)
-def test_population_costs_are_those_of_single_trials(trials, name):
+def test_population_costs_are_those_of_single_trials(trials, name, stamps):
+    if stamps == "real":
+        trials = [with_real_stamps(trial, np.random.default_rng(7)) for trial in trials]
+        assert all(np.mean(np.abs(trial.signals.dt - BODY.nominal_dt) > 1e-5) > 0.5 for trial in trials)
     objective = FilterObjective(CONFIGURATION, name, trials, threads=1, delays=True)
     wanted = population(objective, LANES + 3)
     joined = objective._trials
@@ -105,3 +135,62 @@ def test_events_and_errors_with_readings_that_are_missing_or_late(trials, name):
             known = np.isfinite(error_z) & np.isfinite(error_v)
             sums = [np.minimum(error[known] ** 2, 1e6) for error in (error_z, error_v)]
             np.testing.assert_array_equal(squares[k], [*(np.cumsum(one)[-1] for one in sums), known.sum()])
+
+
+def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data):
+    folder = shared_data / "unknown_hopper" / "robot_1"
+    if not folder.is_dir():
+        pytest.skip(f"no unknown_hopper in {shared_data}")
+    recording = read_training_bag(HopperRobot(), CONFIGURATION, folder, TrainingOptions())
+    (trial,) = trials_of(CONFIGURATION, {"robot_1": recording})
+    objective = FilterObjective(CONFIGURATION, "kf1", [trial], threads=1)
+    parameters = population(objective, LANES)
+    squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
+    events = np.empty((LANES, 2000, kernels.EVENT_SIZE))
+    truth = (trial.true_height_m, trial.true_velocity_m_s, 4, 1e6)
+    start = objective._trials.starts[0]
+    filter_lanes(kernels.KF1, parameters, BODY, start, trial.signals, truth, squares, events, found)
+    for k in range(LANES):
+        run = filtered(CONFIGURATION, "kf1", parameters[k], trial, np.diag([0.01**2, 0.1**2]))
+        assert len(run.events) == found[k] > 8
+        np.testing.assert_array_equal(events[k, : found[k], :5], run.events[:, :5])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_recordings_have_costs_no_more_than_ideal_ones(trials, name):
+    """A sample that lanes leave to the single filter takes twenty times as long as others: there must be few."""
+    trial = trials[0]
+    half = len(trial.signals.dt) // 2
+
+    def rest(acceleration):
+        acceleration[half:] = 0.01
+
+    others = {
+        "real stamps": with_real_stamps(trial, np.random.default_rng(7)),
+        "high-g readings at half the rate": changed(trial, usable=lambda usable: usable[1::2].fill(9)),
+        "high-g sensor alone": changed(trial, usable=lambda usable: usable.fill(2)),
+        "rest": changed(trial, acceleration=rest, usable=lambda usable: usable[half:].fill(3)),
+    }
+    objectives = {
+        what: FilterObjective(CONFIGURATION, name, [one], threads=1) for what, one in {"ideal": trial, **others}.items()
+    }
+    wanted = population(objectives["ideal"], 2 * LANES)[:, list(objectives["ideal"].places)]
+    taken = {}
+    for _ in range(5):  # other programs only ever add time
+        for what, objective in objectives.items():
+            started = process_time()
+            objective(wanted)
+            taken[what] = min(taken.get(what, np.inf), process_time() - started)
+    assert {what: round(one / taken["ideal"], 1) for what, one in taken.items() if one > 4.0 * taken["ideal"]} == {}
+
+
+def test_a_gap_is_forgotten_before_it_becomes_a_number_that_is_hardly_one():
+    gap = kernels.remembered_gap(0.0, 0.05, BODY.nominal_dt)
+    assert gap == 0.05
+    shares = []
+    for _ in range(600):
+        gap = kernels.remembered_gap(gap, BODY.nominal_dt, BODY.nominal_dt)
+        shares.append(gap)
+    assert shares[0] == 0.9 * 0.05
+    assert gap == 0.0
+    assert min(one for one in shares if one > 0.0) + BODY.nominal_dt == BODY.nominal_dt  # nothing was lost
