@@ -109,8 +109,9 @@ def scale_and_floor(error: Array, sigma: Array, noise: float, least_scale: float
 
     A standard deviation that is small beside the errors is not scaled down much further: it grows where readings
     deserve less trust than those of the training, and that must show.
+    Nor is its factor below `least_scale`, for filters whose own covariance means something.
 
-    Nor is it below `least_scale`, for filters whose own covariance means something. With too few errors (a phase that hardly occurs), a generous guess.
+    With too few errors (a phase that hardly occurs), a generous guess.
     """
     if len(error) < _FEWEST:
         return 3.0, 0.1

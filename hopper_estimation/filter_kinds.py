@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hopper_estimation import baselines
-from hopper_estimation import bounce_kernels as bounce
+from hopper_estimation import bounce_state as bounce
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.bounce_kernels import filter_bounces
 from hopper_estimation.configuration import HopperBody
 from hopper_estimation.phases import DROP
 from hopper_estimation.samples import NOMINAL_DT_S
@@ -118,8 +119,8 @@ _ERROR_STATE_KEPT = [
     *(errors.X_STARTED, errors.X_TIME),
 ]
 _BOUNCE_KEPT = [
-    *(bounce.B_BIAS, bounce.B_BB, bounce.B_BOUNCE, bounce.B_CC),
-    *(bounce.B_Y1, bounce.B_Y2, bounce.B_H1, bounce.B_H2, bounce.B_H3, bounce.B_STARTED, bounce.B_TIME),
+    *(bounce.BIAS, bounce.BB, bounce.BOUNCE, bounce.CC),
+    *(bounce.Y1, bounce.Y2, bounce.H1, bounce.H2, bounce.H3, bounce.STARTED, bounce.TIME),
 ]
 _ENCODER = {
     "ba1": (encoder.BA1, baselines.PUBLISHED),
@@ -137,7 +138,7 @@ BIAS_NAMES = ("kf2", "eskf2")
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
     if name == "bounce":
-        return StateFilter(0, bounce.filter_bounces, bounce.start_state, _BOUNCE_KEPT, bounce.B_SINCE)
+        return StateFilter(0, filter_bounces, bounce.start_state, _BOUNCE_KEPT, bounce.SINCE)
     if name in _VERTICAL:
         new = _zeroed_bias if name == "kf2" else kernels.start_state
         return StateFilter(_VERTICAL[name], kernels.filter_samples, new, _VERTICAL_KEPT, kernels.S_SINCE)

@@ -57,7 +57,14 @@ SEARCHED: dict[str, tuple[int, ...]] = {
     "kf3": _COMMON,
 }
 """Which parameters each filter has; the others stay at values that they do not look at."""
-_KIND = {"bounce": BOUNCE, "kf1": kernels.KF1, "kf2": kernels.KF2, "kf3": kernels.KF3, "eskf1": ERROR_STATE, "eskf2": ERROR_STATE + 1}
+_KIND = {
+    "bounce": BOUNCE,
+    "kf1": kernels.KF1,
+    "kf2": kernels.KF2,
+    "kf3": kernels.KF3,
+    "eskf1": ERROR_STATE,
+    "eskf2": ERROR_STATE + 1,
+}
 _DELAYS = (kernels.DELAY_TD, kernels.DELAY_MS, kernels.DELAY_LO)
 
 

@@ -1,0 +1,323 @@
+"""The filter that goes by the bounce, against FilterPy and hops in closed form: restitution, bias, gaps, hands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from filterpy.kalman import KalmanFilter
+from numpy.polynomial import Polynomial
+from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, signals
+
+from hopper_estimation import bounce_events, bounce_kernels
+from hopper_estimation import bounce_state as bounce
+from hopper_estimation import vertical_kernels as vertical
+from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
+
+STANCE_S, PRELOAD = 0.065, 60.0
+START = np.diag([0.01**2, 0.1**2])
+
+
+def parameters(**changes: float) -> np.ndarray:
+    p = np.zeros(vertical.PARAMETER_COUNT)
+    p[vertical.F_STATE], p[vertical.F_PHASE], p[vertical.SWITCH] = 100.0, 60.0, 14.0
+    p[vertical.SIGMA_A], p[vertical.SIGMA_V], p[vertical.SIGMA_P] = 0.3, 0.05, 0.01
+    p[vertical.JERK], p[vertical.DELAY_TD], p[vertical.STANCE_TIME] = 1500.0, 0.003, STANCE_S
+    for name, value in changes.items():
+        p[getattr(vertical, name)] = value
+    return p
+
+
+@dataclass
+class Bounces:
+    """Exact motion (N,) and where it touches down and lifts off, s."""
+
+    time: np.ndarray
+    height: np.ndarray
+    velocity: np.ndarray
+    acceleration: np.ndarray
+    touchdown_s: list[float]
+    liftoff_s: list[float]
+    apex_m: list[float]
+
+    def arguments(self, keep=None, low=None):
+        keep = np.ones(len(self.time), bool) if keep is None else keep
+        low = self.acceleration if low is None else low
+        dt = np.diff(self.time[keep], prepend=self.time[0] - NOMINAL_DT)
+        count = int(keep.sum())
+        nothing = np.full(count, np.nan)
+        return dt, low[keep], self.acceleration[keep], np.full(count, 3, np.uint8), nothing, nothing
+
+
+def bounces(height_m: float, restitution: float, count: int, higher: float = 1.0, after_s: float = 0.3) -> Bounces:
+    """Dropped, thrown up again with a share of the speed by a stance that is a quintic in time, lifted by rotors.
+
+    Those make up for what the stance takes, so that each hop is `higher` times the one before.
+    """
+    at, pieces, touchdown_s, liftoff_s, apex_m = 0.0, [], [], [], []
+    for _ in range(count):
+        speed, fall_s = np.sqrt(2.0 * GRAVITY * height_m), np.sqrt(2.0 * height_m / GRAVITY)
+        pieces.append((at, at + fall_s, LENGTH + height_m, 0.0, -GRAVITY))
+        touchdown_s.append(at + fall_s)
+        liftoff_s.append(at + fall_s + STANCE_S)
+        pieces.append((touchdown_s[-1], liftoff_s[-1], LENGTH, -speed, None))
+        height_m *= higher
+        rebound = restitution * speed
+        braked = rebound**2 / (2.0 * height_m)
+        at = liftoff_s[-1] + rebound / braked
+        pieces.append((liftoff_s[-1], at, LENGTH, rebound, -braked))
+        apex_m.append(LENGTH + height_m)
+    pieces.append((at, at + after_s, LENGTH + height_m, 0.0, -GRAVITY))
+    time = np.arange(1, int(pieces[-1][1] * RATE_HZ)) / RATE_HZ
+    z, v, a = (np.empty(len(time)) for _ in range(3))
+    for start, end, at, velocity, steady in pieces:
+        inside = (time >= start) & (time < end)
+        t = time[inside] - start
+        if steady is not None:
+            z[inside], v[inside], a[inside] = at + velocity * t + 0.5 * steady * t**2, velocity + steady * t, steady
+            continue
+        x, down, up, preload = (
+            t / STANCE_S,
+            velocity * STANCE_S,
+            -restitution * velocity * STANCE_S,
+            0.5 * PRELOAD * STANCE_S**2,
+        )
+        quintic = Polynomial([0, 1, 0, -6, 8, -3]) * down + Polynomial([0, 0, 0, -4, 7, -3]) * up
+        quintic += preload * (Polynomial([0, 0, 1, -3, 3, -1]) + Polynomial([0, 0, 0, 1, -2, 1]))
+        z[inside], v[inside] = at + quintic(x), quintic.deriv()(x) / STANCE_S
+        a[inside] = quintic.deriv(2)(x) / STANCE_S**2
+    return Bounces(time, z, v, a, touchdown_s, liftoff_s, apex_m)
+
+
+def run(arguments, p=None, height=2.0, state=None, columns=6):
+    """(out, events, state)."""
+    if state is None:
+        state = bounce.start_state(LENGTH + height, 0.0, START, DROP)
+        state[bounce.SINCE] = 0.05
+    out, events = np.empty((len(arguments[0]), columns)), np.empty((1000, vertical.EVENT_SIZE))
+    p = parameters() if p is None else p
+    found = bounce_kernels.filter_bounces(0, p, BODY, state, signals(*arguments), out, events)
+    return out, events[:found], state
+
+
+def kinds_of(events) -> list[int]:
+    return events[:, vertical.E_KIND].astype(int).tolist()
+
+
+def apexes(events) -> np.ndarray:
+    return events[events[:, vertical.E_KIND] == APEX]
+
+
+# --- arithmetic
+
+
+def reference(p, arguments, events, height) -> np.ndarray:
+    """(N, 5) z, v and their covariance by FilterPy over (z, v, bias, restitution), told the events; without gaps."""
+    kf = KalmanFilter(dim_x=4, dim_z=1, dim_u=1)
+    kf.x = np.array([[LENGTH + height], [0.0], [0.0], [0.0]])
+    kf.P = np.diag([*np.diag(START), bounce.BIAS_STDDEV_M_S2**2, bounce.RESTITUTION_SPREAD**2])
+    at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
+    rows, filtered, time, phase = [], None, 0.0, DROP
+    landed, speed, unsure = 0.0, 0.0, 0.0
+    for n, (dt, low, high, *_) in enumerate(zip(*arguments, strict=True)):
+        chosen = high if abs(low + GRAVITY) > p[vertical.SWITCH] * GRAVITY else low
+        rate = 2.0 * np.pi * p[vertical.F_STATE]
+        filtered = chosen if filtered is None else filtered + rate * dt / (1.0 + rate * dt) * (chosen - filtered)
+        density = p[vertical.SIGMA_A] ** 2 * NOMINAL_DT
+        if phase in (STANCE_DOWN, STANCE_UP):
+            density = (bounce_events.STANCE_SHARE * 1.6 * max(speed, 1.0)) ** 2 / p[vertical.STANCE_TIME]
+        to, noise = np.array([[0.5 * dt * dt], [dt], [0.0], [0.0]]), np.zeros((4, 4))
+        noise[:2, :2] = density * np.array([[dt**3 / 3.0, dt**2 / 2.0], [dt**2 / 2.0, dt]])
+        transition = np.eye(4)
+        transition[0, 1], transition[0, 2], transition[1, 2] = dt, -0.5 * dt * dt, -dt
+        kf.predict(np.array([[filtered]]), B=to, F=transition, Q=noise)
+        time += dt
+        event = at.get(n)
+        unevenness = p[vertical.SIGMA_P] ** 2 + bounce_events.LEAST_POSITION_M**2
+
+        def measured(row, value, variance):
+            kf.update(np.array([[value]]), R=np.array([[variance]]), H=np.array([row]))
+
+        if event == TOUCHDOWN:
+            delay = p[vertical.DELAY_TD]
+            spread = (kf.x[1, 0] ** 2 + kf.P[1, 1]) * bounce_events.SEEN_STDDEV_S**2
+            measured([1.0, -delay, 0.0, 0.0], LENGTH, unevenness + spread)
+            landed, speed, unsure = time - delay, -kf.x[1, 0], kf.P[1, 1]
+        elif event == MAX_SQUAT:
+            measured([0.0, 1.0, 0.0, 0.0], p[vertical.DELAY_MS] * filtered, bounce_events.SQUAT_STDDEV_M_S**2)
+        elif event == LIFTOFF:
+            quadratic = np.polyval(p[[vertical.VEL2, vertical.VEL1, vertical.VEL0]], speed / 5.0)
+            e, since = 0.6 * np.exp(0.05 * quadratic), max(time - landed - p[vertical.STANCE_TIME], 0.0)
+            kf.P[2, 2] += bounce_events.BIAS_WALK
+            kf.P[3, 3] += bounce_events.RESTITUTION_WALK**2
+            spread = (p[vertical.SIGMA_V] * e * speed / 5.0) ** 2 + e * e * unsure
+            measured([0.0, 1.0, 0.0, -e * speed], e * speed - GRAVITY * since, spread)
+            fallen = 0.5 * GRAVITY * since**2
+            measured([1.0, -since, 0.0, 0.0], LENGTH + fallen, unevenness)
+        if event is not None:
+            phase = DROP if event == APEX else event + 1
+        rows.append([kf.x[0, 0], kf.x[1, 0], kf.P[0, 0], kf.P[0, 1], kf.P[1, 1]])
+    return np.array(rows)
+
+
+def noisy(height=2.0, restitution=0.66, count=5, seed=3):
+    hops, rng = bounces(height, restitution, count), np.random.default_rng(seed)
+    low = hops.acceleration + 0.3 * rng.normal(size=len(hops.time))
+    keep = rng.random(len(hops.time)) > 0.02
+    return hops, hops.arguments(keep, low)
+
+
+def test_state_and_covariance_are_filterpys():
+    _, arguments = noisy()
+    p = parameters(VEL2=0.4, VEL1=-0.8, VEL0=1.0, DELAY_TD=0.002, DELAY_MS=0.003, SIGMA_A=0.8)
+    out, events, _ = run(arguments, p)
+    assert kinds_of(events)[:8] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX] * 2
+    assert len(events) >= 18
+    expected = reference(p, arguments, events, 2.0)
+    scale = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(
+        out[:, :2] / scale[:2], expected[:, :2] / scale[:2], atol=2e-4
+    )  # gains: a jitter's slope
+    np.testing.assert_allclose(out[:, [2, 4]], expected[:, [2, 4]], rtol=2e-3, atol=1e-9)
+
+
+def test_sample_by_sample_whole_and_in_training_it_is_the_same():
+    _, arguments = noisy()
+    whole, events, state = run(arguments)
+    light, found, _ = run(arguments, columns=2)
+    np.testing.assert_allclose(light, whole[:, :2], atol=1e-9)
+    np.testing.assert_allclose(found, events, atol=1e-9)
+    single = bounce.start_state(LENGTH + 2.0, 0.0, START, DROP)
+    single[bounce.SINCE] = 0.05
+    rows = [run([column[n : n + 1] for column in arguments], state=single)[0] for n in range(len(whole))]
+    np.testing.assert_array_equal(np.concatenate(rows), whole)
+    np.testing.assert_array_equal(single, state)
+
+
+# --- what it learns
+
+
+@pytest.mark.parametrize("restitution", [0.54, 0.66])
+def test_a_robot_s_own_restitution_is_learned_from_hop_to_hop(restitution):
+    """The fit says 0.6; the first hop is off by a tenth, and within what it says; the third is right."""
+    hops = bounces(4.0, restitution, 6)
+    _, events, state = run(hops.arguments(), height=4.0)
+    found = apexes(events)
+    error = found[:, vertical.E_HEIGHT] - hops.apex_m[: len(found)]
+    stddev = np.sqrt(found[:, vertical.E_VARIANCE])
+    assert len(found) == 6
+    assert abs(error[0]) > 0.1
+    assert np.all(np.abs(error) < 3.0 * stddev)
+    assert np.all(np.abs(error[2:]) < 0.15)
+    assert np.all(stddev[2:] < 0.5 * stddev[0])
+    assert state[bounce.BOUNCE] == pytest.approx(restitution / 0.6 - 1.0, abs=0.03)
+
+
+def test_a_bias_of_the_acceleration_is_covered():
+    """0.2 m/s^2 in flight, as a scale that is 2 % off: after two hops errors are within what is said, and small."""
+    hops = bounces(4.0, 0.66, 8, 0.8)
+    low = hops.acceleration + np.where(hops.acceleration < 0.0, 0.2, 0.0)
+    out, events, _ = run((*hops.arguments()[:1], low, low, *hops.arguments()[3:]), height=4.0)
+    later, aloft = hops.time > hops.liftoff_s[2] + 0.05, np.isin(out[:, 5], [DROP, REBOUND])
+    error = np.abs(out[:, 0] - hops.height)[later & aloft]
+    assert np.mean(error < 3.0 * np.sqrt(out[later & aloft, 2])) > 0.99
+    assert np.max(np.abs(apexes(events)[2:, vertical.E_HEIGHT] - hops.apex_m[2:])) < 0.25
+
+
+def test_no_shock_needs_to_be_measured_rightly():
+    """A stance whose readings are twice what they ought to be, and clipped, moves no apex."""
+    hops = bounces(3.0, 0.62, 4)
+    wrong = np.where(hops.acceleration > 0.0, np.minimum(2.0 * hops.acceleration, 300.0), hops.acceleration)
+    right = apexes(run(hops.arguments(), height=3.0)[1])[:, vertical.E_HEIGHT]
+    found = apexes(run((*hops.arguments()[:1], wrong, wrong, *hops.arguments()[3:]), height=3.0)[1])
+    np.testing.assert_allclose(found[:, vertical.E_HEIGHT], right, atol=0.1)
+
+
+# --- gaps
+
+
+@pytest.mark.parametrize("length_s", [0.02, 0.045, 0.07])
+@pytest.mark.parametrize("before_s", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize("event", ["touchdown_s", "liftoff_s"])
+def test_a_gap_at_touchdown_or_liftoff_is_bridged(event, before_s, length_s):
+    hops = bounces(3.0, 0.62, 6)
+    at = getattr(hops, event)[3] - before_s
+    keep = (hops.time < at) | (hops.time >= at + length_s)
+    out, events, _ = run(hops.arguments(keep), height=3.0)
+    error, stddev = np.abs(out[:, 0] - hops.height[keep]), np.sqrt(out[:, 2])
+    aloft = np.isin(out[:, 5], [DROP, REBOUND])
+    assert kinds_of(apexes(events)) == [APEX] * 6
+    assert np.mean(error[aloft] < 3.0 * stddev[aloft] + 0.01) > 0.97
+    assert abs(apexes(events)[3, vertical.E_HEIGHT] - hops.apex_m[3]) < 0.6
+
+
+# --- what is no hop
+
+
+def test_a_bump_in_the_ascent_is_no_touchdown():
+    hops = bounces(3.0, 0.62, 3)
+    bumped = hops.acceleration.copy()
+    late = (hops.time > hops.liftoff_s[0] + 0.12) & (hops.time < hops.liftoff_s[0] + 0.15)
+    bumped[late] += 25.0
+    p = parameters(JERK=500.0)
+    arguments = (*hops.arguments()[:1], bumped, bumped, *hops.arguments()[3:])
+    assert kinds_of(run(arguments, p, 3.0)[1])[:8] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX] * 2
+
+
+def test_a_height_that_was_told_wrong_is_mended_by_the_shock():
+    hops = bounces(3.0, 0.62, 5)
+    out, events, _ = run(hops.arguments(), height=4.0)
+    assert kinds_of(events)[:4] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX]
+    later = hops.time > hops.touchdown_s[3]
+    assert np.max(np.abs(out[later, 0] - hops.height[later])) < 0.15
+
+
+def held(seconds: float, rng, push: float = 0.0) -> np.ndarray:
+    """Acceleration of a robot in somebody's hand, m/s^2: it trembles, and is knocked once a second."""
+    count = int(seconds * RATE_HZ)
+    out = 0.2 * rng.normal(size=count)
+    for at in range(400, count - 50, int(RATE_HZ)):
+        out[at : at + 5] += push
+        out[at + 5 : at + 15] -= 0.5 * push
+    return out
+
+
+def test_in_the_hand_no_hop_is_told_and_the_height_is_unknown():
+    """Lifted by a metre in a second, held for a minute with knocks of 10 g, then dropped: sane after the first hop."""
+    rng, hops = np.random.default_rng(4), bounces(1.5, 0.62, 4)
+    t = np.arange(1, int(RATE_HZ) + 1) / RATE_HZ
+    lift = 1.5 * (60.0 * t - 180.0 * t**2 + 120.0 * t**3)
+    rest = 0.1 * rng.normal(size=int(3 * RATE_HZ))
+    parts = [rest, lift, held(60.0, rng, 100.0), hops.acceleration]
+    acceleration = np.concatenate(parts)
+    count, start = len(acceleration), len(acceleration) - len(hops.time)
+    nothing = np.full(count, np.nan)
+    arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
+    state = bounce.start_state(LENGTH, 0.0, START, STARTUP)
+    out, events, _ = run(arguments, state=state)
+    standing, carried = slice(800, len(rest)), slice(len(rest) + len(lift), start)
+    np.testing.assert_allclose(out[standing, 0], LENGTH, atol=0.01)
+    assert np.all(out[standing, 2] < 0.2**2)
+    assert not np.any(events[:, vertical.E_SAMPLE] < start)
+    assert np.all(out[carried, 5] == STARTUP)
+    error = np.abs(out[carried, 0] - LENGTH - 1.5)
+    assert np.all(error < 3.0 * np.sqrt(out[carried, 2]))
+    assert out[start - 1, 2] > 1.0**2
+    after = slice(start + int(hops.liftoff_s[1] * RATE_HZ) + 60, count)
+    truth = hops.height[after.start - start :]
+    assert np.all(np.abs(out[after, 0] - truth) < 3.0 * np.sqrt(out[after, 2]) + 0.02)
+    assert np.max(np.abs(out[after, 0] - truth)) < 0.3
+
+
+def test_setting_it_down_is_a_touchdown_at_most():
+    """Lowered by hand at half a metre a second, with a shock of 6 g: no liftoff, no apex."""
+    rng = np.random.default_rng(5)
+    acceleration = held(4.0, rng)
+    at = len(acceleration) // 2
+    acceleration[at : at + 8] += 60.0
+    count = len(acceleration)
+    nothing = np.full(count, np.nan)
+    arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
+    state = bounce.start_state(LENGTH + 0.3, -0.5, np.diag([0.1**2, 0.5**2]), DROP)
+    assert set(kinds_of(run(arguments, state=state)[1])) <= {TOUCHDOWN, MAX_SQUAT}
