@@ -175,11 +175,17 @@ def add_doubt(state: Array, step: float, variance: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def shock_variance(speed: float) -> float:
+    """Of what a landing at that speed, m/s, seems to change the velocity by, (m/s)^2."""
+    return (STANCE_SHARE * (1.0 + USUAL_RESTITUTION) * speed) ** 2
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def acceleration_noise(parameters: Array, state: Array, stance: bool, flight_noise: float) -> float:
     """Density of the acceleration's noise, (m/s^2)^2 s: over a stance, a share of what turns the robot round."""
     if not stance:
         return flight_noise
-    return (STANCE_SHARE * (1.0 + USUAL_RESTITUTION) * max(state[at.SPEED], 1.0)) ** 2 / parameters[kernels.STANCE_TIME]
+    return shock_variance(max(state[at.SPEED], 1.0)) / parameters[kernels.STANCE_TIME]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -159,9 +159,7 @@ def filter_bounces(
                 if event == TOUCHDOWN:
                     bounce.touch_down(parameters, length, state, by_shock)
                     if doubt > 0.0:
-                        bounce.add_doubt(
-                            state, step, (bounce.STANCE_SHARE * (1.0 + bounce.USUAL_RESTITUTION) * state[at.SPEED]) ** 2
-                        )
+                        bounce.add_doubt(state, step, bounce.shock_variance(state[at.SPEED]))
                     push = 0.0
                 elif event == MAX_SQUAT:
                     wanted = parameters[kernels.DELAY_MS] * y1

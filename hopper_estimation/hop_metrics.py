@@ -21,7 +21,7 @@ Readings where the paper leaves a choice:
 
 Every true hop that the estimate spans has M1 and M2, also one that was missed; an estimate that is not a number makes
 them infinite. M3 and M4 need the apex that was told: of a hop that was missed, or told without an apex, they are NaN.
-The counts of hops without these stand beside the means.
+The counts of hops without these stand beside the means, and a mean of M3 in which such a hop counts 100 %.
 """
 
 from __future__ import annotations
@@ -91,6 +91,11 @@ class HopErrors:
     def __len__(self) -> int:
         return len(self.touchdown_s)
 
+    @property
+    def m3_with_missed(self) -> Array:
+        """(N,) M3, percent, with 100 % for a hop whose apex was not told."""
+        return np.where(np.isnan(self.values["m3"]), 100.0, self.values["m3"])
+
     def summary(self) -> dict[str, Any]:
         """Means over hops, medians of M3, signed apex errors and all counts; units in the names."""
         out: dict[str, Any] = {
@@ -104,6 +109,9 @@ class HopErrors:
             mean = mean_of(self.values[metric])
             if np.isfinite(mean):
                 out[_KEYS[metric]] = mean
+        with_missed = mean_of(self.m3_with_missed)
+        if np.isfinite(with_missed):
+            out["m3_with_missed_hops_percent"] = with_missed
         for name, value, statistic in (
             ("m1_from_standing_nmae_percent", self.m1_from_standing, np.mean),
             ("apex_height_percent_error_median", self.values["m3"], np.median),
