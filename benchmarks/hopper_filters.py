@@ -96,6 +96,7 @@ class Plan:
             return Search(estimator, delays, "genetic", individuals, generations)
 
         return {
+            "bounce": Subject("bounce", "bounce", search("bounce")),
             "kf1": Subject("KF1", "kf1", self.followed),
             "kf1_paper": Subject("KF1, paper's form", "kf1", search("kf1", False)),
             "kf2": Subject("KF2", "kf2", search("kf2")),
@@ -197,12 +198,12 @@ def _judged(plan: Plan, subjects: Mapping[str, Subject]) -> dict[str, list[Any]]
 def _errors(plan: Plan, subjects: Mapping[str, Subject]) -> list[Row]:
     results = _judged(plan, subjects)
     labels = {name: one.label for name, one in subjects.items()}
-    shown = {name: results[name] for name in ("kf1", "kf1_paper", "kf2", "eskf1", "eskf2")}
+    shown = {name: results[name] for name in ("bounce", "kf1", "kf1_paper", "kf2", "eskf1", "eskf2")}
     return [
         *target_rows(results),
         *error_rows(results, labels),
         *coverage_rows(shown, labels),
-        *event_rows({name: results[name] for name in ("kf1", "kf1_paper")}, labels),
+        *event_rows({name: results[name] for name in ("bounce", "kf1", "kf1_paper")}, labels),
     ]
 
 

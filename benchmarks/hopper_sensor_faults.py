@@ -100,7 +100,7 @@ def _found(run_of: tuple[str, int], spoilt: str, since_s: float) -> Found:
         series.append(one)
     wrong = replace(sound, series=tuple(series))
     left_out_s = float(after_all(_CONFIGURATION, wrong.series)[R_AT_ODDS_S])
-    result = judge(_ROBOT, _CONFIGURATION, "kf1", wrong)
+    result = judge(_ROBOT, _CONFIGURATION, _ROBOT.estimators[0], wrong)
     at_s = end_s - left_out_s if left_out_s > 0.0 else np.nan
     time_s = (result.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
     height = result.parts["height"]

@@ -64,7 +64,7 @@ def filter_bounces(
     started = state[at.STARTED] != 0.0
     stance = phase in (STANCE_DOWN, STANCE_UP)
     noise = bounce.acceleration_noise(parameters, state, stance, flight_noise)
-    waiting, found = 0.0, 0
+    waiting, found, lowest = 0.0, 0, length - bounce.BELOW_M
     for n in range(dt.shape[0]):
         step, bits = dt[n], int(usable[n])
         low, high = acceleration[n, 0], acceleration[n, 1]
@@ -105,32 +105,32 @@ def filter_bounces(
         since += step
         time += step
         push += step * a
-        idle = idle + step if phase == STARTUP else 0.0
-        moving = moving + step * (y1 - moving / bounce.MOVING_TIME_S) if phase == STARTUP else 0.0
-        moving_s = moving_s + step if abs(moving) > bounce.MOVED_M_S else 0.0
+        if phase == STARTUP:
+            idle += step
+            moving += step * (y1 - moving / bounce.MOVING_TIME_S)
+            moving_s = moving_s + step if abs(moving) > bounce.MOVED_M_S else 0.0
         waiting += step
         if more > 0.0:
             at.propagate(state, waiting - step, noise)
             at.propagate(state, step, noise + more * step)
             waiting = 0.0
-        usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
+        usual = step if abs(longer) <= 1e-5 else max(step, nominal_dt)
         limit = threshold * (gap / kernels.JERK_STEPS + (0.0 if is_gap else usual))
         if bits & 7 == 2:
             limit += gain2 * kernels.ALONE_RISE_M_S2
         event = kernels.phase_event(phase, since, v, y2, rise, limit)
         if event == kernels.NO_EVENT and phase == STANCE_DOWN and y2 < 0.0 and since > parameters[kernels.STANCE_TIME]:
             event = LIFTOFF  # whose maximum squat was missed
-        if bits & 8 and kernels.awaits_high(bits, low, gravity, switch):
+        if event != kernels.NO_EVENT and bits & 8 and kernels.awaits_high(bits, low, gravity, switch):
             event = kernels.NO_EVENT
-        below = phase == DROP and event < 0 and z < length - bounce.BELOW_M
+        below = z < lowest and phase == DROP and event < 0
         still = still + step if max(abs(a), abs(y1)) < kernels.STILL_M_S2 else 0.0
         rests, handled = still > kernels.STILL_S and event < 0, False
-        if rests and phase != STARTUP:
-            idle = bounce.IDLE_S
-        if idle >= bounce.IDLE_S:
-            handled = state[at.GROUNDED] == 0.0 or moving_s > bounce.MOVED_S
-        else:
-            rests = False
+        if phase == STARTUP:
+            rests = rests and idle >= bounce.IDLE_S
+            handled = idle >= bounce.IDLE_S and (state[at.GROUNDED] == 0.0 or moving_s > bounce.MOVED_S)
+        elif rests:
+            idle, moving, moving_s = bounce.IDLE_S, 0.0, 0.0
         if event != kernels.NO_EVENT or below or rests or handled or record_all or doubt > 0.0:
             at.propagate(state, waiting, noise)
             waiting = 0.0
@@ -153,7 +153,7 @@ def filter_bounces(
             if event == kernels.LOST:
                 state[at.GROUNDED] *= 1.0 if abs(y1) < bounce.RESTING_M_S2 else 0.0
                 bounce.lose(state, length)
-                phase, since = STARTUP, 0.0
+                phase, since, idle, moving, moving_s = STARTUP, 0.0, 0.0, 0.0, 0.0
             elif event >= 0:
                 found = kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
                 if event == TOUCHDOWN:
