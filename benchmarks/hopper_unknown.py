@@ -155,6 +155,7 @@ def _row(table: str, case: str, judged: Sequence[Judged], targets: dict[str, flo
         "case": case,
         "table": table,
         "cells": {
+            "filter": case,
             "apex error (M3), mean": f"{hops.mean():.1f} %",
             "median and worst robot": f"{np.median(by_robot):.1f}, {max(by_robot):.1f} %",
             "worst hop": f"{hops.max():.0f} %",

@@ -36,6 +36,7 @@ ON_REQUEST = (
     "fuzz",
     "fuzz_bags",
     "hopper_filters",
+    "hopper_handled",
     "hopper_live",
     "hopper_sensor_faults",
     "hopper_step",

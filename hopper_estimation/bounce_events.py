@@ -219,9 +219,11 @@ def rest(state: Array, length: float, step: float, rests: bool) -> None:
         state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
         return
     if rests:
-        state[at.V], state[at.SPEED], state[at.VV] = 0.0, 0.0, CARRIED_M_S**2
-        state[at.ZV], state[at.VB], state[at.VC] = 0.0, 0.0, 0.0
+        state[at.V], state[at.SPEED], state[at.VV], state[at.ZV] = 0.0, 0.0, CARRIED_M_S**2, 0.0
         state[at.ZZ] += CARRIED_M_S**2 * step * MOVING_TIME_S
+    # Hands tell nothing of the bias in flight, nor of the bounce.
+    state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
+    state[at.VV] += state[at.BB] * step * ROOM_TIME_S
     wide = ROOM_TIME_S / step
     at.update(state, 1.0, 0.0, 0.0, length + 0.5 * ROOM_M - state[at.Z], ROOM_M**2 * wide)
     at.update(state, 0.0, 1.0, 0.0, -state[at.V], ROOM_M_S**2 * wide)

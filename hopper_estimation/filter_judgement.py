@@ -52,6 +52,14 @@ def judge_filter(
     return FilterJudgement(errors, _within(run.out, entry, trial))
 
 
+def samples_within(out: Array, entry: FilterEntry, trial: Trial) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(N,) whether the height's error is within three standard deviations, and whether it is known."""
+    phase = out[:, 5].astype(np.int64)
+    variance = (entry.height_scale[phase] ** 2) * np.maximum(out[:, 2], 0.0) + entry.height_floor_m[phase] ** 2
+    error = out[:, 0] - trial.true_height_m
+    return np.abs(error) < 3.0 * np.sqrt(variance), np.isfinite(error)
+
+
 def _within(out: Array, entry: FilterEntry, trial: Trial) -> Array:
     phase = out[:, 5].astype(np.int64)
     within = np.zeros((2, len(PHASES), 3))
