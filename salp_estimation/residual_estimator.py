@@ -13,7 +13,7 @@ import numpy as np
 
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.chain_estimator import (
     COMMAND_LAG_S,
     STANDING_M_S,
@@ -86,13 +86,15 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
         self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
 
-    def begun(self, initial: Estimate | None) -> tuple[FilterState, LaggedCommand]:
+    def begun(self, mean: Vector, covariance: Matrix) -> tuple[FilterState, LaggedCommand]:
         """Moments of the initial state and of what the model says of the population."""
-        mean = self.space.origin() if initial is None else initial.mean
-        covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
         pose, joints, biases = map(self.space.coordinates, ("pose", "joint_angles", "gyro_bias"))
         begun = self._filter.start(mean[pose], mean[joints], mean[biases], covariance)
         return begun, LaggedCommand.standing(len(self._link_of))
+
+    def initial_covariance(self) -> Matrix:
+        """With the gyros' biases."""
+        return initial_covariance(self.configuration)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector
@@ -151,6 +153,10 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
         """Pose, joint angles and biases."""
         return self._filter.published(filtered)
+
+    def evidence(self, filtered: FilterState) -> float:
+        """By the gyros' readings."""
+        return filtered.evidence
 
 
 def residual_space(links: int) -> StateSpace:
