@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -15,7 +15,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mat
 from onboard_estimation.reading_parts import IMU, POSE
 from onboard_estimation.simulation import SET_POSE
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import DECIDED_S, SURE, Doubt, mixture, prior_odds, widened
+from salp_estimation.doubted_start import Doubt
 
 COMMAND = "actuators/command"
 COMMAND_LAG_S = 0.05
@@ -123,12 +123,8 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
         self._least_period_ns = 0
 
     @abstractmethod
-    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
-        """Moments in `space` and standing wheels, at the start."""
-
-    @abstractmethod
-    def initial_covariance(self) -> Matrix:
-        """As configured, in `space`."""
+    def begun(self, initial: Estimate | None) -> tuple[Filtered, Wheels]:
+        """Moments and standing wheels at the start."""
 
     @abstractmethod
     def commanded(
@@ -154,68 +150,13 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
         """Mean and covariance in `space`."""
 
-    @abstractmethod
-    def evidence(self, filtered: Filtered) -> float:
-        """Logarithm of how likely all readings of the gyros were, less a constant: see `doubted_start.log_density`."""
-
     def start(self, initial: Estimate | None) -> ChainState[Filtered, Wheels]:
         """From an initial state, or at the origin, straight, with the configured standard deviations."""
-        stamp_ns, gyros = None if initial is None else initial.stamp_ns, (Gyro(),) * len(self._link_of)
-        mean = self.space.origin() if initial is None else initial.mean
-        covariance = self.initial_covariance() if initial is None else initial.covariance
-        off = self.configuration.initial.wrong_start_probability
-        wider = widened(self.space, covariance) if off > 0.0 else None
-        doubt = None
-        if wider is not None:
-            doubt = Doubt(ChainState(*self.begun(mean, wider), stamp_ns, gyros), prior_odds(off))
-        return ChainState(*self.begun(mean, covariance), stamp_ns, gyros, doubt)
+        stamp_ns = None if initial is None else initial.stamp_ns
+        return ChainState(*self.begun(initial), stamp_ns, (Gyro(),) * len(self._link_of))
 
     def step(self, state: ChainState[Filtered, Wheels], measurement: Measurement) -> Step:
-        """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
-        step = self.followed(state, measurement)
-        return step if state.doubt is None else self._doubted(state, step, state.doubt, measurement)
-
-    def leading(self, state: ChainState[Filtered, Wheels]) -> ChainState[Filtered, Wheels]:
-        """The likelier one of the filters that are followed."""
-        doubt = state.doubt
-        return state if doubt is None or self._told_well(state, doubt) >= 0.5 else doubt.state
-
-    def _told_well(self, state: ChainState[Filtered, Wheels], doubt: Doubt[ChainState[Filtered, Wheels]]) -> float:
-        return doubt.told_well(self.evidence(state.filtered), self.evidence(doubt.state.filtered))
-
-    def _doubted(
-        self,
-        before: ChainState[Filtered, Wheels],
-        step: Step,
-        doubt: Doubt[ChainState[Filtered, Wheels]],
-        measurement: Measurement,
-    ) -> Step:
-        """Both filters after a measurement, or the likelier one where it is time."""
-        try:
-            other = self.followed(doubt.state, measurement)
-        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
-            return step._replace(state=replace(step.state, doubt=None))  # the other filter is well, and goes on
-        after: ChainState[Filtered, Wheels] = step.state
-        driven, driven_ns = doubt.driven, doubt.driven_ns
-        if driven and before.stamp_ns is not None and after.stamp_ns is not None:
-            driven_ns += after.stamp_ns - before.stamp_ns
-        if measurement.sensor == COMMAND:
-            driven = bool(np.abs(self._wheel_radii_m * measurement.value).max() > STANDING_M_S)
-        doubt = Doubt(other.state, doubt.prior, driven, driven_ns)
-        weight = self._told_well(after, doubt)
-        if doubt.is_over:
-            if weight >= 0.5:
-                return step._replace(state=replace(after, doubt=None))
-            return other._replace(events=(*other.events, _wrong_start(measurement))) if weight < 1.0 - SURE else other
-        leading, estimate = step if weight >= 0.5 else other, step.estimate
-        if (
-            driven_ns > 0 and estimate is not None and other.estimate is not None
-        ):  # before, it is as sure as it was told
-            estimate = mixture(self.space, weight, estimate, other.estimate)
-        return Step(replace(after, doubt=doubt), estimate, leading.innovation, leading.events, step.used)
-
-    def followed(self, state: ChainState[Filtered, Wheels], measurement: Measurement) -> Step:
-        """One filter after a measurement, whether or not there is another."""
+        """Take a command, or predict to the measurement's stamp and correct."""
         stamp_ns, sensor, gyros = measurement.stamp_ns, measurement.sensor, state.gyros
         filtered, wheels = state.filtered, state.wheels
         elapsed_ns = 0 if state.stamp_ns is None else stamp_ns - state.stamp_ns
@@ -276,14 +217,6 @@ def others_are_well(gyros: tuple[Gyro, ...], link: int, stamp_ns: int) -> bool:
             return False
         heard += 1
     return heard > 0
-
-
-def _wrong_start(measurement: Measurement) -> Notice:
-    return Notice(
-        f"the joint angles at the start were further off than their standard deviation says: so the gyros, after "
-        f"{DECIDED_S:.0f} s of driving, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s; "
-        "the filter that allowed for it goes on"
-    )
 
 
 def _contradiction(measurement: Measurement, rejected: int) -> Notice:

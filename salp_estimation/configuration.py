@@ -162,7 +162,7 @@ class InitialConfiguration:
     joint_angle_stddev_deg: float = parameter(5.0, "of each joint angle", unit="deg", exclusive_minimum=0.0)
     wrong_start_probability: float = parameter(
         0.01,
-        "that the joint angles are four times further off than that, which the gyros are asked; 0: not asked",
+        "that joint angles are four times further off, which a filter with a residual model finds out; 0: it does not",
         minimum=0.0,
         exclusive_maximum=0.5,
     )

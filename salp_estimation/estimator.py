@@ -20,11 +20,10 @@ import numpy as np
 
 from onboard_estimation.filtering.gating import Innovation, decide
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented, Weights
-from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.measurement import Estimate, Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain_estimator import ChainEstimator, GivenPose, Gyro, Reading, bridged_s
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import log_density
 from salp_estimation.model_error import (
     LEAST_PERIOD_S,
     Bias,
@@ -37,11 +36,10 @@ from salp_estimation.model_error import (
 
 
 class Filtered(NamedTuple):
-    """Sigma points of pose and joint angles, what is known of the gyros' biases, by link, and readings' evidence."""
+    """Sigma points of pose and joint angles, and what is known of the gyros' biases, by link."""
 
     points: SigmaPoints
     biases: tuple[Bias, ...]
-    evidence: float = 0.0
 
 
 class SalpEstimator(ChainEstimator[Filtered, Wheels]):
@@ -68,12 +66,12 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         self._gyro_noise_rad_s = configuration.gyro.noise_stddev_rad_s
         self._bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
 
-    def initial_covariance(self) -> Matrix:
-        """As the paper sets it: 1 cm, 5 deg, 5 deg."""
-        return self.configuration.initial_covariance()
-
-    def begun(self, mean: Vector, covariance: Matrix) -> tuple[Filtered, Wheels]:
+    def begun(self, initial: Estimate | None) -> tuple[Filtered, Wheels]:
         """Sigma points of the initial moments."""
+        if initial is None:
+            mean, covariance = self.space.origin(), self.configuration.initial_covariance()
+        else:
+            mean, covariance = initial.mean, initial.covariance
         count = len(self._links)
         biases = (Bias(0.0, self.configuration.initial.gyro_bias_stddev_rad_s**2),) * count
         return Filtered(self._unscented.start(mean, covariance), biases), Wheels(np.zeros(count))
@@ -101,7 +99,7 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         for _ in range(steps):
             noise_root = process_noise_root(links, points.points, self._wheel_noise, self._error_root, moves, step_s)
             points = self._unscented.predict(points, propagate, noise_root)
-        return filtered._replace(points=points), wheels.after(duration_s)
+        return Filtered(points, filtered.biases), wheels.after(duration_s)
 
     def corrected(
         self, filtered: Filtered, wheels: Wheels, stamp_ns: int, reading: Reading, gyro: Gyro, may_recover: bool
@@ -130,10 +128,6 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
             return after, Innovation(seen.value, np.array([[math.sqrt(spread)]]), nis, True)
 
         points, seen = update(filtered.points)
-        spread, threshold = float(seen.covariance[0, 0]), self._gate.threshold(1)
-        share = max(1.0, 2.0 * self.configuration.process.error_time_s / period_s)
-        repeated = lasting - single
-        evidence = log_density(float(seen.value[0]), spread + repeated, single, repeated, share, threshold)
         accepted, inflation, rejected = decide(self._gate, seen.nis, 1, gyro.rejected_in_a_row, may_recover)
         if inflation > 1.0:
             points, seen = update(self._unscented.inflated(filtered.points, inflation))
@@ -141,8 +135,7 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
         elif not accepted:
             points, seen = filtered.points, replace(seen, accepted=False)
         bias = bias.after(period_s, self._bias_walk) if period_s < math.inf else bias
-        biases = (*filtered.biases[:link], bias, *filtered.biases[link + 1 :])
-        return Filtered(points, biases, filtered.evidence + evidence), seen, rejected
+        return Filtered(points, (*filtered.biases[:link], bias, *filtered.biases[link + 1 :])), seen, rejected
 
     def placed(self, filtered: Filtered, given: GivenPose) -> tuple[Filtered, None]:
         """The given pose in the place of the filter's, and independent of the joint angles."""
@@ -156,7 +149,3 @@ class SalpEstimator(ChainEstimator[Filtered, Wheels]):
     def published(self, filtered: Filtered) -> tuple[Vector, Matrix]:
         """Mean and covariance."""
         return filtered.points.mean, self._unscented.covariance(filtered.points)
-
-    def evidence(self, filtered: Filtered) -> float:
-        """By the gyros' readings."""
-        return filtered.evidence

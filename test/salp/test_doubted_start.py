@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +15,9 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from salp_estimation.chain_estimator import ChainState
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
-from salp_estimation.estimator import SalpEstimator
-from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance, residual_space
+from salp_estimation.residual_estimator import ResidualEstimator, ResidualState, initial_covariance, residual_space
 from salp_estimation.residual_smoother import ResidualSmoother
 from salp_estimation.robot import ROBOT
 
@@ -159,10 +156,9 @@ def test_a_smoothed_run_is_that_of_the_likelier_filter(recording: LoadedRecordin
     assert worst_ratio(recording, smoothed, 0.0) < 3.0 < worst_ratio(recording, believed.smoothed(), 0.0)
 
 
-@pytest.mark.parametrize("kind", ["plain", "with a model"])
-def test_standing_decides_nothing_and_what_breaks_is_left(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    estimator = SalpEstimator(CONFIGURATION) if kind == "plain" else ResidualEstimator(CONFIGURATION, a_model())
-    state: ChainState[Any, Any] = estimator.start(None)
+def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = ResidualEstimator(CONFIGURATION, a_model())
+    state: ResidualState = estimator.start(None)
 
     def gyros(at_ns: int) -> list[Measurement]:
         return [Measurement(at_ns, f"imu/{name}", np.zeros(6)) for name in LINKS]
@@ -183,7 +179,7 @@ def test_standing_decides_nothing_and_what_breaks_is_left(kind: str, monkeypatch
     assert state.doubt.driven_ns == 100_000_000
     followed, other = estimator.followed, state.doubt.state
 
-    def breaking(given: ChainState[Any, Any], measurement: Measurement) -> Step:
+    def breaking(given: ResidualState, measurement: Measurement) -> Step:
         if given is other:
             raise FilterBreakdown("the other one")
         return followed(given, measurement)
