@@ -6,8 +6,12 @@ high probability, and several times further off else. A Gaussian filter follows 
 Alspach & Sorenson, "Nonlinear Bayesian estimation using Gaussian sum approximations", 1972), the gyros' readings weigh
 them, and the moments of both together are published. After two cycles of a gait the likelier one goes on alone.
 
+A robot unlike those that the model was trained with may let the second filter seem the likelier one though the start
+was told well. That costs little, for it is as good then within some per cent; so nobody is told that a start was wrong.
+
 Without a residual model the gyros cannot tell: where a link's turning rate may be 0.1 rad/s off, as without one, twelve
-seconds weigh a start that is 20 deg off by a factor of one (sideways) to a hundred. So only the filter with one doubts.
+seconds change the odds of a start that is 20 deg off by e^6 at most, and not at all sideways. Only the filter with a
+model doubts.
 """
 
 from __future__ import annotations
@@ -28,8 +32,6 @@ WIDEST_RAD = math.radians(30.0)
 """They begin no wider than that: two links that are 60 deg further than thought are not where anybody put them."""
 DECIDED_S = 12.0
 """Two cycles of the gaits, of which the robot is driven: standing, the gyros tell nothing of the joint angles."""
-SURE = 0.99
-"""It is told where the start was off with this probability."""
 
 
 class Doubt(NamedTuple, Generic[Followed]):

@@ -15,7 +15,7 @@ import numpy as np
 from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from salp_estimation.chain_estimator import (
     COMMAND,
     COMMAND_LAG_S,
@@ -28,7 +28,7 @@ from salp_estimation.chain_estimator import (
     bridged_s,
 )
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import DECIDED_S, SURE, Doubt, mixture, prior_odds, widened
+from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
 from salp_estimation.residual_model import ResidualModel
 
@@ -136,13 +136,10 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         doubt = Doubt(other.state, doubt.prior, driven, driven_ns)
         weight = _told_well(after, doubt)
         if doubt.is_over:
-            if weight >= 0.5:
-                return step._replace(state=replace(after, doubt=None))
-            return other._replace(events=(*other.events, _wrong_start(measurement))) if weight < 1.0 - SURE else other
+            return step._replace(state=replace(after, doubt=None)) if weight >= 0.5 else other
         leading, estimate = step if weight >= 0.5 else other, step.estimate
-        if (
-            driven_ns > 0 and estimate is not None and other.estimate is not None
-        ):  # before, it is as sure as it was told
+        is_told_of = driven_ns > 0  # before, it is as sure as it was told
+        if is_told_of and estimate is not None and other.estimate is not None:
             estimate = mixture(self.space, weight, estimate, other.estimate)
         return Step(replace(after, doubt=doubt), estimate, leading.innovation, leading.events, step.used)
 
@@ -215,14 +212,6 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
 
 def _told_well(state: ResidualState, doubt: Doubt[ResidualState]) -> float:
     return doubt.told_well(state.filtered.evidence, doubt.state.filtered.evidence)
-
-
-def _wrong_start(measurement: Measurement) -> Notice:
-    return Notice(
-        "the joint angles at the start were further off than their standard deviation says: so the gyros, after "
-        f"{DECIDED_S:.0f} s of driving, at {measurement.stamp_ns / NANOSECONDS_PER_SECOND:.3f} s; "
-        "the filter that allowed for it goes on"
-    )
 
 
 def residual_space(links: int) -> StateSpace:

@@ -117,17 +117,14 @@ def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: f
 
 
 def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> None:
-    """20 deg off at both joints, told as 5: within three standard deviations after two cycles; and it is said."""
+    """20 deg off at both joints, told as 5: within three standard deviations after two cycles."""
     worst = {}
     for name, configuration in (("doubted", CONFIGURATION), ("believed", UNDOUBTED)):
         pipeline = begun(recording, configuration, 20.0)
         estimates = list(pipeline.run(recording.measurements()))
         worst[name] = worst_ratio(recording, estimates, DECIDED_S + 0.3)
         assert pipeline.state.doubt is None
-        if name == "doubted":
-            (notice,) = [one for one in pipeline.messages if "at the start" in one]
     assert worst["doubted"] < 3.0 < worst["believed"]
-    assert "after 12 s of driving" in notice
 
 
 def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
