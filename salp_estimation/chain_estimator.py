@@ -15,6 +15,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Mat
 from onboard_estimation.reading_parts import IMU, POSE
 from onboard_estimation.simulation import SET_POSE
 from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.doubted_start import Doubt
 
 COMMAND = "actuators/command"
 COMMAND_LAG_S = 0.05
@@ -85,12 +86,15 @@ class ChainState(Generic[Filtered, Wheels]):
         Of the last measurement; None before the first, where no initial state was given.
     gyros
         By link.
+    doubt
+        The same of a filter that began with wider joint angles, while both are followed.
     """
 
     filtered: Filtered
     wheels: Wheels
     stamp_ns: int | None
     gyros: tuple[Gyro, ...]
+    doubt: Doubt[ChainState[Filtered, Wheels]] | None = None
 
 
 class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, Wheels]):

@@ -160,6 +160,12 @@ class InitialConfiguration:
     position_stddev_m: float = parameter(0.01, "of x and y", unit="m", exclusive_minimum=0.0)
     heading_stddev_deg: float = parameter(5.0, "of the heading", unit="deg", exclusive_minimum=0.0)
     joint_angle_stddev_deg: float = parameter(5.0, "of each joint angle", unit="deg", exclusive_minimum=0.0)
+    wrong_start_probability: float = parameter(
+        0.01,
+        "that joint angles are four times further off, which a filter with a residual model finds out; 0: it does not",
+        minimum=0.0,
+        exclusive_maximum=0.5,
+    )
     gyro_bias_stddev_rad_s: float = parameter(0.01, "of each gyro's bias", unit="rad/s", exclusive_minimum=0.0)
 
 

@@ -7,23 +7,28 @@ two predictions their mean acts.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
+from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from salp_estimation.chain_estimator import (
+    COMMAND,
     COMMAND_LAG_S,
     STANDING_M_S,
     ChainEstimator,
+    ChainState,
     GivenPose,
     Gyro,
     Reading,
     bridged_s,
 )
 from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
 from salp_estimation.residual_model import ResidualModel
 
@@ -64,10 +69,14 @@ class LaggedCommand(NamedTuple):
         return LaggedCommand(self.asked, self.asked + keep * missing, self.pending_ns + elapsed_ns, area)
 
 
+ResidualState = ChainState[FilterState, LaggedCommand]
+
+
 class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     """Pose and shape of the chain, with what was learned of it.
 
-    A pose from outside corrects the filter's where it fits it, and replaces it where it does not.
+    A pose from outside corrects the filter's where it fits it, and replaces it where it does not. For two cycles of a
+    gait two filters are followed, see `doubted_start`.
 
     Parameters
     ----------
@@ -85,6 +94,54 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
         bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
         self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
+
+    def start(self, initial: Estimate | None) -> ResidualState:
+        """As told, and in doubt of the joint angles."""
+        told, probability = super().start(initial), self.configuration.initial.wrong_start_probability
+        mean = self.space.origin() if initial is None else initial.mean
+        covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
+        wider = widened(self.space, covariance) if probability > 0.0 else None
+        if wider is None:
+            return told
+        other = replace(super().start(Estimate(0, mean, wider)), stamp_ns=told.stamp_ns)
+        return replace(told, doubt=Doubt(other, prior_odds(probability)))
+
+    def step(self, state: ResidualState, measurement: Measurement) -> Step:
+        """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
+        step = self.followed(state, measurement)
+        return step if state.doubt is None else self._doubted(state, step, state.doubt, measurement)
+
+    def followed(self, state: ResidualState, measurement: Measurement) -> Step:
+        """One filter after a measurement, whether or not there is another."""
+        return super().step(state, measurement)
+
+    def leading(self, state: ResidualState) -> ResidualState:
+        """The likelier one of the filters that are followed."""
+        return state if state.doubt is None or _told_well(state, state.doubt) >= 0.5 else state.doubt.state
+
+    def _doubted(
+        self, before: ResidualState, step: Step, doubt: Doubt[ResidualState], measurement: Measurement
+    ) -> Step:
+        """Both filters after a measurement, or the likelier one where it is time."""
+        try:
+            other = self.followed(doubt.state, measurement)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError):
+            return step._replace(state=replace(step.state, doubt=None))  # the other filter is well, and goes on
+        after: ResidualState = step.state
+        driven, driven_ns = doubt.driven, doubt.driven_ns
+        if driven and before.stamp_ns is not None and after.stamp_ns is not None:
+            driven_ns += after.stamp_ns - before.stamp_ns
+        if measurement.sensor == COMMAND:
+            driven = bool(np.abs(self._wheel_radii_m * measurement.value).max() > STANDING_M_S)
+        doubt = Doubt(other.state, doubt.prior, driven, driven_ns)
+        weight = _told_well(after, doubt)
+        if doubt.is_over:
+            return step._replace(state=replace(after, doubt=None)) if weight >= 0.5 else other
+        leading, estimate = step if weight >= 0.5 else other, step.estimate
+        is_told_of = driven_ns > 0  # before, it is as sure as it was told
+        if is_told_of and estimate is not None and other.estimate is not None:
+            estimate = mixture(self.space, weight, estimate, other.estimate)
+        return Step(replace(after, doubt=doubt), estimate, leading.innovation, leading.events, step.used)
 
     def begun(self, initial: Estimate | None) -> tuple[FilterState, LaggedCommand]:
         """Moments of the initial state and of what the model says of the population."""
@@ -151,6 +208,10 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
         """Pose, joint angles and biases."""
         return self._filter.published(filtered)
+
+
+def _told_well(state: ResidualState, doubt: Doubt[ResidualState]) -> float:
+    return doubt.told_well(state.filtered.evidence, doubt.state.filtered.evidence)
 
 
 def residual_space(links: int) -> StateSpace:

@@ -19,6 +19,7 @@ from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import friction_kernels as friction
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
+from salp_estimation.doubted_start import log_density
 from salp_estimation.population import SLIP
 from salp_estimation.residual_model import ResidualModel
 
@@ -84,6 +85,8 @@ class FilterState(NamedTuple):
         The last linearisation, and where the next one's iteration starts.
     history
         The last of the steps that led here, where somebody will look back.
+    evidence
+        Sum of the `log_density` of all readings of the gyros.
     """
 
     state: Vector
@@ -91,10 +94,11 @@ class FilterState(NamedTuple):
     linearised: Linearised | None
     start: Vector
     history: PastStep | None = None
+    evidence: float = 0.0
 
-    def with_moments(self, state: Vector, covariance: Matrix) -> FilterState:
-        """With another state and covariance; `_replace` would take a twentieth of a step."""
-        return FilterState(state, covariance, self.linearised, self.start, self.history)
+    def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
+        """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
+        return FilterState(state, covariance, self.linearised, self.start, self.history, self.evidence + evidence)
 
 
 class ResidualFilter:
@@ -227,8 +231,9 @@ class ResidualFilter:
         _, inflation, rejected = decide(gate, seen.nis, 1, rejected_in_a_row, may_recover)
         if inflation > 1.0:
             wider = now.with_moments(now.state, now.covariance * inflation)
+            evidence = after.evidence
             after, seen = self._corrected(wider, reading, speed_m_s, linearised, OPEN)
-            seen = replace(seen, inflation=inflation)
+            after, seen = after._replace(evidence=evidence), replace(seen, inflation=inflation)
         return after, seen, rejected
 
     def _corrected(
@@ -239,7 +244,8 @@ class ResidualFilter:
         variance = rest**2 + (growth * speed_m_s) ** 2
         state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         threshold = gate.threshold(1)
-        innovation, spread = kernels.update(
+        share = max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3))
+        innovation, spread, repeated = kernels.update(
             self.link_count,
             link,
             rate_rad_s,
@@ -248,7 +254,7 @@ class ResidualFilter:
             now.state,
             now.covariance,
             *linearised.arrays,
-            max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3)),
+            share,
             threshold,
             state,
             covariance,
@@ -256,7 +262,10 @@ class ResidualFilter:
         nis = innovation * innovation / spread
         accepted = nis <= threshold
         seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
-        return (now.with_moments(state, covariance) if accepted else now), seen
+        if not accepted:
+            state, covariance = now.state, now.covariance
+        evidence = log_density(innovation, spread, variance, repeated, share, threshold)
+        return now.with_moments(state, covariance, evidence), seen
 
     def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """Corrected by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""

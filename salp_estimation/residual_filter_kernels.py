@@ -246,8 +246,10 @@ def update(
     threshold: float,
     new_state: Array,
     new_covariance: Array,
-) -> tuple[float, float]:
-    """Correct by one gyro's rate (rad/s), unless the NIS is above the threshold; innovation and its variance.
+) -> tuple[float, float, float]:
+    """Correct by one gyro's rate (rad/s), unless the NIS is above the threshold.
+
+    Innovation, its variance, and the part of that which the linearisation left over, times `error_share`.
 
     `offset` is what the residual model adds to the measurement, `error_share` the factor on the variance of what the
     linearisation leaves over: more than one where it repeats itself.
@@ -265,7 +267,7 @@ def update(
         turning += mix[i] * rates[i]
     factor = 1.0 + state[a + links + link]
     slope = np.zeros(size)
-    variance = noise_variance
+    repeated = 0.0
     for i in range(2, m):
         share = factor * mix[i]
         for j in range(a):
@@ -274,16 +276,16 @@ def update(
             slope[first + j] += share * by_parameters[i, j]
         slope[noise + i] = share * stddevs[i]
         for j in range(2, m):
-            variance += error_share * mix[i] * mix[j] * left_over[i, j]
+            repeated += error_share * mix[i] * mix[j] * left_over[i, j]
     slope[a + link] = 1.0
     slope[a + links + link] = turning
     innovation = measured - factor * turning - state[a + link] - offset
     towards = covariance @ slope
-    spread = np.dot(slope, towards) + variance
+    spread = np.dot(slope, towards) + noise_variance + repeated
     if not innovation * innovation / spread <= threshold:  # the NIS as the caller has it, to the last bit
-        return innovation, spread
+        return innovation, spread, repeated
     correct(state, covariance, towards, innovation, spread, new_state, new_covariance)
-    return innovation, spread
+    return innovation, spread, repeated
 
 
 @njit(cache=True, error_model="numpy")

@@ -31,9 +31,9 @@ class ResidualSmoother(ResidualEstimator):
     _filter_type = RecordingFilter
     _filter: RecordingFilter
 
-    def step(self, state: ChainState[FilterState, LaggedCommand], measurement: Measurement) -> Step:
+    def followed(self, state: ChainState[FilterState, LaggedCommand], measurement: Measurement) -> Step:
         """As the filter; the instant of an estimate is kept."""
-        step = super().step(state, measurement)
+        step = super().followed(state, measurement)
         if step.estimate is None:
             return step
         marked = self._filter.marked(step.state.filtered, measurement.stamp_ns, APART_NS)
@@ -41,6 +41,7 @@ class ResidualSmoother(ResidualEstimator):
 
     def smoothed(self, state: ChainState[FilterState, LaggedCommand]) -> list[Estimate]:
         """One at the stamps of gyros and poses that are at least `APART_NS` apart, and the filter's own at the end."""
+        state = self.leading(state)  # a run that ended while its start was in doubt
         adjoint, information = np.zeros(self._filter.size), np.zeros((self._filter.size,) * 2)
         out: list[Estimate] = []
         step = state.filtered.history

@@ -188,7 +188,7 @@ def test_the_pose_carries_its_error_exactly(turning: float) -> None:
 
 def updated(case: Case, link: int, measured: float, threshold: float) -> tuple[float, float, Array, Array]:
     state, covariance = np.full_like(case.state, np.nan), np.full_like(case.covariance, np.nan)
-    innovation, spread = kernels.update(
+    innovation, spread, _ = kernels.update(
         case.links,
         link,
         measured,

@@ -1,0 +1,187 @@
+"""Starts that are further off than they are said to be."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from salp_models import a_model
+
+from onboard_estimation.estimator import FilterBreakdown, Step
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.filtering.state_space import StateSpace, angles, se2
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
+from salp_estimation.residual_estimator import ResidualEstimator, ResidualState, initial_covariance, residual_space
+from salp_estimation.residual_smoother import ResidualSmoother
+from salp_estimation.robot import ROBOT
+
+Rows = NDArray[np.float64]
+Stamps = NDArray[np.int64]
+
+CONFIGURATION = SalpConfiguration()
+UNDOUBTED = replace(CONFIGURATION, initial=replace(CONFIGURATION.initial, wrong_start_probability=0.0))
+LINKS = CONFIGURATION.chain.link_names
+SECONDS = 15.0
+
+
+def test_readings_that_share_an_error_are_as_likely_as_the_exact_density_says() -> None:
+    """A state of variance p, seen by n readings with own errors r and a common one v, in the mean over the readings."""
+    own, common, prior, count = 4e-4, 3e-3, 0.02, 40
+    covariance = own * np.eye(count) + common + prior
+    exact = -0.5 * (count + np.linalg.slogdet(covariance)[1])
+    # What the filter does, over the readings' covariance: E (y_k - x_k)^2 by rows that predict each from those before.
+    ours, left, weights = 0.0, prior, np.zeros(count)
+    for k in range(count):
+        off = np.eye(count)[k] - weights
+        spread = left + own + count * common
+        mean_square = float(off @ covariance @ off)
+        ours += log_density(math.sqrt(mean_square), spread, own, count * common, count, math.inf)
+        weights = weights + left / spread * off
+        left -= left**2 / spread
+    assert ours == pytest.approx(exact, abs=0.02 * count)
+    taken_apart = sum(log_density(0.0, own + count * common, own, count * common, 1.0, math.inf) for _ in range(count))
+    assert taken_apart < exact - 20.0
+
+
+def test_a_mixture_has_the_moments_of_both() -> None:
+    space = StateSpace(se2("pose"), angles("joint_angles", ("alpha_1",)))
+    rng = np.random.default_rng(2)
+    parts = []
+    for mean in ([0.3, -0.1, 3.1, 0.2], [0.32, -0.05, -3.0, -0.4]):
+        root = np.tril(rng.normal(size=(4, 4))) * 0.05 + 0.05 * np.eye(4)
+        parts.append(Estimate(7, np.array(mean), root @ root.T))
+    made = mixture(space, 0.7, *parts)
+    draws = [
+        space.plus(np.tile(one.mean, (count, 1)), rng.multivariate_normal(np.zeros(4), one.covariance, count))
+        for one, count in zip(parts, (70_000, 30_000), strict=True)
+    ]
+    errors = space.minus(np.vstack(draws), np.tile(made.mean, (100_000, 1)))
+    np.testing.assert_allclose(errors.mean(axis=0), 0.0, atol=4e-3)
+    np.testing.assert_allclose(made.covariance, np.cov(errors.T), atol=0.04 * np.abs(made.covariance).max())
+    assert mixture(space, 1.0, *parts) is parts[0]
+
+
+def test_only_joint_angles_are_widened_and_only_where_they_are_not_wide() -> None:
+    space, covariance = residual_space(3), initial_covariance(CONFIGURATION)
+    joints = space.tangent("joint_angles")
+    wider = widened(space, covariance)
+    assert wider is not None
+    ratios = np.sqrt(np.diag(wider) / np.diag(covariance))
+    np.testing.assert_allclose(ratios[joints], FACTOR)
+    np.testing.assert_allclose(np.delete(ratios, [joints.start, joints.start + 1]), 1.0)
+    covariance[joints, joints] = WIDEST_RAD**2 * np.eye(2)
+    assert widened(space, covariance) is None
+
+
+@pytest.fixture(scope="module")
+def recording() -> LoadedRecording:
+    simulation = ROBOT.simulation(CONFIGURATION, "hardware", "turning", np.random.default_rng(7), imu_rate_hz=50.0)
+    return from_simulator(simulation.advance(round(SECONDS * 1e9)), LINKS)
+
+
+def begun(
+    recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float, smooth: bool = False
+) -> Pipeline:
+    """A pipeline that starts at the truth, but for both joint angles, and has taken all of the recording."""
+    kind = ResidualSmoother if smooth else ResidualEstimator
+    estimator = kind(configuration, a_model())
+    first_ns = recording.first_stamp_ns()
+    mean = np.concatenate([true_state(recording, np.array([first_ns]))[0], np.zeros(3)])
+    mean[3:5] += math.radians(off_deg)
+    pipeline = Pipeline(
+        estimator, ROBOT.channels(configuration), Estimate(first_ns, mean, initial_covariance(configuration))
+    )
+    return pipeline
+
+
+def true_state(recording: LoadedRecording, at_ns: Stamps) -> Rows:
+    """(K, 5) pose and joint angles."""
+    bodies = {name: recording.tracks[name].at(at_ns, 1.0)[0] for name in LINKS}
+    parts = ROBOT.true_parts(CONFIGURATION, bodies)
+    return np.hstack([parts["pose"], parts["joint_angles"]])
+
+
+def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: float) -> float:
+    """Largest error of a joint angle over its standard deviation, from some time on."""
+    stamps = np.array([one.stamp_ns for one in estimates])
+    missed = np.array([one.mean[3:5] for one in estimates]) - true_state(recording, stamps)[:, 3:]
+    stddevs = np.array([np.sqrt(np.diag(one.covariance)[3:5]) for one in estimates])
+    late = stamps >= recording.first_stamp_ns() + from_s * 1e9
+    return float(np.abs(missed / stddevs)[late].max())
+
+
+def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> None:
+    """20 deg off at both joints, told as 5: within three standard deviations after two cycles."""
+    worst = {}
+    for name, configuration in (("doubted", CONFIGURATION), ("believed", UNDOUBTED)):
+        pipeline = begun(recording, configuration, 20.0)
+        estimates = list(pipeline.run(recording.measurements()))
+        worst[name] = worst_ratio(recording, estimates, DECIDED_S + 0.3)
+        assert pipeline.state.doubt is None
+    assert worst["doubted"] < 3.0 < worst["believed"]
+
+
+def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
+    """The filter goes on with what it was told, to the last bit, and costs what it did."""
+    plain, doubted = (begun(recording, one, 3.0) for one in (UNDOUBTED, CONFIGURATION))
+    alone, both = (list(one.run(recording.measurements())) for one in (plain, doubted))
+    assert [one.stamp_ns for one in alone] == [one.stamp_ns for one in both]
+    np.testing.assert_array_equal(alone[-1].mean, both[-1].mean)
+    np.testing.assert_array_equal(alone[-1].covariance, both[-1].covariance)
+    assert doubted.state.doubt is None
+    first = np.sqrt(np.diag(both[0].covariance)[3:5])
+    np.testing.assert_allclose(first, math.radians(5.0), rtol=1e-3)  # until it is driven, as sure as it was told
+    assert worst_ratio(recording, both, 3.0) < 3.0
+
+
+def test_a_smoothed_run_is_that_of_the_likelier_filter(recording: LoadedRecording) -> None:
+    """Also where it ends while the start is in doubt."""
+    end_ns = recording.first_stamp_ns() + 8_000_000_000
+    measurements = [one for one in recording.measurements() if one.stamp_ns < end_ns]
+    pipeline = begun(recording, CONFIGURATION, 20.0, smooth=True)
+    pipeline.run(measurements)
+    assert pipeline.state.doubt is not None
+    smoothed = pipeline.smoothed()
+    believed = begun(recording, UNDOUBTED, 20.0, smooth=True)
+    believed.run(measurements)
+    assert worst_ratio(recording, smoothed, 0.0) < 3.0 < worst_ratio(recording, believed.smoothed(), 0.0)
+
+
+def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    estimator = ResidualEstimator(CONFIGURATION, a_model())
+    state: ResidualState = estimator.start(None)
+
+    def gyros(at_ns: int) -> list[Measurement]:
+        return [Measurement(at_ns, f"imu/{name}", np.zeros(6)) for name in LINKS]
+
+    for k in range(15):
+        for one in gyros(k * 1_000_000_000):
+            step = estimator.step(state, one)
+            state = step.state
+    assert state.doubt is not None
+    assert state.doubt.driven_ns == 0
+    assert step.estimate is not None
+    joints = estimator.space.tangent("joint_angles")
+    assert math.degrees(math.sqrt(step.estimate.covariance[joints, joints][0, 0])) < 5.1
+    state = estimator.step(state, Measurement(15_000_000_000, "actuators/command", np.ones(3))).state
+    for one in gyros(15_100_000_000):
+        state = estimator.step(state, one).state
+    assert state.doubt is not None
+    assert state.doubt.driven_ns == 100_000_000
+    followed, other = estimator.followed, state.doubt.state
+
+    def breaking(given: ResidualState, measurement: Measurement) -> Step:
+        if given is other:
+            raise FilterBreakdown("the other one")
+        return followed(given, measurement)
+
+    monkeypatch.setattr(estimator, "followed", breaking)
+    alone = estimator.step(state, gyros(15_200_000_000)[0])
+    assert alone.state.doubt is None
+    assert alone.estimate is not None
