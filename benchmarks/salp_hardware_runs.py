@@ -178,9 +178,15 @@ def _line(subject: Subject, job: Job, recording: LoadedRecording) -> Line:
 
 
 def replayed(
-    robot: Robot, configuration: SalpConfiguration, recording: LoadedRecording, seed: int
+    robot: Robot,
+    configuration: SalpConfiguration,
+    recording: LoadedRecording,
+    seed: int,
+    joint_error_rad: Array | None = None,
 ) -> tuple[EstimateSeries, dict[str, Array]]:
     """What the filter says of a recording, and the truth at the same stamps.
+
+    `joint_error_rad` (N - 1,) is by what the joint angles are told wrong at the start, in place of what is drawn.
 
     As `judge` does it, with the initial error that it draws for this seed, but without its search for mirror images: a
     simulator makes none, and a filter that is lost would be replayed three times more.
@@ -196,6 +202,8 @@ def replayed(
     for block in space.blocks:
         if block.name not in parts:  # a gyro's bias starts at zero
             error[space.tangent(block.name)] = 0.0
+    if joint_error_rad is not None:
+        error[space.tangent("joint_angles")] = joint_error_rad
     start = replace(start, mean=space.plus(start.mean, error))
     estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
     pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
