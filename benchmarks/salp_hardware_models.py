@@ -37,6 +37,7 @@ _FORWARD_SEED = 910_000
 _MODEL_CODE = ("chain*", "friction_kernels", "gait*", "hardware_*", "marker_flips", "motion", "population")
 TRAINING_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
+    "salp_estimation/doubted_start.py",
     "salp_estimation/residual_calibration.py",
     "salp_estimation/residual_estimator.py",
     "salp_estimation/residual_filter*.py",
@@ -47,6 +48,7 @@ TRAINING_CODE = (
 FILTER_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
     *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator", "model_error")),
+    "salp_estimation/doubted_start.py",
     "salp_estimation/residual_estimator.py",
     *(f"salp_estimation/{name}.py" for name in ("residual_filter", "residual_filter_kernels", "residual_model")),
     "onboard_estimation/filtering/*.py",
