@@ -56,6 +56,8 @@ UNSEEN_PUSH_M_S = 1e3
 KNOWN_M = 0.5
 STANDING_M = 0.1
 RESTING_M_S2 = 3.0
+NEVER_FLEW_S = 0.15
+"""A robot that rests so soon after it seemed to leave the ground has not left it."""
 CARRIED_M_S = 0.5
 """What is at rest by its readings may be carried at a steady speed."""
 MOVED_M_S = 0.25

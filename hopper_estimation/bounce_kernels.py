@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from hopper_estimation import bounce_events as bounce
 from hopper_estimation import bounce_state as at
 from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
+from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
 from hopper_estimation.vertical_kernels import Body, Signals
 
 Array = NDArray[np.float64]
@@ -131,6 +131,8 @@ def filter_bounces(
             handled = idle >= bounce.IDLE_S and (state[at.GROUNDED] == 0.0 or moving_s > bounce.MOVED_S)
         elif rests:
             idle, moving, moving_s = bounce.IDLE_S, 0.0, 0.0
+            if phase == REBOUND and since - still < bounce.NEVER_FLEW_S:
+                state[at.GROUNDED], z = 1.0, length  # the liftoff was none
         if event != kernels.NO_EVENT or below or rests or handled or record_all or doubt > 0.0:
             at.propagate(state, waiting, noise)
             waiting = 0.0

@@ -321,3 +321,21 @@ def test_setting_it_down_is_a_touchdown_at_most():
     arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
     state = bounce.start_state(LENGTH + 0.3, -0.5, np.diag([0.1**2, 0.5**2]), DROP)
     assert set(kinds_of(run(arguments, state=state)[1])) <= {TOUCHDOWN, MAX_SQUAT}
+
+
+def test_hops_that_end_on_the_ground_end_standing():
+    """The last stance does not throw the robot up again: it stands, a leg's length high, and surely."""
+    hops = bounces(2.0, 0.62, 4)
+    stop = int(np.searchsorted(hops.time, hops.touchdown_s[3] + 0.6 * STANCE_S))
+    rest = 0.1 * np.random.default_rng(2).normal(size=int(5 * RATE_HZ))
+    acceleration = np.concatenate([hops.acceleration[:stop], rest])
+    count = len(acceleration)
+    nothing = np.full(count, np.nan)
+    arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
+    out, events, _ = run(arguments)
+    settled = slice(stop + int(1.5 * RATE_HZ), count)
+    assert kinds_of(apexes(events)) == [APEX] * 3
+    assert np.all(events[:, vertical.E_SAMPLE] < settled.start)
+    assert np.all(out[settled, 5] == STARTUP)
+    np.testing.assert_allclose(out[settled, 0], LENGTH, atol=0.1)
+    assert np.all(out[settled, 2] < 0.2**2)
