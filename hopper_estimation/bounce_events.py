@@ -64,6 +64,8 @@ MOVED_M_S = 0.25
 MOVED_S = 0.15
 MOVING_TIME_S = 1.0
 """A robot whose readings add up to such a speed for so long was lifted, or takes off."""
+SURPRISE = 2.5
+"""A touchdown further off than so many standard deviations was not led to by what is modelled."""
 ROOM_M = 3.0
 ROOM_M_S = 2.0
 ROOM_TIME_S = 2.0
@@ -89,6 +91,12 @@ def may_land(state: Array, length: float) -> bool:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def forget_links(state: Array) -> None:
+    """What height and velocity are off by says no more of the bias and the bounce."""
+    state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def touch_down(parameters: Array, length: float, state: Array, by_shock: bool) -> None:
     """The leg is extended; how fast the robot comes is what it bounces by.
 
@@ -105,10 +113,13 @@ def touch_down(parameters: Array, length: float, state: Array, by_shock: bool) -
         state[at.ZZ] += (length - state[at.Z]) ** 2
     variance = KNOWN_M**2 if by_shock else 0.0  # or a hand caught it: the liftoff tells
     variance += parameters[kernels.SIGMA_P] ** 2 + LEAST_POSITION_M**2
-    variance += (state[at.V] ** 2 + state[at.VV]) * (
-        (gap * gap / 12.0 if gap > delay else gap * gap) + SEEN_STDDEV_S**2
-    )
-    at.update(state, 1.0, -late, 0.0, length - (state[at.Z] - late * state[at.V]), variance)
+    within = gap * gap / 12.0 if gap > delay else gap * gap
+    variance += (state[at.V] ** 2 + state[at.VV]) * (within + SEEN_STDDEV_S**2)
+    residual = length - (state[at.Z] - late * state[at.V])
+    spread = state[at.ZZ] - 2.0 * late * state[at.ZV] + late * late * state[at.VV] + variance
+    if by_shock or residual * residual > SURPRISE**2 * spread:
+        forget_links(state)  # what led there was no flight that tells of bias and bounce
+    at.update(state, 1.0, -late, 0.0, residual, variance)
     state[at.LANDED], state[at.SPEED] = state[at.TIME] - late, max(-state[at.V], 0.0)
     state[at.SPEED_VARIANCE], state[at.LANDED_GAP] = state[at.VV], unsure_s
 
@@ -212,19 +223,28 @@ def lose(state: Array, length: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def leave_ground(state: Array) -> None:
+    """It is lifted, or takes off; where it was never seen to rest, it may have been anywhere from the beginning."""
+    if state[at.GROUNDED] != 0.0 and state[at.RESTED] == 0.0:
+        state[at.ZZ] += ROOM_M**2
+        state[at.VV] += ROOM_M_S**2
+    state[at.GROUNDED] = 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def rest(state: Array, length: float, step: float, rests: bool) -> None:
     """A robot that rests on the ground stands on an extended leg; where it is in somebody's hands, nobody knows."""
     if state[at.GROUNDED] != 0.0:
         state[at.V], state[at.SPEED] = 0.0, 0.0
         state[at.Z] += (length - state[at.Z]) * min(10.0 * step, 1.0)
         state[at.ZZ], state[at.ZV], state[at.VV] = min(state[at.ZZ], 1e-2), 0.0, 1e-4
-        state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
+        state[at.RESTED] = 1.0
+        forget_links(state)
         return
     if rests:
         state[at.V], state[at.SPEED], state[at.VV], state[at.ZV] = 0.0, 0.0, CARRIED_M_S**2, 0.0
         state[at.ZZ] += CARRIED_M_S**2 * step * MOVING_TIME_S
-    # Hands tell nothing of the bias in flight, nor of the bounce.
-    state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
+    forget_links(state)  # hands tell nothing of the bias in flight, nor of the bounce
     state[at.VV] += state[at.BB] * step * ROOM_TIME_S
     wide = ROOM_TIME_S / step
     at.update(state, 1.0, 0.0, 0.0, length + 0.5 * ROOM_M - state[at.Z], ROOM_M**2 * wide)

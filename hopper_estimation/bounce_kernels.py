@@ -172,7 +172,7 @@ def filter_bounces(
                 phase, since = (DROP if event == APEX else event + 1), 0.0
             elif rests or handled:
                 if handled:
-                    state[at.GROUNDED] = 0.0
+                    bounce.leave_ground(state)
                 bounce.rest(state, length, idle, rests)
                 idle = 0.0
                 phase, since = STARTUP, (0.0 if rests else since)

@@ -18,8 +18,8 @@ Array = NDArray[np.float64]
 # Elements of a filter's state: the mean, its covariance, filtered readings, phase, the last landing.
 (Z, V, BIAS, BOUNCE, ZZ, ZV, VV, ZB, VB, BB, ZC, VC, BC, CC, Y1, Y2, H1, H2, H3,
  PHASE, SINCE, STILL, STARTED, TIME, GAP, LANDED, SPEED, SPEED_VARIANCE,
- LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK) = range(35)  # fmt: skip
-STATE_SIZE = 35
+ LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK, RESTED) = range(36)  # fmt: skip
+STATE_SIZE = 36
 
 BIAS_STDDEV_M_S2 = 0.15
 """What zeroing at rest leaves of scale and tilt errors: 1 % of gravity, and a degree."""
