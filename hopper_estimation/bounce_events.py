@@ -118,7 +118,10 @@ def touch_down(parameters: Array, length: float, state: Array, by_shock: bool) -
     residual = length - (state[at.Z] - late * state[at.V])
     spread = state[at.ZZ] - 2.0 * late * state[at.ZV] + late * late * state[at.VV] + variance
     if by_shock or residual * residual > SURPRISE**2 * spread:
-        forget_links(state)  # what led there was no flight that tells of bias and bounce
+        # What led there was no flight that tells of bias and bounce; or these are further off than any that were seen.
+        forget_links(state)
+        state[at.BB] += at.BIAS_STDDEV_M_S2**2
+        state[at.CC] += at.RESTITUTION_SPREAD**2
     at.update(state, 1.0, -late, 0.0, residual, variance)
     state[at.LANDED], state[at.SPEED] = state[at.TIME] - late, max(-state[at.V], 0.0)
     state[at.SPEED_VARIANCE], state[at.LANDED_GAP] = state[at.VV], unsure_s

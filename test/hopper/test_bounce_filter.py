@@ -214,6 +214,17 @@ def test_a_robot_s_own_restitution_is_learned_from_hop_to_hop(restitution):
     assert state[bounce.BOUNCE] == pytest.approx(restitution / 0.6 - 1.0, abs=0.03)
 
 
+@pytest.mark.parametrize("restitution", [0.42, 0.8])
+def test_a_leg_unlike_any_that_training_saw_is_learned_too(restitution):
+    """Five and more standard deviations off: the first landings surprise, and then nothing is believed for long."""
+    hops = bounces(3.0, restitution, 12)
+    _, events, _ = run(hops.arguments(), height=3.0)
+    found = apexes(events)
+    late = found[:, vertical.E_TIME] > hops.liftoff_s[7]
+    assert late.sum() >= 4
+    np.testing.assert_allclose(found[late, vertical.E_HEIGHT], hops.apex_m[-1], atol=0.5)
+
+
 def test_a_bias_of_the_acceleration_is_covered():
     """0.2 m/s^2 in flight, as a scale that is 2 % off: after two hops errors are within what is said, and small."""
     hops = bounces(4.0, 0.66, 8, 0.8)
@@ -270,7 +281,7 @@ def test_a_height_that_was_told_wrong_is_mended_by_the_shock():
     out, events, _ = run(hops.arguments(), height=4.0)
     assert kinds_of(events)[:4] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX]
     later = hops.time > hops.touchdown_s[3]
-    assert np.max(np.abs(out[later, 0] - hops.height[later])) < 0.15
+    assert np.max(np.abs(out[later, 0] - hops.height[later])) < 0.25
 
 
 def held(seconds: float, rng, push: float = 0.0) -> np.ndarray:

@@ -1,7 +1,6 @@
 """Many filters at once give the numbers of one filter after another, to the last bit."""
 
 from dataclasses import replace
-from time import process_time
 
 import numpy as np
 import pytest
@@ -154,34 +153,6 @@ def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data
         run = filtered(CONFIGURATION, "kf1", parameters[k], trial, np.diag([0.01**2, 0.1**2]))
         assert len(run.events) == found[k] > 8
         np.testing.assert_array_equal(events[k, : found[k], :5], run.events[:, :5])
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_what_recordings_have_costs_no_more_than_ideal_ones(trials, name):
-    """A sample that lanes leave to the single filter takes twenty times as long as others: there must be few."""
-    trial = trials[0]
-    half = len(trial.signals.dt) // 2
-
-    def rest(acceleration):
-        acceleration[half:] = 0.01
-
-    others = {
-        "real stamps": with_real_stamps(trial, np.random.default_rng(7)),
-        "high-g readings at half the rate": changed(trial, usable=lambda usable: usable[1::2].fill(9)),
-        "high-g sensor alone": changed(trial, usable=lambda usable: usable.fill(2)),
-        "rest": changed(trial, acceleration=rest, usable=lambda usable: usable[half:].fill(3)),
-    }
-    objectives = {
-        what: FilterObjective(CONFIGURATION, name, [one], threads=1) for what, one in {"ideal": trial, **others}.items()
-    }
-    wanted = population(objectives["ideal"], 2 * LANES)[:, list(objectives["ideal"].places)]
-    taken = {}
-    for _ in range(5):  # other programs only ever add time
-        for what, objective in objectives.items():
-            started = process_time()
-            objective(wanted)
-            taken[what] = min(taken.get(what, np.inf), process_time() - started)
-    assert {what: round(one / taken["ideal"], 1) for what, one in taken.items() if one > 4.0 * taken["ideal"]} == {}
 
 
 def test_a_gap_is_forgotten_before_it_becomes_a_number_that_is_hardly_one():
