@@ -115,6 +115,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_any_value_anywhere_is_taken_or_refused(data: st.DataObject) -> None:

@@ -43,6 +43,7 @@ def test_every_version_reaches_the_client(version: protocol.Version, transport: 
             np.testing.assert_array_equal(got.quaternions_xyzw, sent.quaternions_xyzw)
 
 
+@pytest.mark.slow
 def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast() -> None:
     with (
         serving(clock_skew_ppm=120.0, camera_latency_s=0.01) as (server, configuration),

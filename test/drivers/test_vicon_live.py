@@ -74,6 +74,7 @@ class Truth:
         return 1e-9 * np.array(errors_ns)
 
 
+@pytest.mark.slow
 def test_truth_comes_out_as_it_went_in_and_after_disconnections(tmp_path: Path) -> None:
     port = f"port:={free_port()}"
     emulated = ["-p", port, "-p", "bodies:=[box, link]", "-p", "rate_hz:=100.0", "-p", "disconnect_every_s:=3.0"]

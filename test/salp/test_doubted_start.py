@@ -116,6 +116,7 @@ def worst_ratio(recording: LoadedRecording, estimates: list[Estimate], from_s: f
     return float(np.abs(missed / stddevs)[late].max())
 
 
+@pytest.mark.slow
 def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> None:
     """20 deg off at both joints, told as 5: within three standard deviations after two cycles."""
     worst = {}

@@ -52,6 +52,7 @@ def stamp_s(message: Any) -> float:
     return message.header.stamp.sec + 1e-9 * message.header.stamp.nanosec
 
 
+@pytest.mark.slow
 def test_simulated_robot_and_estimator_agree(tmp_path: Path) -> None:
     ideal = ("--params-file", str(resource("config/salp_ideal.yaml")), "-p", "use_sim_time:=true")
     with (

@@ -200,6 +200,7 @@ def plain(seed: int) -> tuple[Truth, tuple[ParameterState, ...]]:
 SEEDS = (1, 2, 3, 4)
 
 
+@pytest.mark.slow
 def test_masses_and_inertias_are_learned_within_what_is_stated() -> None:
     prior = layout.prior(CONFIGURATION)[1]
     sigmas, mass_ratios = [], []

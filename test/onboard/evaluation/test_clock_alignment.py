@@ -172,6 +172,7 @@ def test_names_pair_imus_with_bodies() -> None:
 @pytest.mark.parametrize(
     "injected_s", [pytest.param(-0.02, marks=pytest.mark.slow), -0.007, pytest.param(0.02, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_an_offset_put_into_a_recorded_walk_is_found(injected_s: float, shared_data: Path) -> None:
     for path in sorted((shared_data / "pyshoe_vicon").glob("*.mat")):
         content = loadmat(path)
