@@ -50,6 +50,7 @@ ON_REQUEST = (
     "salp_filter_step",
     "salp_hardware",
     "salp_noise",
+    "salp_own",
     "salp_unknown",
     "serial_imu",
     "soft_arm",

@@ -165,13 +165,8 @@ def _line(subject: Subject, job: Job, recording: LoadedRecording) -> Line:
         "seed": job.seed,
         "processor_s": round(took_s, 2),
     }
-    space = robot.estimator(configuration, "ukf").space
-    noise = robot.truth_specification(configuration).covariances
     for name, true in parts.items():
-        tangent, part_space = space.tangent(name), space.part(name)
-        # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
-        error = -part_space.minus(true[rows], record.means[rows][:, space.coordinates(name)])
-        covariance = record.covariances[rows][:, tangent, tangent] + noise[name]
+        error, covariance = part_errors(robot, configuration, record, name, true, rows)
         stddev = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
         line[name] = {"error": _short(error), "stddev": _short(stddev), "nees": _short(nees(error, covariance))}
     return line
@@ -209,6 +204,24 @@ def replayed(
     pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
     record = EstimateSeries.of(pipeline.run(recording.measurements()))
     return record, _truth(robot, configuration, recording, record.stamps_ns)
+
+
+def part_errors(
+    robot: Robot,
+    configuration: SalpConfiguration,
+    record: EstimateSeries,
+    name: str,
+    true: Array,
+    rows: NDArray[np.intp],
+) -> tuple[Array, Array]:
+    """(K, n) errors of a part of the state in these rows, and (K, n, n) their covariances, with the truth's noise."""
+    space = robot.estimator(configuration, "ukf").space
+    # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
+    errors: Array = -space.part(name).minus(true[rows], record.means[rows][:, space.coordinates(name)])
+    tangent = space.tangent(name)
+    return errors, record.covariances[rows][:, tangent, tangent] + robot.truth_specification(configuration).covariances[
+        name
+    ]
 
 
 def _truth(
