@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import Search, entry_of, recording_of, training_job
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
@@ -98,11 +99,11 @@ def _heights(run: Filtered, delay_s: float, trial: Trial) -> tuple[Array, Array]
 
     A touchdown that was not told counts as one at the standing height: nothing is known of a change.
     """
-    kinds = run.events[:, kernels.E_KIND].astype(np.int64)
-    told_s = trial.time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
-    height = run.events[:, kernels.E_HEIGHT]
+    kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
+    told_s = trial.time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
+    height = run.events[:, phase_kernels.E_HEIGHT]
     # The filter takes a touchdown for as late as its position update does.
-    at_touchdown = height - delay_s * run.events[:, kernels.E_VELOCITY]
+    at_touchdown = height - delay_s * run.events[:, phase_kernels.E_VELOCITY]
     true_s = trial.hops.events.times_s(TOUCHDOWN)
     apex = np.full(len(true_s), np.nan)
     touchdown = np.full(len(true_s), HopperConfiguration().robot.standing_height_m)

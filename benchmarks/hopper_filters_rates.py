@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job
-from hopper_estimation import dynamics
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import dynamics, phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.hop_metrics import hop_errors
@@ -124,9 +123,9 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
     hops = true_hops(
         truth_s[::_TRUTH_STEPS], trace[::_TRUTH_STEPS, dynamics.T_HEIGHT], configuration.robot.standing_height_m, 0.0
     )
-    kinds = result.events[:, kernels.E_KIND].astype(np.int64)
-    seen_s = time_s[result.events[:, kernels.E_SAMPLE].astype(np.int64)]
-    events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, result.events[:, kernels.E_HEIGHT])
+    kinds = result.events[:, phase_kernels.E_KIND].astype(np.int64)
+    seen_s = time_s[result.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
+    events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, result.events[:, phase_kernels.E_HEIGHT])
     cycles = hop_cycles(events, time_s, result.out[:, 0], configuration.robot.standing_height_m)
     judged = hop_errors(estimator, hops, time_s, result.out[:, 0], result.out[:, 1], cycles)
     known = judged.values["m3"][np.isfinite(judged.values["m3"])]

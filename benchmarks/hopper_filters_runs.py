@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job, trials
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import filtered
@@ -96,9 +96,9 @@ def run_of(estimator: str, entry: FilterEntry, trial: Trial) -> Filtered:
 
 def told_events(run: Filtered, entry: FilterEntry, time_s: Array) -> HopEvents:
     """Events as they are told: seen at a sample, happened so much earlier."""
-    kinds = run.events[:, kernels.E_KIND].astype(np.int64)
-    seen_s = time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
-    return HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events[:, kernels.E_HEIGHT])
+    kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
+    seen_s = time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
+    return HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events[:, phase_kernels.E_HEIGHT])
 
 
 def trial_errors(estimator: str, run: Filtered, events: HopEvents, trial: Trial) -> list[HopErrors]:

@@ -15,7 +15,7 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from benchmarks.live_processes import row
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_judgement import samples_within
@@ -165,7 +165,7 @@ def _judged(name: str, seed: int) -> Handled:
     )
     out, events = filtered(_CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
     inside, known = samples_within(out, entry, trial)
-    samples, kinds = events[:, kernels.E_SAMPLE], events[:, kernels.E_KIND]
+    samples, kinds = events[:, phase_kernels.E_SAMPLE], events[:, phase_kernels.E_KIND]
     begin, end = stop, stop + len(height_m)
     there = (samples >= begin) & (samples < end)
     # An apex before the hand has stopped it is one.

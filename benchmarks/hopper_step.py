@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.hopper_filters_models import recording_of
 from benchmarks.hopper_step_peer import FilterPyHopper, NumbersOfPython, PythonHopper, uncompiled
 from benchmarks.timing import Samples, case, interleaved
+from hopper_estimation import phase_kernels
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
@@ -89,7 +90,7 @@ class _Samples:
         self.readings = samples.part(len(samples.dt) - self.count, len(samples.dt))
         self.few = min(PYTHON_SAMPLES, self.count)
         self.out = np.empty((self.count, 6))
-        self.events = np.empty((self.count // 20, kernels.EVENT_SIZE))
+        self.events = np.empty((self.count // 20, phase_kernels.EVENT_SIZE))
         self._source = uncompiled(kernels.filter_samples)
         self._source_readings = uncompiled(readings.vertical_accelerations)
         acceleration = self.signals.acceleration

@@ -15,6 +15,7 @@ from filterpy.kalman import KalmanFilter
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
 
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, STARTUP, TOUCHDOWN
 
@@ -22,18 +23,19 @@ Array = NDArray[np.float64]
 
 
 def uncompiled(function: Any) -> Any:
-    """The same source, run by Python itself; what it calls must be of its own module."""
+    """The same source, run by Python itself, with all that it calls."""
     plain = function.py_func
-    known = dict(plain.__globals__)
-    for name, value in plain.__globals__.items():
-        if isinstance(value, CPUDispatcher):
-            known[name] = FunctionType(value.py_func.__code__, known, name, value.py_func.__defaults__)
-    return known[plain.__name__]
+    known = {
+        name: uncompiled(value) if isinstance(value, CPUDispatcher) else value
+        for name, value in plain.__globals__.items()
+        if not isinstance(value, CPUDispatcher) or name in plain.__code__.co_names
+    }
+    return FunctionType(plain.__code__, known, plain.__name__, plain.__defaults__)
 
 
-_choose, _phase_event = uncompiled(kernels.choose), uncompiled(kernels.phase_event)
+_choose, _phase_event = uncompiled(phase_kernels.choose), uncompiled(phase_kernels.phase_event)
 _liftoff_velocity = uncompiled(kernels.liftoff_velocity)
-_over_gap, _awaits_high = uncompiled(kernels.acceleration_over_gap), uncompiled(kernels.awaits_high)
+_over_gap, _awaits_high = uncompiled(phase_kernels.acceleration_over_gap), uncompiled(phase_kernels.awaits_high)
 
 
 class PythonHopper(ABC):
@@ -56,7 +58,7 @@ class PythonHopper(ABC):
         self.f2 = 2.0 * math.pi * self.parameters[kernels.F_PHASE]
         self.gains = self._gains(nominal_dt)
         self.switch = self.parameters[kernels.SWITCH] * gravity
-        self.threshold = self.parameters[kernels.JERK] * kernels.JERK_STEPS
+        self.threshold = self.parameters[kernels.JERK] * phase_kernels.JERK_STEPS
         self.noise = self.parameters[kernels.SIGMA_A] ** 2
         self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = 0.0
         self.started = False
@@ -101,8 +103,8 @@ class PythonHopper(ABC):
         if abs(step - self.nominal_dt) > 1e-5:
             gain1, gain2 = self._gains(step)
         reading, more = _choose(usable, low, high, self.y1, self.gravity, self.switch)
-        is_gap, over_gap = step > kernels.GAP_STEPS * self.nominal_dt, self.y1
-        self.gap = step if is_gap else kernels.FORGOTTEN * self.gap
+        is_gap, over_gap = step > phase_kernels.GAP_STEPS * self.nominal_dt, self.y1
+        self.gap = step if is_gap else phase_kernels.FORGOTTEN * self.gap
         if is_gap:
             over_gap, unknown = _over_gap(step, self.y1, reading)
             more += unknown
@@ -118,16 +120,16 @@ class PythonHopper(ABC):
         self.since += step
         velocity = self.state()[1]
         usual = step if abs(step - self.nominal_dt) <= 1e-5 else max(step, self.nominal_dt)
-        over = self.gap / kernels.JERK_STEPS + (0.0 if is_gap else usual)
+        over = self.gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual)
         limit = self.threshold * over
         if usable & 7 == 2:
-            limit += gain2 * kernels.ALONE_RISE_M_S2
+            limit += gain2 * phase_kernels.ALONE_RISE_M_S2
         event = _phase_event(self.phase, self.since, velocity, self.y2, rise, limit)
         if usable & 8 and _awaits_high(usable, low, self.gravity, self.switch):
-            event = kernels.NO_EVENT
-        if event == kernels.LOST:
+            event = phase_kernels.NO_EVENT
+        if event == phase_kernels.LOST:
             self.lose()
-            self.distrusted += kernels.LOST_SPEED_M_S**2
+            self.distrusted += phase_kernels.LOST_SPEED_M_S**2
             self.phase, self.since = STARTUP, 0.0
         if event < 0:
             return
@@ -200,8 +202,8 @@ class NumbersOfPython(PythonHopper):
 
     def lose(self) -> None:
         """Wider covariance."""
-        self.pzz += kernels.LOST_HEIGHT_M**2
-        self.pvv += kernels.LOST_SPEED_M_S**2
+        self.pzz += phase_kernels.LOST_HEIGHT_M**2
+        self.pvv += phase_kernels.LOST_SPEED_M_S**2
 
 
 class FilterPyHopper(PythonHopper):
@@ -241,4 +243,4 @@ class FilterPyHopper(PythonHopper):
 
     def lose(self) -> None:
         """Wider covariance."""
-        self.filter.P = self.filter.P + np.diag([kernels.LOST_HEIGHT_M**2, kernels.LOST_SPEED_M_S**2])
+        self.filter.P = self.filter.P + np.diag([phase_kernels.LOST_HEIGHT_M**2, phase_kernels.LOST_SPEED_M_S**2])

@@ -11,6 +11,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import bounce_state as at
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 
 Array = NDArray[np.float64]
@@ -221,8 +222,8 @@ def lose(state: Array, length: float) -> None:
         at.update(state, 1.0, 0.0, 0.0, length - state[at.Z], STANDING_M**2)
         at.update(state, 0.0, 1.0, 0.0, -state[at.V], CARRIED_M_S**2)
     else:
-        state[at.ZZ] += kernels.LOST_HEIGHT_M**2
-        state[at.VV] += kernels.LOST_SPEED_M_S**2
+        state[at.ZZ] += phase_kernels.LOST_HEIGHT_M**2
+        state[at.VV] += phase_kernels.LOST_SPEED_M_S**2
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

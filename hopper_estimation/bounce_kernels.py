@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import bounce_events as bounce
 from hopper_estimation import bounce_state as at
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
 from hopper_estimation.vertical_kernels import Body, Signals
@@ -54,7 +55,7 @@ def filter_bounces(
     slope1, slope2 = f1 * slope1 * slope1, f2 * slope2 * slope2
     switch = parameters[kernels.SWITCH] * gravity
     flight_noise = parameters[kernels.SIGMA_A] ** 2 * nominal_dt
-    threshold = parameters[kernels.JERK] * kernels.JERK_STEPS
+    threshold = parameters[kernels.JERK] * phase_kernels.JERK_STEPS
     record, record_all = out.shape[0] > 0, out.shape[0] > 0 and out.shape[1] > 2
     z, v, bias = state[at.Z], state[at.V], state[at.BIAS]
     y1, y2, h1, h2, h3 = state[at.Y1], state[at.Y2], state[at.H1], state[at.H2], state[at.H3]
@@ -68,21 +69,21 @@ def filter_bounces(
     for n in range(dt.shape[0]):
         step, bits = dt[n], int(usable[n])
         low, high = acceleration[n, 0], acceleration[n, 1]
-        a, more = kernels.choose(bits, low, high, y1, gravity, switch)
-        is_gap, used = step > kernels.GAP_STEPS * nominal_dt, 0.0
-        gap = kernels.remembered_gap(gap, step, nominal_dt)
+        a, more = phase_kernels.choose(bits, low, high, y1, gravity, switch)
+        is_gap, used = step > phase_kernels.GAP_STEPS * nominal_dt, 0.0
+        gap = phase_kernels.remembered_gap(gap, step, nominal_dt)
         if not started:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, True
         doubt = 0.0
         if is_gap:
-            used, unknown = kernels.acceleration_over_gap(step, y1, a)
+            used, unknown = phase_kernels.acceleration_over_gap(step, y1, a)
             at.propagate(state, waiting, noise)
             waiting = 0.0
             state[at.Z], state[at.V] = z, v
             fall = bounce.fall_time(state, used - bias, length) if phase == DROP else np.inf
             if fall < step:
                 # It landed where nothing was read: as its fall until then foretells.
-                found = kernels.add_event(events, found, TOUCHDOWN, time + fall, length, v, state[at.ZZ], n)
+                found = phase_kernels.add_event(events, found, TOUCHDOWN, time + fall, length, v, state[at.ZZ], n)
                 bounce.land_unseen(state, time, fall, used - bias, length, flight_noise)
                 phase, since, push = STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
                 z, v, used = state[at.Z], state[at.V], bias
@@ -115,17 +116,22 @@ def filter_bounces(
             at.propagate(state, step, noise + more * step)
             waiting = 0.0
         usual = step if abs(longer) <= 1e-5 else max(step, nominal_dt)
-        limit = threshold * (gap / kernels.JERK_STEPS + (0.0 if is_gap else usual))
+        limit = threshold * (gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual))
         if bits & 7 == 2:
-            limit += gain2 * kernels.ALONE_RISE_M_S2
-        event = kernels.phase_event(phase, since, v, y2, rise, limit)
-        if event == kernels.NO_EVENT and phase == STANCE_DOWN and y2 < 0.0 and since > parameters[kernels.STANCE_TIME]:
+            limit += gain2 * phase_kernels.ALONE_RISE_M_S2
+        event = phase_kernels.phase_event(phase, since, v, y2, rise, limit)
+        if (
+            event == phase_kernels.NO_EVENT
+            and phase == STANCE_DOWN
+            and y2 < 0.0
+            and since > parameters[kernels.STANCE_TIME]
+        ):
             event = LIFTOFF  # whose maximum squat was missed
-        if event != kernels.NO_EVENT and bits & 8 and kernels.awaits_high(bits, low, gravity, switch):
-            event = kernels.NO_EVENT
+        if event != phase_kernels.NO_EVENT and bits & 8 and phase_kernels.awaits_high(bits, low, gravity, switch):
+            event = phase_kernels.NO_EVENT
         below = z < lowest and phase == DROP and event < 0
-        still = still + step if max(abs(a), abs(y1)) < kernels.STILL_M_S2 else 0.0
-        rests, handled = still > kernels.STILL_S and event < 0, False
+        still = still + step if max(abs(a), abs(y1)) < phase_kernels.STILL_M_S2 else 0.0
+        rests, handled = still > phase_kernels.STILL_S and event < 0, False
         if phase == STARTUP:
             rests = rests and idle >= bounce.IDLE_S
             handled = idle >= bounce.IDLE_S and (state[at.GROUNDED] == 0.0 or moving_s > bounce.MOVED_S)
@@ -133,31 +139,31 @@ def filter_bounces(
             idle, moving, moving_s = bounce.IDLE_S, 0.0, 0.0
             if phase == REBOUND and since - still < bounce.NEVER_FLEW_S:
                 state[at.GROUNDED], z = 1.0, length  # the liftoff was none
-        if event != kernels.NO_EVENT or below or rests or handled or record_all or doubt > 0.0:
+        if event != phase_kernels.NO_EVENT or below or rests or handled or record_all or doubt > 0.0:
             at.propagate(state, waiting, noise)
             waiting = 0.0
             state[at.Z], state[at.V], state[at.TIME], state[at.GAP] = z, v, time, gap
             by_shock = False
             if event == TOUCHDOWN and (phase == STARTUP or not bounce.may_land(state, length)):
                 if shock < bounce.SHOCK_M_S2:
-                    event = kernels.NO_EVENT
+                    event = phase_kernels.NO_EVENT
                 else:
                     state[at.GAP], by_shock = max(gap, bounce.SHOCK_SEEN_S), True
             if doubt > 0.0 and event != TOUCHDOWN:
                 bounce.add_doubt(state, step, doubt)
             if event == LIFTOFF and not bounce.turned_round(state, push):
-                event = kernels.LOST
+                event = phase_kernels.LOST
             if below and z < length - bounce.BELOW_M - bounce.DEVIATIONS * np.sqrt(state[at.ZZ]):
-                event = kernels.LOST  # no shock: it is somewhere else
+                event = phase_kernels.LOST  # no shock: it is somewhere else
                 if gap > bounce.HIDDEN_S:
                     event = TOUCHDOWN
                     state[at.GAP] = max(gap, (length - z) / max(-v, bounce.SLOWEST_M_S))
-            if event == kernels.LOST:
+            if event == phase_kernels.LOST:
                 state[at.GROUNDED] *= 1.0 if abs(y1) < bounce.RESTING_M_S2 else 0.0
                 bounce.lose(state, length)
                 phase, since, idle, moving, moving_s = STARTUP, 0.0, 0.0, 0.0, 0.0
             elif event >= 0:
-                found = kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
+                found = phase_kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
                 if event == TOUCHDOWN:
                     bounce.touch_down(parameters, length, state, by_shock)
                     if doubt > 0.0:
@@ -177,7 +183,7 @@ def filter_bounces(
                 idle = 0.0
                 phase, since = STARTUP, (0.0 if rests else since)
             z, v, bias = state[at.Z], state[at.V], state[at.BIAS]
-            if event != kernels.NO_EVENT or rests:
+            if event != phase_kernels.NO_EVENT or rests:
                 noise = bounce.acceleration_noise(parameters, state, phase in (STANCE_DOWN, STANCE_UP), flight_noise)
         if record:
             out[n, 0], out[n, 1] = z, v

@@ -16,17 +16,9 @@ from numpy.typing import NDArray
 
 from hopper_estimation import bounce_kernels, error_state_kernels, vertical_kernels
 from hopper_estimation.lane_kernels import LANES, filter_lanes
+from hopper_estimation.phase_kernels import E_HEIGHT, E_KIND, E_TIME, E_VARIANCE, EVENT_SIZE
 from hopper_estimation.phases import APEX
-from hopper_estimation.vertical_kernels import (
-    E_HEIGHT,
-    E_KIND,
-    E_TIME,
-    E_VARIANCE,
-    EVENT_SIZE,
-    Body,
-    Signals,
-    part_of,
-)
+from hopper_estimation.vertical_kernels import Body, Signals, part_of
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

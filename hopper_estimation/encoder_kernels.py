@@ -17,6 +17,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation.phase_kernels import LOST_HEIGHT_M, LOST_SPEED_M_S, NO_EVENT, add_event, choose
 from hopper_estimation.phases import (
     APEX,
     DROP,
@@ -28,7 +29,7 @@ from hopper_estimation.phases import (
     STARTUP,
     TOUCHDOWN,
 )
-from hopper_estimation.vertical_kernels import LOST_HEIGHT_M, LOST_SPEED_M_S, NO_EVENT, Body, Signals, add_event, choose
+from hopper_estimation.vertical_kernels import Body, Signals
 
 Array = NDArray[np.float64]
 

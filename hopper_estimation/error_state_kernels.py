@@ -29,6 +29,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
 from hopper_estimation.vertical_kernels import Body, Signals
@@ -191,7 +192,7 @@ def filter_error_samples(
     switch = parameters[kernels.SWITCH] * gravity
     q = parameters[kernels.SIGMA_A] ** 2
     r_p, r_v, r_b = parameters[kernels.SIGMA_P] ** 2, parameters[kernels.SIGMA_V] ** 2, parameters[kernels.SIGMA_B] ** 2
-    threshold = parameters[kernels.JERK] * kernels.JERK_STEPS
+    threshold = parameters[kernels.JERK] * phase_kernels.JERK_STEPS
     record = out.shape[0] > 0
     column = np.empty(ERROR_COUNT)
     x = state[:X_COVARIANCE]
@@ -206,11 +207,11 @@ def filter_error_samples(
         g1, g2 = gain1, gain2
         if abs(step - nominal_dt) > 1e-5:
             g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, distrust = kernels.choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
-        is_gap, over_gap = step > kernels.GAP_STEPS * nominal_dt, y1
-        gap = kernels.remembered_gap(gap, step, nominal_dt)
+        a, distrust = phase_kernels.choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
+        is_gap, over_gap = step > phase_kernels.GAP_STEPS * nominal_dt, y1
+        gap = phase_kernels.remembered_gap(gap, step, nominal_dt)
         if is_gap:
-            over_gap, unknown = kernels.acceleration_over_gap(step, y1, a)
+            over_gap, unknown = phase_kernels.acceleration_over_gap(step, y1, a)
             distrust += unknown
         if started == 0.0:
             y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
@@ -229,21 +230,25 @@ def filter_error_samples(
         # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
         # together; what they are of did not.
         usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
-        over = gap / kernels.JERK_STEPS + (0.0 if is_gap else usual)
+        over = gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual)
         limit = threshold * over
         if usable[n] & 7 == 2:
-            limit += g2 * kernels.ALONE_RISE_M_S2
-        event = kernels.phase_event(phase, since, x[X_V], y2, rise, limit)
-        if usable[n] & 8 and kernels.awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
-            event = kernels.NO_EVENT
-        if event == kernels.LOST:
-            p[X_Z, X_Z] += kernels.LOST_HEIGHT_M**2
-            p[X_V, X_V] += kernels.LOST_SPEED_M_S**2
+            limit += g2 * phase_kernels.ALONE_RISE_M_S2
+        event = phase_kernels.phase_event(phase, since, x[X_V], y2, rise, limit)
+        if usable[n] & 8 and phase_kernels.awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
+            event = phase_kernels.NO_EVENT
+        if event == phase_kernels.LOST:
+            p[X_Z, X_Z] += phase_kernels.LOST_HEIGHT_M**2
+            p[X_V, X_V] += phase_kernels.LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
         # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
-        still = still + step if abs(a) < kernels.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < kernels.STILL_M_S2 else 0.0
+        still = (
+            still + step
+            if abs(a) < phase_kernels.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < phase_kernels.STILL_M_S2
+            else 0.0
+        )
         if event >= 0:
-            found = kernels.add_event(events, found, event, time, x[X_Z], x[X_V], p[X_Z, X_Z], n)
+            found = phase_kernels.add_event(events, found, event, time, x[X_Z], x[X_V], p[X_Z, X_Z], n)
             if event in (TOUCHDOWN, LIFTOFF):
                 delay = parameters[kernels.DELAY_TD] if event == TOUCHDOWN else parameters[kernels.DELAY_LO]
                 variance = r_p + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
@@ -261,7 +266,7 @@ def filter_error_samples(
             pushed = parameters[kernels.THRUST1] * thrust[n] + parameters[kernels.THRUST0] * 0.1 - gravity
             excess = corrected_acceleration(x, acceleration[n, 2], acceleration[n, 3], a + gravity, gravity) - pushed
             inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, r_b)
-        if still > kernels.STILL_S and event < 0:
+        if still > phase_kernels.STILL_S and event < 0:
             phase, since = STARTUP, 0.0
             x[X_V] = 0.0
             x[X_Z] += (length - x[X_Z]) * min(10.0 * step, 1.0)

@@ -11,8 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import topics
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phase_kernels, topics
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
@@ -219,10 +218,10 @@ class HopperEstimator(Estimator[HopperState]):
         events = []
         firsts, grounds = [0], [(ground.height_m, ground.hops)]
         for row in filtered.events:
-            kind, sample = int(row[kernels.E_KIND]), int(row[kernels.E_SAMPLE])
-            height = float(row[kernels.E_HEIGHT])
+            kind, sample = int(row[phase_kernels.E_KIND]), int(row[phase_kernels.E_SAMPLE])
+            height = float(row[phase_kernels.E_HEIGHT])
             if kind == TOUCHDOWN:
-                ground = self._after_hop(ground, height, float(row[kernels.E_VELOCITY]))
+                ground = self._after_hop(ground, height, float(row[phase_kernels.E_VELOCITY]))
                 firsts.append(sample)
                 grounds.append((ground.height_m, ground.hops))
             elif kind == APEX:

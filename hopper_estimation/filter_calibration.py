@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
@@ -90,7 +90,7 @@ def calibrated(
 
 def _after_apexes(run: Filtered) -> Array:
     """(A, 3) covariance (zz, zv, vv) right after each apex, but for the first ones."""
-    rows = run.events[run.events[:, kernels.E_KIND] == APEX, kernels.E_SAMPLE].astype(np.int64)
+    rows = run.events[run.events[:, phase_kernels.E_KIND] == APEX, phase_kernels.E_SAMPLE].astype(np.int64)
     return run.out[rows[_SETTLING_HOPS:], 2:5]
 
 
@@ -139,8 +139,8 @@ def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Ar
     """(4,) how late each event is seen (median), and the standard deviation (robust), s."""
     late: list[list[Array]] = [[] for _ in EVENTS]
     for run, trial in zip(runs, trials, strict=True):
-        kinds = run.events[:, kernels.E_KIND].astype(np.int64)
-        seen = trial.time_s[run.events[:, kernels.E_SAMPLE].astype(np.int64)]
+        kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
+        seen = trial.time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
         for kind in range(len(EVENTS)):
             estimated = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
             late[kind].append(match_events(trial.hops.events, estimated, kind).error_s)
@@ -170,20 +170,20 @@ def _touchdown_fit(
     standing = configuration.robot.standing_height_m
     features, errors = [], []
     for run, trial in zip(runs, trials, strict=True):
-        kinds = run.events[:, kernels.E_KIND].astype(np.int64)
+        kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
         touchdowns = np.flatnonzero(kinds == TOUCHDOWN)
-        touchdowns_s = trial.time_s[run.events[touchdowns, kernels.E_SAMPLE].astype(np.int64)]
+        touchdowns_s = trial.time_s[run.events[touchdowns, phase_kernels.E_SAMPLE].astype(np.int64)]
         true_s = trial.hops.events.times_s(TOUCHDOWN)
         for row in range(1, len(touchdowns)):
             between = kinds[touchdowns[row - 1] : touchdowns[row]]
             nearest = int(np.argmin(np.abs(true_s - touchdowns_s[row])))
             if APEX not in between or nearest == 0 or abs(true_s[nearest] - touchdowns_s[row]) > _SAME_TOUCHDOWN_S:
                 continue
-            apex = run.events[touchdowns[row - 1] + int(np.argmax(between == APEX)), kernels.E_HEIGHT]
+            apex = run.events[touchdowns[row - 1] + int(np.argmax(between == APEX)), phase_kernels.E_HEIGHT]
             event = run.events[touchdowns[row]]
             change = trial.hops.ground_m[nearest] - trial.hops.ground_m[nearest - 1]
-            features.append((event[kernels.E_VELOCITY], apex))
-            errors.append(event[kernels.E_HEIGHT] - standing - change)
+            features.append((event[phase_kernels.E_VELOCITY], apex))
+            errors.append(event[phase_kernels.E_HEIGHT] - standing - change)
     if len(errors) < _FEWEST_TOUCHDOWNS:
         return np.zeros(3), 0.1
     rows, error = np.array(features), np.array(errors)

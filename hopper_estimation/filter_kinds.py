@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import baselines
+from hopper_estimation import baselines, phase_kernels
 from hopper_estimation import bounce_state as bounce
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
@@ -91,7 +91,7 @@ class StateFilter:
         # No leg makes more than four events in 20 ms, and no sample more than four.
         count = len(out)
         most = 4 * count if count <= _FEW else int(200.0 * float(signals.dt.sum()))
-        events = np.empty((4 + most, kernels.EVENT_SIZE))
+        events = np.empty((4 + most, phase_kernels.EVENT_SIZE))
         own = parameters if self.parameters is None else self.parameters
         found = self.kernel(self.kind, own, kernel_body(robot), state, signals, out, events)
         return Filtered(out, events[: min(found, len(events))])

@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP
 from hopper_estimation.vertical_kernels import Body, Signals
@@ -68,8 +69,8 @@ class _Choice(NamedTuple):
 @njit(cache=True, error_model="numpy", inline="always")
 def _choice(usable: int, low: float, high: float, gravity: float, switch: float) -> _Choice:
     """For any filter with its switch on the same side of the specific force."""
-    value, more = kernels.choose(usable, low, high, np.nan, gravity, switch)
-    return _Choice(value, more, kernels.awaits_high(usable, low, gravity, switch))
+    value, more = phase_kernels.choose(usable, low, high, np.nan, gravity, switch)
+    return _Choice(value, more, phase_kernels.awaits_high(usable, low, gravity, switch))
 
 
 @njit(cache=True, error_model="numpy", nogil=True, inline="always")
@@ -122,7 +123,7 @@ def _usual_sample(
         pvv += noise
         since += step
         still += step
-        still = still if (abs(a) < kernels.STILL_M_S2) & (abs(y1) < kernels.STILL_M_S2) else 0.0
+        still = still if (abs(a) < phase_kernels.STILL_M_S2) & (abs(y1) < phase_kernels.STILL_M_S2) else 0.0
         rows[_Y1 + k], rows[_Y2 + k], rows[_H1 + k], rows[_H2 + k], rows[_H3 + k] = y1, y2, y2, h1, h2
         rows[_Z + k], rows[_V + k], rows[_SINCE + k], rows[_STILL + k] = z, v, since, still
         rows[_PZZ + k], rows[_PZV + k], rows[_PVV + k] = pzz, pzv, pvv
@@ -137,7 +138,7 @@ def _usual_sample(
         happens = (is_event & (not awaits)) | (still > rows[_STILL_LONGEST + k])
         rows[_HAPPENS + k] = 1.0 if happens else 0.0
         count += happens
-        still_count += still > kernels.STILL_S
+        still_count += still > phase_kernels.STILL_S
     return count, still_count
 
 
@@ -145,11 +146,11 @@ def _usual_sample(
 def _stand(rows: Array, step: float, length: float) -> None:
     """What a sample changes in lanes where the robot stands and nothing happens, see `filter_samples`."""
     for k in range(LANES):
-        stands = (rows[_STILL + k] > kernels.STILL_S) & (rows[_HAPPENS + k] == 0.0)
-        z, pzz = kernels.standing(rows[_Z + k], rows[_PZZ + k], step, length)
+        stands = (rows[_STILL + k] > phase_kernels.STILL_S) & (rows[_HAPPENS + k] == 0.0)
+        z, pzz = phase_kernels.standing(rows[_Z + k], rows[_PZZ + k], step, length)
         rows[_Z + k] = z if stands else rows[_Z + k]
         rows[_PZZ + k] = pzz if stands else rows[_PZZ + k]
-        rows[_PVV + k] = kernels.STANDING_PVV if stands else rows[_PVV + k]
+        rows[_PVV + k] = phase_kernels.STANDING_PVV if stands else rows[_PVV + k]
         for row in (_V, _PZV, _SINCE, _DISTRUSTED):
             rows[row + k] = 0.0 if stands else rows[row + k]
 
@@ -174,18 +175,18 @@ def _expect(rows: Array, k: int, phase: int) -> None:
     infinite = np.inf
     flies = phase in (DROP, REBOUND, STARTUP)
     rows[_RISE_ABOVE + k] = rows[_THRESHOLD + k] if flies else infinite
-    rows[_RISE_FROM + k] = kernels.SHORTEST_FLIGHT_S if phase == REBOUND else kernels.SHORTEST_DROP_S
+    rows[_RISE_FROM + k] = phase_kernels.SHORTEST_FLIGHT_S if phase == REBOUND else phase_kernels.SHORTEST_DROP_S
     rows[_V_BELOW + k] = 0.0 if phase == REBOUND else -infinite
     rows[_RISE_BELOW + k] = 0.0 if phase == STANCE_DOWN else -infinite
     rows[_LEVEL_BELOW + k] = 0.0 if phase == STANCE_UP else -infinite
-    rows[_FROM + k] = kernels.SHORTEST_REBOUND_S if phase == REBOUND else kernels.SHORTEST_STANCE_S
+    rows[_FROM + k] = phase_kernels.SHORTEST_REBOUND_S if phase == REBOUND else phase_kernels.SHORTEST_STANCE_S
     rows[_LONGEST + k] = infinite
     # A robot that stands is in `STARTUP` from the first such sample on.
-    rows[_STILL_LONGEST + k] = infinite if phase == STARTUP else kernels.STILL_S
+    rows[_STILL_LONGEST + k] = infinite if phase == STARTUP else phase_kernels.STILL_S
     if phase == DROP:
-        rows[_LONGEST + k] = kernels.LONGEST_FLIGHT_S
+        rows[_LONGEST + k] = phase_kernels.LONGEST_FLIGHT_S
     elif not flies:
-        rows[_LONGEST + k] = kernels.LONGEST_STANCE_S
+        rows[_LONGEST + k] = phase_kernels.LONGEST_STANCE_S
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -230,7 +231,7 @@ def filter_lanes(
         rows[_F1 + k], rows[_F2 + k] = 2.0 * np.pi * one[kernels.F_STATE], 2.0 * np.pi * one[kernels.F_PHASE]
         rows[_SWITCH + k] = one[kernels.SWITCH] * gravity
         rows[_Q + k] = one[kernels.SIGMA_A] ** 2
-        rows[_THRESHOLD + k] = one[kernels.JERK] * kernels.JERK_STEPS
+        rows[_THRESHOLD + k] = one[kernels.JERK] * phase_kernels.JERK_STEPS
         states[k] = start
         for row, place in _ROWS:
             rows[row + k] = start[place]
@@ -240,15 +241,15 @@ def filter_lanes(
     time, gap, started = start[kernels.S_TIME], start[kernels.S_GAP], start[kernels.S_STARTED] != 0.0
     for n in range(dt.shape[0]):
         step, bits = dt[n], int(usable[n])
-        is_gap = step > kernels.GAP_STEPS * nominal_dt
-        gap_before, gap = gap, kernels.remembered_gap(gap, step, nominal_dt)
+        is_gap = step > phase_kernels.GAP_STEPS * nominal_dt
+        gap_before, gap = gap, phase_kernels.remembered_gap(gap, step, nominal_dt)
         is_usual = started and not is_gap
         count, before = LANES, 0
         if is_usual:
             # As in `filter_samples`; what is the same in all lanes costs next to nothing.
             is_nominal = abs(step - nominal_dt) <= 1e-5
-            over = gap / kernels.JERK_STEPS + (step if is_nominal else max(step, nominal_dt))
-            alone = kernels.ALONE_RISE_M_S2 if bits & 7 == 2 else 0.0
+            over = gap / phase_kernels.JERK_STEPS + (step if is_nominal else max(step, nominal_dt))
+            alone = phase_kernels.ALONE_RISE_M_S2 if bits & 7 == 2 else 0.0
             low, high = acceleration[n, 0], acceleration[n, 1]
             before = _BEFORE
             count, still_count = _usual_sample(

@@ -10,7 +10,7 @@ from filterpy.kalman import KalmanFilter
 from numpy.polynomial import Polynomial
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, signals
 
-from hopper_estimation import bounce_events, bounce_kernels
+from hopper_estimation import bounce_events, bounce_kernels, phase_kernels
 from hopper_estimation import bounce_state as bounce
 from hopper_estimation import vertical_kernels as vertical
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
@@ -95,18 +95,18 @@ def run(arguments, p=None, height=2.0, state=None, columns=6):
     if state is None:
         state = bounce.start_state(LENGTH + height, 0.0, START, DROP)
         state[bounce.SINCE] = 0.05
-    out, events = np.empty((len(arguments[0]), columns)), np.empty((1000, vertical.EVENT_SIZE))
+    out, events = np.empty((len(arguments[0]), columns)), np.empty((1000, phase_kernels.EVENT_SIZE))
     p = parameters() if p is None else p
     found = bounce_kernels.filter_bounces(0, p, BODY, state, signals(*arguments), out, events)
     return out, events[:found], state
 
 
 def kinds_of(events) -> list[int]:
-    return events[:, vertical.E_KIND].astype(int).tolist()
+    return events[:, phase_kernels.E_KIND].astype(int).tolist()
 
 
 def apexes(events) -> np.ndarray:
-    return events[events[:, vertical.E_KIND] == APEX]
+    return events[events[:, phase_kernels.E_KIND] == APEX]
 
 
 # --- arithmetic
@@ -117,7 +117,7 @@ def reference(p, arguments, events, height) -> np.ndarray:
     kf = KalmanFilter(dim_x=4, dim_z=1, dim_u=1)
     kf.x = np.array([[LENGTH + height], [0.0], [0.0], [0.0]])
     kf.P = np.diag([*np.diag(START), bounce.BIAS_STDDEV_M_S2**2, bounce.RESTITUTION_SPREAD**2])
-    at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
+    at = {int(e[phase_kernels.E_SAMPLE]): int(e[phase_kernels.E_KIND]) for e in events}
     rows, filtered, time, phase = [], None, 0.0, DROP
     landed, speed, unsure = 0.0, 0.0, 0.0
     for n, (dt, low, high, *_) in enumerate(zip(*arguments, strict=True)):
@@ -204,8 +204,8 @@ def test_a_robot_s_own_restitution_is_learned_from_hop_to_hop(restitution):
     hops = bounces(4.0, restitution, 6)
     _, events, state = run(hops.arguments(), height=4.0)
     found = apexes(events)
-    error = found[:, vertical.E_HEIGHT] - hops.apex_m[: len(found)]
-    stddev = np.sqrt(found[:, vertical.E_VARIANCE])
+    error = found[:, phase_kernels.E_HEIGHT] - hops.apex_m[: len(found)]
+    stddev = np.sqrt(found[:, phase_kernels.E_VARIANCE])
     assert len(found) == 6
     assert abs(error[0]) > 0.1
     assert np.all(np.abs(error) < 3.0 * stddev)
@@ -220,9 +220,9 @@ def test_a_leg_unlike_any_that_training_saw_is_learned_too(restitution):
     hops = bounces(3.0, restitution, 12)
     _, events, _ = run(hops.arguments(), height=3.0)
     found = apexes(events)
-    late = found[:, vertical.E_TIME] > hops.liftoff_s[7]
+    late = found[:, phase_kernels.E_TIME] > hops.liftoff_s[7]
     assert late.sum() >= 4
-    np.testing.assert_allclose(found[late, vertical.E_HEIGHT], hops.apex_m[-1], atol=0.5)
+    np.testing.assert_allclose(found[late, phase_kernels.E_HEIGHT], hops.apex_m[-1], atol=0.5)
 
 
 def test_a_bias_of_the_acceleration_is_covered():
@@ -233,16 +233,16 @@ def test_a_bias_of_the_acceleration_is_covered():
     later, aloft = hops.time > hops.liftoff_s[2] + 0.05, np.isin(out[:, 5], [DROP, REBOUND])
     error = np.abs(out[:, 0] - hops.height)[later & aloft]
     assert np.mean(error < 3.0 * np.sqrt(out[later & aloft, 2])) > 0.99
-    assert np.max(np.abs(apexes(events)[2:, vertical.E_HEIGHT] - hops.apex_m[2:])) < 0.25
+    assert np.max(np.abs(apexes(events)[2:, phase_kernels.E_HEIGHT] - hops.apex_m[2:])) < 0.25
 
 
 def test_no_shock_needs_to_be_measured_rightly():
     """A stance whose readings are twice what they ought to be, and clipped, moves no apex."""
     hops = bounces(3.0, 0.62, 4)
     wrong = np.where(hops.acceleration > 0.0, np.minimum(2.0 * hops.acceleration, 300.0), hops.acceleration)
-    right = apexes(run(hops.arguments(), height=3.0)[1])[:, vertical.E_HEIGHT]
+    right = apexes(run(hops.arguments(), height=3.0)[1])[:, phase_kernels.E_HEIGHT]
     found = apexes(run((*hops.arguments()[:1], wrong, wrong, *hops.arguments()[3:]), height=3.0)[1])
-    np.testing.assert_allclose(found[:, vertical.E_HEIGHT], right, atol=0.1)
+    np.testing.assert_allclose(found[:, phase_kernels.E_HEIGHT], right, atol=0.1)
 
 
 # --- gaps
@@ -260,7 +260,7 @@ def test_a_gap_at_touchdown_or_liftoff_is_bridged(event, before_s, length_s):
     aloft = np.isin(out[:, 5], [DROP, REBOUND])
     assert kinds_of(apexes(events)) == [APEX] * 6
     assert np.mean(error[aloft] < 3.0 * stddev[aloft] + 0.01) > 0.97
-    assert abs(apexes(events)[3, vertical.E_HEIGHT] - hops.apex_m[3]) < 0.6
+    assert abs(apexes(events)[3, phase_kernels.E_HEIGHT] - hops.apex_m[3]) < 0.6
 
 
 # --- what is no hop
@@ -310,7 +310,7 @@ def test_in_the_hand_no_hop_is_told_and_the_height_is_unknown():
     standing, carried = slice(800, len(rest)), slice(len(rest) + len(lift), start)
     np.testing.assert_allclose(out[standing, 0], LENGTH, atol=0.01)
     assert np.all(out[standing, 2] < 0.2**2)
-    assert not np.any(events[:, vertical.E_SAMPLE] < start)
+    assert not np.any(events[:, phase_kernels.E_SAMPLE] < start)
     assert np.all(out[carried, 5] == STARTUP)
     error = np.abs(out[carried, 0] - LENGTH - 1.5)
     assert np.all(error < 3.0 * np.sqrt(out[carried, 2]))
@@ -346,7 +346,7 @@ def test_hops_that_end_on_the_ground_end_standing():
     out, events, _ = run(arguments)
     settled = slice(stop + int(1.5 * RATE_HZ), count)
     assert kinds_of(apexes(events)) == [APEX] * 3
-    assert np.all(events[:, vertical.E_SAMPLE] < settled.start)
+    assert np.all(events[:, phase_kernels.E_SAMPLE] < settled.start)
     assert np.all(out[settled, 5] == STARTUP)
     np.testing.assert_allclose(out[settled, 0], LENGTH, atol=0.1)
     assert np.all(out[settled, 2] < 0.2**2)

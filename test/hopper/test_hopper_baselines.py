@@ -10,8 +10,8 @@ from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exa
 
 from hopper_estimation import baselines
 from hopper_estimation import encoder_kernels as encoder
+from hopper_estimation.phase_kernels import E_HEIGHT, E_KIND, E_SAMPLE, E_TIME, E_VARIANCE, EVENT_SIZE
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
-from hopper_estimation.vertical_kernels import E_HEIGHT, E_KIND, E_SAMPLE, E_TIME, E_VARIANCE, EVENT_SIZE
 
 KINDS = (encoder.BA1, encoder.DR1)
 EXACT_FIT = baselines.LiftoffFit(2, 3, 0.0)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hopper_estimation import cost_kernels
+from hopper_estimation import cost_kernels, phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
@@ -93,7 +93,7 @@ def test_population_costs_are_those_of_single_trials(trials, name, stamps):
             samples = slice(*joined.sample_offsets[t : t + 2])
             cycles = slice(*joined.hop_offsets[t : t + 2])
             count, judged = samples.stop - samples.start, cycles.stop - cycles.start
-            out, events, squares = np.empty((count, 6)), np.empty((count, kernels.EVENT_SIZE)), np.empty(3)
+            out, events, squares = np.empty((count, 6)), np.empty((count, phase_kernels.EVENT_SIZE)), np.empty(3)
             signals = Signals(*(column[samples] for column in joined.signals))
             found = kernels.filter_samples(KINDS[name], one, BODY, joined.starts[t].copy(), signals, out, events)
             cost_kernels.add_squares(out, joined.true_height[samples], joined.true_velocity[samples], squares)
@@ -119,16 +119,16 @@ def test_events_and_errors_with_readings_that_are_missing_or_late(trials, name):
         truth_z[rng.random(len(truth_z)) < 0.1] = np.nan
         parameters = population(objective, LANES, seed=number)
         squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
-        events = np.empty((LANES, 400, kernels.EVENT_SIZE))
+        events = np.empty((LANES, 400, phase_kernels.EVENT_SIZE))
         start, truth = objective._trials.starts[number], (truth_z, truth_v, 4, 1e6)
         filter_lanes(KINDS[name], parameters, BODY, start, signals, truth, squares, events, found)
         assert found.max() > 8
         for k in range(LANES):
-            out, single = np.empty((len(truth_z), 6)), np.empty((400, kernels.EVENT_SIZE))
+            out, single = np.empty((len(truth_z), 6)), np.empty((400, phase_kernels.EVENT_SIZE))
             count = kernels.filter_samples(KINDS[name], parameters[k], BODY, start.copy(), signals, out, single)
             assert found[k] == count
             # The sample's number is that within a call: one sample for what lanes leave to the single filter.
-            columns = [column for column in range(kernels.EVENT_SIZE) if column != kernels.E_SAMPLE]
+            columns = [column for column in range(phase_kernels.EVENT_SIZE) if column != phase_kernels.E_SAMPLE]
             np.testing.assert_array_equal(events[k, :count, columns], single[:count, columns].T)
             error_z, error_v = out[::4, 0] - truth_z[::4], out[::4, 1] - truth_v[::4]
             known = np.isfinite(error_z) & np.isfinite(error_v)
@@ -145,7 +145,7 @@ def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data
     objective = FilterObjective(CONFIGURATION, "kf1", [trial], threads=1)
     parameters = population(objective, LANES)
     squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
-    events = np.empty((LANES, 2000, kernels.EVENT_SIZE))
+    events = np.empty((LANES, 2000, phase_kernels.EVENT_SIZE))
     truth = (trial.true_height_m, trial.true_velocity_m_s, 4, 1e6)
     start = objective._trials.starts[0]
     filter_lanes(kernels.KF1, parameters, BODY, start, trial.signals, truth, squares, events, found)
@@ -156,11 +156,11 @@ def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data
 
 
 def test_a_gap_is_forgotten_before_it_becomes_a_number_that_is_hardly_one():
-    gap = kernels.remembered_gap(0.0, 0.05, BODY.nominal_dt)
+    gap = phase_kernels.remembered_gap(0.0, 0.05, BODY.nominal_dt)
     assert gap == 0.05
     shares = []
     for _ in range(600):
-        gap = kernels.remembered_gap(gap, BODY.nominal_dt, BODY.nominal_dt)
+        gap = phase_kernels.remembered_gap(gap, BODY.nominal_dt, BODY.nominal_dt)
         shares.append(gap)
     assert shares[0] == 0.9 * 0.05
     assert gap == 0.0

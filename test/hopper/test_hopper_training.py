@@ -28,6 +28,7 @@ from hopper_samples_for_tests import (
 )
 from scipy.stats import norm
 
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
 from hopper_estimation.filter_judgement import judge_filter
@@ -67,9 +68,12 @@ def plain_cost(name: str, parameters: Any, trials: Sequence[Trial]) -> float:
     for trial in trials:
         run = filtered(CONFIGURATION, name, parameters, trial, START)
         apexes = [
-            (float(trial.time_s[int(row[kernels.E_SAMPLE])]), *row[[kernels.E_HEIGHT, kernels.E_VARIANCE]].tolist())
+            (
+                float(trial.time_s[int(row[phase_kernels.E_SAMPLE])]),
+                *row[[phase_kernels.E_HEIGHT, phase_kernels.E_VARIANCE]].tolist(),
+            )
             for row in run.events
-            if int(row[kernels.E_KIND]) == APEX
+            if int(row[phase_kernels.E_KIND]) == APEX
         ]
         cycles = trial.hops.cycles
         told = 0

@@ -11,6 +11,7 @@ from scipy.spatial.transform import Rotation
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, exact_hops, signals
 
 from hopper_estimation import error_state_kernels as error_state
+from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as vertical
 from hopper_estimation.phases import (
     APEX,
@@ -73,7 +74,7 @@ def start(name: str, height: float, velocity: float = 0.0, phase: int = DROP) ->
 def run(name: str, p: np.ndarray, state: np.ndarray, arguments, side=None, nominal_dt: float = NOMINAL_DT):
     """(out, events) of a filter by its name."""
     count = len(arguments[0])
-    out, events = np.empty((count, 6)), np.empty((1000, vertical.EVENT_SIZE))
+    out, events = np.empty((count, 6)), np.empty((1000, phase_kernels.EVENT_SIZE))
     kind = int(name[-1]) - 1
     if name.startswith("eskf"):
         kernel = error_state.filter_error_samples
@@ -110,7 +111,7 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
     kf = KalmanFilter(dim_x=3, dim_z=1, dim_u=1)
     kf.x = np.array([[LENGTH + 2.0], [0.0], [0.0]])
     kf.P = np.diag([*np.diag(START_COVARIANCE), START_BIAS_VARIANCE if with_bias else 0.0])
-    at = {int(e[vertical.E_SAMPLE]): int(e[vertical.E_KIND]) for e in events}
+    at = {int(e[phase_kernels.E_SAMPLE]): int(e[phase_kernels.E_KIND]) for e in events}
     rows = np.empty((len(out), 5))
     filtered, doubt, gap = None, 0.0, 0.0
 
@@ -125,11 +126,11 @@ def reference(name: str, p: np.ndarray, arguments, events: np.ndarray, out: np.n
 
     for n, (dt, low, high, usable, goal, thrust) in enumerate(zip(*arguments, strict=True)):
         held = 0.0 if filtered is None else filtered
-        chosen, distrust = vertical.choose(int(usable), low, high, held, GRAVITY, p[vertical.SWITCH] * GRAVITY)
-        is_gap = dt > vertical.GAP_STEPS * NOMINAL_DT
-        gap = dt if is_gap else vertical.FORGOTTEN * gap
+        chosen, distrust = phase_kernels.choose(int(usable), low, high, held, GRAVITY, p[vertical.SWITCH] * GRAVITY)
+        is_gap = dt > phase_kernels.GAP_STEPS * NOMINAL_DT
+        gap = dt if is_gap else phase_kernels.FORGOTTEN * gap
         if is_gap:  # as before, and it may have changed at any time
-            distrust += vertical.GAP_M_S2**2 + (chosen - held) ** 2
+            distrust += phase_kernels.GAP_M_S2**2 + (chosen - held) ** 2
         deviation = np.sqrt(p[vertical.SIGMA_A] ** 2 + distrust)
         step = dt if abs(dt - NOMINAL_DT) > 1e-5 else NOMINAL_DT
         gain = 1.0 - 1.0 / (1.0 + 2.0 * np.pi * p[vertical.F_STATE] * step)
@@ -164,7 +165,7 @@ def test_state_and_covariance_are_filterpys(name):
     _, arguments = noisy_hops()
     p = parameters(**TRUSTING)
     out, events = run(name, p, start(name, LENGTH + 2.0), arguments)
-    kinds = events[:, vertical.E_KIND].astype(int).tolist()
+    kinds = events[:, phase_kernels.E_KIND].astype(int).tolist()
     assert [kinds.count(kind) for kind in range(4)] == pytest.approx([5, 5, 4.5, 4.5], abs=1.0)
     assert STARTUP not in out[:, 5]
     expected = reference(name, p, arguments, events, out)
@@ -185,7 +186,7 @@ def test_in_pieces_it_is_the_same(name):
     pieces = [run(name, p, state, [one[a:b] for one in arguments]) for a, b in cuts]
     np.testing.assert_array_equal(np.concatenate([one[0] for one in pieces]), whole)
     told = np.concatenate([one[1] for one in pieces])
-    np.testing.assert_array_equal(told[:, : vertical.E_SAMPLE], events[:, : vertical.E_SAMPLE])
+    np.testing.assert_array_equal(told[:, : phase_kernels.E_SAMPLE], events[:, : phase_kernels.E_SAMPLE])
 
 
 def test_error_covariance_follows_the_nominal_derivative():
@@ -269,7 +270,7 @@ def test_a_wrong_attitude_is_found_where_it_couples():
 
 
 def found_events(events: np.ndarray) -> list[tuple[int, float]]:
-    return [(int(e[vertical.E_KIND]), e[vertical.E_TIME]) for e in events]
+    return [(int(e[phase_kernels.E_KIND]), e[phase_kernels.E_TIME]) for e in events]
 
 
 LATE_SAMPLES = {TOUCHDOWN: 2.0, MAX_SQUAT: 3.0, LIFTOFF: 2.0, APEX: 2.0}
@@ -287,10 +288,10 @@ def test_exact_hops_are_seen_in_order_and_time(name, height):
     assert shorter >= 19
     for (kind, at), (_, true) in zip(found, hops.events, strict=False):
         assert -1.0 <= (at - true) * RATE_HZ <= LATE_SAMPLES[kind] + 1.0, (kind, at, true)
-    apexes = events[events[:, vertical.E_KIND] == APEX, vertical.E_HEIGHT]
+    apexes = events[events[:, phase_kernels.E_KIND] == APEX, phase_kernels.E_HEIGHT]
     np.testing.assert_allclose(apexes, hops.apex_m, atol=0.05 * height)
     # The phase after each sample is the one that the last event began.
-    last = np.searchsorted(events[:, vertical.E_SAMPLE], np.arange(len(out)), side="right") - 1
+    last = np.searchsorted(events[:, phase_kernels.E_SAMPLE], np.arange(len(out)), side="right") - 1
     begun = np.array([DROP, *(PHASE_AFTER[kind] for kind, _ in found)])
     np.testing.assert_array_equal(out[:, 5], begun[last + 1])
 
@@ -312,7 +313,7 @@ def test_standing_for_a_minute_is_no_hop(name):
     state = start(name, LENGTH + 0.5)
     out, events = run(name, parameters(**{**TRUSTING, "JERK": 1500.0}), state, arguments)
     settled = len(hops.dt) + int(5 * RATE_HZ)
-    assert np.all(events[:, vertical.E_SAMPLE] < settled)
+    assert np.all(events[:, phase_kernels.E_SAMPLE] < settled)
     np.testing.assert_array_equal(out[settled:, 5], STARTUP)
     np.testing.assert_allclose(out[settled:, 0], LENGTH, atol=0.01)
     np.testing.assert_allclose(out[settled:, 1], 0.0, atol=0.01)
@@ -334,7 +335,7 @@ def test_a_touchdown_that_was_none_is_given_up(name):
     low = np.where(hops.time > hops.events[0][1], 4.0 + 2.0 * hops.time, low)
     state = start(name, LENGTH + 1.0)
     out, events = run(name, parameters(JERK=1000.0), state, (dt, low, low, usable, goal, thrust))
-    assert events[:, vertical.E_KIND].tolist() == [TOUCHDOWN]
+    assert events[:, phase_kernels.E_KIND].tolist() == [TOUCHDOWN]
     end = np.searchsorted(hops.time, hops.events[0][1] + 0.26)
     np.testing.assert_array_equal(out[end:, 5], STARTUP)
     assert out[end, 2] > 0.09
@@ -348,7 +349,7 @@ def test_a_spike_at_touchdown_is_no_max_squat(name):
     touch = np.searchsorted(hops.time, hops.events[0][1])
     low[touch] += 150.0
     _, events = run(name, parameters(), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
-    kinds, times = events[:, vertical.E_KIND].astype(int).tolist(), events[:, vertical.E_TIME]
+    kinds, times = events[:, phase_kernels.E_KIND].astype(int).tolist(), events[:, phase_kernels.E_TIME]
     assert kinds[:4] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX]
     assert times[1] - times[0] > 0.004
 
@@ -364,7 +365,7 @@ def test_ringing_is_no_second_touchdown(name):
             ringing = 40.0 * np.exp(-since / 0.008) * np.sin(2.0 * np.pi * 190.0 * since)
             low = low + np.where(time >= at, ringing, 0.0)
     _, events = run(name, parameters(F_PHASE=30.0), start(name, LENGTH + 2.0), (dt, low, low, usable, goal, thrust))
-    kinds = events[:, vertical.E_KIND].astype(int)
+    kinds = events[:, phase_kernels.E_KIND].astype(int)
     shorter = min(len(kinds), len(hops.events))
     np.testing.assert_array_equal(kinds[:shorter], [kind for kind, _ in hops.events[:shorter]])
     assert shorter >= 15
@@ -378,7 +379,7 @@ def test_a_touchdown_ends_a_rebound_whose_apex_was_missed():
     times = dict(zip([(k, i // 4) for i, (k, _) in enumerate(hops.events)], [t for _, t in hops.events], strict=True))
     wrong = (hops.time > times[LIFTOFF, 1] + 0.01) & (hops.time < times[TOUCHDOWN, 2] - 0.01)
     _, events = run("kf3", parameters(), state, (dt, low + 12.0 * wrong, low, usable, goal, thrust))
-    kinds = events[:, vertical.E_KIND].astype(int).tolist()
+    kinds = events[:, phase_kernels.E_KIND].astype(int).tolist()
     assert kinds[:9] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX, TOUCHDOWN, MAX_SQUAT, LIFTOFF, TOUCHDOWN, MAX_SQUAT]
 
 
@@ -395,12 +396,12 @@ def test_a_first_sample_in_mid_flight(name):
             state[[vertical.S_PZZ, vertical.S_PVV]] = 4.0
         p = parameters(SIGMA_P=0.01, SIGMA_V=0.1, SIGMA_A=1.0, SIGMA_B=0.5)
         _, events = run(name, p, state, arguments)
-        kinds = events[:, vertical.E_KIND].astype(int).tolist()
+        kinds = events[:, phase_kernels.E_KIND].astype(int).tolist()
         assert kinds[0] == TOUCHDOWN
         for before, after in pairwise(kinds):
             assert after == (before + 1) % 4 or (before, after) == (LIFTOFF, TOUCHDOWN)
         if name != "kf3":
-            last = events[events[:, vertical.E_KIND] == APEX, vertical.E_HEIGHT][-1]
+            last = events[events[:, phase_kernels.E_KIND] == APEX, phase_kernels.E_HEIGHT][-1]
             assert last == pytest.approx(hops.apex_m, abs=0.3)
 
 
@@ -419,7 +420,7 @@ def test_a_long_gap_is_survived(name, gap_s):
     assert np.isfinite(out).all()
     after = np.flatnonzero(time[keep] > begin)[0]
     assert out[after, 2] > (4.0 if gap_s > 0.1 else 1.1) * out[after - 1, 2]
-    late = events[events[:, vertical.E_TIME] > begin + gap_s + 4.0, vertical.E_KIND].astype(int)
+    late = events[events[:, phase_kernels.E_TIME] > begin + gap_s + 4.0, phase_kernels.E_KIND].astype(int)
     assert len(late) > 8
     np.testing.assert_array_equal(np.diff(late) % 4, 1)
 
