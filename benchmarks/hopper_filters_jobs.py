@@ -24,16 +24,8 @@ ROOT = Path(__file__).parent.parent
 SCRATCH = Path(__file__).parent / "scratch" / "hopper_filters"
 _ESTIMATION = (
     *("baselines", "encoder_kernels", "error_state_kernels", "ground_height", "hop*", "local_polynomials", "contact_*"),
-    *(
-        "phases",
-        "readings_kernels",
-        "training_trials",
-        "vertical_kernels",
-        "phase_kernels",
-        "bounce_*",
-        "filter_kinds",
-        "filter_model",
-    ),
+    *("bounce_*", "phases", "phase_kernels", "readings_kernels", "training_trials", "vertical_kernels"),
+    *("filter_kinds", "filter_model"),
 )
 _WORDS_ONLY = ("hopper_report.py", "hopper_robot.py", "hopper_training.py", "hop_tables.py", "hopping_agility.py")
 _TRAINING = ("cost_kernels", "filter_training", "filter_calibration")

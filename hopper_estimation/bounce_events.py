@@ -41,6 +41,7 @@ LEAST_POSITION_M = 0.005
 SEEN_STDDEV_S = 0.002
 """Of the delay with which touchdowns are seen, between robots and sensors."""
 USUAL_RESTITUTION = 0.6
+"""The trained fit is a factor on it."""
 LEAST_PUSH_M_S = 0.8
 """A stance turns a robot round that fell from 5 cm; setting it down by hand does not."""
 LEAST_PUSH_SHARE = 0.35
@@ -48,15 +49,23 @@ LEAST_PUSH_SHARE = 0.35
 PUSH_SHARE = 0.4
 """By how much a landing's speed may be off that is told by the shock alone."""
 UNSURE_M_S = 1.0
+"""Standard deviation of a landing's speed beyond which the shock tells it better."""
 SHOCK_SEEN_S = 0.006
+"""How long a shock takes to be one, low-passed: the touchdown was at any time in that."""
 IDLE_S = 0.01
 """How often a robot at rest, or in somebody's hands, is looked after."""
 JITTER = 0.1
+"""Share of a step by which it may differ from the usual one to be taken to first order."""
 HIDDEN_S = 0.002
+"""A gap that is remembered for so much may have hidden a touchdown."""
 UNSEEN_PUSH_M_S = 1e3
+"""Of a landing in a gap: its shock is believed."""
 KNOWN_M = 0.5
+"""A height that is known to so much tells where the ground is."""
 STANDING_M = 0.1
+"""A robot that did not bounce stands, its leg pressed or not."""
 RESTING_M_S2 = 3.0
+"""More than that is no robot that stands."""
 NEVER_FLEW_S = 0.15
 """A robot that rests so soon after it seemed to leave the ground has not left it."""
 CARRIED_M_S = 0.5
@@ -72,7 +81,9 @@ ROOM_M_S = 2.0
 ROOM_TIME_S = 2.0
 """A robot in somebody's hands is somewhere within reach."""
 SLOWEST_M_S = 0.3
+"""Slower than that nothing lands."""
 DEVIATIONS = 4.0
+"""By how many standard deviations a height or speed may be off."""
 
 
 @njit(cache=True, error_model="numpy")
