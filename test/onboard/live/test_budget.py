@@ -98,7 +98,7 @@ class TestRealNodes:
     def test_hopper_at_its_rates(self) -> None:
         found = measured("hopper", "--seconds", "2")
         consistent(found, 2.0)
-        assert (found["estimator"], found["topic"]) == ("kf1", "odometry")
+        assert (found["estimator"], found["topic"]) == ("bounce", "odometry")
         # Of the simulated robot, which loses some readings itself.
         slowed = 2.0 / found["seconds"]
         assert found["sensors_hz"]["imu/low_g"] == pytest.approx(840.0 * slowed, rel=0.05)
