@@ -190,7 +190,7 @@ def replayed(
     assert covariance is not None
     space = robot.estimator(configuration, "ukf").space
     stamps = np.unique(np.concatenate([one.stamps_ns for one in recording.series]))
-    parts = _truth(robot, configuration, recording, stamps)
+    parts = truth_at(robot, configuration, recording, stamps)
     first = int(np.argmax(np.isfinite(parts["pose"]).all(axis=1)))
     start = initial_state(space, {name: one[first] for name, one in parts.items()}, covariance, int(stamps[first]))
     error = covariance_root(covariance) @ np.random.default_rng(seed).normal(size=space.dimension)
@@ -203,7 +203,7 @@ def replayed(
     estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
     pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
     record = EstimateSeries.of(pipeline.run(recording.measurements()))
-    return record, _truth(robot, configuration, recording, record.stamps_ns)
+    return record, truth_at(robot, configuration, recording, record.stamps_ns)
 
 
 def part_errors(
@@ -224,7 +224,7 @@ def part_errors(
     ]
 
 
-def _truth(
+def truth_at(
     robot: Robot, configuration: SalpConfiguration, recording: LoadedRecording, stamps_ns: NDArray[np.int64]
 ) -> dict[str, Array]:
     """Parts of the state at the stamps; NaN where motion capture has a gap."""
