@@ -133,7 +133,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
     """A row for each filter."""
     rows = []
     for name in ("bounce", "kf1"):
-        found = [_judged(name, seed) for seed in (SEEDS[:1] if quick else SEEDS)]
+        found = [judged_hands(name, seed) for seed in (SEEDS[:1] if quick else SEEDS)]
         seconds, apexes, touchdowns, covered, after, rms_m = (np.array(one) for one in zip(*found, strict=True))
         figure = (
             f"{apexes.sum()} hops told in {seconds.sum() / 60.0:.0f} minutes of hands ({touchdowns.sum()} touchdowns); "
@@ -146,7 +146,8 @@ def run(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _judged(name: str, seed: int) -> Handled:
+def judged_hands(name: str, seed: int) -> Handled:
+    """What this filter, as it ships, says of the recording of this seed."""
     rng = np.random.default_rng(seed)
     hops = trial_of(
         _CONFIGURATION, f"seed {seed}", simulated_recording(_ROBOT, _CONFIGURATION, "hardware", "mixed", 40.0, seed)

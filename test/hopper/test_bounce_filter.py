@@ -334,19 +334,66 @@ def test_setting_it_down_is_a_touchdown_at_most():
     assert set(kinds_of(run(arguments, state=state)[1])) <= {TOUCHDOWN, MAX_SQUAT}
 
 
+def with_rest(hops: Bounces, until_s: float, seconds: float = 5.0):
+    """Arguments of hops that stop at once, and the first sample of what follows."""
+    stop = int(np.searchsorted(hops.time, until_s))
+    rest = 0.1 * np.random.default_rng(2).normal(size=int(seconds * RATE_HZ))
+    acceleration = np.concatenate([hops.acceleration[:stop], rest])
+    nothing = np.full(len(acceleration), np.nan)
+    both = np.full(len(acceleration), 3, np.uint8)
+    return (np.full(len(acceleration), NOMINAL_DT), acceleration, acceleration, both, nothing, nothing), stop
+
+
 def test_hops_that_end_on_the_ground_end_standing():
     """The last stance does not throw the robot up again: it stands, a leg's length high, and surely."""
     hops = bounces(2.0, 0.62, 4)
-    stop = int(np.searchsorted(hops.time, hops.touchdown_s[3] + 0.6 * STANCE_S))
-    rest = 0.1 * np.random.default_rng(2).normal(size=int(5 * RATE_HZ))
-    acceleration = np.concatenate([hops.acceleration[:stop], rest])
-    count = len(acceleration)
-    nothing = np.full(count, np.nan)
-    arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
+    arguments, stop = with_rest(hops, hops.touchdown_s[3] + 0.6 * STANCE_S)
     out, events, _ = run(arguments)
-    settled = slice(stop + int(1.5 * RATE_HZ), count)
+    settled = slice(stop + int(1.5 * RATE_HZ), len(out))
     assert kinds_of(apexes(events)) == [APEX] * 3
     assert np.all(events[:, phase_kernels.E_SAMPLE] < settled.start)
     assert np.all(out[settled, 5] == STARTUP)
     np.testing.assert_allclose(out[settled, 0], LENGTH, atol=0.1)
     assert np.all(out[settled, 2] < 0.2**2)
+
+
+def test_a_liftoff_that_was_none_is_taken_back():
+    """The shock was enough for a hop, but the robot stands: known to be there once it has rested."""
+    hops = bounces(2.0, 0.62, 4)
+    arguments, stop = with_rest(hops, hops.liftoff_s[3] + 0.01)
+    out, events, _ = run(arguments)
+    assert kinds_of(events)[-1] == LIFTOFF
+    settled = slice(stop + int(1.5 * RATE_HZ), None)
+    assert np.all(out[settled, 5] == STARTUP)
+    np.testing.assert_allclose(out[settled, 0], LENGTH, atol=0.1)
+    assert np.all(out[settled, 2] < 0.2**2)
+
+
+def test_a_landing_that_surprises_teaches_nothing_of_bias_and_bounce():
+    """Ten standard deviations too high, where what led there was no flight as modelled; within them it does teach."""
+    found = []
+    for off_m in (0.02, 1.0):
+        hops = bounces(2.0, 0.62, 3)
+        state = run(hops.arguments(hops.time < hops.touchdown_s[2] - 0.002))[2]
+        state[bounce.Z] += off_m
+        before = state.copy()
+        bounce_events.touch_down(parameters(), LENGTH, state, False)
+        found.append((state[bounce.BIAS] - before[bounce.BIAS], state[bounce.CC] / before[bounce.CC]))
+    (usual, less_sure), (surprised, surer) = found
+    assert abs(usual) > 1e-4
+    assert less_sure <= 1.0
+    assert surprised == 0.0
+    assert surer > 2.0
+
+
+@pytest.mark.parametrize("rested", [True, False])
+def test_where_it_begins_is_known_of_a_robot_that_was_seen_to_rest(rested):
+    """Lifted by a metre in a second: after rest its height is known to a metre; without, it was anywhere before."""
+    rng = np.random.default_rng(7)
+    t = np.arange(1, int(RATE_HZ) + 1) / RATE_HZ
+    lift = 60.0 * t - 180.0 * t**2 + 120.0 * t**3
+    acceleration = np.concatenate([0.1 * rng.normal(size=int(2 * RATE_HZ) if rested else 1), lift])
+    both, nothing = np.full(len(acceleration), 3, np.uint8), np.full(len(acceleration), np.nan)
+    arguments = (np.full(len(acceleration), NOMINAL_DT), acceleration, acceleration, both, nothing, nothing)
+    out, _, _ = run(arguments, state=bounce.start_state(LENGTH, 0.0, START, STARTUP))
+    assert (np.sqrt(out[-1, 2]) < 1.0) == rested

@@ -13,6 +13,7 @@ import pytest
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import ROBOT, plain_model
 
+from hopper_estimation import vertical_kernels
 from hopper_estimation.filter_model import (
     PARAMETERS,
     TRAINED,
@@ -65,6 +66,17 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     FilterModel({"kf1": entry}).save(path)
     os.utime(path, ns=(1, 1))
     assert filters_of(str(path)).entries["kf1"].touchdown_stddev_m == 0.5
+
+
+def test_a_file_from_before_stance_times_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    plain_model().save(path)
+    content = json.loads(path.read_text())
+    for entry in content["estimators"].values():
+        del entry["parameters"]["stance_time_s"]
+    path.write_text(json.dumps(content))
+    found = load_filters(path).entries["kf1"].parameters
+    assert found[vertical_kernels.STANCE_TIME] == 0.07
 
 
 def test_estimators_without_parameters_of_their_own() -> None:

@@ -400,6 +400,8 @@ def test_missed_hops_are_counted_and_still_have_a_trajectory() -> None:
     assert (figures["missed_hops"], figures["extra_hops"], figures["hops_without_apex"]) == (2, 1, 3)
     assert np.isfinite(found.values["m1"]).all()
     assert np.flatnonzero(np.isnan(found.values["m3"])).tolist() == [3, 4, 7]
+    seen = figures["m3_apex_height_mape_percent"]
+    assert figures["m3_with_missed_hops_percent"] == pytest.approx(0.7 * seen + 30.0)
 
 
 def test_estimates_that_are_no_numbers_or_too_short() -> None:

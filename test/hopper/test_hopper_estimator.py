@@ -458,6 +458,23 @@ def test_with_poses_set_on_the_way(configuration: Any, short: Recording) -> None
     assert found.sensors["set_pose"]["left_out"] == 1
 
 
+@pytest.mark.parametrize("stddev_m", [0.01, 0.5])
+def test_a_pose_is_known_as_well_as_it_says(configuration: Any, short: Recording, stddev_m: float) -> None:
+    pose = series_of(short, "set_pose")
+    values = pose.values[:1].copy()
+    values[0, 7 + 14] = stddev_m**2
+    told = Recording(
+        (
+            *(one for one in short.sensors if one.channel.sensor != "set_pose"),
+            Series(set_pose_channel(), pose.stamps_ns[:1], values),
+        ),
+        short.truth,
+    )
+    record = replay(ROBOT, configuration, "bounce", loaded(told), start_of(short), 0.05).record
+    at = int(np.searchsorted(record.stamps_ns, pose.stamps_ns[0], side="right"))
+    assert np.sqrt(record.covariances[at, 0, 0]) == pytest.approx(stddev_m, abs=0.15)
+
+
 @pytest.mark.parametrize("name", ["bounce", "kf1", "eskf2", "dr1"])
 def test_messages_that_come_late(name: str, configuration: Any, short: Recording) -> None:
     """Late within the lag, each sensor by its own, changes no bit of the record; what was told live hardly differs."""

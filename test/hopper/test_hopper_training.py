@@ -215,6 +215,18 @@ def test_heavy_tails_are_covered_at_three_sigma() -> None:
     assert np.mean(np.abs(error) < 3.0 * np.hypot(0.1 * scale, floor)) > 0.975
 
 
+def test_a_filter_that_knows_how_sure_it_is_is_not_made_surer(trials: list[Trial]) -> None:
+    """Its training hops are fewer than what may befall it; the paper's filters are scaled as their errors ask for."""
+    rng = np.random.default_rng(6)
+    sigma = np.full(4000, 0.5)
+    error = 0.1 * rng.normal(size=4000)
+    assert scale_and_floor(error, sigma, 0.0)[0] < 0.5
+    assert scale_and_floor(error, sigma, 0.0, 1.0)[0] == 1.0
+    entry = calibrated(CONFIGURATION, "bounce", plain_parameters(), trials)
+    assert np.all(entry.height_scale >= 1.0)
+    assert np.all(entry.velocity_scale >= 1.0)
+
+
 def test_too_few_errors_are_guessed_generously() -> None:
     assert scale_and_floor(np.zeros(50), np.ones(50), 0.0) == (3.0, 0.1)
 
