@@ -164,7 +164,7 @@ def _far(interface: str) -> None:
     from drivers.emulators.ethercat.segment import Segment
     from drivers.emulators.ethercat.slave import Slave
     from drivers.emulators.ethercat.wire import Wire
-    from drivers.ethercat.description import find
+    from drivers.ethercat.description_file import find
 
     slave = Slave(find("ati_axia80"), lambda _: (1.0, 2.0, 3.0, 0.1, 0.2, 0.3))
     segment, wire = Segment([slave]), Wire(interface)

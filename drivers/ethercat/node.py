@@ -26,7 +26,7 @@ from drivers.ethercat.configuration import EthercatConfiguration, EthercatHost
 from drivers.ethercat.cycle import Cycle
 from drivers.ethercat.decimation import Decimator
 from drivers.ethercat.description import WRENCH as WRENCH_FIELDS
-from drivers.ethercat.description import find
+from drivers.ethercat.description_file import find
 from drivers.ethercat.device import Device
 from drivers.ethercat.health import bus_status, device_status
 from drivers.ethercat.stream import Batch, PressureStream, WrenchStream

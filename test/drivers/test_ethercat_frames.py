@@ -97,7 +97,7 @@ def test_scapy_reads_the_same_in_the_captures(name: str, shared_data: Path) -> N
 
 @pytest.mark.data
 def test_an_eeprom_in_a_capture_names_the_terminal_that_our_file_describes(shared_data: Path) -> None:
-    from drivers.ethercat.description import find
+    from drivers.ethercat.description_file import find
 
     described = find("beckhoff_el3004")
     asked: dict[int, int] = {}

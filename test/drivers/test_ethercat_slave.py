@@ -27,7 +27,8 @@ from drivers.emulators.ethercat.slave import (
     Slave,
     State,
 )
-from drivers.ethercat.description import WRENCH, find, shipped
+from drivers.ethercat.description import WRENCH
+from drivers.ethercat.description_file import find, shipped
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 

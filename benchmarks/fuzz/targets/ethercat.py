@@ -17,7 +17,8 @@ from drivers.emulators.ethercat import coe, sii
 from drivers.emulators.ethercat.frames import Command, Datagram, FrameError, encode, parse
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.description import WRENCH, find
+from drivers.ethercat.description import WRENCH
+from drivers.ethercat.description_file import find
 from drivers.ethercat.layout import conversion_of, dtype_of, objects_of
 from onboard_estimation.errors import UserError
 

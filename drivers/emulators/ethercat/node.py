@@ -20,7 +20,7 @@ from drivers.emulators.ethercat.played import Played, PressureSensors
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave
 from drivers.emulators.ethercat.wire import Wire
-from drivers.ethercat.description import find
+from drivers.ethercat.description_file import find
 from onboard_estimation.errors import UserError
 from onboard_estimation.nodes.parameters import NodeParameters
 
