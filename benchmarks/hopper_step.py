@@ -100,7 +100,7 @@ class _Samples:
     def _filter(self, function: Any, count: int) -> int:
         state = self.start(self.trial.start_height_m, 0.0, self.covariance, DROP)
         signals = Signals(*(column[:count] for column in self.signals))
-        body = kernel_body(self.configuration.robot)
+        body = kernel_body(self.configuration)
         found: int = function(kernels.KF1, self.entry.parameters, body, state, signals, self.out[:count], self.events)
         return found
 

@@ -41,6 +41,7 @@ ON_REQUEST = (
     "hopper_sensor_faults",
     "hopper_step",
     "hopper_training",
+    "hopper_uneven",
     "hopper_unknown",
     "live_hour",
     "marginalized_pf_step",

@@ -106,6 +106,7 @@ def may_land(state: Array, length: float) -> bool:
 def forget_links(state: Array) -> None:
     """What height and velocity are off by says no more of the bias and the bounce."""
     state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
+    state[at.BG], state[at.CG] = 0.0, 0.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -253,6 +254,7 @@ def rest(state: Array, length: float, step: float, rests: bool) -> None:
         state[at.V], state[at.SPEED] = 0.0, 0.0
         state[at.Z] += (length - state[at.Z]) * min(10.0 * step, 1.0)
         state[at.ZZ], state[at.ZV], state[at.VV] = min(state[at.ZZ], 1e-2), 0.0, 1e-4
+        state[at.ZG], state[at.VG] = 0.0, 0.0
         state[at.RESTED] = 1.0
         forget_links(state)
         return

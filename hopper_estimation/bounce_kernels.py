@@ -11,6 +11,7 @@ and it is extended again a stance's time T after touchdown, whenever the low-pas
 velocity in flight, the bias b of the acceleration and c are estimated together:
 
     x = (z, v, b, c)    z' = v, v' = y1 - b, b and c constant but for slow walks
+    g                   the ground where it changes, by `Body.ground_step` at a touchdown; z is above it
 
     touchdown    z - v d = L
     max squat    v - y1 d = 0
@@ -46,7 +47,7 @@ def filter_bounces(
     kind: int, parameters: Array, body: Body, state: Array, signals: Signals, out: Array, events: Array
 ) -> int:
     """Filter samples one after another; how many events were found. As `vertical_kernels.filter_samples`."""
-    length, gravity, nominal_dt = body
+    length, gravity, nominal_dt, ground_step = body
     dt, acceleration, usable = signals.dt, signals.acceleration, signals.usable
     f1, f2 = 2.0 * np.pi * parameters[kernels.F_STATE], 2.0 * np.pi * parameters[kernels.F_PHASE]
     # Gains f t / (1 + f t), and their slopes: steps that differ a little from the usual do without a division.
@@ -57,6 +58,7 @@ def filter_bounces(
     flight_noise = parameters[kernels.SIGMA_A] ** 2 * nominal_dt
     threshold = parameters[kernels.JERK] * phase_kernels.JERK_STEPS
     record, record_all = out.shape[0] > 0, out.shape[0] > 0 and out.shape[1] > 2
+    tells_ground = out.shape[1] > 6
     z, v, bias = state[at.Z], state[at.V], state[at.BIAS]
     y1, y2, h1, h2, h3 = state[at.Y1], state[at.Y2], state[at.H1], state[at.H2], state[at.H3]
     phase, since, still = int(state[at.PHASE]), state[at.SINCE], state[at.STILL]
@@ -84,6 +86,7 @@ def filter_bounces(
             if fall < step:
                 # It landed where nothing was read: as its fall until then foretells.
                 found = phase_kernels.add_event(events, found, TOUCHDOWN, time + fall, length, v, state[at.ZZ], n)
+                at.step_of_ground(state, ground_step)
                 bounce.land_unseen(state, time, fall, used - bias, length, flight_noise)
                 phase, since, push = STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
                 z, v, used = state[at.Z], state[at.V], bias
@@ -165,6 +168,7 @@ def filter_bounces(
             elif event >= 0:
                 found = phase_kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
                 if event == TOUCHDOWN:
+                    at.step_of_ground(state, ground_step)
                     bounce.touch_down(parameters, length, state, by_shock)
                     if doubt > 0.0:
                         bounce.add_doubt(state, step, bounce.shock_variance(state[at.SPEED]))
@@ -189,6 +193,8 @@ def filter_bounces(
             out[n, 0], out[n, 1] = z, v
         if record_all:
             out[n, 2], out[n, 3], out[n, 4], out[n, 5] = state[at.ZZ], state[at.ZV], state[at.VV], phase
+            if tells_ground:
+                out[n, 6], out[n, 7], out[n, 8] = state[at.GROUND], 2.0 * state[at.ZG] + state[at.GG], state[at.VG]
     at.propagate(state, waiting, noise)
     state[at.Z], state[at.V], state[at.TIME], state[at.GAP] = z, v, time, gap
     state[at.STARTED] = 1.0 if started else 0.0

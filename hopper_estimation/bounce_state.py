@@ -1,8 +1,9 @@
 """State of the filter that goes by the bounce: its layout, its start, and its covariance over time and measurements.
 
     x = (z, v, b, c)    height, velocity, bias of the acceleration, how much the robot's restitution differs
+    g                   height of the ground below against that of the start, where it changes: z is above it
 
-Compiled and written out: four numbers and ten of a symmetric matrix. See `bounce_kernels` for what they mean.
+Compiled and written out: five numbers and fifteen of a symmetric matrix. See `bounce_kernels` for what they mean.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ Array = NDArray[np.float64]
 # Elements of a filter's state: the mean, its covariance, filtered readings, phase, the last landing.
 (Z, V, BIAS, BOUNCE, ZZ, ZV, VV, ZB, VB, BB, ZC, VC, BC, CC, Y1, Y2, H1, H2, H3,
  PHASE, SINCE, STILL, STARTED, TIME, GAP, LANDED, SPEED, SPEED_VARIANCE,
- LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK, RESTED) = range(36)  # fmt: skip
-STATE_SIZE = 36
+ LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK, RESTED, GROUND, GG, ZG, VG, BG, CG) = range(42)  # fmt: skip
+STATE_SIZE = 42
 
 BIAS_STDDEV_M_S2 = 0.15
 """What zeroing at rest leaves of scale and tilt errors: 1 % of gravity, and a degree."""
@@ -54,6 +55,8 @@ def propagate(state: Array, step: float, noise: float) -> None:
     state[VB] = vb - step * bb
     state[ZC] = zc + step * (vc - half * bc)
     state[VC] = vc - step * bc
+    state[ZG] += step * (state[VG] - half * state[BG])
+    state[VG] -= step * state[BG]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -63,12 +66,14 @@ def update(state: Array, hz: float, hv: float, hc: float, residual: float, varia
     v = state[ZV] * hz + state[VV] * hv + state[VC] * hc
     b = state[ZB] * hz + state[VB] * hv + state[BC] * hc
     c = state[ZC] * hz + state[VC] * hv + state[CC] * hc
+    g = state[ZG] * hz + state[VG] * hv + state[CG] * hc
     gain = 1.0 / (hz * z + hv * v + hc * c + variance)
     step = gain * residual
     state[Z] += z * step
     state[V] += v * step
     state[BIAS] += b * step
     state[BOUNCE] += c * step
+    state[GROUND] += g * step
     state[ZZ] -= z * z * gain
     state[ZV] -= z * v * gain
     state[VV] -= v * v * gain
@@ -79,3 +84,17 @@ def update(state: Array, hz: float, hv: float, hc: float, residual: float, varia
     state[VC] -= v * c * gain
     state[BC] -= b * c * gain
     state[CC] -= c * c * gain
+    state[GG] -= g * g * gain
+    state[ZG] -= z * g * gain
+    state[VG] -= v * g * gain
+    state[BG] -= b * g * gain
+    state[CG] -= c * g * gain
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def step_of_ground(state: Array, stddev: float) -> None:
+    """What is below the robot from now on may lie higher or lower by as much, m: its height above that with it."""
+    variance = stddev * stddev
+    state[ZZ] += variance
+    state[GG] += variance
+    state[ZG] -= variance

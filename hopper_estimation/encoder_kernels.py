@@ -124,7 +124,7 @@ def filter_encoder_samples(
 
     The others are those of `vertical_kernels.filter_samples`.
     """
-    length, gravity, nominal_dt = body
+    length, gravity, nominal_dt, _ = body
     dt, acceleration, usable, _, _, leg = signals
     readings, degree = min(int(parameters[C_READINGS]), MOST_READINGS), int(parameters[C_DEGREE])
     pressed, share = parameters[C_PRESSED_M], parameters[C_SHARE]

@@ -185,7 +185,7 @@ def filter_error_samples(
 
     The others are those of `vertical_kernels.filter_samples`. `goal` is not used: no velocity is inferred at liftoff.
     """
-    length, gravity, nominal_dt = body
+    length, gravity, nominal_dt, _ = body
     dt, acceleration, usable, _, thrust, _ = signals
     f1, f2 = 2.0 * np.pi * parameters[kernels.F_STATE], 2.0 * np.pi * parameters[kernels.F_PHASE]
     gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)

@@ -210,30 +210,43 @@ class HopperEstimator(Estimator[HopperState]):
     def _along(
         self, ground: Ground, filtered: Filtered, stamps_ns: NDArray[np.int64]
     ) -> tuple[Ground, Array, list[PhaseEvent]]:
-        """The ground after samples with these stamps; (N, 2) its height and hops at each of them; their events."""
+        """The ground after samples with these stamps; (N, 3) what it adds at each to height, variance, covariance."""
+        told = filtered.out[:, 6:] if filtered.out.shape[1] > 6 else None
         if not len(filtered.events):
-            flat = np.empty((len(stamps_ns), 2))
-            flat[:] = ground.height_m, ground.hops
-            return ground, flat, []
+            return ground, self._added(ground, len(stamps_ns)) if told is None else told, []
         events = []
-        firsts, grounds = [0], [(ground.height_m, ground.hops)]
+        firsts, grounds = [0], [self._added(ground, 1)]
         for row in filtered.events:
             kind, sample = int(row[phase_kernels.E_KIND]), int(row[phase_kernels.E_SAMPLE])
             height = float(row[phase_kernels.E_HEIGHT])
             if kind == TOUCHDOWN:
-                ground = self._after_hop(ground, height, float(row[phase_kernels.E_VELOCITY]))
+                if told is None:
+                    ground = self._after_hop(ground, height, float(row[phase_kernels.E_VELOCITY]))
+                else:
+                    ground = ground._replace(height_m=float(told[sample, 0]), hops=ground.hops + 1)
                 firsts.append(sample)
-                grounds.append((ground.height_m, ground.hops))
+                grounds.append(self._added(ground, 1))
             elif kind == APEX:
                 ground = ground._replace(apex_m=height)
             seen_ns = int(stamps_ns[sample])
             late_ns = round(float(self._entry.event_delay_s[kind]) * NANOSECONDS_PER_SECOND)
             stddev_s = float(self._entry.event_stddev_s[kind])
-            above_start = height + (ground.height_m if self._configuration.ground_changes else 0.0)
-            events.append(
-                PhaseEvent(EVENTS[kind], seen_ns - late_ns, seen_ns, stddev_s, PHASE_AFTER[kind], above_start)
-            )
-        return ground, np.repeat(np.array(grounds), np.diff([*firsts, len(stamps_ns)]), axis=0), events
+            if self._configuration.ground_changes:
+                # The leg is extended at a touchdown, and what was foretold went into the ground.
+                height = ground.height_m + (
+                    self._configuration.robot.standing_height_m if kind == TOUCHDOWN else height
+                )
+            events.append(PhaseEvent(EVENTS[kind], seen_ns - late_ns, seen_ns, stddev_s, PHASE_AFTER[kind], height))
+        if told is None:
+            told = np.repeat(np.concatenate(grounds), np.diff([*firsts, len(stamps_ns)]), axis=0)
+        return ground, told, events
+
+    def _added(self, ground: Ground, count: int) -> Array:
+        """(count, 3) what a ground that was summed up adds to height, its variance, its covariance with velocity."""
+        if not self._configuration.ground_changes:
+            return np.zeros((count, 3))
+        unsure_m2 = self._ground_gain * self._entry.touchdown_stddev_m**2
+        return np.tile([ground.height_m, ground.hops * unsure_m2, 0.0], (count, 1))
 
     def _after_hop(self, ground: Ground, height_m: float, velocity_m_s: float) -> Ground:
         """After a touchdown at that height above the ground of the stance before: eq. (12), corrected.
@@ -253,10 +266,9 @@ class HopperEstimator(Estimator[HopperState]):
     def _published(self, out: Array, ground: Array) -> tuple[Array, Array]:
         """(N, 2) means and (N, 2, 2) covariances from the filter's: scaled by phase, above the ground of the start.
 
-        `ground` (N, 2) is its height, m, and the number of hops.
+        `ground` (N, 3) is what that adds to them.
         """
-        unsure = self._ground_gain * self._entry.touchdown_stddev_m**2
-        return _scaled(out, ground, self._scales, self._floors, self._configuration.ground_changes, unsure)
+        return _scaled(out, ground, self._scales, self._floors)
 
 
 def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:
@@ -269,19 +281,14 @@ def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) ->
 
 
 @njit(cache=True, error_model="numpy")
-def _scaled(
-    out: Array, ground: Array, scales: Array, floors: Array, ground_changes: bool, unsure_m2: float
-) -> tuple[Array, Array]:
-    """See `HopperEstimator._published`; `scales` and `floors` by phase, `unsure_m2` the ground's variance by hops."""
+def _scaled(out: Array, ground: Array, scales: Array, floors: Array) -> tuple[Array, Array]:
+    """See `HopperEstimator._published`; `scales` and `floors` by phase."""
     means, covariances = np.empty((len(out), 2)), np.empty((len(out), 2, 2))
     for n in range(len(out)):
-        z, v, zz, zv, vv, phase = out[n]
+        z, v, zz, zv, vv, phase = out[n, :6]
         scale, floor = scales[int(phase)], floors[int(phase)]
-        means[n, 0], means[n, 1] = z, v
-        covariances[n, 0, 0] = scale[0] * zz + floor[0]
-        covariances[n, 0, 1] = covariances[n, 1, 0] = scale[1] * zv
+        means[n, 0], means[n, 1] = z + ground[n, 0], v
+        covariances[n, 0, 0] = scale[0] * zz + floor[0] + ground[n, 1]
+        covariances[n, 0, 1] = covariances[n, 1, 0] = scale[1] * zv + ground[n, 2]
         covariances[n, 1, 1] = scale[2] * vv + floor[1]
-        if ground_changes:
-            means[n, 0] += ground[n, 0]
-            covariances[n, 0, 0] += ground[n, 1] * unsure_m2
     return means, covariances

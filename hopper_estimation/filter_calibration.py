@@ -45,7 +45,7 @@ def filtered(
     """Run a filter over a trial from its first drop; `start_covariance` (2, 2)."""
     kind = state_filter(estimator, configuration.robot)
     state = kind.start(trial.start_height_m, 0.0, start_covariance, DROP)
-    return kind.run(parameters, configuration.robot, state, trial.signals)
+    return kind.run(parameters, configuration, state, trial.signals)
 
 
 def calibrated(

@@ -15,7 +15,7 @@ from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.bounce_kernels import filter_bounces
-from hopper_estimation.configuration import HopperBody
+from hopper_estimation.configuration import HopperBody, HopperConfiguration
 from hopper_estimation.phases import DROP
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.vertical_kernels import Body, Signals
@@ -34,7 +34,8 @@ class Filtered(NamedTuple):
     Attributes
     ----------
     out
-        (N, 6): height, velocity, their covariance as the filter has it (zz, zv, vv), phase.
+        (N, 6): height, velocity, their covariance as the filter has it (zz, zv, vv), phase; height above the ground
+        below. (N, 9) of a filter that tells the ground: its height, and what that adds to zz and zv.
     events
         (E, EVENT_SIZE), see `vertical_kernels`; times since the filter's start, s.
     """
@@ -61,6 +62,8 @@ class StateFilter:
         Element that holds for how long the phase has lasted; None: it starts at zero whatever the phase.
     parameters
         Its own; None: the trained ones.
+    tells_ground
+        Whether it estimates the ground's height, where that changes.
     """
 
     kind: int
@@ -69,6 +72,7 @@ class StateFilter:
     kept: list[int]
     since: int | None = None
     parameters: Array | None = None
+    tells_ground: bool = False
 
     def start(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
         """A state at that height and velocity, with their covariance (2, 2), in that phase."""
@@ -82,24 +86,27 @@ class StateFilter:
         state[self.kept] = old[self.kept]
         return state
 
-    def run(self, parameters: Array, robot: HopperBody, state: Array, signals: Signals) -> Filtered:
+    def run(self, parameters: Array, configuration: HopperConfiguration, state: Array, signals: Signals) -> Filtered:
         """Filter samples that follow on those before; `state` is changed.
 
         `parameters` (PARAMETER_COUNT,) are those of `vertical_kernels`.
         """
-        out = np.empty((len(signals.dt), 6))
+        out = np.empty((len(signals.dt), 9 if self.tells_ground else 6))
         # No leg makes more than four events in 20 ms, and no sample more than four.
         count = len(out)
         most = 4 * count if count <= _FEW else int(200.0 * float(signals.dt.sum()))
         events = np.empty((4 + most, phase_kernels.EVENT_SIZE))
         own = parameters if self.parameters is None else self.parameters
-        found = self.kernel(self.kind, own, kernel_body(robot), state, signals, out, events)
+        found = self.kernel(self.kind, own, kernel_body(configuration), state, signals, out, events)
         return Filtered(out, events[: min(found, len(events))])
 
 
-def kernel_body(robot: HopperBody) -> Body:
-    """What kernels know of a robot."""
-    return Body(robot.standing_height_m, robot.gravity_m_s2, NOMINAL_DT_S)
+def kernel_body(configuration: HopperConfiguration) -> Body:
+    """What kernels know of a robot, and of the ground."""
+    robot, step_m = configuration.robot, configuration.ground_step_stddev_m
+    return Body(
+        robot.standing_height_m, robot.gravity_m_s2, NOMINAL_DT_S, step_m if configuration.ground_changes else 0.0
+    )
 
 
 def _zeroed_bias(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
@@ -138,7 +145,7 @@ BIAS_NAMES = ("kf2", "eskf2")
 def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
     if name == "bounce":
-        return StateFilter(0, filter_bounces, bounce.start_state, _BOUNCE_KEPT, bounce.SINCE)
+        return StateFilter(0, filter_bounces, bounce.start_state, _BOUNCE_KEPT, bounce.SINCE, tells_ground=True)
     if name in _VERTICAL:
         new = _zeroed_bias if name == "kf2" else kernels.start_state
         return StateFilter(_VERTICAL[name], kernels.filter_samples, new, _VERTICAL_KEPT, kernels.S_SINCE)

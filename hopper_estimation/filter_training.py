@@ -119,7 +119,7 @@ class FilterObjective:
     ) -> None:
         self.estimator = estimator
         self._kind = _KIND[estimator]
-        self._body = kernel_body(configuration.robot)
+        self._body = kernel_body(configuration)
         self.places = tuple(place for place in SEARCHED[estimator] if delays or place not in _DELAYS)
         self._threads = threads or os.cpu_count() or 1
         start = state_filter(estimator, configuration.robot).start

@@ -89,11 +89,7 @@ class HopReview:
 
 
 def estimated_grounds(configuration: HopperConfiguration, events: HopEvents) -> Array:
-    """(T,) height of the ground after each touchdown: the heights that are told count from the ground of the start.
-
-    A touchdown's event has the height of the body just before the update, on the ground that it then finds: the ground
-    lies the standing height below.
-    """
+    """(T,) height of the ground after each touchdown: the standing height below the body, its leg extended."""
     rows = events.kind == TOUCHDOWN
     return events.height_m[rows] - configuration.robot.standing_height_m
 

@@ -107,4 +107,4 @@ class HopperFilter:
 
     def _run(self, state: FilterState, signals: Signals) -> Filtered:
         """Changes the state."""
-        return self._kind.run(self._parameters, self._configuration.robot, state.vertical, signals)
+        return self._kind.run(self._parameters, self._configuration, state.vertical, signals)

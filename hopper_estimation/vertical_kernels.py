@@ -96,11 +96,14 @@ class Body(NamedTuple):
         m/s^2.
     nominal_dt
         Usual time between samples, s.
+    ground_step
+        Standard deviation of the ground's change from hop to hop, m; only `bounce_kernels` estimates it.
     """
 
     length: float
     gravity: float
     nominal_dt: float
+    ground_step: float = 0.0
 
 
 class Signals(NamedTuple):
@@ -202,7 +205,7 @@ def filter_samples(
     events
         (M, EVENT_SIZE), written; events beyond M are lost.
     """
-    length, gravity, nominal_dt = body
+    length, gravity, nominal_dt, _ = body
     dt, acceleration, usable, goal, thrust, _ = signals
     f1, f2 = 2.0 * np.pi * parameters[F_STATE], 2.0 * np.pi * parameters[F_PHASE]
     gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)

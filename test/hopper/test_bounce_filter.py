@@ -90,14 +90,14 @@ def bounces(height_m: float, restitution: float, count: int, higher: float = 1.0
     return Bounces(time, z, v, a, touchdown_s, liftoff_s, apex_m)
 
 
-def run(arguments, p=None, height=2.0, state=None, columns=6):
+def run(arguments, p=None, height=2.0, state=None, columns=6, body=BODY):
     """(out, events, state)."""
     if state is None:
         state = bounce.start_state(LENGTH + height, 0.0, START, DROP)
         state[bounce.SINCE] = 0.05
     out, events = np.empty((len(arguments[0]), columns)), np.empty((1000, phase_kernels.EVENT_SIZE))
     p = parameters() if p is None else p
-    found = bounce_kernels.filter_bounces(0, p, BODY, state, signals(*arguments), out, events)
+    found = bounce_kernels.filter_bounces(0, p, body, state, signals(*arguments), out, events)
     return out, events[:found], state
 
 
@@ -112,11 +112,14 @@ def apexes(events) -> np.ndarray:
 # --- arithmetic
 
 
-def reference(p, arguments, events, height) -> np.ndarray:
-    """(N, 5) z, v and their covariance by FilterPy over (z, v, bias, restitution), told the events; without gaps."""
-    kf = KalmanFilter(dim_x=4, dim_z=1, dim_u=1)
-    kf.x = np.array([[LENGTH + height], [0.0], [0.0], [0.0]])
-    kf.P = np.diag([*np.diag(START), bounce.BIAS_STDDEV_M_S2**2, bounce.RESTITUTION_SPREAD**2])
+def reference(p, arguments, events, height, ground_step=0.0) -> np.ndarray:
+    """(N, 6) z, v, their covariance and the ground by FilterPy, told the events; without gaps.
+
+    Over (z, v, bias, restitution, ground), all of them against the ground of the start.
+    """
+    kf = KalmanFilter(dim_x=5, dim_z=1, dim_u=1)
+    kf.x = np.array([[LENGTH + height], [0.0], [0.0], [0.0], [0.0]])
+    kf.P = np.diag([*np.diag(START), bounce.BIAS_STDDEV_M_S2**2, bounce.RESTITUTION_SPREAD**2, 0.0])
     at = {int(e[phase_kernels.E_SAMPLE]): int(e[phase_kernels.E_KIND]) for e in events}
     rows, filtered, time, phase = [], None, 0.0, DROP
     landed, speed, unsure = 0.0, 0.0, 0.0
@@ -127,9 +130,9 @@ def reference(p, arguments, events, height) -> np.ndarray:
         density = p[vertical.SIGMA_A] ** 2 * NOMINAL_DT
         if phase in (STANCE_DOWN, STANCE_UP):
             density = (bounce_events.STANCE_SHARE * 1.6 * max(speed, 1.0)) ** 2 / p[vertical.STANCE_TIME]
-        to, noise = np.array([[0.5 * dt * dt], [dt], [0.0], [0.0]]), np.zeros((4, 4))
+        to, noise = np.array([[0.5 * dt * dt], [dt], [0.0], [0.0], [0.0]]), np.zeros((5, 5))
         noise[:2, :2] = density * np.array([[dt**3 / 3.0, dt**2 / 2.0], [dt**2 / 2.0, dt]])
-        transition = np.eye(4)
+        transition = np.eye(5)
         transition[0, 1], transition[0, 2], transition[1, 2] = dt, -0.5 * dt * dt, -dt
         kf.predict(np.array([[filtered]]), B=to, F=transition, Q=noise)
         time += dt
@@ -140,24 +143,25 @@ def reference(p, arguments, events, height) -> np.ndarray:
             kf.update(np.array([[value]]), R=np.array([[variance]]), H=np.array([row]))
 
         if event == TOUCHDOWN:
+            kf.P[4, 4] += ground_step**2
             delay = p[vertical.DELAY_TD]
             spread = (kf.x[1, 0] ** 2 + kf.P[1, 1]) * bounce_events.SEEN_STDDEV_S**2
-            measured([1.0, -delay, 0.0, 0.0], LENGTH, unevenness + spread)
+            measured([1.0, -delay, 0.0, 0.0, -1.0], LENGTH, unevenness + spread)
             landed, speed, unsure = time - delay, -kf.x[1, 0], kf.P[1, 1]
         elif event == MAX_SQUAT:
-            measured([0.0, 1.0, 0.0, 0.0], p[vertical.DELAY_MS] * filtered, bounce_events.SQUAT_STDDEV_M_S**2)
+            measured([0.0, 1.0, 0.0, 0.0, 0.0], p[vertical.DELAY_MS] * filtered, bounce_events.SQUAT_STDDEV_M_S**2)
         elif event == LIFTOFF:
             quadratic = np.polyval(p[[vertical.VEL2, vertical.VEL1, vertical.VEL0]], speed / 5.0)
             e, since = 0.6 * np.exp(0.05 * quadratic), max(time - landed - p[vertical.STANCE_TIME], 0.0)
             kf.P[2, 2] += bounce_events.BIAS_WALK
             kf.P[3, 3] += bounce_events.RESTITUTION_WALK**2
             spread = (p[vertical.SIGMA_V] * e * speed / 5.0) ** 2 + e * e * unsure
-            measured([0.0, 1.0, 0.0, -e * speed], e * speed - GRAVITY * since, spread)
+            measured([0.0, 1.0, 0.0, -e * speed, 0.0], e * speed - GRAVITY * since, spread)
             fallen = 0.5 * GRAVITY * since**2
-            measured([1.0, -since, 0.0, 0.0], LENGTH + fallen, unevenness)
+            measured([1.0, -since, 0.0, 0.0, -1.0], LENGTH + fallen, unevenness)
         if event is not None:
             phase = DROP if event == APEX else event + 1
-        rows.append([kf.x[0, 0], kf.x[1, 0], kf.P[0, 0], kf.P[0, 1], kf.P[1, 1]])
+        rows.append([kf.x[0, 0], kf.x[1, 0], kf.P[0, 0], kf.P[0, 1], kf.P[1, 1], kf.x[4, 0]])
     return np.array(rows)
 
 
@@ -168,14 +172,19 @@ def noisy(height=2.0, restitution=0.66, count=5, seed=3):
     return hops, hops.arguments(keep, low)
 
 
-def test_state_and_covariance_are_filterpys():
+@pytest.mark.parametrize("ground_step", [0.0, 0.08])
+def test_state_and_covariance_are_filterpys(ground_step):
     _, arguments = noisy()
     p = parameters(VEL2=0.4, VEL1=-0.8, VEL0=1.0, DELAY_TD=0.002, DELAY_MS=0.003, SIGMA_A=0.8)
-    out, events, _ = run(arguments, p)
+    out, events, _ = run(arguments, p, columns=9, body=BODY._replace(ground_step=ground_step))
+    out[:, 0] += out[:, 6]
+    out[:, 2:4] += out[:, 7:9]
+    assert (np.ptp(out[:, 6]) > 0.0) == (ground_step > 0.0)
     assert kinds_of(events)[:8] == [TOUCHDOWN, MAX_SQUAT, LIFTOFF, APEX] * 2
     assert len(events) >= 18
-    expected = reference(p, arguments, events, 2.0)
+    expected = reference(p, arguments, events, 2.0, ground_step)
     scale = np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(out[:, 6], expected[:, 5], atol=2e-4)
     np.testing.assert_allclose(
         out[:, :2] / scale[:2], expected[:, :2] / scale[:2], atol=2e-4
     )  # gains: a jitter's slope

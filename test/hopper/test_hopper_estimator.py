@@ -43,6 +43,8 @@ from hopper_estimation.topics import (
 from hopper_estimation.training_trials import trial_of
 from hopper_estimation.vertical_filter import reading_settings
 from onboard_estimation.estimator import FilterBreakdown
+from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import at_once, replay
 from onboard_estimation.measurement import Channel, Estimate, Measurement, PhaseEvent, filter_order
@@ -426,10 +428,29 @@ def test_at_once_is_message_by_message(name: str, configuration: Any, short: Rec
     assert np.isfinite(found.record.means).all()
 
 
-def test_over_changing_ground_too(configuration: Any, short: Recording) -> None:
-    found = both_ways(replace(configuration, ground_changes=True), "kf1", loaded(short), None)
-    level = replay(ROBOT, configuration, "kf1", loaded(short), None, 0.05)
+@pytest.mark.parametrize("name", ["bounce", "kf1"])
+def test_over_changing_ground_too(configuration: Any, short: Recording, name: str) -> None:
+    found = both_ways(replace(configuration, ground_changes=True), name, loaded(short), None)
+    level = replay(ROBOT, configuration, name, loaded(short), None, 0.05)
     assert np.ptp(found.record.means[:, 0] - level.record.means[:, 0]) > 0.0
+
+
+def test_ground_that_steps_is_followed_and_what_adds_up_is_said(configuration: Any) -> None:
+    """Six robots on boards of 4 cm, drawn anew from hop to hop; heights above the ground of the start."""
+    configuration = replace(configuration, ground_changes=True)
+    within, errors_m, stddevs_m = [], [], []
+    for seed in range(340, 346):
+        recording = simulated_recording(ROBOT, configuration, "uneven", "mixed", 60.0, seed)
+        height = judge(ROBOT, configuration, "bounce", recording).parts["height"]
+        known = np.isfinite(height.error[:, 0])
+        error, stddev = height.error[known, 0], height.stddev[known, 0]
+        within.append(np.mean(np.abs(error) < 3.0 * stddev))
+        errors_m.append(abs(np.median(error[-2000:])))
+        stddevs_m.append(np.median(stddev[-2000:]))
+    assert min(within) > 0.9
+    assert np.mean(within) > 0.97
+    assert np.median(errors_m) < 0.35
+    assert 0.1 < np.median(stddevs_m) < 1.0
 
 
 def test_with_poses_set_on_the_way(configuration: Any, short: Recording) -> None:

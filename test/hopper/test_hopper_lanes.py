@@ -19,7 +19,7 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 
 CONFIGURATION = HopperConfiguration()
-BODY = kernel_body(CONFIGURATION.robot)
+BODY = kernel_body(CONFIGURATION)
 KINDS = {"kf1": kernels.KF1, "kf3": kernels.KF3}
 
 
