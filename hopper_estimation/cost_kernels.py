@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import bounce_kernels, error_state_kernels, vertical_kernels
+from hopper_estimation import error_state_kernels, vertical_kernels
+from hopper_estimation.bounce_lanes import filter_bounce_lanes
 from hopper_estimation.lane_kernels import LANES, filter_lanes
 from hopper_estimation.phase_kernels import E_HEIGHT, E_KIND, E_TIME, E_VARIANCE, EVENT_SIZE
 from hopper_estimation.phases import APEX
@@ -116,12 +117,12 @@ def hop_errors(
 @njit(cache=True, error_model="numpy", nogil=True)
 def population_costs(kind: int, population: Array, body: Body, trials: JoinedTrials, costs: Array) -> None:
     """Costs (P,) of parameters (P, n) over trials. Every hop counts the same, whichever trial it is of."""
-    lanes = LANES if kind in (vertical_kernels.KF1, vertical_kernels.KF3) else 1  # several filters at once
+    lanes = LANES if kind in (vertical_kernels.KF1, vertical_kernels.KF3, BOUNCE) else 1  # several filters at once
     samples, hops = trials.sample_offsets, trials.hop_offsets
     longest = 0
     for t in range(trials.starts.shape[0]):
         longest = max(longest, samples[t + 1] - samples[t])
-    out, events = np.empty((longest, 2 if kind == BOUNCE else 6)), np.empty((lanes, 4 + longest // 20, EVENT_SIZE))
+    out, events = np.empty((longest, 6)), np.empty((lanes, 4 + longest // 20, EVENT_SIZE))
     found, squares = np.zeros(lanes, dtype=np.int64), np.empty((lanes, 3))
     parameters, sums = np.empty((lanes, population.shape[1])), np.empty((lanes, 5))
     for first in range(0, population.shape[0], lanes):
@@ -133,15 +134,13 @@ def population_costs(kind: int, population: Array, body: Body, trials: JoinedTri
             a, b, c, d = samples[t], samples[t + 1], hops[t], hops[t + 1]
             signals, start = part_of(trials.signals, a, b), trials.starts[t]
             height, velocity = trials.true_height[a:b], trials.true_velocity[a:b]
-            if lanes > 1:
-                truth = (height, velocity, RMSE_STEPS, LARGEST_SQUARE)
+            truth = (height, velocity, RMSE_STEPS, LARGEST_SQUARE)
+            if kind == BOUNCE:
+                filter_bounce_lanes(parameters, body, start, signals, truth, squares, events, found)
+            elif lanes > 1:
                 filter_lanes(kind, parameters, body, start, signals, truth, squares, events, found)
             else:
-                if kind == BOUNCE:
-                    found[0] = bounce_kernels.filter_bounces(
-                        0, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
-                    )
-                elif kind >= ERROR_STATE:
+                if kind >= ERROR_STATE:
                     found[0] = error_state_kernels.filter_error_samples(
                         kind - ERROR_STATE, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
                     )

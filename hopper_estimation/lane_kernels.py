@@ -48,7 +48,7 @@ _ROWS = (
 )
 
 
-class _Choice(NamedTuple):
+class Choice(NamedTuple):
     """What `choose` says of a sample to filters whose switch is not reached, or is.
 
     Attributes
@@ -67,10 +67,10 @@ class _Choice(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy", inline="always")
-def _choice(usable: int, low: float, high: float, gravity: float, switch: float) -> _Choice:
+def choice_of(usable: int, low: float, high: float, gravity: float, switch: float) -> Choice:
     """For any filter with its switch on the same side of the specific force."""
     value, more = phase_kernels.choose(usable, low, high, np.nan, gravity, switch)
-    return _Choice(value, more, phase_kernels.awaits_high(usable, low, gravity, switch))
+    return Choice(value, more, phase_kernels.awaits_high(usable, low, gravity, switch))
 
 
 @njit(cache=True, error_model="numpy", nogil=True, inline="always")
@@ -81,8 +81,8 @@ def _usual_sample(
     over: float,
     alone: float,
     force: float,
-    below: _Choice,
-    above: _Choice,
+    below: Choice,
+    above: Choice,
 ) -> tuple[int, int]:
     """One sample for all lanes as far as nothing happens; in how many of them something does, and how many are still.
 
@@ -259,8 +259,8 @@ def filter_lanes(
                 over,
                 alone,
                 abs(low + gravity),
-                _choice(bits, low, high, gravity, np.inf),
-                _choice(bits, low, high, gravity, -1.0),
+                choice_of(bits, low, high, gravity, np.inf),
+                choice_of(bits, low, high, gravity, -1.0),
             )
             if still_count > 0:
                 _stand(rows, step, body.length)

@@ -1,4 +1,4 @@
-"""Many filters at once give the numbers of one filter after another, to the last bit."""
+"""Many filters at once give the numbers of one filter after another: the paper's to the last bit."""
 
 from dataclasses import replace
 
@@ -7,6 +7,8 @@ import pytest
 
 from hopper_estimation import cost_kernels, phase_kernels
 from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation.bounce_kernels import filter_bounces
+from hopper_estimation.bounce_lanes import filter_bounce_lanes
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_kinds import kernel_body
@@ -134,6 +136,61 @@ def test_events_and_errors_with_readings_that_are_missing_or_late(trials, name):
             known = np.isfinite(error_z) & np.isfinite(error_v)
             sums = [np.minimum(error[known] ** 2, 1e6) for error in (error_z, error_v)]
             np.testing.assert_array_equal(squares[k], [*(np.cumsum(one)[-1] for one in sums), known.sum()])
+
+
+def single_bounces(parameters, start, signals, room=1000):
+    """(N, 2) heights and velocities, and events, of one filter that goes by the bounce."""
+    out, events = np.empty((len(signals.dt), 2)), np.empty((room, phase_kernels.EVENT_SIZE))
+    found = filter_bounces(0, parameters, BODY, start.copy(), signals, out, events)
+    return out, events[: min(found, room)]
+
+
+@pytest.mark.parametrize("stamps", ["ideal", "real"])
+def test_costs_of_bounces_are_those_of_single_trials(trials, stamps):
+    if stamps == "real":
+        trials = [with_real_stamps(trial, np.random.default_rng(7)) for trial in trials]
+    objective = FilterObjective(CONFIGURATION, "bounce", trials, threads=1)
+    joined, hops = objective._trials, len(objective._trials.hop_height)
+    expected = []
+    for one in population(objective, LANES + 3):
+        cost, errors = 0.0, np.zeros(2)
+        for t in range(len(trials)):
+            samples, cycles = slice(*joined.sample_offsets[t : t + 2]), slice(*joined.hop_offsets[t : t + 2])
+            signals = Signals(*(column[samples] for column in joined.signals))
+            out, events = single_bounces(one, joined.starts[t], signals)
+            columns = (column[cycles] for column in (joined.touchdown_s, joined.next_touchdown_s, joined.hop_height))
+            apex, miscount, surprise, judged = cost_kernels.hop_errors(len(events), events, BODY.length, *columns)
+            cost += judged / hops * (apex + miscount + cost_kernels.SURPRISE_WEIGHT * surprise)
+            squares = np.empty(3)
+            cost_kernels.add_squares(out, joined.true_height[samples], joined.true_velocity[samples], squares)
+            errors += squares[:2] / squares[2] * (samples.stop - samples.start)
+        cost += cost_kernels.RMSE_WEIGHT * np.sqrt(errors / joined.sample_offsets[-1]).sum()
+        expected.append(cost + 4.0 * cost_kernels.SURPRISE_WEIGHT)
+    problem = objective.problem()
+    shares = np.random.default_rng(0).random((LANES + 3, problem.count))
+    np.testing.assert_allclose(objective(problem.to_units(shares)), expected, rtol=1e-9)
+    assert np.ptp(expected) > 0.1
+
+
+def test_bounces_with_readings_that_are_missing_or_late(trials):
+    objective, rng = FilterObjective(CONFIGURATION, "bounce", trials, threads=1), np.random.default_rng(1)
+    for number, trial in enumerate(trials):
+        signals = troubled(trial, rng)
+        truth_z, truth_v = trial.true_height_m.copy(), trial.true_velocity_m_s.copy()
+        truth_z[rng.random(len(truth_z)) < 0.1] = np.nan
+        parameters = population(objective, LANES, seed=number)
+        squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
+        events = np.empty((LANES, 400, phase_kernels.EVENT_SIZE))
+        start, truth = objective._trials.starts[number], (truth_z, truth_v, 4, 1e6)
+        filter_bounce_lanes(parameters, BODY, start, signals, truth, squares, events, found)
+        assert found.max() > 8
+        for k in range(LANES):
+            out, single = single_bounces(parameters[k], start, signals)
+            assert found[k] == len(single)
+            np.testing.assert_allclose(events[k, : found[k], :5], single[:, :5], rtol=1e-9, atol=1e-9)
+            wanted = np.empty(3)
+            cost_kernels.add_squares(out, truth_z, truth_v, wanted)
+            np.testing.assert_allclose(squares[k], wanted, rtol=1e-9)
 
 
 def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data):
