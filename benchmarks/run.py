@@ -64,6 +64,7 @@ ON_REQUEST = (
     "thruster_chain_unknown",
     "two_link_imu",
     "vicon_stream",
+    "walks_left_out",
 )
 """Only with --only: they take from a few minutes to more than an hour."""
 
