@@ -136,9 +136,6 @@ class ResidualFilter:
         self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
         """(2 N + 2,) where pose, joint angles and biases stand in the state."""
         self._public_block = np.ix_(self.public, self.public)
-        scales = np.ones(len(self.public))
-        scales[3 : n + 2] = model.inflation
-        self._scales = scales
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
         """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
@@ -154,14 +151,22 @@ class ResidualFilter:
         whole[self._public_block] = covariance
         return FilterState(state, whole, None, np.zeros(n + 2))
 
+    def stated(self, now: FilterState) -> tuple[Vector, Matrix]:
+        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order, as the filter has them."""
+        return now.state[self.public], now.covariance[self._public_block]
+
     def published(self, now: FilterState) -> tuple[Vector, Matrix]:
-        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order."""
-        return now.state[self.public], self.inflation(now) * now.covariance[self._public_block]
+        """The same with joint angles as sure as they may be taken to be."""
+        mean, covariance = self.stated(now)
+        return mean, self.inflation(now) * covariance
 
     def inflation(self, now: FilterState) -> Matrix:
-        """(2 N + 2, 2 N + 2) factors of the covariance where it is published."""
-        scales = self._scales.copy()
-        scales[3 : self.link_count + 2] *= max(1.0, self.unlikeness(now)) ** 0.5
+        """(2 N + 2, 2 N + 2) factors of the covariance where it is published.
+
+        The joint angles' is what held-out runs asked for, or what this robot does, whichever is larger.
+        """
+        scales = np.ones(len(self.public))
+        scales[3 : self.link_count + 2] = max(self.model.inflation, self.unlikeness(now) ** 0.5)
         return np.outer(scales, scales)
 
     def unlikeness(self, now: FilterState) -> float:

@@ -6,8 +6,9 @@ variance less what is still unknown of it. `unlikeness` is the sum of the square
 each parameter in its spread: 1 for a robot of the population, and for one that is k times further off k^2.
 
 A prior that is so much too narrow also says too much of the joint angles, which are found together with the parameters.
-So their published variance is multiplied by it where it is above 1: what an empirical Bayes estimate of the spread asks
-for, were all that is not known of the joint angles due to the parameters. From `TOLD_FROM` on a sentence says it.
+So their published variance is multiplied by it where that is more than held-out runs asked for: it is what an empirical
+Bayes estimate of the spread asks for, were all that is not known of the joint angles due to the parameters. From
+`TOLD_FROM` on a sentence says it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import COMMAND, Reading
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_estimator import ResidualEstimator
-from salp_estimation.residual_filter import Drive, ResidualFilter
+from salp_estimation.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
 from salp_estimation.robot import ROBOT
 from salp_estimation.unlike_training import TOLD_FROM, unlikeness
 
@@ -79,8 +79,22 @@ def test_parameters_drift_as_a_stationary_process_does() -> None:
     assert not covariance[here, :first].any()
 
 
-def test_what_is_published_of_the_joints_is_that_much_less_sure() -> None:
-    model = a_model()
+def test_what_was_known_of_a_robot_is_forgotten_in_minutes() -> None:
+    filter_ = ResidualFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
+    now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), 1e-4 * np.eye(8))
+    prior = np.diag(now.covariance)[PARAMETERS].copy()
+    known = now.covariance.copy()
+    known[PARAMETERS, PARAMETERS] = 0.0
+    now, at_rest = filter_.linearise(now.with_moments(now.state, known), 0, Drive(np.zeros(3), np.zeros(3), False))
+    for _ in range(100):
+        now = filter_.predict(now, ROBOT_TIME_S / 100.0, at_rest)
+    np.testing.assert_allclose(np.diag(now.covariance)[PARAMETERS], (1.0 - np.exp(-2.0)) * prior, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("trained", "expected"), [(1.0, 9.0), (2.0, 9.0 / 4.0), (4.0, 1.0)])
+def test_what_is_published_of_the_joints_is_that_much_less_sure(trained: float, expected: float) -> None:
+    """Three times as far from the population; or less sure anyway, as held-out runs asked for."""
+    model = replace(a_model(), inflation=trained)
     population = model.population
     filter_ = ResidualFilter(CONFIGURATION.chain.build().links, model, 1e-4)
     now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), np.diag(np.arange(1.0, 9.0)))
@@ -91,7 +105,7 @@ def test_what_is_published_of_the_joints_is_that_much_less_sure() -> None:
     _, usual = filter_.published(now)
     _, wider = filter_.published(now.with_moments(state, known))
     joints = slice(3, 5)
-    np.testing.assert_allclose(wider[joints, joints], 9.0 * usual[joints, joints], rtol=1e-4)
+    np.testing.assert_allclose(wider[joints, joints], expected * usual[joints, joints], rtol=1e-4)
     np.testing.assert_array_equal(np.delete(np.diag(wider), [3, 4]), np.delete(np.diag(usual), [3, 4]))
 
 
