@@ -22,7 +22,8 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Notice, Vecto
 LEAST = 4.0
 """So many parameters' worth is expected at least: of fewer the sum of squares says little."""
 TOLD_FROM, TOLD_TO = 6.0, 4.0
-"""Unlikeness from which on it is told, and below which it is over: robots as in training reached 3.7 in a minute."""
+"""Unlikeness from which on it is told, and below which it is over: none of twenty robots as in training got there
+in a minute (`salp_surprises`)."""
 
 
 def unlikeness(deviations: Vector, variances: Vector, prior: Vector) -> float:
