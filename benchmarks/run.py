@@ -52,6 +52,7 @@ ON_REQUEST = (
     "salp_hardware",
     "salp_noise",
     "salp_own",
+    "salp_surprises",
     "salp_unknown",
     "serial_imu",
     "soft_arm",

@@ -43,11 +43,13 @@ TRAINING_CODE = (
     "salp_estimation/residual_filter*.py",
     "salp_estimation/residual_training.py",
     "salp_estimation/training_runs.py",
+    "salp_estimation/unlike_training.py",
     "onboard_estimation/learning/*.py",
 )
 FILTER_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
     *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator", "model_error")),
+    "salp_estimation/unlike_training.py",
     "salp_estimation/doubted_start.py",
     "salp_estimation/residual_estimator.py",
     *(f"salp_estimation/{name}.py" for name in ("residual_filter", "residual_filter_kernels", "residual_model")),

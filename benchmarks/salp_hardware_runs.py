@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -178,10 +178,12 @@ def replayed(
     recording: LoadedRecording,
     seed: int,
     joint_error_rad: Array | None = None,
+    tell: Callable[[str], None] | None = None,
 ) -> tuple[EstimateSeries, dict[str, Array]]:
     """What the filter says of a recording, and the truth at the same stamps.
 
-    `joint_error_rad` (N - 1,) is by what the joint angles are told wrong at the start, in place of what is drawn.
+    `joint_error_rad` (N - 1,) is by what the joint angles are told wrong at the start, in place of what is drawn;
+    `tell` receives the sentences of the run.
 
     As `judge` does it, with the initial error that it draws for this seed, but without its search for mirror images: a
     simulator makes none, and a filter that is lost would be replayed three times more.
@@ -201,7 +203,7 @@ def replayed(
         error[space.tangent("joint_angles")] = joint_error_rad
     start = replace(start, mean=space.plus(start.mean, error))
     estimator, channels = robot.estimator(configuration, "ukf"), robot.channels(configuration)
-    pipeline = Pipeline(estimator, channels, start, configuration.lag_s)
+    pipeline = Pipeline(estimator, channels, start, configuration.lag_s, tell=tell)
     record = EstimateSeries.of(pipeline.run(recording.measurements()))
     return record, truth_at(robot, configuration, recording, record.stamps_ns)
 

@@ -28,7 +28,8 @@ TRUST_READINGS = 20
 WELL = 0.8
 """A gyro is well whose readings pass the gate in this share, averaged over about so many."""
 SILENT_S = 1.0
-"""A gyro that was not heard for longer confirms nothing."""
+"""A gyro that was not heard for longer confirms nothing, and is told of."""
+_SILENT_NS = round(SILENT_S * NANOSECONDS_PER_SECOND)
 GYRO_AXES = {"x": (0, 1.0), "y": (1, 1.0), "z": (2, 1.0), "-x": (0, -1.0), "-y": (1, -1.0), "-z": (2, -1.0)}
 
 Filtered = TypeVar("Filtered")
@@ -46,11 +47,14 @@ class Gyro(NamedTuple):
         Its last readings that the gate refused.
     trust
         Share of its readings that pass the gate, a running mean.
+    is_silent
+        Whether it was not heard for longer than `SILENT_S`, while others were.
     """
 
     last_ns: int | None = None
     rejected_in_a_row: int = 0
     trust: float = 0.0
+    is_silent: bool = False
 
 
 class Reading(NamedTuple):
@@ -186,8 +190,21 @@ class ChainEstimator(Estimator[ChainState[Filtered, Wheels]], Generic[Filtered, 
             gyros = (*gyros[:link], Gyro(stamp_ns, rejected, trust), *gyros[link + 1 :])
             if not may_recover and rejected == self._gate.recover_after > 0:
                 events = (_contradiction(measurement, rejected),)
+            if since_ns is not None and since_ns <= _SILENT_NS:  # not the first one after a gap of all
+                gyros, silences = self._listened(gyros, stamp_ns)
+                events = (*events, *silences)
         estimate = Estimate(stamp_ns, *self.published(filtered))
         return Step(ChainState(filtered, wheels, stamp_ns, gyros), estimate, innovation, events)
+
+    def _listened(self, gyros: tuple[Gyro, ...], stamp_ns: int) -> tuple[tuple[Gyro, ...], tuple[Notice, ...]]:
+        """Gyros, with a notice of each that has fallen silent."""
+        out, notices = list(gyros), []
+        for sensor, link in self._link_of.items():
+            gyro = gyros[link]
+            if gyro.last_ns is not None and not gyro.is_silent and stamp_ns - gyro.last_ns > _SILENT_NS:
+                out[link] = gyro._replace(is_silent=True)
+                notices.append(_silence(sensor, gyro.last_ns))
+        return tuple(out), tuple(notices)
 
     def _given_pose(self, value: Vector) -> GivenPose:
         pose = planar_pose(value[None])[0]
@@ -210,13 +227,20 @@ def bridged_s(duration_ns: int) -> float:
 def others_are_well(gyros: tuple[Gyro, ...], link: int, stamp_ns: int) -> bool:
     """Whether the other gyros that are heard confirm the state, which all of them measure."""
     heard = 0
-    for other, (last_ns, _, trust) in enumerate(gyros):
+    for other, (last_ns, _, trust, _) in enumerate(gyros):
         if other == link or last_ns is None or stamp_ns - last_ns > SILENT_S * NANOSECONDS_PER_SECOND:
             continue
         if trust <= WELL:
             return False
         heard += 1
     return heard > 0
+
+
+def _silence(sensor: str, last_ns: int) -> Notice:
+    return Notice(
+        f"{sensor} is silent since {last_ns / NANOSECONDS_PER_SECOND:.3f} s: how its link turns is known from the "
+        "commands and the other gyros alone, as surely as the covariance says"
+    )
 
 
 def _contradiction(measurement: Measurement, rejected: int) -> Notice:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.pipeline import Pipeline
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
+from salp_estimation.residual_filter import FilterState
 from salp_estimation.residual_model import ResidualModel
 
 Rows = NDArray[np.float64]
@@ -107,6 +108,13 @@ def inflation(judged: Sequence[HeldOutErrors]) -> float:
     return max(1.0, float(np.sqrt(square)))
 
 
+class _AsStated(ResidualEstimator):
+    """The filter, which nothing makes less sure than it is."""
+
+    def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
+        return self._filter.stated(filtered)
+
+
 def _errors(configuration: SalpConfiguration, one: HeldOut) -> HeldOutErrors | None:
     """None for a run that is too short."""
     names, recording = configuration.chain.link_names, one.recording
@@ -125,7 +133,7 @@ def _errors(configuration: SalpConfiguration, one: HeldOut) -> HeldOutErrors | N
     covariance = initial_covariance(configuration)
     error = covariance_root(covariance) @ np.random.default_rng(one.seed + _SEED).normal(size=len(covariance))
     error[n + 2 :] = 0.0
-    estimator = ResidualEstimator(configuration, one.model)
+    estimator = _AsStated(configuration, one.model)
     mean = estimator.space.plus(np.concatenate([states[0], np.zeros(n)]), error)
     initial = Estimate(int(true_ns[0]), mean, covariance)
     channels = [series.channel for series in recording.series]

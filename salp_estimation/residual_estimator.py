@@ -31,6 +31,7 @@ from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
 from salp_estimation.residual_model import ResidualModel
+from salp_estimation.unlike_training import TOLD_FROM, TOLD_TO, notice, sentence
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""
@@ -109,7 +110,28 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
         step = self.followed(state, measurement)
-        return step if state.doubt is None else self._doubted(state, step, state.doubt, measurement)
+        if state.doubt is not None:
+            return self._doubted(state, step, state.doubt, measurement)
+        return step if step.estimate is None else self._likened(step, measurement.stamp_ns)
+
+    def _likened(self, step: Step, stamp_ns: int) -> Step:
+        """With a notice where the robot turns out to be unlike those in training."""
+        filtered: FilterState = step.state.filtered
+        level = self._filter.unlikeness(filtered)
+        is_unlike = level > (TOLD_TO if filtered.is_unlike else TOLD_FROM)
+        if is_unlike == filtered.is_unlike:
+            return step
+        state = replace(step.state, filtered=filtered._replace(is_unlike=is_unlike))
+        return step._replace(state=state, events=(*step.events, notice(level, stamp_ns)) if is_unlike else step.events)
+
+    def sensor_faults(self, state: ResidualState) -> dict[str, str]:
+        """Of the commands, where they move the robot otherwise than those in training."""
+        filtered = state.filtered
+        return {COMMAND: sentence(self._filter.unlikeness(filtered))} if filtered.is_unlike else {}
+
+    def health(self, state: ResidualState) -> dict[str, float]:
+        """How many times as far the robot is from those in training as they are from each other."""
+        return {"unlike_training": math.sqrt(self._filter.unlikeness(self.leading(state).filtered))}
 
     def followed(self, state: ResidualState, measurement: Measurement) -> Step:
         """One filter after a measurement, whether or not there is another."""

@@ -22,6 +22,7 @@ from salp_estimation.chain_estimator import Reading
 from salp_estimation.doubted_start import log_density
 from salp_estimation.population import SLIP
 from salp_estimation.residual_model import ResidualModel
+from salp_estimation.unlike_training import unlikeness
 
 if TYPE_CHECKING:
     from salp_estimation.residual_history import PastStep
@@ -35,6 +36,8 @@ ERROR_TIME_S = 1.0
 RESTING_STDDEV = 1e-4
 """Of the residual rates of a robot that rests: friction holds it."""
 ANGLE_NOISE = 1e-5
+ROBOT_TIME_S = 200.0
+"""A robot may change while it runs, by wear, load or floor: within minutes it may be any of its population."""
 GYRO_SCALE_STDDEV = 0.01
 """Of a MEMS gyro's scale factor, before calibration."""
 _POSE = StateSpace(se2("pose"))
@@ -87,6 +90,8 @@ class FilterState(NamedTuple):
         The last of the steps that led here, where somebody will look back.
     evidence
         Sum of the `log_density` of all readings of the gyros.
+    is_unlike
+        Whether it has been told that the robot is unlike those in training.
     """
 
     state: Vector
@@ -95,10 +100,13 @@ class FilterState(NamedTuple):
     start: Vector
     history: PastStep | None = None
     evidence: float = 0.0
+    is_unlike: bool = False
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
-        return FilterState(state, covariance, self.linearised, self.start, self.history, self.evidence + evidence)
+        return FilterState(
+            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_unlike
+        )
 
 
 class ResidualFilter:
@@ -118,6 +126,7 @@ class ResidualFilter:
         self._bias_walk = bias_walk_rad_s_sqrt_s
         self._links = links
         self._population = model.population
+        self._prior = model.population.prior
         self._means = model.mean_arrays()
         self._variances = model.variance_arrays()
         n = self.link_count
@@ -127,10 +136,6 @@ class ResidualFilter:
         self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
         """(2 N + 2,) where pose, joint angles and biases stand in the state."""
         self._public_block = np.ix_(self.public, self.public)
-        scales = np.ones(len(self.public))
-        scales[3 : n + 2] = model.inflation
-        self.inflation = np.outer(scales, scales)
-        """(2 N + 2, 2 N + 2) factors of the covariance where it is published."""
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
         """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
@@ -140,15 +145,35 @@ class ResidualFilter:
         state[self._parameters] = self._population.parameters
         scales = slice(self._biases.stop, self._biases.stop + n)
         whole[scales, scales] = GYRO_SCALE_STDDEV**2 * np.eye(n)
-        whole[self._parameters, self._parameters] = self._population.prior
+        whole[self._parameters, self._parameters] = self._prior
         residuals = slice(self._parameters.stop, self.size - 3)
         whole[residuals, residuals] = np.eye(n + 2)
         whole[self._public_block] = covariance
         return FilterState(state, whole, None, np.zeros(n + 2))
 
+    def stated(self, now: FilterState) -> tuple[Vector, Matrix]:
+        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order, as the filter has them."""
+        return now.state[self.public], now.covariance[self._public_block]
+
     def published(self, now: FilterState) -> tuple[Vector, Matrix]:
-        """Mean (2 N + 2,) and covariance of pose, joint angles and biases, in this order."""
-        return now.state[self.public], self.inflation * now.covariance[self._public_block]
+        """The same with joint angles as sure as they may be taken to be."""
+        mean, covariance = self.stated(now)
+        return mean, self.inflation(now) * covariance
+
+    def inflation(self, now: FilterState) -> Matrix:
+        """(2 N + 2, 2 N + 2) factors of the covariance where it is published.
+
+        The joint angles' is what held-out runs asked for, or what this robot does, whichever is larger.
+        """
+        scales = np.ones(len(self.public))
+        scales[3 : self.link_count + 2] = max(self.model.inflation, self.unlikeness(now) ** 0.5)
+        return np.outer(scales, scales)
+
+    def unlikeness(self, now: FilterState) -> float:
+        """Of the robot to those in training, see `unlike_training`."""
+        here = self._parameters
+        deviations = now.state[here] - self._population.parameters
+        return unlikeness(deviations, np.diagonal(now.covariance)[here], np.diagonal(self._prior))
 
     def linearise(self, now: FilterState, at_ns: int, drive: Drive) -> tuple[FilterState, Linearised]:
         """The rates near the state under that drive, which the state keeps."""
@@ -204,6 +229,8 @@ class ResidualFilter:
             state,
             covariance,
         )
+        keep = float(np.exp(-duration_s / ROBOT_TIME_S))
+        kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
         return now.with_moments(state, covariance)
 
     def correct_gyro(
@@ -230,11 +257,19 @@ class ResidualFilter:
         after, seen = self._corrected(now, reading, speed_m_s, linearised, gate)
         _, inflation, rejected = decide(gate, seen.nis, 1, rejected_in_a_row, may_recover)
         if inflation > 1.0:
-            wider = now.with_moments(now.state, now.covariance * inflation)
+            wider = now.with_moments(now.state, self._widened(now.covariance, inflation))
             evidence = after.evidence
             after, seen = self._corrected(wider, reading, speed_m_s, linearised, OPEN)
             after, seen = after._replace(evidence=evidence), replace(seen, inflation=inflation)
         return after, seen, rejected
+
+    def _widened(self, covariance: Matrix, factor: float) -> Matrix:
+        """All less known, but no parameter less than before any reading."""
+        scales = np.full(self.size, np.sqrt(factor))
+        variances, prior = np.diagonal(covariance)[self._parameters], np.diagonal(self._prior)
+        known = variances > 0.0
+        scales[self._parameters][known] = np.clip(np.sqrt(prior[known] / variances[known]), 1.0, np.sqrt(factor))
+        return covariance * np.outer(scales, scales)
 
     def _corrected(
         self, now: FilterState, reading: Reading, speed_m_s: float, linearised: Linearised, gate: Gate

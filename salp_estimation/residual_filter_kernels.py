@@ -215,6 +215,25 @@ def predict(
 
 
 @njit(cache=True, error_model="numpy")
+def drift(state: Array, covariance: Array, first: int, population: Array, prior: Array, keep: float) -> None:
+    """In place, parameters from `first` on become again, little by little, those of any robot.
+
+    Each is a stationary first-order Markov process with the mean `population` (p,) and the covariance `prior` (p, p) of
+    robots, `keep` its correlation over the step.
+    """
+    p, size = population.shape[0], state.shape[0]
+    for i in range(p):
+        row = first + i
+        state[row] = population[i] + keep * (state[row] - population[i])
+        for j in range(size):
+            covariance[row, j] *= keep
+            covariance[j, row] *= keep
+    for i in range(p):
+        for j in range(p):
+            covariance[first + i, first + j] += (1.0 - keep * keep) * prior[i, j]
+
+
+@njit(cache=True, error_model="numpy")
 def _move(state: Array, forward: float, left: float, turn: float) -> None:
     """In place, the pose moved by a body-frame twist."""
     pose = state.shape[0] - 3

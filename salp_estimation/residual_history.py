@@ -16,7 +16,7 @@ from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.looking_back import Later
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.chain_estimator import Reading
-from salp_estimation.residual_filter import FilterState, Linearised, ResidualFilter
+from salp_estimation.residual_filter import ROBOT_TIME_S, FilterState, Linearised, ResidualFilter
 
 Rows = NDArray[np.float64]
 
@@ -42,7 +42,7 @@ class Prediction(PastStep):
     correlation_times_s: Vector
 
     def times_transition(self, rows: Rows) -> Rows:
-        """(..., n) rows times F, whose rows are those of the identity but for joint angles, residual rates, pose."""
+        """(..., n) rows times F, whose rows are those of the identity but for all except the gyros' own."""
         near, duration_s = self.linearised, self.duration_s
         m, p = near.by_parameters.shape
         a = m - 3
@@ -51,6 +51,7 @@ class Prediction(PastStep):
         rates = duration_s * np.concatenate([rows[..., -3:], rows[..., :a]], axis=-1)
         out: Rows = rows.copy()
         out[..., :a] += rates @ near.by_angles
+        out[..., parameters] *= np.exp(-duration_s / ROBOT_TIME_S)
         out[..., parameters] += rates @ near.by_parameters
         out[..., residuals] *= np.exp(-duration_s / self.correlation_times_s)
         out[..., residuals] += rates * near.stddevs
@@ -99,11 +100,12 @@ class PoseReplacement(PastStep):
 
 @dataclass(frozen=True, slots=True)
 class Instant(PastStep):
-    """Where an estimate is asked for: the public state (q,), and its rows (q, n) of the covariance."""
+    """Where an estimate is asked for: the public state (q,), its rows (q, n) of the covariance, and (q, q) factors."""
 
     stamp_ns: int
     mean: Vector
     rows: Rows
+    inflation: Matrix
 
     def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
         """As they are."""
@@ -151,7 +153,8 @@ class RecordingFilter(ResidualFilter):
         if step is not None and stamp_ns - step.stamp_ns < apart_ns:
             return now
         public = self.public
-        return now._replace(history=Instant(now.history, stamp_ns, now.state[public], now.covariance[public]))
+        here = Instant(now.history, stamp_ns, now.state[public], now.covariance[public], self.inflation(now))
+        return now._replace(history=here)
 
 
 def inverse_adjoint(twist: Vector) -> Matrix:

@@ -84,6 +84,19 @@ def test_gyros_that_fell_silent_confirm_nothing(kind: str, measurements: list[Me
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_gyro_that_falls_silent_is_told_of_once_each_time(kind: str, measurements: list[Measurement]) -> None:
+    def heard(at_s: float) -> bool:
+        return not (3.0 < at_s < 5.0 or at_s > 8.0)
+
+    silent = [one for one in measurements if one.sensor != "imu/link_2" or heard(one.stamp_ns * 1e-9)]
+    first, second = run(kind, silent).messages
+    assert first.startswith("imu/link_2 is silent since 3.000 s: how its link turns is known from the commands")
+    assert second.startswith("imu/link_2 is silent since 8.000 s")
+    # All together are not silent one by one: a gap of the whole robot.
+    assert not run(kind, [one for one in measurements if heard(one.stamp_ns * 1e-9)]).messages
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_switched_off_is_silent(kind: str, measurements: list[Measurement]) -> None:
     """To the last bit, with a burst of nonsense that only those that are heard can judge."""
     pipelines = [Pipeline(estimator(kind), ROBOT.channels(CONFIGURATION)) for _ in range(2)]

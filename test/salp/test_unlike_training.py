@@ -1,0 +1,155 @@
+"""Robots unlike those that a residual model was trained with: how far off, what follows for the covariance, and what is
+said of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from salp_models import a_model
+from test_residual_filter import a_case
+
+from onboard_estimation.configuration import load
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.options import JudgeSettings
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.measurement import Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.ros.diagnostics import WARN, HealthReport
+from salp_estimation import residual_filter_kernels as kernels
+from salp_estimation.chain_estimator import COMMAND, Reading
+from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
+from salp_estimation.robot import ROBOT
+from salp_estimation.unlike_training import TOLD_FROM, unlikeness
+
+Array = NDArray[np.float64]
+CONFIGURATION = SalpConfiguration()
+LINKS = CONFIGURATION.chain.link_names
+WEAK = 0.4
+PARAMETERS = slice(8, 41)
+
+
+@pytest.mark.parametrize("times", [1.0, 3.0])
+def test_it_is_the_square_of_how_far_off_a_robot_is(times: float) -> None:
+    """Robots so many times further off than the prior says, measured linearly: in the mean over robots."""
+    rng = np.random.default_rng(3)
+    count, seen = 20, 12
+    prior = rng.uniform(0.5, 2.0, count) ** 2
+    design = rng.normal(size=(seen, count))
+    gain = np.diag(prior) @ design.T @ np.linalg.inv(design @ np.diag(prior) @ design.T + np.eye(seen))
+    variances = np.diag(np.diag(prior) - gain @ design @ np.diag(prior)).copy()
+    found = []
+    for _ in range(2000):
+        robot = times * np.sqrt(prior) * rng.normal(size=count)
+        found.append(unlikeness(gain @ (design @ robot + rng.normal(size=seen)), variances, prior))
+    assert np.mean(found) == pytest.approx(times**2, rel=0.15)
+
+
+def test_a_model_that_knows_of_no_differences_finds_none() -> None:
+    assert unlikeness(np.zeros(3), np.zeros(3), np.zeros(3)) == 0.0
+
+
+def test_parameters_drift_as_a_stationary_process_does() -> None:
+    """F P F^T + Q, and after a long time those of any robot, whatever was known."""
+    case, keep = a_case(3), 0.9
+    count, size = case.by_parameters.shape[1], len(case.state)
+    first = PARAMETERS.start
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(count, count))
+    population: Array = rng.normal(size=(1, count))[0]
+    prior = root @ root.T
+    transition, noise = np.eye(size), np.zeros((size, size))
+    here = slice(first, first + count)
+    transition[here, here] *= keep
+    noise[here, here] = (1.0 - keep**2) * prior
+    state, covariance = case.state.copy(), case.covariance.copy()
+    kernels.drift(state, covariance, first, population, prior, keep)
+    np.testing.assert_allclose(covariance, transition @ case.covariance @ transition.T + noise, atol=1e-12)
+    np.testing.assert_allclose(state[here] - population, keep * (case.state[here] - population))
+    np.testing.assert_array_equal(np.delete(state, np.r_[here]), np.delete(case.state, np.r_[here]))
+    kernels.drift(state, covariance, first, population, prior, 0.0)
+    np.testing.assert_allclose(covariance[here, here], prior)
+    assert not covariance[here, :first].any()
+
+
+def test_what_was_known_of_a_robot_is_forgotten_in_minutes() -> None:
+    filter_ = ResidualFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
+    now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), 1e-4 * np.eye(8))
+    prior = np.diag(now.covariance)[PARAMETERS].copy()
+    known = now.covariance.copy()
+    known[PARAMETERS, PARAMETERS] = 0.0
+    now, at_rest = filter_.linearise(now.with_moments(now.state, known), 0, Drive(np.zeros(3), np.zeros(3), False))
+    for _ in range(100):
+        now = filter_.predict(now, ROBOT_TIME_S / 100.0, at_rest)
+    np.testing.assert_allclose(np.diag(now.covariance)[PARAMETERS], (1.0 - np.exp(-2.0)) * prior, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("trained", "expected"), [(1.0, 9.0), (2.0, 9.0 / 4.0), (4.0, 1.0)])
+def test_what_is_published_of_the_joints_is_that_much_less_sure(trained: float, expected: float) -> None:
+    """Three times as far from the population; or less sure anyway, as held-out runs asked for."""
+    model = replace(a_model(), inflation=trained)
+    population = model.population
+    filter_ = ResidualFilter(CONFIGURATION.chain.build().links, model, 1e-4)
+    now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), np.diag(np.arange(1.0, 9.0)))
+    known = now.covariance.copy()
+    known[PARAMETERS, PARAMETERS] *= 1e-6
+    state = now.state.copy()
+    state[PARAMETERS] = population.parameters + 3.0 * np.sqrt(np.diag(population.prior))
+    _, usual = filter_.published(now)
+    _, wider = filter_.published(now.with_moments(state, known))
+    joints = slice(3, 5)
+    np.testing.assert_allclose(wider[joints, joints], expected * usual[joints, joints], rtol=1e-4)
+    np.testing.assert_array_equal(np.delete(np.diag(wider), [3, 4]), np.delete(np.diag(usual), [3, 4]))
+
+
+def test_a_filter_that_recovers_does_not_know_less_of_the_robot_than_before_any_reading() -> None:
+    filter_ = ResidualFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
+    now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), 1e-4 * np.eye(8))
+    now, linearised = filter_.linearise(now, 0, Drive(np.array([0.1, -0.05, 0.02]), np.zeros(3), True))
+    after, seen, _ = filter_.correct_gyro(now, Reading(0, 5.0, 0.02), 0.1, linearised, Gate(0.99, 1))
+    assert seen.inflation > 10.0
+    prior = np.diag(a_model().population.prior)
+    assert (np.diag(after.covariance)[PARAMETERS] <= prior * (1.0 + 1e-9)).all()
+    assert np.diag(after.covariance)[0] > 10.0 * 1e-4  # the rest is as much wider as it needs to be
+
+
+def of_a_robot(weak: float) -> LoadedRecording:
+    """A run with commands that are larger than what the first wheel does, by that share."""
+    simulation = ROBOT.simulation(CONFIGURATION, "hardware", "turning", np.random.default_rng(7), imu_rate_hz=50.0)
+    recording = simulation.advance(round(30.0 * 1e9))
+    told = np.array([1.0 / weak, 1.0, 1.0])
+    sensors = tuple(
+        replace(one, values=one.values * told) if one.channel.sensor == COMMAND else one for one in recording.sensors
+    )
+    return from_simulator(replace(recording, sensors=sensors), LINKS)
+
+
+@pytest.mark.slow
+def test_a_weak_wheel_is_told_of_live_and_offline_and_a_usual_robot_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    a_model().save(path)
+    configuration = load(SalpConfiguration, None, {"residual_model": str(path)})
+    usual, weak = (judge(ROBOT, configuration, "ukf", of_a_robot(one), JudgeSettings()) for one in (1.0, WEAK))
+    words = "the robot moves unlike those that its residual model was trained with"
+    assert not [note for note in usual.notes if words in note]
+    assert [note for note in weak.notes if words in note]
+    joints = weak.parts["joint_angles"]
+    assert np.nanmean(np.abs(joints.error) < 3.0 * joints.stddev) >= 0.97
+    channels = ROBOT.channels(configuration)
+    pipeline = Pipeline(ResidualEstimator(configuration, a_model()), channels)
+    measurements: list[Measurement] = list(of_a_robot(WEAK).measurements())
+    for one in measurements:
+        pipeline.process(one)
+    assert [sentence for sentence in pipeline.messages if words in sentence]
+    assert pipeline.health["unlike_training"] > TOLD_FROM**0.5
+    report = HealthReport(new, "salp")(pipeline, channels, measurements[-1].stamp_ns, 1)
+    (command,) = (one for one in report.status if one.hardware_id == COMMAND)
+    assert command.level == WARN[0]
+    assert words in command.message
