@@ -71,7 +71,9 @@ def run(quick: bool) -> list[Row]:
     for event in ("touchdown", "liftoff"):
         for name in ("bounce", "kf1"):
             rng = np.random.default_rng(5)
-            judged = [judged_filter(name, shipped.entry(name), _gapped(one, event, rng)) for one in (*unknown, *own["mixed"])]
+            judged = [
+                judged_filter(name, shipped.entry(name), _gapped(one, event, rng)) for one in (*unknown, *own["mixed"])
+            ]
             table = f"Unknown and own robots, readings lost for 20 to 70 ms around half of the {event}s"
             rows.append(filter_row(table, name, judged, {"covered": TARGETS["covered"]} if name == "bounce" else {}))
     return rows
@@ -113,6 +115,7 @@ def _own(variant: str, count: int) -> list[Trial]:
 
 
 def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
+    """A filter on a recording."""
     found = judge_filter(_CONFIGURATION, name, entry, trial)
     heights = trial.hops.cycles.hop_height_m
     changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
