@@ -11,7 +11,7 @@ from hopper_samples import CONFIGURATION, IDEAL, SCENARIO, SECOND_NS, Events, tr
 
 from hopper_estimation import dynamics
 from hopper_estimation.foreign_effects import ForeignScenario, foreign_scenario
-from hopper_estimation.phases import REBOUND
+from hopper_estimation.phases import REBOUND, STANCE_DOWN
 from hopper_estimation.simulator import HopperSimulation
 from onboard_estimation.robots import find_robot
 
@@ -97,6 +97,15 @@ def test_a_leg_pushes_more_when_more_is_asked_for():
     assert high > 0.0 > low
 
 
+def test_soft_ground_gives_way_and_loses_more():
+    made, _ = run(ForeignScenario(softest_ratio=5.0), 1.0)
+    plants = [made.foreign._plant(made.plant, STANCE_DOWN, hop) for hop in range(500)]
+    softer = np.array([made.plant.ground_stiffness / one.ground_stiffness for one in plants])
+    assert 1.0 <= softer.min() < 1.05 < 4.8 < softer.max() <= 5.0
+    assert np.median(softer) == pytest.approx(np.sqrt(5.0), rel=0.15)
+    np.testing.assert_allclose([one.ground_damping / made.plant.ground_damping for one in plants], softer)
+
+
 def test_soft_ground_and_edges_take_energy():
     hard = liftoff_shares(None).mean()
     assert liftoff_shares(ForeignScenario(softest_ratio=8.0)).mean() < hard - 0.003
@@ -123,6 +132,27 @@ def test_a_landing_sets_off_a_swing_of_its_frequency_with_the_rates_of_its_angle
     crossings = np.flatnonzero(np.diff(np.sign(free[:, 0])))
     assert np.diff(crossings).mean() * 0.0025 == pytest.approx(0.5 / 3.0, rel=0.03)
     np.testing.assert_allclose(np.diff(swings[:, :2], axis=0) / 0.0025, swings[1:, 2:], atol=1e-9)
+
+
+def test_a_swing_fades_as_it_is_damped():
+    peaks = []
+    for damping in (0.01, 0.15):
+        made = HopperSimulation(
+            CONFIGURATION,
+            "2m",
+            np.random.default_rng(4),
+            IDEAL,
+            foreign=ForeignScenario(wobble_deg=4.0, wobble_damping=damping),
+        )
+        swings = []
+        for k in range(1, 17):
+            made.advance(k * SECOND_NS // 2)
+            swings.append(made.foreign.swings[:, 0])
+        swing = np.abs(np.concatenate(swings))
+        first = int(np.argmax(swing > 1e-9))
+        peaks.append(swing[first + 133 : first + 266].max() / swing[first : first + 133].max())
+    # A cycle of 133 ticks fades by exp(-2 pi d / sqrt(1 - d^2)).
+    np.testing.assert_allclose(peaks, np.exp(-2.0 * np.pi * np.array([0.01, 0.15]) / np.sqrt(1 - 0.15**2)), rtol=0.06)
 
 
 def test_the_leg_rings_after_liftoff_at_its_frequency_and_only_in_the_readings():

@@ -133,6 +133,8 @@ def test_a_link_that_bends_rings_at_its_frequency_and_fades() -> None:
     time_s = np.arange(0.0, 4.0, 0.0025)
     turning = np.where(time_s[:, None] > 0.1, 0.1, 0.0) * np.ones(3)
     rung = found.gyro_rates(time_s, turning)[:, 0]
+    (jump,) = np.flatnonzero(np.diff(turning[:, 0])) + 1
+    assert -0.3 * 0.1 * 1.75 < rung[jump] < -0.3 * 0.1 * 0.25, "the gyro's end stays behind at first"
     after = rung[time_s > 0.11]
     spectrum = np.abs(np.fft.rfft(after, 1 << 14))
     assert np.fft.rfftfreq(1 << 14, 0.0025)[np.argmax(spectrum)] == pytest.approx(8.0, abs=0.1)
