@@ -60,20 +60,22 @@ def run(quick: bool) -> list[Row]:
     rows = _split_rows(unknown, settings, quick)
     table = "Unknown hoppers (simulated by others), with what comes with the package"
     for name in ("bounce", "kf1", "dr1_best"):
-        judged = [_judged(name, shipped.entry(name), one) for one in unknown]
-        rows.append(_row(table, name, judged, {"m3": 12.0} if name == "bounce" else {}))
+        judged = [judged_filter(name, shipped.entry(name), one) for one in unknown]
+        rows.append(filter_row(table, name, judged, {"m3": 12.0} if name == "bounce" else {}))
     own = {variant: _own(variant, 2 if quick else 10) for variant in OWN}
     for variant, trials in own.items():
         for name in ("bounce", "kf1", "dr1_best"):
-            judged = [_judged(name, shipped.entry(name), one) for one in trials]
+            judged = [judged_filter(name, shipped.entry(name), one) for one in trials]
             targets = {"covered": TARGETS["covered"]} if name == "bounce" else {}
-            rows.append(_row("Own scenario `hardware`, " + OWN[variant][0], name, judged, targets))
+            rows.append(filter_row("Own scenario `hardware`, " + OWN[variant][0], name, judged, targets))
     for event in ("touchdown", "liftoff"):
         for name in ("bounce", "kf1"):
             rng = np.random.default_rng(5)
-            judged = [_judged(name, shipped.entry(name), _gapped(one, event, rng)) for one in (*unknown, *own["mixed"])]
+            judged = [
+                judged_filter(name, shipped.entry(name), _gapped(one, event, rng)) for one in (*unknown, *own["mixed"])
+            ]
             table = f"Unknown and own robots, readings lost for 20 to 70 ms around half of the {event}s"
-            rows.append(_row(table, name, judged, {"covered": TARGETS["covered"]} if name == "bounce" else {}))
+            rows.append(filter_row(table, name, judged, {"covered": TARGETS["covered"]} if name == "bounce" else {}))
     return rows
 
 
@@ -84,11 +86,11 @@ def _split_rows(unknown: Sequence[Trial], settings: SearchSettings, quick: bool)
         judged = []
         for out in unknown[:1] if quick else unknown:
             learned = train_filter(_CONFIGURATION, form, [one for one in unknown if one is not out], settings)
-            judged.append(_judged(form, learned.entry, out))
-            rows.append(_row(table, f"{form}, {out.name}", judged[-1:], {}))
+            judged.append(judged_filter(form, learned.entry, out))
+            rows.append(filter_row(table, f"{form}, {out.name}", judged[-1:], {}))
             print(rows[-1]["case"], rows[-1]["cells"], flush=True)
         targets = TARGETS if form == "bounce" and not quick else {}
-        rows.append(_row(table, f"{form}, all", judged, targets))
+        rows.append(filter_row(table, f"{form}, all", judged, targets))
     return rows
 
 
@@ -112,7 +114,8 @@ def _own(variant: str, count: int) -> list[Trial]:
     ]
 
 
-def _judged(name: str, entry: FilterEntry, trial: Trial) -> Judged:
+def judged_filter(name: str, entry: FilterEntry, trial: Trial) -> Judged:
+    """A filter on a recording."""
     found = judge_filter(_CONFIGURATION, name, entry, trial)
     heights = trial.hops.cycles.hop_height_m
     changed = np.abs(np.diff(heights, prepend=np.nan)) > CHANGE_M
@@ -143,7 +146,7 @@ def _gapped(trial: Trial, event: str, rng: np.random.Generator) -> Trial:
     )
 
 
-def _row(table: str, case: str, judged: Sequence[Judged], targets: dict[str, float]) -> Row:
+def filter_row(table: str, case: str, judged: Sequence[Judged], targets: dict[str, float]) -> Row:
     """Mean over all hops, medians over robots and the worst of them; `met` where there are targets."""
     by_robot = [float(one.m3.mean()) for one in judged]
     hops, changed = (np.concatenate([one[k] for one in judged]) for k in (0, 1))

@@ -63,6 +63,10 @@ class HopperRobot(
             VARIANTS,
         ),
         "uneven": Scenario("the same on ground that steps up or down by some centimetres from hop to hop", VARIANTS),
+        "foreign": Scenario(
+            "as hardware, and what no estimator has a term for: a leg that pushes by itself, soft ground, edges, ...",
+            VARIANTS,
+        ),
         "ideal": Scenario("the two-mass model with a little white noise", VARIANTS),
     }
 
@@ -193,12 +197,15 @@ class HopperRobot(
         """A hopping robot, its controller fed with the truth unless an estimate is given to it."""
         from dataclasses import replace
 
+        from hopper_estimation.foreign_effects import foreign_scenario
+
         magnitudes = hopper_scenario()
         if scenario == "ideal":
             magnitudes = ideal(magnitudes)
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, imu_rate_hz=imu_rate_hz)
-        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven")
+        foreign = foreign_scenario() if scenario == "foreign" else None
+        return HopperSimulation(configuration, variant, rng, magnitudes, scenario == "uneven", foreign)
 
 
 ROBOT = HopperRobot()

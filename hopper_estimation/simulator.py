@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import dynamics
 from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.foreign_effects import ForeignEffects, ForeignScenario, Motion
 from hopper_estimation.phases import STARTUP
 from hopper_estimation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from hopper_estimation.topics import (
@@ -125,6 +126,8 @@ class HopperSimulation:
         Source of all draws: the same generator gives the same recording, if it is advanced in the same steps.
     uneven
         The ground steps up or down from hop to hop.
+    foreign
+        Effects that no estimator has a term for.
     """
 
     def __init__(
@@ -134,6 +137,7 @@ class HopperSimulation:
         rng: np.random.Generator,
         scenario: HopperScenario | None = None,
         uneven: bool = False,
+        foreign: ForeignScenario | None = None,
     ) -> None:
         self.scenario = scenario or hopper_scenario()
         self.configuration = configuration
@@ -142,6 +146,8 @@ class HopperSimulation:
         self._commands_m: list[float] = []
         self._commands_until_s: list[float] = []
         self._draw_robot(uneven)
+        # From a generator of its own: all else stays as it is in `hardware`.
+        self.foreign = ForeignEffects(foreign, rng.spawn(1)[0]) if foreign is not None else None
         self._tick = 0
         self._emitted_ns = 0
         self._pending: dict[str, list[tuple[Stamps, Rows]]] = {}
@@ -303,23 +309,17 @@ class HopperSimulation:
             s.drop_s,
         )
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
-        dynamics.advance(
-            self._state,
-            self._delayed,
-            self.plant,
-            law,
-            first,
-            goals,
-            self._gusts.next(ticks)[:, 0],
-            supply,
-            self._grounds,
-            self._feedback,
-            trace,
-            duties,
-        )
+        gusts = self._gusts.next(ticks)[:, 0]
+        motion = Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
+        if self.foreign is not None:
+            self.foreign.advance(self._state, self._delayed, self.plant, motion)
+        else:
+            dynamics.advance(self._state, self._delayed, self.plant, *motion)
         if self.trace is not None:
             self.trace.append(trace)
         swayed = self._sway_of(ticks, tick_s)
+        if self.foreign is not None:
+            swayed = swayed + self.foreign.swings
         self._record(start_ns, stop_ns, trace, swayed)
         stamps = start_ns + np.arange(ticks, dtype=np.int64) * _TICK_NS
         self._give("motors", stamps, np.repeat(duties[:, None], MOTOR_COUNT, axis=1))
@@ -381,11 +381,14 @@ class HopperSimulation:
         sideways = s.mount.lateral_share * shock[:, None] * rng.normal(size=(len(stamps), 2))
         rates = np.column_stack([motion[:, 2:], np.zeros(len(stamps))]) + self._gyro_bias
         rates += s.gyro_shock_rad_s_per_m_s2 * shock[:, None]
+        beyond = np.zeros((len(stamps), 2))
+        if self.foreign is not None:
+            beyond = self.foreign.felt((stamps - start_ns) / NANOSECONDS_PER_SECOND, swayed[:, 2:])
         for name, sensor, column, share in (
             ("high", self._high, dynamics.T_HIGH, 1),
             ("low", self._low, dynamics.T_LOW, 0),
         ):
-            force = np.column_stack([sideways, read[:, column] * lean])
+            force = np.column_stack([sideways, read[:, column] * lean + beyond[:, share]])
             reading = sensor.reading(force, drift[:, share] * sensor.scenario.drift_m_s2, rng)
             turning = (
                 rates + s.gyro_noise_rad_s * rng.normal(size=rates.shape) if name == "low" else np.zeros_like(rates)

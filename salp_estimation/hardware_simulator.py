@@ -19,6 +19,7 @@ from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_between, truth_channel
 from salp_estimation import chain_kernels, hardware_kernels
 from salp_estimation.configuration import ChainConfiguration
+from salp_estimation.foreign_effects import ForeignEffects, ForeignScenario
 from salp_estimation.hardware_scenario import HardwareScenario, hardware_scenario
 from salp_estimation.simulator import command_channel, pose_values
 
@@ -26,6 +27,7 @@ Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
 
 _STEP_NS = 2_500_000
+_FOREIGN_STEPS = 4  # friction and slope are held so long: 10 ms, about the memory of friction itself
 _LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no wheel with negative friction
 
 
@@ -67,6 +69,8 @@ class HardwareSimulation:
         Commanded rim speeds (K, N), m/s, at times (K,), s, after the rest: a gait's `controls`.
     rng
         Source of all draws: the same generator gives the same recording, if it is advanced in the same steps.
+    foreign
+        Effects that no estimator has a term for.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class HardwareSimulation:
         controls: Callable[[Vector], Rows],
         rng: np.random.Generator,
         scenario: HardwareScenario | None = None,
+        foreign: ForeignScenario | None = None,
     ) -> None:
         self.scenario = scenario or hardware_scenario()
         self._configuration = configuration
@@ -91,6 +96,12 @@ class HardwareSimulation:
         self._walk = np.zeros((n, 3))
         self._roller_phase = rng.uniform(0.0, 2.0 * np.pi, n)
         self._past: tuple[Stamps, Rows, Rows] | None = None
+        self.foreign: ForeignEffects | None = None
+        if foreign is not None:
+            rollers, radius_m = self.scenario.gyro.rollers, configuration.wheel_radius_m
+            (apart,) = rng.spawn(1)  # all else stays as it is in `hardware`
+            self.foreign = ForeignEffects(foreign, self.robot.rest_angles, radius_m, rollers, apart)
+        self._rolled_m = np.zeros(n)
 
     def advance(self, stop_ns: int) -> Recording:
         """What is recorded from where it stands up to `stop_ns`, which is left out."""
@@ -122,6 +133,9 @@ class HardwareSimulation:
         grid_ns = np.round(np.linspace(start_ns, stop_ns, count + 1)).astype(np.int64)
         step_s = (stop_ns - start_ns) / count / NANOSECONDS_PER_SECOND
         speeds = self._actual_speeds(grid_ns / NANOSECONDS_PER_SECOND, step_s)
+        self._speeds = speeds[-1].copy()
+        if self.foreign is not None:
+            speeds = self.foreign.speeds(grid_ns / NANOSECONDS_PER_SECOND, speeds)
         keep = np.exp(-step_s / scenario.floor.unevenness_time_s)
         drawn = np.sqrt(1.0 - keep**2) * rng.normal(size=(count, *self._uneven.shape))
         uneven = np.empty((count + 1, *self._uneven.shape))
@@ -133,24 +147,56 @@ class HardwareSimulation:
         # A robot that stands still stays where the floor holds it: unevenness is met by moving over it.
         moving = np.minimum(np.abs(speeds).max(axis=1) / (10.0 * floor.slip_speed_m_s), 1.0)
         size = np.array([floor.unevenness_n, floor.unevenness_n, floor.unevenness_n_m])
+        wrenches = uneven * size * moving[:, None, None]
+        if self.foreign is None:
+            states, rates = self._moved(speeds, wrenches, step_s, robot.friction, robot.rest_angles)
+        else:
+            states, rates = self._moved_foreign(self.foreign, grid_ns, speeds, wrenches, step_s)
+        return grid_ns, states, rates, speeds
+
+    def _moved(
+        self, speeds: Rows, wrenches: Rows, step_s: float, friction: Rows, rest_angles: Vector
+    ) -> tuple[Rows, Rows]:
+        """States and rates (K, N + 2) from where the robot is, with wheels' speeds (K, N) and wrenches (K, N, 3)."""
+        robot = self.robot
         states, rates = hardware_kernels.drive(
             robot.chain.links,
             self._state,
             self._rates,
             speeds,
-            uneven * size * moving[:, None, None],
+            wrenches,
             step_s,
             robot.drag,
             robot.thrust,
-            robot.friction,
+            friction,
             robot.slip,
             robot.joint_friction,
-            scenario.harness.slip_rate_rad_s,
+            self.scenario.harness.slip_rate_rad_s,
             robot.stiffness,
-            robot.rest_angles,
+            rest_angles,
         )
-        self._state, self._rates, self._speeds = states[-1].copy(), rates[-1].copy(), speeds[-1].copy()
-        return grid_ns, states, rates, speeds
+        self._state, self._rates = states[-1].copy(), rates[-1].copy()
+        return states, rates
+
+    def _moved_foreign(
+        self, foreign: ForeignEffects, grid_ns: Stamps, speeds: Rows, wrenches: Rows, step_s: float
+    ) -> tuple[Rows, Rows]:
+        """The same in short pieces, each with the friction, slope and harness of its start."""
+        links = self.robot.chain.links
+        states, rates = np.empty((2, len(speeds), len(self._state)))
+        for first in range(0, len(speeds) - 1, _FOREIGN_STEPS):
+            rows = slice(first, min(first + _FOREIGN_STEPS, len(speeds) - 1) + 1)
+            twists = hardware_kernels.wheel_jacobians(links, self._state[3:].copy()) @ self._rates
+            headings = self._state[2] + np.concatenate([[0.0], np.cumsum(self._state[3:])])
+            friction = foreign.friction(self.robot.friction, twists, self._rolled_m, 1e-9 * float(grid_ns[first]))
+            downhill = foreign.downhill(headings + links[:, chain_kernels.WHEEL_ANGLE])
+            length_s = (rows.stop - 1 - first) * step_s
+            rest_angles = foreign.rest_angles(self._state[3:], length_s)
+            states[rows], rates[rows] = self._moved(
+                speeds[rows], wrenches[rows] + downhill, step_s, friction, rest_angles
+            )
+            self._rolled_m += speeds[first] * length_s
+        return states, rates
 
     def _actual_speeds(self, time_s: Vector, step_s: float) -> Rows:
         """(K, N): commands, held between their stamps, delayed and lagged."""
@@ -180,7 +226,10 @@ class HardwareSimulation:
         self._roller_phase = phase[-1] % (2.0 * np.pi)
         shaken = gyro.vibration_rad_s * np.abs(speeds) / 0.1 * (np.sin(phase) + 0.5 * np.sin(2.0 * phase + 1.0))
         mixing = np.full((n, n), gyro.vibration_of_others) + (1.0 - gyro.vibration_of_others) * np.eye(n)
-        turning = rates[:, 2:].cumsum(axis=1) + shaken @ mixing.T
+        turning = rates[:, 2:].cumsum(axis=1)
+        if self.foreign is not None:
+            turning = turning + self.foreign.gyro_rates(grid_ns / NANOSECONDS_PER_SECOND, turning)
+        turning = turning + shaken @ mixing.T
         all_stamps, all_values = [], []
         for i in range(n):
             nominal_ns = stamps_between(start_ns, stop_ns, gyro.rate_hz)

@@ -71,6 +71,9 @@ class SalpRobot(
         "hardware": Scenario(
             "dry friction, harness, lag, gyro biases, vibration, jitter: drawn anew for each seed", tuple(GAITS)
         ),
+        "foreign": Scenario(
+            "the same and what no estimator has a term for: slope, dust, ripple, links that bend, ...", tuple(GAITS)
+        ),
     }
 
     def channels(self, configuration: SalpConfiguration) -> tuple[Channel, ...]:
@@ -219,14 +222,16 @@ class SalpRobot(
     ) -> Simulation:
         """A gait in one of the scenarios, designed for chains other than LandSalp; UserError where none is found."""
         gait = gait_for(configuration.chain, variant)
-        if scenario == "hardware":
-            from salp_estimation.hardware_scenario import hardware_scenario  # estimating nodes do without
+        if scenario in ("hardware", "foreign"):
+            from salp_estimation.foreign_effects import foreign_scenario  # estimating nodes do without
+            from salp_estimation.hardware_scenario import hardware_scenario
             from salp_estimation.hardware_simulator import HardwareSimulation
 
             hardware = hardware_scenario()
             if imu_rate_hz > 0.0:
                 hardware = replace(hardware, gyro=replace(hardware.gyro, rate_hz=imu_rate_hz))
-            return HardwareSimulation(configuration.chain, gait.controls, rng, hardware)
+            foreign = foreign_scenario() if scenario == "foreign" else None
+            return HardwareSimulation(configuration.chain, gait.controls, rng, hardware, foreign)
         magnitudes = simulator.IdealScenario()
         if imu_rate_hz > 0.0:
             magnitudes = replace(magnitudes, gyro_rate_hz=imu_rate_hz)
