@@ -41,7 +41,7 @@ class Judged(NamedTuple):
     rms_deg: float
     covered: float
     nees: float
-    told: bool
+    told: bool = False
 
 
 def judged_run(
