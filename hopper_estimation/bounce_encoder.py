@@ -31,6 +31,8 @@ USUAL_M, USUAL_HOPS = 0.1, 0.3
 FORGOTTEN = 0.7
 """Share of the mean square that is kept from hop to hop: the last three count most."""
 LEAST_M, LARGEST_M = 0.005, 1.0
+STANCE_STDDEV_M = 0.02
+"""What a pressed leg does not tell of the height: how the foot stands and sinks, a leg that leans, the leg's length."""
 UNREAD_S = 0.1
 """A leg that was not read for longer is not gone by."""
 _LEG = at.STATE_SIZE
@@ -85,10 +87,12 @@ def filter_bounces_with_leg(
         if leg_phase in (STANCE_DOWN, STANCE_UP):
             for column in range(5):
                 out[n, column] = told[n, column]
+            out[n, 2] += STANCE_STDDEV_M**2
         elif leg_phase in (DROP, REBOUND):
             # The bounce sees a liftoff late: until then it is the leg's alone.
             m, m_leg = done[0, _SQUARES] / done[0, _HOPS], done[1, _SQUARES] / done[1, _HOPS]
             share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)
+            told[n, 2] += STANCE_STDDEV_M**2
             _mix(out[n], told[n], share, done[0, _RATIOS] / done[0, _HOPS], done[1, _RATIOS] / done[1, _HOPS])
         for row in range(first, next_own):
             if int(events[row, phase_kernels.E_KIND]) == APEX:
