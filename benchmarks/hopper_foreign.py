@@ -25,7 +25,7 @@ from onboard_estimation.robots import find_robot
 Row = dict[str, Any]
 
 VARIANT, SEEDS, SECONDS, ALONE = "mixed", range(7300, 7310), 60.0, 5
-FILTERS = ("bounce", "kf1", "dr1_best")
+FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
 EFFECTS = tuple(one.name for one in fields(ForeignScenario) if one.default == 0.0)
 """Those that a zero switches off."""
 _ROBOT, _CONFIGURATION = find_robot("hopper"), HopperConfiguration()

@@ -38,6 +38,7 @@ OWN = {
 CHANGE_M = 0.3
 GAP_S = (0.02, 0.07)
 GAPPED = 0.5
+FILTERS = ("bounce", "kf1", "dr1_best", "bounce_encoder")
 TARGETS = {"m3": 7.0, "changed": 12.0, "covered": 0.97}
 _ROBOT = find_robot("hopper")
 _CONFIGURATION = HopperConfiguration()
@@ -59,12 +60,12 @@ def run(quick: bool) -> list[Row]:
     shipped = filters_of("")
     rows = _split_rows(unknown, settings, quick)
     table = "Unknown hoppers (simulated by others), with what comes with the package"
-    for name in ("bounce", "kf1", "dr1_best"):
+    for name in FILTERS:
         judged = [judged_filter(name, shipped.entry(name), one) for one in unknown]
         rows.append(filter_row(table, name, judged, {"m3": 12.0} if name == "bounce" else {}))
     own = {variant: _own(variant, 2 if quick else 10) for variant in OWN}
     for variant, trials in own.items():
-        for name in ("bounce", "kf1", "dr1_best"):
+        for name in FILTERS:
             judged = [judged_filter(name, shipped.entry(name), one) for one in trials]
             targets = {"covered": TARGETS["covered"]} if name == "bounce" else {}
             rows.append(filter_row("Own scenario `hardware`, " + OWN[variant][0], name, judged, targets))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import baselines, phase_kernels
+from hopper_estimation import baselines, bounce_encoder, phase_kernels
 from hopper_estimation import bounce_state as bounce
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
@@ -129,15 +130,15 @@ _BOUNCE_KEPT = [
     *(bounce.BIAS, bounce.BB, bounce.BOUNCE, bounce.CC),
     *(bounce.Y1, bounce.Y2, bounce.H1, bounce.H2, bounce.H3, bounce.STARTED, bounce.TIME),
 ]
-_ENCODER = {
+_BASELINES = {
     "ba1": (encoder.BA1, baselines.PUBLISHED),
     "dr1": (encoder.DR1, baselines.PUBLISHED),
     "ba1_best": (encoder.BA1, baselines.BEST),
     "dr1_best": (encoder.DR1, baselines.BEST),
 }
 
-ENCODER_NAMES = tuple(_ENCODER)
-"""Estimators that need the leg's encoder; they have no parameters to train."""
+ENCODER_NAMES = ("bounce_encoder", *_BASELINES)
+"""Estimators that need the leg's encoder; they have no parameters of their own to train."""
 BIAS_NAMES = ("kf2", "eskf2")
 """Estimators that need the motors' duty cycles."""
 
@@ -152,8 +153,13 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
     if name in _ERROR_STATE:
         kernel = errors.filter_error_samples
         return StateFilter(_ERROR_STATE[name], kernel, errors.start_state, _ERROR_STATE_KEPT, errors.X_SINCE)
-    if name in _ENCODER:
-        kind, fits = _ENCODER[name]
+    if name == "bounce_encoder":
+        leg = baselines.encoder_parameters(encoder.DR1, robot.body_mass_kg, robot.leg_mass_kg)
+        kept = [*_BOUNCE_KEPT, *bounce_encoder.KEPT]
+        both = partial(bounce_encoder.filter_bounces_with_leg, leg)
+        return StateFilter(0, both, bounce_encoder.start_state, kept, bounce.SINCE, tells_ground=True)
+    if name in _BASELINES:
+        kind, fits = _BASELINES[name]
         own = baselines.encoder_parameters(kind, robot.body_mass_kg, robot.leg_mass_kg, fit=fits[kind])
         kept = list(range(encoder.C_TIME, encoder.STATE_SIZE))
         kernel = encoder.filter_encoder_samples
@@ -163,4 +169,4 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
 
 def filter_names() -> tuple[str, ...]:
     """All there are; the first is the default."""
-    return "bounce", "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *_ENCODER
+    return "bounce", "bounce_encoder", "kf1", "kf2", "eskf1", "eskf2", "kf3", "kf3_kf1", *_BASELINES

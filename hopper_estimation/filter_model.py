@@ -66,7 +66,7 @@ _ADDED = {"stance_time_s": 0.07}
 """Parameters that came after the first files, with values that older filters do not look at."""
 TRAINED = ("bounce", "kf1", "kf2", "eskf1", "eskf2", "kf3")
 """Estimators with parameters of their own."""
-MODEL_OF = {"kf3_kf1": "kf1"}
+MODEL_OF = {"kf3_kf1": "kf1", "bounce_encoder": "bounce"}
 """Estimators that take the parameters of another."""
 UNTRAINED = ("ba1", "dr1", "ba1_best", "dr1_best")
 """Estimators without parameters to train."""

@@ -55,7 +55,9 @@ def sensor_notes(
         )
         notes.append(Note(sentence, "no low-g sensor"))
     if estimator in ENCODER_NAMES and LEG.sensor not in found:
-        sentence = f"Without leg/state {estimator} knows of no stance and no hop: it needs the leg's encoder."
+        without = "knows of no stance and no hop: it needs the leg's encoder"
+        without = "goes by the bounce alone" if estimator == "bounce_encoder" else without
+        sentence = f"Without leg/state {estimator} {without}."
         notes.append(Note(sentence, "no leg encoder"))
     if estimator in BIAS_NAMES and MOTORS.sensor not in found:
         sentence = f"Without motors/command {estimator} knows of no thrust: it does not estimate the bias in flight."

@@ -1,0 +1,85 @@
+"""The bounce with the leg's encoder beside it: whichever foretells the touchdowns better is believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hopper_samples_for_tests import CONFIGURATION, ROBOT
+
+from hopper_estimation import bounce_encoder
+from hopper_estimation.filter_calibration import filtered
+from hopper_estimation.filter_judgement import judge_filter, samples_within
+from hopper_estimation.filter_model import filters_of
+from hopper_estimation.phases import REBOUND, STANCE_DOWN, STANCE_UP
+from hopper_estimation.training_trials import Trial, trial_of
+from hopper_estimation.vertical_kernels import VEL0
+from onboard_estimation.evaluation.campaign import simulated_recording
+
+ENTRY = filters_of("").entry("bounce")
+START = np.diag([1e-4, 1e-2])
+
+
+@pytest.fixture(scope="module")
+def trial() -> Trial:
+    return trial_of(CONFIGURATION, "4100", simulated_recording(ROBOT, CONFIGURATION, "hardware", "2m", 40.0, 4100))
+
+
+def apex_error_percent(configuration, name, entry, trial) -> float:
+    """After the first two hops, in which nothing is known yet of who is right."""
+    return float(np.mean(judge_filter(configuration, name, entry, trial).errors.m3_with_missed[2:]))
+
+
+def test_without_the_leg_it_is_the_bounce(trial):
+    blind = replace(trial, signals=trial.signals._replace(leg=np.full_like(trial.signals.leg, np.nan)))
+    alone, both = (
+        filtered(CONFIGURATION, name, ENTRY.parameters, blind, START) for name in ("bounce", "bounce_encoder")
+    )
+    np.testing.assert_array_equal(both.out, alone.out)
+    np.testing.assert_array_equal(both.events, alone.events)
+
+
+def wrong_masses():
+    """An encoder whose leg is thought to be four times as heavy as it is: liftoffs seem slower."""
+    robot = CONFIGURATION.robot
+    return replace(CONFIGURATION, robot=replace(robot, leg_mass_kg=4.0 * robot.leg_mass_kg))
+
+
+def wrong_spring():
+    """A bounce that every hop surprises: it is thought to give back half as much, and that it never differs."""
+    parameters = ENTRY.parameters.copy()
+    parameters[VEL0] -= 8.0
+    return replace(ENTRY, parameters=parameters)
+
+
+def test_whoever_is_wrong_is_not_believed(trial):
+    sound, heavy = CONFIGURATION, wrong_masses()
+    bounce, leg = (apex_error_percent(sound, name, ENTRY, trial) for name in ("bounce", "dr1_best"))
+    heavier = apex_error_percent(heavy, "dr1_best", ENTRY, trial)
+    assert heavier > 4.0 * max(bounce, leg)
+    assert apex_error_percent(sound, "bounce_encoder", ENTRY, trial) < 1.2 * max(bounce, leg)
+    assert apex_error_percent(heavy, "bounce_encoder", ENTRY, trial) < 1.2 * bounce + 0.5
+    slack = wrong_spring()
+    weak = apex_error_percent(sound, "bounce", slack, trial)
+    assert weak > 1.5 * leg
+    assert apex_error_percent(sound, "bounce_encoder", slack, trial) < 1.2 * leg + 0.5
+
+
+def test_in_stance_the_leg_tells_the_height_and_what_is_said_is_covered(trial):
+    out = filtered(CONFIGURATION, "bounce_encoder", ENTRY.parameters, trial, START).out
+    alone = filtered(CONFIGURATION, "bounce", ENTRY.parameters, trial, START).out
+    known = np.isfinite(trial.true_height_m)
+    stance = known & np.isin(alone[:, 5], (STANCE_DOWN, STANCE_UP))
+    errors_m = [np.sqrt(np.mean((one[stance, 0] - trial.true_height_m[stance]) ** 2)) for one in (out, alone)]
+    assert errors_m[0] < 0.8 * errors_m[1]
+    for settings in (CONFIGURATION, wrong_masses()):
+        within, known = samples_within(
+            filtered(settings, "bounce_encoder", ENTRY.parameters, trial, START).out, ENTRY, trial
+        )
+        assert np.mean(within[known]) > 0.97
+
+
+def test_what_both_foretold_is_remembered_when_a_height_is_set():
+    state = bounce_encoder.start_state(1.0, 0.0, START, REBOUND)
+    assert set(bounce_encoder.KEPT) == set(range(len(state) - 7, len(state) - 1))
