@@ -15,8 +15,8 @@ from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
 from hopper_estimation.phases import PHASE_WORDS
-from hopper_estimation.scenario import hopper_scenario
-from hopper_estimation.simulator import VARIANTS, HopperSimulation, ideal
+from hopper_estimation.scenario import hopper_scenario, ideal
+from hopper_estimation.simulator import VARIANTS, HopperSimulation
 from hopper_estimation.topics import LEG, MOTORS, limited_channels
 from hopper_estimation.urdf import hopper_urdf
 from onboard_estimation.capabilities.drawn import Drawn

@@ -9,7 +9,7 @@ A run starts as the paper's: at rest on the ground (the sensors are zeroed), fli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,35 +48,6 @@ _DRIFT_TIME_S = 20.0
 _SWAY_SMOOTHING_S = 0.05
 _MOST_HOPS = 20_000
 _KNOWN_NOTHING = 1e6
-
-
-def ideal(scenario: HopperScenario) -> HopperScenario:
-    """The same robot without spreads, disturbances and errors of sensors, but for a little white noise."""
-    sensor = {"scale_stddev": 0.0, "drift_m_s2": 0.0}
-    return replace(
-        scenario,
-        leg=replace(
-            scenario.leg,
-            stiffness_spread=0.0,
-            preload_spread=0.0,
-            loss_spread=0.0,
-            stop_spread=0.0,
-            ground_spread=0.0,
-            foot_unevenness_m=0.0,
-        ),
-        rotors=replace(
-            scenario.rotors, thrust_spread=0.0, sag_share=0.0, drag_spread=0.0, gust_m_s=0.0, vibration_m_s2=0.0
-        ),
-        mount=replace(scenario.mount, share=0.0, tilt_stddev_deg=0.0, lateral_share=0.0, frequency_spread=0.0),
-        low_g=replace(scenario.low_g, noise_m_s2=0.05, **sensor),
-        high_g=replace(scenario.high_g, noise_m_s2=0.05, step_m_s2=0.0, **sensor),
-        jitter_s=0.0,
-        lost_share=0.0,
-        gyro_shock_rad_s_per_m_s2=0.0,
-        attitude=replace(scenario.attitude, error_deg=0.05),
-        sway_deg=0.0,
-        capture=replace(scenario.capture, latency_s=0.0, latency_spread_s=0.0, start_stddev_m=0.001),
-    )
 
 
 @dataclass
