@@ -4,7 +4,7 @@ Which of the two foretells a flight better is not known before: springs that giv
 masses and scales that are known for the other. What both foretold is seen at the touchdown, where the robot is a leg's
 length high; the mean squares m of these errors, of the last few hops, weigh them:
 
-    w = m_bounce^2 / (m_bounce^2 + m_leg^2)     of DR1; covariances grow by m over what was foretold, where that is more
+    w = m_bounce^2 / (m_bounce^2 + m_leg^2)     of DR1; its covariance grows by m over what it foretold, if more
 
 What is told is the mean, with the moments of both. While the leg is pressed, its encoder tells the height. Phases and
 events are the bounce's, and where it knows of no hops, or the leg is not read, it goes alone.
@@ -93,7 +93,7 @@ def filter_bounces_with_leg(
             m, m_leg = done[0, _SQUARES] / done[0, _HOPS], done[1, _SQUARES] / done[1, _HOPS]
             share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)
             told[n, 2] += STANCE_STDDEV_M**2
-            _mix(out[n], told[n], share, done[0, _RATIOS] / done[0, _HOPS], done[1, _RATIOS] / done[1, _HOPS])
+            _mix(out[n], told[n], share, max(done[1, _RATIOS] / done[1, _HOPS], 1.0))
         for row in range(first, next_own):
             if int(events[row, phase_kernels.E_KIND]) == APEX:
                 events[row, phase_kernels.E_HEIGHT], events[row, phase_kernels.E_VELOCITY] = out[n, 0], out[n, 1]
@@ -115,12 +115,11 @@ def _learn(done: Array, event: Array, length: float, late: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _mix(out: Array, told: Array, share: float, more: float, leg_more: float) -> None:
-    """Mean and covariance of both, with what these grow by; `share` is that of the second."""
+def _mix(out: Array, told: Array, share: float, wider: float) -> None:
+    """Mean and covariance of both; `share` is that of the second, and `wider` what its covariance grows by."""
     apart_z, apart_v, rest = told[0] - out[0], told[1] - out[1], 1.0 - share
-    more, leg_more = max(more, 1.0), max(leg_more, 1.0)
     out[0] += share * apart_z
     out[1] += share * apart_v
-    out[2] = rest * more * out[2] + share * leg_more * told[2] + share * rest * apart_z * apart_z
-    out[3] = rest * more * out[3] + share * leg_more * told[3] + share * rest * apart_z * apart_v
-    out[4] = rest * more * out[4] + share * leg_more * told[4] + share * rest * apart_v * apart_v
+    out[2] = rest * out[2] + share * wider * told[2] + share * rest * apart_z * apart_z
+    out[3] = rest * out[3] + share * wider * told[3] + share * rest * apart_z * apart_v
+    out[4] = rest * out[4] + share * wider * told[4] + share * rest * apart_v * apart_v

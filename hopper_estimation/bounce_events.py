@@ -80,6 +80,9 @@ ROOM_M = 3.0
 ROOM_M_S = 2.0
 ROOM_TIME_S = 2.0
 """A robot in somebody's hands is somewhere within reach."""
+REMEMBERED = 0.8
+"""Of how well touchdowns were foretold, from hop to hop: the last five count most."""
+LEAST_ERROR_M, LARGEST_ERROR_M = 0.02, 1.0
 SLOWEST_M_S = 0.3
 """Slower than that nothing lands."""
 DEVIATIONS = 4.0
@@ -107,6 +110,20 @@ def forget_links(state: Array) -> None:
     """What height and velocity are off by says no more of the bias and the bounce."""
     state[at.ZB], state[at.VB], state[at.ZC], state[at.VC] = 0.0, 0.0, 0.0, 0.0
     state[at.BG], state[at.CG] = 0.0, 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def compare(state: Array, length: float, late: float) -> None:
+    """Of a touchdown that is seen `late`, s: how far off it is, against what was foretold."""
+    error = min(abs(state[at.Z] - late * state[at.V] - length), LARGEST_ERROR_M)
+    state[at.SEEN] = REMEMBERED * state[at.SEEN] + 1.0
+    state[at.RATIOS] = REMEMBERED * state[at.RATIOS] + error * error / max(state[at.ZZ], LEAST_ERROR_M**2)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def widening(state: Array) -> float:
+    """By how much what is told is less sure than what is known: as the last touchdowns were off, if they were."""
+    return max(state[at.RATIOS] / state[at.SEEN], 1.0)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -21,6 +21,9 @@ velocity in flight, the bias b of the acceleration and c are estimated together:
 u is known well at touchdown: the flight before it began and ended at height L, and its duration tells the speed. So c
 and b are learned from hop to hop, within two or three.
 
+What is told is as unsure as the last touchdowns were off, where that is more than foretold: legs that push by
+themselves, edges and soft ground are no noise that training has seen.
+
 The acceleration's noise is white in flight; in stance it is what makes the integral of the shock uncertain by a share
 of itself. Covariances are moved on over stretches of any length in one step, so that training moves them from event to
 event and the live filter from sample to sample, to the same result.
@@ -67,6 +70,7 @@ def filter_bounces(
     started = state[at.STARTED] != 0.0
     stance = phase in (STANCE_DOWN, STANCE_UP)
     noise = bounce.acceleration_noise(parameters, state, stance, flight_noise)
+    wider = bounce.widening(state)
     waiting, found, lowest = 0.0, 0, length - bounce.BELOW_M
     for n in range(dt.shape[0]):
         step, bits = dt[n], int(usable[n])
@@ -169,6 +173,8 @@ def filter_bounces(
                 found = phase_kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
                 if event == TOUCHDOWN:
                     at.step_of_ground(state, ground_step)
+                    bounce.compare(state, length, parameters[kernels.DELAY_TD])
+                    wider = bounce.widening(state)
                     bounce.touch_down(parameters, length, state, by_shock)
                     if doubt > 0.0:
                         bounce.add_doubt(state, step, bounce.shock_variance(state[at.SPEED]))
@@ -192,7 +198,8 @@ def filter_bounces(
         if record:
             out[n, 0], out[n, 1] = z, v
         if record_all:
-            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = state[at.ZZ], state[at.ZV], state[at.VV], phase
+            out[n, 2], out[n, 3], out[n, 4] = wider * state[at.ZZ], wider * state[at.ZV], wider * state[at.VV]
+            out[n, 5] = phase
             if tells_ground:
                 out[n, 6], out[n, 7], out[n, 8] = state[at.GROUND], 2.0 * state[at.ZG] + state[at.GG], state[at.VG]
     at.propagate(state, waiting, noise)

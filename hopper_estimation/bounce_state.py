@@ -19,13 +19,16 @@ Array = NDArray[np.float64]
 # Elements of a filter's state: the mean, its covariance, filtered readings, phase, the last landing.
 (Z, V, BIAS, BOUNCE, ZZ, ZV, VV, ZB, VB, BB, ZC, VC, BC, CC, Y1, Y2, H1, H2, H3,
  PHASE, SINCE, STILL, STARTED, TIME, GAP, LANDED, SPEED, SPEED_VARIANCE,
- LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK, RESTED, GROUND, GG, ZG, VG, BG, CG) = range(42)  # fmt: skip
-STATE_SIZE = 42
+ LANDED_GAP, PUSH, GROUNDED, MOVING, MOVING_S, IDLE, SHOCK, RESTED, GROUND, GG, ZG, VG, BG, CG,
+ SEEN, RATIOS) = range(44)  # fmt: skip
+STATE_SIZE = 44
 
 BIAS_STDDEV_M_S2 = 0.15
 """What zeroing at rest leaves of scale and tilt errors: 1 % of gravity, and a degree."""
 RESTITUTION_SPREAD = 0.06
 """Between robots of a design: 5 % of spring loss and preload, two grounds."""
+AS_FORETOLD_HOPS = 2.0
+"""So many touchdowns are taken to have been as far off as foretold, before any was seen."""
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
@@ -33,6 +36,7 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
     state = np.zeros(STATE_SIZE)
     state[Z], state[V], state[PHASE] = height_m, velocity_m_s, phase
     state[[ZZ, ZV, VV]] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
+    state[[SEEN, RATIOS]] = AS_FORETOLD_HOPS
     state[GROUNDED] = 1.0 if phase == STARTUP else 0.0
     state[BB], state[CC] = BIAS_STDDEV_M_S2**2, RESTITUTION_SPREAD**2
     return state

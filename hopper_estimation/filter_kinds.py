@@ -127,7 +127,7 @@ _ERROR_STATE_KEPT = [
     *(errors.X_STARTED, errors.X_TIME),
 ]
 _BOUNCE_KEPT = [
-    *(bounce.BIAS, bounce.BB, bounce.BOUNCE, bounce.CC),
+    *(bounce.BIAS, bounce.BB, bounce.BOUNCE, bounce.CC, bounce.SEEN, bounce.RATIOS),
     *(bounce.Y1, bounce.Y2, bounce.H1, bounce.H2, bounce.H3, bounce.STARTED, bounce.TIME),
 ]
 _BASELINES = {

@@ -50,13 +50,19 @@ class Bounces:
         return dt, low[keep], self.acceleration[keep], np.full(count, 3, np.uint8), nothing, nothing
 
 
-def bounces(height_m: float, restitution: float, count: int, higher: float = 1.0, after_s: float = 0.3) -> Bounces:
+def bounces(
+    height_m: float, restitution: float, count: int, higher: float = 1.0, after_s: float = 0.3, scatter: float = 0.0
+) -> Bounces:
     """Dropped, thrown up again with a share of the speed by a stance that is a quintic in time, lifted by rotors.
 
-    Those make up for what the stance takes, so that each hop is `higher` times the one before.
+    Those make up for what the stance takes, so that each hop is `higher` times the one before. `scatter` is that of the
+    share, drawn anew for each hop.
     """
     at, pieces, touchdown_s, liftoff_s, apex_m = 0.0, [], [], [], []
+    usual, rng, given_back = restitution, np.random.default_rng(11), []
     for _ in range(count):
+        restitution = usual * (1.0 + scatter * rng.normal())
+        given_back.append(restitution)
         speed, fall_s = np.sqrt(2.0 * GRAVITY * height_m), np.sqrt(2.0 * height_m / GRAVITY)
         pieces.append((at, at + fall_s, LENGTH + height_m, 0.0, -GRAVITY))
         touchdown_s.append(at + fall_s)
@@ -80,7 +86,7 @@ def bounces(height_m: float, restitution: float, count: int, higher: float = 1.0
         x, down, up, preload = (
             t / STANCE_S,
             velocity * STANCE_S,
-            -restitution * velocity * STANCE_S,
+            -given_back.pop(0) * velocity * STANCE_S,
             0.5 * PRELOAD * STANCE_S**2,
         )
         quintic = Polynomial([0, 1, 0, -6, 8, -3]) * down + Polynomial([0, 0, 0, -4, 7, -3]) * up
@@ -406,3 +412,19 @@ def test_where_it_begins_is_known_of_a_robot_that_was_seen_to_rest(rested):
     arguments = (np.full(len(acceleration), NOMINAL_DT), acceleration, acceleration, both, nothing, nothing)
     out, _, _ = run(arguments, state=bounce.start_state(LENGTH, 0.0, START, STARTUP))
     assert (np.sqrt(out[-1, 2]) < 1.0) == rested
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.12])
+def test_a_leg_that_surprises_hop_after_hop_is_less_sure(scatter):
+    """It gives back another share each time, by more than the filter was trained to: what is told is wider."""
+    hops = bounces(2.0, 0.66, 16, scatter=scatter)
+    p = parameters(SIGMA_V=0.02)
+    out, _, state = run(hops.arguments(), p)
+    later = hops.time > hops.touchdown_s[5]
+    flies = later & (out[:, 5] == REBOUND)
+    error, stddev = np.abs(out[flies, 0] - hops.height[flies]), np.sqrt(out[flies, 2]) + 0.01
+    assert np.mean(error < 3.0 * stddev) > 0.95
+    wider = bounce_events.widening(state)
+    assert (wider > 1.5) == (scatter > 0.0)
+    if scatter > 0.0:
+        assert np.mean(error < 3.0 * (stddev - 0.01) / np.sqrt(wider) + 0.03) < 0.95
