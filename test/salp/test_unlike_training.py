@@ -79,6 +79,7 @@ def test_parameters_drift_as_a_stationary_process_does() -> None:
     assert not covariance[here, :first].any()
 
 
+@pytest.mark.slow
 def test_what_was_known_of_a_robot_is_forgotten_in_minutes() -> None:
     filter_ = ResidualFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
     now = filter_.start(np.zeros(3), np.zeros(2), np.zeros(3), 1e-4 * np.eye(8))
