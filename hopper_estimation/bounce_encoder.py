@@ -37,9 +37,11 @@ UNREAD_S = 0.1
 """A leg that was not read for longer is not gone by."""
 _LEG = at.STATE_SIZE
 _DONE = _LEG + encoder.STATE_SIZE
-_HOPS, _SQUARES, _RATIOS = range(3)
-"""Of each: how many touchdowns are remembered, the sum of their squared errors, and of these over what was foretold."""
-_UNREAD = _DONE + 2 * 3
+_HOPS, _SQUARES = range(2)
+"""Of each: how many touchdowns are remembered, and the sum of their squared errors."""
+_RATIOS = _DONE + 2 * 2
+"""Of the leg's: the sum of these over what was foretold; the bounce's own covariance has it."""
+_UNREAD = _RATIOS + 1
 STATE_SIZE = _UNREAD + 1
 KEPT = list(range(_DONE, _UNREAD))
 
@@ -51,8 +53,7 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
     leg = state[_LEG:_DONE]
     leg[encoder.C_Z], leg[encoder.C_V], leg[encoder.C_PHASE] = height_m, velocity_m_s, phase
     leg[encoder.C_PZZ], leg[encoder.C_PZV], leg[encoder.C_PVV] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
-    state[_DONE:_UNREAD] = 2 * [USUAL_HOPS, USUAL_HOPS * USUAL_M**2, USUAL_HOPS]
-    state[_UNREAD] = np.inf
+    state[_DONE:] = *(2 * [USUAL_HOPS, USUAL_HOPS * USUAL_M**2]), USUAL_HOPS, np.inf
     return state
 
 
@@ -68,16 +69,20 @@ def filter_bounces_with_leg(
     told, seen = np.empty((count, 6)), np.empty_like(events)
     found = filter_bounces(kind, parameters, body, state[:_LEG], signals, out, events)
     seen_count = encoder.filter_encoder_samples(encoder.DR1, of_leg, body, state[_LEG:_DONE], signals, told, seen)
-    done = state[_DONE:_UNREAD].reshape(2, 3)
+    done = state[_DONE:_RATIOS].reshape(2, 2)
     next_own, own_count = 0, min(found, events.shape[0])
     next_leg, leg_count = 0, min(seen_count, seen.shape[0])
     for n in range(count):
         first = next_own
         while next_own < own_count and int(events[next_own, phase_kernels.E_SAMPLE]) == n:
-            _learn(done[0], events[next_own], body.length, parameters[kernels.DELAY_TD])
+            if int(events[next_own, phase_kernels.E_KIND]) == TOUCHDOWN:
+                _compare(done[0], events[next_own], body.length, parameters[kernels.DELAY_TD])
             next_own += 1
         while next_leg < leg_count and int(seen[next_leg, phase_kernels.E_SAMPLE]) == n:
-            _learn(done[1], seen[next_leg], body.length, 0.0)
+            if int(seen[next_leg, phase_kernels.E_KIND]) == TOUCHDOWN:
+                square = _compare(done[1], seen[next_leg], body.length, 0.0)
+                ratio = square / max(seen[next_leg, phase_kernels.E_VARIANCE], LEAST_M**2)
+                state[_RATIOS] = FORGOTTEN * state[_RATIOS] + ratio
             next_leg += 1
         state[_UNREAD] = 0.0 if signals.leg[n] == signals.leg[n] else state[_UNREAD] + signals.dt[n]
         phase, leg_phase = int(out[n, 5]), int(told[n, 5])
@@ -93,7 +98,7 @@ def filter_bounces_with_leg(
             m, m_leg = done[0, _SQUARES] / done[0, _HOPS], done[1, _SQUARES] / done[1, _HOPS]
             share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)
             told[n, 2] += STANCE_STDDEV_M**2
-            _mix(out[n], told[n], share, max(done[1, _RATIOS] / done[1, _HOPS], 1.0))
+            _mix(out[n], told[n], share, max(state[_RATIOS] / done[1, _HOPS], 1.0))
         for row in range(first, next_own):
             if int(events[row, phase_kernels.E_KIND]) == APEX:
                 events[row, phase_kernels.E_HEIGHT], events[row, phase_kernels.E_VELOCITY] = out[n, 0], out[n, 1]
@@ -102,16 +107,14 @@ def filter_bounces_with_leg(
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def _learn(done: Array, event: Array, length: float, late: float) -> None:
-    """How well a touchdown was foretold that is seen `late`, s."""
-    if int(event[phase_kernels.E_KIND]) != TOUCHDOWN:
-        return
+def _compare(done: Array, event: Array, length: float, late: float) -> float:
+    """How well a touchdown was foretold that is seen `late`, s, is remembered; the square of its error, m^2."""
     height = event[phase_kernels.E_HEIGHT] - late * event[phase_kernels.E_VELOCITY]
     error = min(max(abs(height - length), LEAST_M), LARGEST_M)
     done *= FORGOTTEN
     done[_HOPS] += 1.0
     done[_SQUARES] += error * error
-    done[_RATIOS] += error * error / max(event[phase_kernels.E_VARIANCE], LEAST_M**2)
+    return error * error
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -18,7 +18,7 @@ from hopper_estimation import bounce_state as at
 from hopper_estimation import phase_kernels
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.bounce_kernels import filter_bounces
-from hopper_estimation.lane_kernels import LANES, Choice, choice_of
+from hopper_estimation.lane_kernels import LANES, Choice, add_squares, choice_of
 from hopper_estimation.phases import DROP, REBOUND
 from hopper_estimation.vertical_kernels import Body, Signals
 
@@ -30,7 +30,7 @@ ALONE = 32
 (_Z, _V, _Y1, _Y2, _H1, _H2, _H3, _SINCE, _STILL, _PUSH, _SHOCK, _WAITING) = range(0, 12 * LANES, LANES)
 (_BIAS, _GAIN1, _GAIN2, _SLOPE1, _SLOPE2, _F1, _F2, _SWITCH, _THRESHOLD, _RISE_FROM, _V_BELOW, _LONGEST, _LOWEST,
  _NOISE) = range(12 * LANES, 26 * LANES, LANES)  # fmt: skip
-_FLIES, _HAPPENS, _SQUARE_Z, _SQUARE_V, _SQUARED = range(26 * LANES, 31 * LANES, LANES)
+_FLIES, _HAPPENS, _SQUARES = range(26 * LANES, 29 * LANES, LANES)
 _SIZE = 31 * LANES
 _ROWS = (
     (_Z, at.Z),
@@ -157,6 +157,7 @@ def filter_bounce_lanes(
         rows[_SWITCH + k] = one[kernels.SWITCH] * gravity
         rows[_THRESHOLD + k] = one[kernels.JERK] * phase_kernels.JERK_STEPS
         rows[_NOISE + k] = one[kernels.SIGMA_A] ** 2 * nominal_dt
+        rows[_Z + k] = np.nan  # as of all lanes that do not fly here: no errors to be squared
         states[k] = start
         found[k] = 0
     _set_gains(rows, nominal_dt)
@@ -203,7 +204,7 @@ def filter_bounce_lanes(
                         for row, place in _ROWS:
                             state[place] = rows[row + k]
                         at.propagate(state, rows[_WAITING + k], rows[_NOISE + k])
-                        rows[_FLIES + k] = 0.0
+                        rows[_FLIES + k], rows[_Z + k] = 0.0, np.nan
                     state[at.TIME], state[at.GAP] = time, gap_before
                     part, room = kernels.part_of(signals, n, stop), min(found[k], events.shape[1])
                     found[k] += filter_bounces(0, parameters[k], body, state, part, out[: stop - n], events[k, room:])
@@ -215,25 +216,10 @@ def filter_bounce_lanes(
                     soonest = min(soonest, back[k])
         time += step
         if n % judged_steps == 0:
-            _add_all(rows, true_height[n], true_velocity[n], largest_square)
+            add_squares(rows, _Z, _V, _SQUARES, true_height[n], true_velocity[n], largest_square)
     for k in range(LANES):
-        squares[k, 0] += rows[_SQUARE_Z + k]
-        squares[k, 1] += rows[_SQUARE_V + k]
-        squares[k, 2] += rows[_SQUARED + k]
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def _add_all(rows: Array, height: float, velocity: float, largest: float) -> None:
-    """Squared errors of a sample in all lanes that fly; what is not known counts for nothing."""
-    for k in range(LANES):
-        error_z, error_v = rows[_Z + k] - height, rows[_V + k] - velocity
-        counts = (error_z == error_z) & (error_v == error_v) & (rows[_FLIES + k] != 0.0)
-        square_z, square_v = error_z * error_z, error_v * error_v
-        square_z = square_z if square_z < largest else largest
-        square_v = square_v if square_v < largest else largest
-        rows[_SQUARE_Z + k] += square_z if counts else 0.0
-        rows[_SQUARE_V + k] += square_v if counts else 0.0
-        rows[_SQUARED + k] += 1.0 if counts else 0.0
+        for column in range(3):
+            squares[k, column] += rows[_SQUARES + column * LANES + k]
 
 
 @njit(cache=True, error_model="numpy", nogil=True)

@@ -29,7 +29,7 @@ LANES = 16
 _BEFORE = 13 * LANES
 (_F1, _F2, _SWITCH, _Q, _THRESHOLD, _RISE_ABOVE, _RISE_FROM, _V_BELOW, _RISE_BELOW, _LEVEL_BELOW, _FROM, _LONGEST,
  _STILL_LONGEST) = range(26 * LANES, 39 * LANES, LANES)  # fmt: skip
-_HAPPENS, _SQUARE_Z, _SQUARE_V, _SQUARED = range(39 * LANES, 43 * LANES, LANES)
+_HAPPENS, _SQUARES = range(39 * LANES, 41 * LANES, LANES)
 _SIZE = 43 * LANES
 _ROWS = (
     (_Z, kernels.S_Z),
@@ -155,18 +155,21 @@ def _stand(rows: Array, step: float, length: float) -> None:
             rows[row + k] = 0.0 if stands else rows[row + k]
 
 
-@njit(cache=True, error_model="numpy", nogil=True)
-def _add_squares(rows: Array, height: float, velocity: float, largest: float) -> None:
-    """Add squared errors of all lanes; what is not known counts for nothing."""
+@njit(cache=True, error_model="numpy", nogil=True, inline="always")
+def add_squares(rows: Array, z: int, v: int, sums: int, height: float, velocity: float, largest: float) -> None:
+    """Add squared errors of all lanes; what is not known counts for nothing.
+
+    `z` and `v` are the places of heights and velocities, `sums` that of the sums for both and of how many there are.
+    """
     for k in range(LANES):
-        ez, ev = rows[_Z + k] - height, rows[_V + k] - velocity
+        ez, ev = rows[z + k] - height, rows[v + k] - velocity
         known = (ez == ez) & (ev == ev)
         square_z, square_v = ez * ez, ev * ev
         square_z = square_z if square_z < largest else largest
         square_v = square_v if square_v < largest else largest
-        rows[_SQUARE_Z + k] += square_z if known else 0.0
-        rows[_SQUARE_V + k] += square_v if known else 0.0
-        rows[_SQUARED + k] += 1.0 if known else 0.0
+        rows[sums + k] += square_z if known else 0.0
+        rows[sums + LANES + k] += square_v if known else 0.0
+        rows[sums + 2 * LANES + k] += 1.0 if known else 0.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -225,7 +228,7 @@ def filter_lanes(
     rows = np.empty(_SIZE)
     states = np.empty((LANES, start.shape[0]))
     out = np.empty((0, 6))
-    rows[_SQUARE_Z:_SIZE] = 0.0
+    rows[_SQUARES:_SIZE] = 0.0
     for k in range(LANES):
         one = parameters[k]
         rows[_F1 + k], rows[_F2 + k] = 2.0 * np.pi * one[kernels.F_STATE], 2.0 * np.pi * one[kernels.F_PHASE]
@@ -287,6 +290,7 @@ def filter_lanes(
             started = True
         time += step
         if n % judged_steps == 0:
-            _add_squares(rows, true_height[n], true_velocity[n], largest_square)
+            add_squares(rows, _Z, _V, _SQUARES, true_height[n], true_velocity[n], largest_square)
     for k in range(LANES):
-        squares[k, 0], squares[k, 1], squares[k, 2] = rows[_SQUARE_Z + k], rows[_SQUARE_V + k], rows[_SQUARED + k]
+        for column in range(3):
+            squares[k, column] = rows[_SQUARES + column * LANES + k]

@@ -82,4 +82,4 @@ def test_in_stance_the_leg_tells_the_height_and_what_is_said_is_covered(trial):
 
 def test_what_both_foretold_is_remembered_when_a_height_is_set():
     state = bounce_encoder.start_state(1.0, 0.0, START, REBOUND)
-    assert set(bounce_encoder.KEPT) == set(range(len(state) - 7, len(state) - 1))
+    assert set(bounce_encoder.KEPT) == set(range(len(state) - 6, len(state) - 1))

@@ -1,6 +1,7 @@
 """Many filters at once give the numbers of one filter after another: the paper's to the last bit."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -79,6 +80,25 @@ def troubled(trial, rng):
     return signals
 
 
+def lanes_in_trouble(trials, name):
+    """Of each trial: parameters of all lanes, start, signals with trouble, the truth with a tenth of it unknown."""
+    objective, rng = FilterObjective(CONFIGURATION, name, trials, threads=1, delays=True), np.random.default_rng(1)
+    for number, trial in enumerate(trials):
+        signals, height = troubled(trial, rng), trial.true_height_m.copy()
+        height[rng.random(len(height)) < 0.1] = np.nan
+        parameters, start = population(objective, LANES, number), objective._trials.starts[number]
+        yield parameters, start, signals, (height, trial.true_velocity_m_s)
+
+
+def in_lanes(lanes, parameters, start, signals, truth, most=400):
+    """Squares, events and how many there are, of all lanes."""
+    squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
+    events = np.empty((LANES, most, phase_kernels.EVENT_SIZE))
+    lanes(parameters, BODY, start, signals, (*truth, 4, 1e6), squares, events, found)
+    assert found.max() > 8
+    return squares, events, found
+
+
 @pytest.mark.parametrize("stamps", [pytest.param("ideal", marks=pytest.mark.slow), "real"])
 @pytest.mark.parametrize("name", KINDS)
 def test_population_costs_are_those_of_single_trials(trials, name, stamps):
@@ -113,18 +133,9 @@ def test_population_costs_are_those_of_single_trials(trials, name, stamps):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_events_and_errors_with_readings_that_are_missing_or_late(trials, name):
-    objective = FilterObjective(CONFIGURATION, name, trials, threads=1, delays=True)
-    rng = np.random.default_rng(1)
-    for number, trial in enumerate(trials):
-        signals = troubled(trial, rng)
-        truth_z, truth_v = trial.true_height_m.copy(), trial.true_velocity_m_s.copy()
-        truth_z[rng.random(len(truth_z)) < 0.1] = np.nan
-        parameters = population(objective, LANES, seed=number)
-        squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
-        events = np.empty((LANES, 400, phase_kernels.EVENT_SIZE))
-        start, truth = objective._trials.starts[number], (truth_z, truth_v, 4, 1e6)
-        filter_lanes(KINDS[name], parameters, BODY, start, signals, truth, squares, events, found)
-        assert found.max() > 8
+    for parameters, start, signals, truth in lanes_in_trouble(trials, name):
+        squares, events, found = in_lanes(partial(filter_lanes, KINDS[name]), parameters, start, signals, truth)
+        truth_z, truth_v = truth
         for k in range(LANES):
             out, single = np.empty((len(truth_z), 6)), np.empty((400, phase_kernels.EVENT_SIZE))
             count = kernels.filter_samples(KINDS[name], parameters[k], BODY, start.copy(), signals, out, single)
@@ -173,23 +184,14 @@ def test_costs_of_bounces_are_those_of_single_trials(trials, stamps):
 
 
 def test_bounces_with_readings_that_are_missing_or_late(trials):
-    objective, rng = FilterObjective(CONFIGURATION, "bounce", trials, threads=1), np.random.default_rng(1)
-    for number, trial in enumerate(trials):
-        signals = troubled(trial, rng)
-        truth_z, truth_v = trial.true_height_m.copy(), trial.true_velocity_m_s.copy()
-        truth_z[rng.random(len(truth_z)) < 0.1] = np.nan
-        parameters = population(objective, LANES, seed=number)
-        squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
-        events = np.empty((LANES, 400, phase_kernels.EVENT_SIZE))
-        start, truth = objective._trials.starts[number], (truth_z, truth_v, 4, 1e6)
-        filter_bounce_lanes(parameters, BODY, start, signals, truth, squares, events, found)
-        assert found.max() > 8
+    for parameters, start, signals, truth in lanes_in_trouble(trials, "bounce"):
+        squares, events, found = in_lanes(filter_bounce_lanes, parameters, start, signals, truth)
         for k in range(LANES):
             out, single = single_bounces(parameters[k], start, signals)
             assert found[k] == len(single)
             np.testing.assert_allclose(events[k, : found[k], :5], single[:, :5], rtol=1e-9, atol=1e-9)
             wanted = np.empty(3)
-            cost_kernels.add_squares(out, truth_z, truth_v, wanted)
+            cost_kernels.add_squares(out, *truth, wanted)
             np.testing.assert_allclose(squares[k], wanted, rtol=1e-9)
 
 
@@ -201,11 +203,8 @@ def test_recordings_with_real_stamps_are_filtered_as_everywhere_else(shared_data
     (trial,) = trials_of(CONFIGURATION, {"robot_1": recording})
     objective = FilterObjective(CONFIGURATION, "kf1", [trial], threads=1)
     parameters = population(objective, LANES)
-    squares, found = np.empty((LANES, 3)), np.empty(LANES, dtype=np.int64)
-    events = np.empty((LANES, 2000, phase_kernels.EVENT_SIZE))
-    truth = (trial.true_height_m, trial.true_velocity_m_s, 4, 1e6)
-    start = objective._trials.starts[0]
-    filter_lanes(kernels.KF1, parameters, BODY, start, trial.signals, truth, squares, events, found)
+    start, truth = objective._trials.starts[0], (trial.true_height_m, trial.true_velocity_m_s)
+    _, events, found = in_lanes(partial(filter_lanes, kernels.KF1), parameters, start, trial.signals, truth, 2000)
     for k in range(LANES):
         run = filtered(CONFIGURATION, "kf1", parameters[k], trial, np.diag([0.01**2, 0.1**2]))
         assert len(run.events) == found[k] > 8
