@@ -6,6 +6,7 @@ that are read within a few milliseconds of each other, for it costs ten times as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -127,6 +128,7 @@ class ResidualFilter:
         self._links = links
         self._population = model.population
         self._prior = model.population.prior
+        self._variances_between = np.diagonal(self._prior).copy()
         self._means = model.mean_arrays()
         self._variances = model.variance_arrays()
         n = self.link_count
@@ -136,6 +138,7 @@ class ResidualFilter:
         self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
         """(2 N + 2,) where pose, joint angles and biases stand in the state."""
         self._public_block = np.ix_(self.public, self.public)
+        self._angles = slice(3, n + 2)  # of them
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
         """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
@@ -158,22 +161,24 @@ class ResidualFilter:
     def published(self, now: FilterState) -> tuple[Vector, Matrix]:
         """The same with joint angles as sure as they may be taken to be."""
         mean, covariance = self.stated(now)
-        return mean, self.inflation(now) * covariance
+        self.widen(covariance, self.inflation(now))
+        return mean, covariance
 
-    def inflation(self, now: FilterState) -> Matrix:
-        """(2 N + 2, 2 N + 2) factors of the covariance where it is published.
+    def inflation(self, now: FilterState) -> float:
+        """By how much joint angles are less sure where they are published: as held-out runs or this robot ask for."""
+        return max(self.model.inflation, math.sqrt(self.unlikeness(now)))
 
-        The joint angles' is what held-out runs asked for, or what this robot does, whichever is larger.
-        """
-        scales = np.ones(len(self.public))
-        scales[3 : self.link_count + 2] = max(self.model.inflation, self.unlikeness(now) ** 0.5)
-        return np.outer(scales, scales)
+    def widen(self, covariance: Matrix, factor: float) -> None:
+        """Standard deviations of joint angles in one (2 N + 2, 2 N + 2) to publish, in place."""
+        covariance[self._angles] *= factor
+        covariance[:, self._angles] *= factor
 
     def unlikeness(self, now: FilterState) -> float:
         """Of the robot to those in training, see `unlike_training`."""
         here = self._parameters
-        deviations = now.state[here] - self._population.parameters
-        return unlikeness(deviations, np.diagonal(now.covariance)[here], np.diagonal(self._prior))
+        return unlikeness(
+            now.state[here] - self._population.parameters, now.covariance[here, here], self._variances_between
+        )
 
     def linearise(self, now: FilterState, at_ns: int, drive: Drive) -> tuple[FilterState, Linearised]:
         """The rates near the state under that drive, which the state keeps."""

@@ -100,12 +100,12 @@ class PoseReplacement(PastStep):
 
 @dataclass(frozen=True, slots=True)
 class Instant(PastStep):
-    """Where an estimate is asked for: the public state (q,), its rows (q, n) of the covariance, and (q, q) factors."""
+    """Where an estimate is asked for: the public state (q,), its rows (q, n) of the covariance, and `inflation`."""
 
     stamp_ns: int
     mean: Vector
     rows: Rows
-    inflation: Matrix
+    inflation: float
 
     def back(self, adjoint: Vector, information: Matrix) -> tuple[Vector, Matrix]:
         """As they are."""

@@ -59,7 +59,7 @@ class ResidualSmoother(ResidualEstimator):
     def _smoothed_at(self, instant: Instant, adjoint: Vector, information: Matrix) -> Estimate:
         correction = -instant.rows @ adjoint
         covariance = instant.rows[:, self._filter.public] - instant.rows @ information @ instant.rows.T
-        covariance = instant.inflation * covariance
+        self._filter.widen(covariance, instant.inflation)
         # Of the errors at the filtered state; then of those at the smoothed one.
         jacobian = self.space.right_jacobian(correction)
         covariance = jacobian @ covariance @ jacobian.T

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+from numba import njit
 
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Notice, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Notice, Vector
 
 LEAST = 4.0
 """So many parameters' worth is expected at least: of fewer the sum of squares says little."""
@@ -26,19 +26,23 @@ TOLD_FROM, TOLD_TO = 6.0, 4.0
 in a minute (`salp_surprises`)."""
 
 
-def unlikeness(deviations: Vector, variances: Vector, prior: Vector) -> float:
+@njit(cache=True, error_model="numpy")
+def unlikeness(deviations: Vector, covariance: Matrix, prior: Vector) -> float:
     """See above; 0 where a model knows of no differences between robots.
 
     Parameters
     ----------
-    deviations, variances
-        (p,) the parameters less those of the population, and their variances.
+    deviations, covariance
+        (p,) the parameters less those of the population, and (p, p) of them.
     prior
         (p,) their variances from robot to robot.
     """
-    safe = np.maximum(prior, 1e-300)
-    expected = np.maximum(1.0 - variances / safe, 0.0).sum()
-    return float((deviations**2 / safe)[prior > 0.0].sum() / max(expected, LEAST))
+    squares = expected = 0.0
+    for i in range(prior.shape[0]):
+        if prior[i] > 0.0:
+            squares += deviations[i] ** 2 / prior[i]
+            expected += max(1.0 - covariance[i, i] / prior[i], 0.0)
+    return float(squares / max(expected, LEAST))
 
 
 def sentence(level: float) -> str:

@@ -44,16 +44,16 @@ def test_it_is_the_square_of_how_far_off_a_robot_is(times: float) -> None:
     prior = rng.uniform(0.5, 2.0, count) ** 2
     design = rng.normal(size=(seen, count))
     gain = np.diag(prior) @ design.T @ np.linalg.inv(design @ np.diag(prior) @ design.T + np.eye(seen))
-    variances = np.diag(np.diag(prior) - gain @ design @ np.diag(prior)).copy()
+    covariance = np.diag(prior) - gain @ design @ np.diag(prior)
     found = []
     for _ in range(2000):
         robot = times * np.sqrt(prior) * rng.normal(size=count)
-        found.append(unlikeness(gain @ (design @ robot + rng.normal(size=seen)), variances, prior))
+        found.append(unlikeness(gain @ (design @ robot + rng.normal(size=seen)), covariance, prior))
     assert np.mean(found) == pytest.approx(times**2, rel=0.15)
 
 
 def test_a_model_that_knows_of_no_differences_finds_none() -> None:
-    assert unlikeness(np.zeros(3), np.zeros(3), np.zeros(3)) == 0.0
+    assert unlikeness(np.zeros(3), np.zeros((3, 3)), np.zeros(3)) == 0.0
 
 
 def test_parameters_drift_as_a_stationary_process_does() -> None:
