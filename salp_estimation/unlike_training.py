@@ -42,6 +42,8 @@ def unlikeness(deviations: Vector, covariance: Matrix, prior: Vector) -> float:
         if prior[i] > 0.0:
             squares += deviations[i] ** 2 / prior[i]
             expected += max(1.0 - covariance[i, i] / prior[i], 0.0)
+        else:
+            expected += 1.0  # few runs find no difference between robots, where there is one
     return float(squares / max(expected, LEAST))
 
 
