@@ -138,7 +138,7 @@ class ResidualFilter:
         self.public = np.concatenate([np.arange(self.size - 3, self.size), np.arange(2 * n - 1)])
         """(2 N + 2,) where pose, joint angles and biases stand in the state."""
         self._public_block = np.ix_(self.public, self.public)
-        self._angles = slice(3, n + 2)  # of them
+        self._public_angles = slice(3, n + 2)  # where joint angles stand among those
 
     def start(self, pose: Vector, joint_angles: Vector, biases: Vector, covariance: Matrix) -> FilterState:
         """From a pose (3,), joint angles (N - 1,), biases (N,) and their covariance (2 N + 2, 2 N + 2)."""
@@ -170,8 +170,8 @@ class ResidualFilter:
 
     def widen(self, covariance: Matrix, factor: float) -> None:
         """Standard deviations of joint angles in one (2 N + 2, 2 N + 2) to publish, in place."""
-        covariance[self._angles] *= factor
-        covariance[:, self._angles] *= factor
+        covariance[self._public_angles] *= factor
+        covariance[:, self._public_angles] *= factor
 
     def unlikeness(self, now: FilterState) -> float:
         """Of the robot to those in training, see `unlike_training`."""

@@ -43,7 +43,7 @@ def unlikeness(deviations: Vector, covariance: Matrix, prior: Vector) -> float:
             squares += deviations[i] ** 2 / prior[i]
             expected += max(1.0 - covariance[i, i] / prior[i], 0.0)
         else:
-            expected += 1.0  # few runs find no difference between robots, where there is one
+            expected += 1.0  # no difference between robots was found in few runs: that it is so counts for the robot
     return float(squares / max(expected, LEAST))
 
 
