@@ -72,11 +72,11 @@ $(VENV)/.place:
 	@echo "$(CURDIR)" > $@
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
-	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 770 MB of disk"
-	@$(PIP) --editable '.[live,view]'
+	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 1.1 GB of disk"
+	@$(PIP) --editable '.[live,view,campaign]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	@echo "Adding what the tests need: about half a minute, 300 MB of disk"
-	@$(PIP) --editable '.[dev,live,view]'
+	@echo "Adding what the tests need: about half a minute, 400 MB of disk"
+	@$(PIP) --editable '.[dev,live,view,campaign,foxglove]'
 	@touch $@

@@ -94,6 +94,16 @@ def fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
+def sources_fingerprint() -> str:
+    """Hash of every module of our packages and of those that bring robots, wherever they lie: 16 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for name, path in sorted(_modules()):
+        content = _content(path)
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
 def _sources() -> list[Path]:
     """Every file that a kernel may come from: those with numba's decorators, and what they import of these packages.
 

@@ -1,0 +1,341 @@
+"""Work that processes share: those of this machine, those of a Dask cluster, or this process alone.
+
+What a task gives is the same to the last bit wherever it is done: linear algebra has one thread everywhere, and workers
+with other software than this process are refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from onboard_estimation import installed, kernel_cache
+from onboard_estimation.errors import UserError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+HERE = "this process"
+HINT = "pip install 'onboard_estimation[campaign]'"
+_PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
+_CONNECT_S = 10.0
+_AHEAD = 2
+"""Tasks that each thread of the cluster is given ahead of time; the rest waits here, and the scheduler stays small."""
+
+_OWN = {
+    "logging.distributed": "critical",
+    # Deaths count for all that waited on the same worker, innocent or not.
+    "distributed.scheduler.allowed-failures": 4,
+    # What looks at the stacks of a worker a hundred times a second takes its time from the runs.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.system-monitor.gil.enabled": False,
+    "distributed.diagnostics.nvml": False,
+}
+"""How Dask is set for the processes of this machine."""
+
+Tell = Callable[[str], None]
+
+
+class Finished(NamedTuple):
+    """What came of a task.
+
+    Attributes
+    ----------
+    number
+        Of the task.
+    value
+        What the function gave.
+    error
+        What it raised, or why it could not be done at all; None: nothing.
+    """
+
+    number: int
+    value: Any
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class WorkersAsked:
+    """Who does the work.
+
+    Attributes
+    ----------
+    count
+        Processes of this machine; 0: this process alone; None: one a core.
+    scheduler
+        Address of a Dask scheduler that is running, e.g. `tcp://10.0.0.5:8786`; then `count` is not looked at.
+    patience_s
+        How long a scheduler that went away is waited for.
+    """
+
+    count: int | None = None
+    scheduler: str | None = None
+    patience_s: float = 120.0
+
+
+class Workers(Protocol):
+    """Processes that do tasks.
+
+    Attributes
+    ----------
+    count
+        How many tasks are done at once.
+    about
+        Who they are, in words.
+    """
+
+    count: int
+    about: str
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        """What a function gives on every worker, by the worker's address; an exception where it raised one."""
+
+    def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
+        """What came of each task, in the order in which they are done.
+
+        The function and the tasks go to other processes: a module's function, and values that can be sent. A task whose
+        worker died is done again elsewhere, some times.
+        """
+
+
+@contextmanager
+def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Iterator[Workers]:
+    """Workers as asked for, all with the software of this process; they end with the block, a cluster stays.
+
+    Parameters
+    ----------
+    tell
+        Takes sentences on what happens to them.
+
+    Raises
+    ------
+    UserError
+        Dask is not installed, the scheduler cannot be reached, has no workers, or has some with other software.
+    """
+    if asked.scheduler is None and asked.count == 0:
+        yield _ThisProcess()
+        return
+    try:
+        import distributed  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UserError(f"several processes need Dask: {HINT}; --workers 0 does without") from error
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
+    if asked.scheduler is not None:
+        cluster = _Cluster(partial(_connected, asked.scheduler), asked.scheduler, asked.patience_s, tell)
+        try:
+            _refuse_other_software(cluster)
+            yield cluster
+        finally:
+            cluster.close()
+        return
+    with _own_cluster(asked.count or os.cpu_count() or 1) as (connect, about):
+        cluster = _Cluster(connect, about, 0.0, tell)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+@cache
+def software() -> dict[str, str]:
+    """Versions and a hash of the sources that results depend on."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    return {"python": python, **installed.versions(_PACKAGES), "sources": kernel_cache.sources_fingerprint()}
+
+
+class _ThisProcess:
+    count = 1
+    about = HERE
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        return {HERE: _tried(function, *arguments)}
+
+    def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
+        for number, task in enumerate(tasks):
+            try:
+                yield Finished(number, _alone(function, task))
+            except Exception as error:
+                yield Finished(number, None, error)
+
+
+class _Cluster:
+    """Workers of a Dask scheduler, one of this process or another."""
+
+    def __init__(self, connect: Callable[[float], Client], about: str, patience_s: float, tell: Tell) -> None:
+        self._connect, self._patience_s, self._tell = connect, patience_s, tell
+        self._name = about
+        self._client = connect(_CONNECT_S)
+        self.count = sum(self._client.nthreads().values())
+        if not self.count:
+            self.close()
+            raise UserError(f"the scheduler {about} has no workers; start some: dask worker {about}")
+        services = self._client.scheduler_info(n_workers=0)["services"]
+        self.about = about + (f"; dashboard {self._client.dashboard_link}" if "dashboard" in services else "")
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+        found: dict[str, Any] = self._client.run(_tried, function, *arguments, on_error="return")
+        return found
+
+    def software(self) -> dict[str, Any]:
+        """Of every worker and of the scheduler, which reads the tasks too; an exception where there is none."""
+        try:
+            of_scheduler = self._client.run_on_scheduler(_tried, software)
+        except Exception as error:
+            of_scheduler = error
+        return {"the scheduler": of_scheduler, **self.everywhere(software)}
+
+    def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
+        from distributed import as_completed
+
+        waiting = deque(range(len(tasks)))
+        while waiting:
+            given: dict[Any, int] = {}
+            running = as_completed(loop=self._client.loop)
+            lost = False
+            while waiting or given:
+                while waiting and not lost and len(given) < _AHEAD * max(self.count, 1) + 1:
+                    number = waiting.popleft()
+                    future = self._client.submit(_alone, function, tasks[number], pure=False, priority=-number)
+                    given[future] = number
+                    running.add(future)
+                if not given:
+                    break
+                future = next(running)
+                number = given.pop(future)
+                finished = _finished(future, number)
+                if finished is None:
+                    # Its scheduler is gone, and with it what the others are at.
+                    waiting.appendleft(number)
+                    lost = True
+                    continue
+                yield finished
+            if lost:
+                self._reconnect(len(tasks) - len(waiting), len(tasks))
+
+    def _reconnect(self, done: int, count: int) -> None:
+        left_s = self._patience_s
+        self.close()
+        if left_s:
+            self._tell(f"the scheduler {self._name} is gone after {done} of {count}; waiting for it for {left_s:g} s")
+        while left_s > 0.0:
+            pause_s = min(5.0, left_s)
+            left_s -= pause_s
+            try:
+                self._client = self._connect(pause_s)
+                self._client.wait_for_workers(1, timeout=max(left_s, 1.0))
+            except (UserError, TimeoutError):
+                continue
+            _refuse_other_software(self)
+            self.count = sum(self._client.nthreads().values())
+            self._tell(f"the scheduler {self._name} is back")
+            return
+        raise UserError(
+            f"the scheduler {self._name} is gone after {done} of {count}; what is done is kept: start it again, and "
+            "run the same command"
+        )
+
+    def close(self) -> None:
+        self._client.close(timeout=1.0)
+
+
+@contextmanager
+def _own_cluster(count: int) -> Iterator[tuple[Callable[[float], Client], str]]:
+    """Processes of this machine that nobody else can send work to: loopback alone, certificates of their own."""
+    import dask
+    from distributed import Client, LocalCluster, Security
+
+    with (
+        dask.config.set(_OWN),
+        LocalCluster(
+            n_workers=count,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            security=Security.temporary(),
+            silence_logs=60,
+        ) as cluster,
+    ):
+        yield (lambda timeout_s: Client(cluster, set_as_default=False)), f"{count} processes of this machine"
+
+
+def _connected(address: str, timeout_s: float) -> Client:
+    from distributed import Client
+
+    try:
+        return Client(address, timeout=timeout_s, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(
+            f"--scheduler {address} cannot be reached ({reason}); start one: dask scheduler, which prints its address"
+        ) from error
+
+
+def _refuse_other_software(workers: _Cluster) -> None:
+    """Raise UserError where a worker, or the scheduler, has not the software of this process."""
+    here = software()
+    faults = []
+    for address, there in workers.software().items():
+        if isinstance(there, BaseException):
+            faults.append(f"{address} has none ({type(there).__name__}: {there})")
+            continue
+        # Another version may tell of other packages.
+        other = [
+            f"{name} {there.get(name)}, here {version}" for name, version in here.items() if version != there.get(name)
+        ]
+        faults += [f"{address} has {', '.join(other)}"] if other else []
+    if faults:
+        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+        raise UserError(
+            f"a cluster with another version of the suite: {'; '.join(faults[:3])}{more}. Install the same everywhere"
+        )
+
+
+def _finished(future: Any, number: int) -> Finished | None:
+    """What came of a task; None where its scheduler is gone."""
+    from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
+    from distributed.comm.core import CommClosedError
+
+    try:
+        return Finished(number, future.result())
+    except (FutureCancelledError, CommClosedError):
+        return None
+    except KilledWorker as error:
+        times = error.allowed_failures + 1
+        return Finished(number, None, UserError(f"{times} workers died while at it: out of memory, or a crash"))
+    except Exception as error:
+        return Finished(number, None, error)
+    finally:
+        future.release()
+
+
+def _alone(function: Callable[[Any], Any], task: Any) -> Any:
+    """The function of the task, with one thread for linear algebra: more would round otherwise, and get in each
+    other's way.
+    """
+    with _one_thread():
+        return function(task)
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
+
+
+def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        return error

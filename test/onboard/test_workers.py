@@ -1,0 +1,138 @@
+"""Tasks on processes of this machine and on a cluster: what is given is what one process gives, whatever dies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tasks
+
+from benchmarks.clusters import Cluster, cluster
+from onboard_estimation.errors import UserError
+from onboard_estimation.workers import Workers, WorkersAsked, open_workers, software
+
+SUPPORT = str(Path(tasks.__file__).parent)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Workers]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", SUPPORT, prepend=":")
+        with open_workers(WorkersAsked(2)) as workers:
+            yield workers
+
+
+@pytest.fixture
+def alone() -> Iterator[Workers]:
+    with open_workers(WorkersAsked(0)) as workers:
+        yield workers
+
+
+def test_the_same_comes_of_tasks_wherever_they_are_done(two: Workers, alone: Workers) -> None:
+    assert (alone.count, two.count) == (1, 2)
+    for workers in (alone, two):
+        found = {one.number: one for one in workers.results(tasks.square, list(range(30)))}
+        assert sorted(found) == list(range(30))
+        assert [found[number].value for number in range(30) if number != 3] == [n * n for n in range(30) if n != 3]
+        assert isinstance(found[3].error, ValueError)
+        assert found[3].value is None
+    here, there = ({one.number: one.value for one in w.results(tasks.product, range(3))} for w in (alone, two))
+    assert here == there
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_takes_nothing_along(two: Workers, tmp_path: Path) -> None:
+    marks = [str(tmp_path / f"mark_{number}") for number in range(3)]
+    assert sorted(one.value for one in two.results(tasks.deadly_once, marks)) == ["mark_0", "mark_1", "mark_2"]
+    [fatal] = two.results(tasks.deadly, [1])
+    assert "5 workers died while at it: out of memory, or a crash" in str(fatal.error)
+    assert [one.value for one in two.results(tasks.square, [5])] == [25]  # there are new ones
+
+
+def test_nobody_else_can_send_work_to_this_machine_s_processes(two: Workers) -> None:
+    """They listen on the loopback alone, and to who has the certificate."""
+    from distributed import Client
+
+    addresses = list(two.everywhere(software))
+    assert all(address.startswith("tls://127.0.0.1:") for address in addresses)
+    for address in (addresses[0].replace("tls", "tcp"), addresses[0]):
+        with pytest.raises((OSError, TypeError)):
+            Client(address, timeout=2.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("tcp://127.0.0.1:9", "--scheduler tcp://127.0.0.1:9 cannot be reached"),
+        ("frob://here", "--scheduler frob://here cannot be reached"),
+    ],
+)
+def test_a_scheduler_that_is_not_there(address: str, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught, open_workers(WorkersAsked(scheduler=address)):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_workers_with_other_software_are_refused(tmp_path: Path) -> None:
+    """A copy of the suite in which one line is another, and that tells of fewer packages."""
+    for package in ("onboard_estimation", "embedded_ros"):
+        shutil.copytree(ROOT / package, tmp_path / "other" / package, ignore=shutil.ignore_patterns("__pycache__"))
+    changed = tmp_path / "other" / "onboard_estimation" / "errors.py"
+    changed.write_text(changed.read_text() + "\n# another version\n")
+    told = changed.with_name("workers.py")
+    told.write_text(told.read_text().replace('"scipy", "numba")', '"scipy")'))
+    with cluster(tmp_path, 0) as one:
+        with pytest.raises(UserError, match="has no workers"), open_workers(WorkersAsked(scheduler=one.address)):
+            pass
+        one.add_worker("other_worker", {"PYTHONPATH": str(tmp_path / "other")})
+        wait_for_workers(one, 1)
+        refused = r"another version of the suite: tcp://127\.0\.0\.1:\d+ has numba None, here [\d.]+, sources \w+, here"
+        with pytest.raises(UserError, match=refused), open_workers(WorkersAsked(scheduler=one.address)):
+            pass
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_dies_and_comes_back(tmp_path: Path) -> None:
+    """All of its workers die with it; what was done is not done again."""
+    said: list[str] = []
+    environment = {"PYTHONPATH": SUPPORT}
+    with cluster(tmp_path, 2, environment) as one:
+        wait_for_workers(one, 2)
+        with open_workers(WorkersAsked(scheduler=one.address), said.append) as workers:
+            found = []
+            for finished in workers.results(tasks.square, list(range(40))):
+                assert finished.value == (finished.number**2 if finished.number != 3 else None)
+                found.append(finished.number)
+                if len(found) == 10:
+                    one.kill()
+                    one.start(1, environment)
+        assert sorted(found) == list(range(40))
+    assert any("is gone after" in sentence for sentence in said)
+    assert said[-1].endswith("is back")
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_stays_away(tmp_path: Path) -> None:
+    with cluster(tmp_path, 1, {"PYTHONPATH": SUPPORT}) as one:
+        wait_for_workers(one, 1)
+        asked = WorkersAsked(scheduler=one.address, patience_s=3.0)
+        with open_workers(asked) as workers:
+            results = workers.results(tasks.square, list(range(40)))
+            done = [next(results) for _ in range(5)]
+            assert sum(one.value is not None for one in done) >= 4
+            one.kill()
+            with pytest.raises(UserError, match=r"is gone after \d+ of 40; what is done is kept: start it again"):
+                done.extend(results)
+            assert 5 <= len(done) < 40
+
+
+def wait_for_workers(one: Cluster, count: int) -> None:
+    from distributed import Client
+
+    with Client(one.address, timeout=30.0, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=60.0)
