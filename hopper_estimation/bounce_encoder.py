@@ -33,6 +33,9 @@ FORGOTTEN = 0.7
 LEAST_M, LARGEST_M = 0.005, 1.0
 STANCE_STDDEV_M = 0.02
 """What a pressed leg does not tell of the height: how the foot stands and sinks, a leg that leans, the leg's length."""
+STANCE_SHARE = 0.1
+"""And of the speed, as a share of the landing's: a stance turns it round in tens of milliseconds, by some of which
+the slope of an encoder's readings is late."""
 UNREAD_S = 0.1
 """A leg that was not read for longer is not gone by."""
 _LEG = at.STATE_SIZE
@@ -41,9 +44,9 @@ _HOPS, _SQUARES = range(2)
 """Of each: how many touchdowns are remembered, and the sum of their squared errors."""
 _RATIOS = _DONE + 2 * 2
 """Of the leg's: the sum of these over what was foretold; the bounce's own covariance has it."""
-_UNREAD = _RATIOS + 1
+_LANDED_M_S, _UNREAD = _RATIOS + 1, _RATIOS + 2
 STATE_SIZE = _UNREAD + 1
-KEPT = list(range(_DONE, _UNREAD))
+KEPT = list(range(_DONE, _LANDED_M_S))
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
@@ -53,7 +56,7 @@ def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: 
     leg = state[_LEG:_DONE]
     leg[encoder.C_Z], leg[encoder.C_V], leg[encoder.C_PHASE] = height_m, velocity_m_s, phase
     leg[encoder.C_PZZ], leg[encoder.C_PZV], leg[encoder.C_PVV] = covariance[0, 0], covariance[0, 1], covariance[1, 1]
-    state[_DONE:] = *(2 * [USUAL_HOPS, USUAL_HOPS * USUAL_M**2]), USUAL_HOPS, np.inf
+    state[_DONE:] = *(2 * [USUAL_HOPS, USUAL_HOPS * USUAL_M**2]), USUAL_HOPS, 0.0, np.inf
     return state
 
 
@@ -75,7 +78,9 @@ def filter_bounces_with_leg(
     for n in range(count):
         first = next_own
         while next_own < own_count and int(events[next_own, phase_kernels.E_SAMPLE]) == n:
-            if int(events[next_own, phase_kernels.E_KIND]) == TOUCHDOWN:
+            # A landing in a gap is as foretold, and tells nothing.
+            is_seen = events[next_own, phase_kernels.E_HEIGHT] != body.length
+            if int(events[next_own, phase_kernels.E_KIND]) == TOUCHDOWN and is_seen:
                 _compare(done[0], events[next_own], body.length, parameters[kernels.DELAY_TD])
             next_own += 1
         while next_leg < leg_count and int(seen[next_leg, phase_kernels.E_SAMPLE]) == n:
@@ -83,6 +88,7 @@ def filter_bounces_with_leg(
                 square = _compare(done[1], seen[next_leg], body.length, 0.0)
                 ratio = square / max(seen[next_leg, phase_kernels.E_VARIANCE], LEAST_M**2)
                 state[_RATIOS] = FORGOTTEN * state[_RATIOS] + ratio
+                state[_LANDED_M_S] = abs(seen[next_leg, phase_kernels.E_VELOCITY])
             next_leg += 1
         state[_UNREAD] = 0.0 if signals.leg[n] == signals.leg[n] else state[_UNREAD] + signals.dt[n]
         phase, leg_phase = int(out[n, 5]), int(told[n, 5])
@@ -93,11 +99,13 @@ def filter_bounces_with_leg(
             for column in range(5):
                 out[n, column] = told[n, column]
             out[n, 2] += STANCE_STDDEV_M**2
+            out[n, 4] += (STANCE_SHARE * state[_LANDED_M_S]) ** 2
         elif leg_phase in (DROP, REBOUND):
             # The bounce sees a liftoff late: until then it is the leg's alone.
             m, m_leg = done[0, _SQUARES] / done[0, _HOPS], done[1, _SQUARES] / done[1, _HOPS]
             share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)
             told[n, 2] += STANCE_STDDEV_M**2
+            told[n, 4] += (STANCE_SHARE * state[_LANDED_M_S]) ** 2 if stands else 0.0
             _mix(out[n], told[n], share, max(state[_RATIOS] / done[1, _HOPS], 1.0))
         for row in range(first, next_own):
             if int(events[row, phase_kernels.E_KIND]) == APEX:
