@@ -18,6 +18,8 @@ EXAMPLES = output.examples(
     "evaluate BAG --model salp.npz --beacon 30",
     "evaluate BAG --model salp.npz --smooth",
     "evaluate BAG --estimator kf1 --estimator kf3 --estimator ba1",
+    "evaluate BAG --trajectory /odometry/filtered --body link_2 --alignment heading",
+    "evaluate my_salp.tum --truth BAG --body link_2 --alignment se3",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
 EstimatorOption = Annotated[
@@ -29,7 +31,11 @@ EstimatorOption = Annotated[
 @taking_all
 def evaluate(
     bag: Annotated[
-        Path, typer.Argument(metavar="BAG", help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file.")
+        Path,
+        typer.Argument(
+            metavar="BAG",
+            help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file; or a trajectory file of another filter.",
+        ),
     ],
     robot: Annotated[
         str | None,
@@ -59,20 +65,23 @@ def evaluate(
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
-    """Replay a bag through a robot's estimator and judge the estimates against the ground truth.
+    """Replay a bag through a robot's estimator, or take another filter's estimates, and judge them against the truth.
 
     Writes a run folder: metrics.json, report.html, plots, the estimates as a bag, and what is needed to repeat it.
     Robot and topics are guessed from the bag where they are not given. With several estimators, the bag is read once.
     """
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import evaluate_bag, evaluate_estimators
+    from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
 
     if twice := [name for name in dict.fromkeys(estimator) if estimator.count(name) > 1]:
         raise UserError(f"--estimator {twice[0]} is given {estimator.count(twice[0])} times")
     options = replace(options, robot=robot, estimator=estimator[0] if estimator else None)
-    if len(estimator) < 2:
+    foreign = is_foreign(bag, options)
+    if foreign or len(estimator) < 2:
         with output.steps(f"evaluating {bag}", quiet=json) as progress:
-            evaluation = evaluate_bag(bag, options, run, progress=progress)
+            evaluate_one = evaluate_trajectory if foreign else evaluate_bag
+            evaluation = evaluate_one(bag, options, run, progress=progress)
         if json:
             output.print_json(summary(evaluation))
         else:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.capabilities.reported import Reported
+from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.configuration import load
@@ -26,7 +27,7 @@ from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recor
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_folder import check_free, write_run
+from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
 from onboard_estimation.evaluation.topics import (
     TopicMatch,
     fitting_robots,
@@ -78,11 +79,11 @@ def evaluate_bag(
         if write and output is not None:
             _claim(stack, output)
         hashes = stack.enter_context(_hashes(bag_path, options, write))
-        read = _read(bag_path, options, [options.estimator], progress)
+        read = read_bag(bag_path, options, [options.estimator], progress)
         folder = None
         if write:
             folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
-        return _evaluated(read, read.estimators[0], folder, hashes, progress)
+        return evaluated(read, read.estimators[0], folder, hashes, progress)
 
 
 def evaluate_estimators(
@@ -106,10 +107,10 @@ def evaluate_estimators(
         if output is not None:
             _claim(stack, output)
         hashes = stack.enter_context(_hashes(bag_path, options))
-        read = _read(bag_path, options, estimators, progress)
+        read = read_bag(bag_path, options, estimators, progress)
         folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
         for estimator in read.estimators:
-            yield _evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
+            yield evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
 
 
 def _claim(stack: ExitStack, output: Path) -> None:
@@ -134,20 +135,54 @@ def _hashes(bag_path: Path, options: EvaluateOptions, wanted: bool = True) -> Co
 
 
 @dataclass(frozen=True)
-class _Read:
-    """A bag that was read, and what it is judged with."""
+class Source:
+    """A recording, read from a bag or simulated, and what it is judged with.
 
-    bag_path: Path
+    Attributes
+    ----------
+    name
+        Of the recording, in reports.
+    again
+        Words of the command line that makes an evaluation of it anew, but for estimator and options.
+    estimators
+        Names of those that it was read for.
+    bag
+        Its folder or file; None: it is simulated.
+    scenario
+        That is simulated.
+    """
+
+    name: str
+    again: tuple[str, ...]
     options: EvaluateOptions
     robot: Robot
     configuration: Any
-    match: TopicMatch
     estimators: tuple[str, ...]
     recording: LoadedRecording
+    bag: Path | None = None
+    scenario: str = ""
+
+    def configured(self, options: EvaluateOptions) -> Any:
+        """The robot's configuration with other options; UserError where there is none such."""
+        configuration = load_configuration(self.robot, options, self.bag)
+        if self.scenario and isinstance(self.robot, Simulated):
+            return self.robot.known_in(configuration, self.scenario)
+        return configuration
 
 
-def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | None], progress: Progress) -> _Read:
-    """Read the recording; what does not fit the bag or the robot is refused before all the work."""
+def read_bag(
+    bag_path: Path,
+    options: EvaluateOptions,
+    estimators: Sequence[str | None] = (None,),
+    progress: Progress = lambda step: None,
+) -> Source:
+    """Read the recording; what does not fit the bag or the robot is refused before all the work.
+
+    Parameters
+    ----------
+    estimators
+        Names; None: the robot's first.
+    """
     progress("reading the bag")
     with open_bag(bag_path) as bag:
         kinds = {name: topic.message_type for name, topic in bag.topics.items()}
@@ -168,29 +203,36 @@ def _read(bag_path: Path, options: EvaluateOptions, estimators: Sequence[str | N
     if own is not None:
         note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."
         recording = replace(recording, notes=(*recording.notes, note))
-    return _Read(bag_path, options, robot, configuration, match, names, recording)
+    again = ("onboard-estimation", "evaluate", str(bag_path), "--robot", robot.name)
+    return Source(bag_path.resolve().name, again, options, robot, configuration, names, recording, bag_path)
 
 
-def _evaluated(
-    read: _Read, estimator: str, folder: Path | None, hashes: ContentHashes, progress: Progress
+def evaluated(
+    source: Source,
+    estimator: str,
+    folder: Path | None = None,
+    hashes: ContentHashes | None = None,
+    progress: Progress = lambda step: None,
+    keep: Keep = "everything",
 ) -> Evaluation:
-    """Judge one estimator, and write its run folder where one is given."""
-    robot, configuration, options = read.robot, read.configuration, read.options
-    command = command_line(read.bag_path, robot.name, estimator, options)
+    """Judge one estimator, and write its run folder where one is given, see `write_run`."""
+    robot, configuration, options = source.robot, source.configuration, source.options
+    command = shlex.join([*source.again, "--estimator", estimator, *words(options)])
     progress("filtering")
-    name = read.bag_path.resolve().name
-    result = judge(robot, configuration, estimator, read.recording, options.settings, bag=name, command=command)
+    result = judge(
+        robot, configuration, estimator, source.recording, options.settings, bag=source.name, command=command
+    )
     if folder is None:
         return Evaluation(result, None)
     if isinstance(robot, Reported):
-        result = robot.presented(configuration, read.recording.series, result)
-        result = replace(result, sections=robot.report_sections(configuration, read.recording.series, result))
+        result = robot.presented(configuration, source.recording.series, result)
+        result = replace(result, sections=robot.report_sections(configuration, source.recording.series, result))
     space = robot.estimator(configuration, estimator).space
-    known = dict(hashes.result())
+    known = dict(hashes.result()) if hashes is not None else {}
     if (model := model_file(robot, configuration)) is not None:
         known["model"] = content_hash(model)
     result = write_run(
-        result, space, configuration, known, folder, recorded(options), options.estimates_rate_hz, progress
+        result, space, configuration, known, folder, recorded(options), options.estimates_rate_hz, progress, keep
     )
     return Evaluation(result, folder)
 
@@ -358,9 +400,3 @@ def model_file(robot: Robot, configuration: Any) -> Path | None:
         return None
     name = attrgetter(robot.model_parameter)(configuration)
     return Path(name) if name else None
-
-
-def command_line(bag_path: Path, robot: str, estimator: str, options: EvaluateOptions) -> str:
-    """The line that repeats the run, with what was guessed."""
-    start = ["onboard-estimation", "evaluate", str(bag_path), "--robot", robot, "--estimator", estimator]
-    return shlex.join([*start, *words(options)])

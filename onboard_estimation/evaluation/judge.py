@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.drawn import outline_of, planar_position
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import metrics, truth, verdict
+from onboard_estimation.evaluation import truth, verdict
 from onboard_estimation.evaluation.beacon import with_beacon
-from onboard_estimation.evaluation.consistency_checks import scaled_nees
+from onboard_estimation.evaluation.drawn_record import drawing_of
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
+from onboard_estimation.evaluation.judged_record import Truth, judge_record
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import EstimateSeries, Replayed, replay
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
-from onboard_estimation.filtering.manifold_kernels import SE2, SO3, VECTOR
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
-from onboard_estimation.robots import Robot, TruthSpecification
+from onboard_estimation.robots import Robot
 
 __all__ = ["EstimateSeries", "judge"]
 
 Rows = NDArray[np.float64]
 
-_JUDGED_SHARE = 0.2
 _LOOKED_AT_ONCE = 100_000
 _SMOOTHED = (
     "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
@@ -66,8 +62,7 @@ def judge(
     if len(record.stamps_ns) == 0:
         raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, sensors)}")
     time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
-    true_parts, known = _truth_at(robot, configuration, recording, record.stamps_ns, settings)
-    matched_ratio = float(np.mean(known))
+    true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
 
     def mirrored(axes: str) -> Compared:
         tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in plain.tracks.items()}
@@ -76,29 +71,30 @@ def judge(
         if initial is not None:
             start, _ = _initial(robot, configuration, estimator_name, image, settings)
             seen = _replay(robot, configuration, estimator_name, image, start, settings).record
-        return Compared(seen.stamps_ns, seen.means, _truth_at(robot, configuration, image, seen.stamps_ns, settings)[0])
+        return Compared(seen.stamps_ns, seen.means, truth_at(robot, configuration, image, seen.stamps_ns, settings)[0])
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), mirrored)
-    record, alignment_note = _align(specification, space, record, true_parts)
-    # Without any truth all parts are shown, with what the filter says of itself.
-    shown = true_parts or {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
-    parts = {
-        name: _part(space, name, record, values, specification.covariances.get(name)) for name, values in shown.items()
-    }
-    settle_s, settle_note = _settling(robot, settings, time_s, known)
-    all_figures = metrics.all_metrics(parts, time_s, settle_s, matched_ratio)
+    judged = judge_record(
+        space,
+        Truth(record, true_parts, known),
+        specification.alignment if settings.alignment is None else settings.alignment,
+        specification.covariances,
+        robot.settle_s if settings.settle_s is None else settings.settle_s,
+    )
+    record, parts = judged.record, judged.parts
+    all_figures = dict(judged.metrics)
     all_figures["run"] |= replayed.health
     notes = [
         *recording.notes,
         initial_note,
         _SMOOTHED if settings.smooth else "",
-        alignment_note,
+        judged.alignment_note,
         late_note,
         *pipeline_notes(replayed.messages, sensors),
         gap_note(time_s),
-        *truth_notes(recording.tracks, record.stamps_ns, matched_ratio, settings.longest_truth_gap_s),
+        *truth_notes(recording.tracks, record.stamps_ns, judged.matched_ratio, settings.longest_truth_gap_s),
         *nees_notes(parts),
-        settle_note,
+        judged.settle_note,
     ]
     result = EvaluationResult(
         robot=robot.name,
@@ -110,8 +106,8 @@ def judge(
         mean=record.means,
         covariance=record.covariances,
         parts=parts,
-        drawing=_drawing(robot, configuration, space, record, true_parts),
-        matched_ratio=matched_ratio,
+        drawing=drawing_of(robot, configuration, space, record, true_parts),
+        matched_ratio=judged.matched_ratio,
         sensors=sensors,
         metrics=all_figures,
         verdict="",
@@ -121,7 +117,7 @@ def judge(
         learned=replayed.learned,
     )
     stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
-    sentence = verdict.verdict(parts, time_s, settle_s, sensors, matched_ratio, stretches)
+    sentence = verdict.verdict(parts, time_s, judged.settle_s, sensors, judged.matched_ratio, stretches)
     if not isinstance(robot, Reported):
         return replace(result, verdict=sentence)
     if figures := robot.metrics(configuration, recording.series, result):
@@ -166,7 +162,7 @@ def _initial(
     covariance = robot.initial_covariance(configuration)
     stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
     for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
-        parts, valid = _truth_at(robot, configuration, recording, piece, settings)
+        parts, valid = truth_at(robot, configuration, recording, piece, settings)
         if valid.any():
             break
     else:
@@ -200,7 +196,7 @@ def _late_start(recording: LoadedRecording, start_ns: int) -> str:
     return f" The truth starts after {waited_s:.1f} s: {early} messages before it are left out." if early else ""
 
 
-def _truth_at(
+def truth_at(
     robot: Robot,
     configuration: Any,
     recording: LoadedRecording,
@@ -227,141 +223,3 @@ def _truth_at(
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return parts, valid
-
-
-def _settling(robot: Robot, settings: JudgeSettings, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
-    """How much at the start is left out of the figures, and a sentence where that is less than it should be."""
-    settle_s = robot.settle_s if settings.settle_s is None else settings.settle_s
-    if settle_s == 0.0 or not known.any():
-        return settle_s, ""
-    end_s = float(time_s[known][-1])
-    # The few instants that would be left do not stand for the run.
-    if end_s - settle_s >= _JUDGED_SHARE * end_s:
-        return settle_s, ""
-    what = "run" if known[-1] else "ground truth"
-    settling = f"the filter settles for {settle_s:g} s"
-    return (
-        0.0,
-        f"The {what} ends after {end_s:.1f} s and {settling}: too short to leave its start out, all of it is judged.",
-    )
-
-
-def _align(
-    specification: TruthSpecification, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
-) -> tuple[EstimateSeries, str]:
-    """The record in the truth's frame, and a sentence on how it got there."""
-    position = next((name for name in ("position", "pose") if name in true_parts), None)
-    if specification.alignment == "none" or position is None or not np.isfinite(true_parts[position]).any():
-        return record, ""
-    # Of a planar pose, x and y; its heading turns along.
-    dimensions = 2 if space.block(position).kind == SE2 else space.block(position).dimension
-    start = space.coordinates(position).start
-    place = slice(start, start + dimensions)
-    found = truth.align_heading(record.means[:, place], true_parts[position][:, :dimensions])
-    means, covariances = record.means.copy(), record.covariances.copy()
-    means[:, place] = found.positions(means[:, place])
-    turn = np.eye(space.dimension)
-    for block in space.blocks:
-        coordinates, tangent = space.coordinates(block.name), space.tangent(block.name)
-        # Vectors of the world turn with it; body-frame quantities and rotations' body-frame errors do not.
-        if block.name in ("position", "velocity") and block.kind == VECTOR:
-            rotation = found.rotation[: block.dimension, : block.dimension]
-            turn[tangent, tangent] = rotation
-            if block.name == "velocity":
-                means[:, coordinates] = means[:, coordinates] @ rotation.T
-        elif block.kind == SO3:
-            means[:, coordinates] = _turned(means[:, coordinates], found.heading_rad)
-        elif block.kind == SE2:
-            heading = means[:, coordinates.stop - 1] + found.heading_rad
-            means[:, coordinates.stop - 1] = np.arctan2(np.sin(heading), np.cos(heading))
-    covariances = turn @ covariances @ turn.T
-    note = (
-        f"Estimate turned by {np.rad2deg(found.heading_rad):.2f} deg about the vertical (least squares over the run) "
-        "and shifted so that it starts on the truth; no scaling. "
-        "What the fit takes off the errors is not in the covariance."
-    )
-    return EstimateSeries(record.stamps_ns, means, covariances), note
-
-
-def _turned(quaternions: Rows, heading_rad: float) -> Rows:
-    """Quaternions (K, 4) turned about the world's vertical."""
-    z, w = np.sin(0.5 * heading_rad), np.cos(0.5 * heading_rad)
-    qx, qy, qz, qw = quaternions.T
-    return np.column_stack([w * qx - z * qy, w * qy + z * qx, w * qz + z * qw, w * qw - z * qz])
-
-
-_CONVENTIONS = {
-    SE2: "body frame of the estimate (x forward, y left)",
-    SO3: "rotation vector in the body frame of the estimate",
-}
-
-
-def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, noise: Rows | None) -> PartResult:
-    block: Block = space.block(name)
-    part_space = space.part(name)
-    estimate = record.means[:, space.coordinates(name)]
-    covariance = record.covariances[:, space.tangent(name), space.tangent(name)]
-    if noise is not None:
-        covariance = covariance + noise
-    matched = np.asarray(np.isfinite(true).all(axis=1), dtype=np.bool_)
-    # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
-    stddev = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    error = np.full((len(true), block.dimension), np.nan)
-    error[matched] = -part_space.minus(true[matched], estimate[matched])
-    return PartResult(
-        name=name,
-        names=block.names,
-        units=block.units,
-        estimate=estimate,
-        truth=true,
-        error=error,
-        stddev=stddev,
-        nees=scaled_nees(error, covariance, stddev),
-        matched=matched,
-        convention=_CONVENTIONS.get(block.kind, "world frame" if name in ("position", "velocity") else ""),
-        covariance=covariance,
-    )
-
-
-def _drawing(
-    robot: Robot, configuration: Any, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
-) -> Drawing | None:
-    """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
-    true_means = record.means.copy()
-    known = np.zeros(len(true_means), dtype=np.bool_)
-    for name, values in true_parts.items():
-        true_means[:, space.coordinates(name)] = values
-        known |= np.isfinite(values).all(axis=1)
-    if "position" in (block.name for block in space.blocks):
-        extent = np.ptp(record.means[:, space.coordinates("position")], axis=0)
-        if len(extent) == 3 and extent[2] > 1.5 * max(extent[:2]):
-            start = space.coordinates("position").start
-            columns = [start, start + 2]
-            tangent = space.tangent("position").start
-            ellipse = record.covariances[:, [[tangent], [tangent + 2]], [tangent, tangent + 2]]
-            true = np.where(known[:, None], true_means[:, columns], np.nan)
-            estimate = record.means[:, columns]
-            return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
-    outline = outline_of(robot, configuration, space, record.means)
-    if outline is None:
-        return None
-    true = np.full_like(outline, np.nan)
-    if known.any():
-        true[known] = outline_of(robot, configuration, space, true_means[known])
-    where = planar_position(space)
-    if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
-        return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])
-    return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
-
-
-def _planar_covariance(space: StateSpace, record: EstimateSeries, where: slice) -> Rows:
-    """(K, 2, 2) covariance of x and y along the world's axes."""
-    block = next(block for block in space.blocks if space.coordinates(block.name).start == where.start)
-    tangent = space.tangent(block.name).start
-    covariance = record.covariances[:, tangent : tangent + 2, tangent : tangent + 2]
-    if block.kind != SE2:
-        return covariance
-    heading = record.means[:, where.start + 2]
-    turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
-    out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
-    return out

@@ -13,13 +13,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onboard_estimation.errors import UserError
+
+if TYPE_CHECKING:  # it imports NumPy
+    from onboard_estimation.robots import Alignment
+
+ALIGNMENTS = ("none", "start", "heading", "se3")
+FORMATS = ("tum", "kitti", "euroc", "csv")
 
 _WHAT_IF = "What if: changes to the recording before it is replayed; may be repeated"
 _JUDGED = "How it is judged"
 _WRITTEN = "What is written"
+_FOREIGN = "Another filter's trajectory, judged as ours are"
 
 
 def _as_it_is(value: Any) -> Any:
@@ -124,10 +131,13 @@ def _axes(text: str | None) -> str | None:
     return text
 
 
-def _initial(text: str) -> str:
-    if text not in ("drawn", "exact"):
-        raise UserError(f"--initial {text}: must be drawn or exact")
-    return text
+def _one_of(flag: str, *known: str) -> Callable[[str | None], str | None]:
+    def read(text: str | None) -> str | None:
+        if text is not None and text not in known:
+            raise UserError(f"{flag} {text}: must be {', '.join(known[:-1])} or {known[-1]}")
+        return text
+
+    return read
 
 
 def _time(flag: str) -> Callable[[float | None], float | None]:
@@ -137,6 +147,10 @@ def _time(flag: str) -> Callable[[float | None], float | None]:
         return value
 
     return read
+
+
+def _path(text: str | Path | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def _rate(text: str | None) -> float | None:
@@ -231,6 +245,9 @@ class JudgeSettings:
         Truth is interpolated between messages at most this far apart.
     settle_s
         Start left out of the metrics; None: the robot's own.
+    alignment
+        How the estimate is taken into the truth's frame, see `alignment`; None: as the robot's truth specification
+        says, `none` where there is no robot.
     lag_s
         How late a measurement may arrive; None: the configuration's `lag_s`, else 0.2 s.
     beacon_s
@@ -249,7 +266,7 @@ class JudgeSettings:
         typed=str,
         metavar="drawn|exact",
         panel=_JUDGED,
-        read=_initial,
+        read=_one_of("--initial", "drawn", "exact"),
     )
     seed: int = option(
         0, "--seed", "Of that error, and of `--noise`.", typed=int, metavar="N", minimum=0, panel=_JUDGED
@@ -268,6 +285,16 @@ class JudgeSettings:
         "--lag",
         "How late a message may come and still be used, s, below 10; the configuration's otherwise.",
         read=_time("--lag"),
+    )
+    alignment: Alignment | None = option(
+        None,
+        "--alignment",
+        "Before comparing: `none`: as it is; `start`: the first pose onto the truth's; `heading`: turned about the "
+        "vertical (least squares), from the truth's start; `se3`: turned and shifted by least squares. The robot's own "
+        "otherwise.",
+        metavar="|".join(ALIGNMENTS),
+        panel=_JUDGED,
+        read=_one_of("--alignment", *ALIGNMENTS),
     )
     beacon_s: float | None = _number(
         None, "--beacon", "Give the filter the pose of the motion capture every so many seconds, as a beacon would."
@@ -312,6 +339,14 @@ class EvaluateOptions:
         Axes of the ground truth to turn round: one or more of x, y, z.
     align_clock
         Move the ground truth in time by the offset that its motion has against the IMUs'.
+    trajectory
+        Topic of a bag that holds another filter's estimates, which are judged in the place of a robot's.
+    truth
+        Bag or trajectory file that holds the truth of such estimates; None: the bag that they are in.
+    body
+        Of a bag's ground truths the one of this body.
+    format, times
+        Of a trajectory file; None: guessed. Times in seconds of a KITTI file, which has none.
     estimates_rate_hz
         Largest rate of the estimates that are written; infinity: all; None: all, unless there are very many.
     """
@@ -371,6 +406,47 @@ class EvaluateOptions:
         "Move the truth's stamps onto the IMUs' by what the motion tells, see `inspect`; refused where it does not.",
         typed=bool,
     )
+    trajectory: str | None = option(
+        None,
+        "--trajectory",
+        "Judge the poses on this topic of the bag, of whatever filter: nav_msgs/Odometry, geometry_msgs/PoseStamped, "
+        "PoseWithCovarianceStamped or PointStamped.",
+        metavar="TOPIC",
+        panel=_FOREIGN,
+    )
+    truth: Path | None = option(
+        None,
+        "--truth",
+        "Where the truth of a trajectory is: a bag with motion capture, or a trajectory file.",
+        typed=Path | None,
+        metavar="BAG|FILE",
+        panel=_FOREIGN,
+        read=_path,
+    )
+    body: str | None = option(
+        None,
+        "--body",
+        "Of several bodies in the truth's bag, the one that was estimated.",
+        metavar="NAME",
+        panel=_FOREIGN,
+    )
+    format: str | None = option(
+        None,
+        "--format",
+        "Format of the trajectory file; guessed from its name and content otherwise.",
+        metavar="|".join(FORMATS),
+        panel=_FOREIGN,
+        read=_one_of("--format", *FORMATS),
+    )
+    times: Path | None = option(
+        None,
+        "--times",
+        "Times of the poses of a KITTI file, which has none: seconds, one a line.",
+        typed=Path | None,
+        metavar="FILE",
+        panel=_FOREIGN,
+        read=_path,
+    )
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
     estimates_rate_hz: float | None = option(
@@ -396,17 +472,29 @@ def declared(options: Any = None) -> Iterator[tuple[str, Option, Any]]:
             yield from declared(value)
 
 
-def from_typed(typed: Mapping[str, Any]) -> EvaluateOptions:
+def from_typed(typed: Mapping[str, Any], base: EvaluateOptions | None = None) -> EvaluateOptions:
     """Options from what the command line gave, by the names of their fields.
+
+    Parameters
+    ----------
+    base
+        What others are; None: the defaults. Several that may be repeated are added to those of `base`.
 
     Raises
     ------
     UserError
         A text that is no value of its option.
     """
-    made: EvaluateOptions = _made(
-        EvaluateOptions, {name: it.read(typed[name]) for name, it, _ in declared() if name in typed}
-    )
+    values = {}
+    for name, it, before in declared(base):
+        if name in typed:
+            value = it.read(typed[name])
+            if isinstance(value, tuple):
+                value = (*before, *value)
+            values[name] = {**before, **value} if isinstance(value, dict) else value
+        elif base is not None:
+            values[name] = before
+    made: EvaluateOptions = _made(EvaluateOptions, values)
     return made
 
 
@@ -421,7 +509,7 @@ def words(options: EvaluateOptions) -> list[str]:
 
 def recorded(options: EvaluateOptions) -> dict[str, Any]:
     """The options for `run.json`, by the names of their fields; a rate without a limit as it is typed."""
-    return {name: "all" if value == math.inf else value for name, it, value in declared(options) if it.is_recorded}
+    return {name: _to_json(value) for name, it, value in declared(options) if it.is_recorded}
 
 
 def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
@@ -432,12 +520,19 @@ def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
     KeyError
         An option that is not there.
     """
-    values = {name: record[name] for name, it, _ in declared() if it.is_recorded}
-    made: EvaluateOptions = _made(EvaluateOptions, {name: _from_json(value) for name, value in values.items()})
+    values = {name: (record[name], it) for name, it, _ in declared() if it.is_recorded}
+    made: EvaluateOptions = _made(
+        EvaluateOptions,
+        {name: _path(value) if it.typed == Path | None else _from_json(value) for name, (value, it) in values.items()},
+    )
     return made
 
 
 _PARTS: Sequence[Any] = (WhatIf, JudgeSettings)
+
+
+def _to_json(value: Any) -> Any:
+    return "all" if value == math.inf else str(value) if isinstance(value, Path) else value
 
 
 def _from_json(value: Any) -> Any:

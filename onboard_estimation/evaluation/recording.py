@@ -138,20 +138,8 @@ def load_recording(
     notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks = {
-        channel.sensor: _track(channel.sensor, columns[topic], mirror_truth) for topic, channel in match.truth.items()
-    }
-    held = {
-        channel.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
-        for topic, channel in match.held.items()
-    }
-    for body, track in tracks.items():
-        if track.left_out:
-            count = track.left_out + len(track.stamps_ns)
-            notes.append(
-                f"Ground truth of {body}: {track.left_out} of {count} messages left out "
-                "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
-            )
+    tracks, held = _known(match, columns, mirror_truth)
+    notes += _track_notes(tracks)
     if align_clock:
         tracks, note = aligned(
             {channel: columns[topic] for topic, channel in match.channels.items()},
@@ -166,8 +154,48 @@ def load_recording(
     if dropped:
         notes.append(f"What if: left out {', '.join(dropped)}.")
     arrival = _by_arrival(list(sensors.values()))[0]
-    loaded = LoadedRecording(series, arrival, tracks, _is_simulated(bag), tuple(notes), held)
+    loaded = LoadedRecording(series, arrival, tracks, is_simulated(bag), tuple(notes), held)
     return loaded.changed(replace(what_if, drop=()))
+
+
+def load_truth(bag: Bag, robot: Robot, match: TopicMatch, mirror_truth: str | None = None) -> LoadedRecording:
+    """Read a robot's ground truth alone, for estimates that others made.
+
+    Raises
+    ------
+    UserError
+        A topic has another type.
+    """
+    kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+    match = replace(match, channels={})
+    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
+        raise wrong
+    columns = read_channels(bag, {**match.truth, **match.held})
+    tracks, held = _known(match, columns, mirror_truth)
+    notes = [*match.notes, *([bag.damage] if bag.damage else []), *_track_notes(tracks)]
+    if match.missing_bodies:
+        notes.append(_missing_truth(match, kinds))
+    return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
+
+
+def _known(
+    match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
+) -> tuple[dict[str, BodyTrack], dict[str, HeldValues]]:
+    tracks = {one.sensor: _track(one.sensor, columns[topic], mirror_truth) for topic, one in match.truth.items()}
+    held = {
+        one.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
+        for topic, one in match.held.items()
+    }
+    return tracks, held
+
+
+def _track_notes(tracks: Mapping[str, BodyTrack]) -> list[str]:
+    return [
+        f"Ground truth of {body}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages left out "
+        "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
+        for body, track in tracks.items()
+        if track.left_out
+    ]
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:
@@ -283,5 +311,6 @@ def _losses(column: Column) -> list[str]:
     return [f"{count} messages left out: {reason}" for reason, count in column.faults.items()]
 
 
-def _is_simulated(bag: Any) -> bool:
+def is_simulated(bag: Any) -> bool:
+    """Whether the bag says that it comes from a simulator."""
     return bag.custom_data.get("source") == "simulated"

@@ -1,4 +1,4 @@
-"""Ground truth at the instants of the estimates: interpolation, matching, alignment, mirror images."""
+"""Ground truth at the instants of the estimates: interpolation, matching, mirror images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.evaluation.truth_kernels import interpolate
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 Rows = NDArray[np.float64]
 
@@ -93,43 +93,6 @@ class HeldValues:
         with_none = np.vstack([np.full(self.values.shape[1], np.nan), self.values])
         found: Rows = with_none[np.searchsorted(self.stamps_ns, stamps_ns, side="right")]
         return found
-
-
-@dataclass(frozen=True)
-class HeadingAlignment:
-    """Turn about the vertical and shift that take the estimate's frame to the truth's: p' = R(heading) p + shift."""
-
-    heading_rad: float
-    shift: Vector
-
-    @property
-    def rotation(self) -> Rows:
-        """(3, 3) rotation about z."""
-        cosine, sine = np.cos(self.heading_rad), np.sin(self.heading_rad)
-        return np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
-
-    def positions(self, positions: Rows) -> Rows:
-        """Positions (K, 3), or (K, 2) in the plane, in the truth's frame."""
-        dimensions = positions.shape[1]
-        return positions @ self.rotation[:dimensions, :dimensions].T + self.shift
-
-
-def align_heading(estimate: Rows, truth: Rows) -> HeadingAlignment:
-    """Heading by least squares over all matched positions (K, 2) or (K, 3); shift such that the first ones coincide.
-
-    The drift of a dead-reckoning filter is counted from its start, so the shift must not absorb it.
-    """
-    matched = np.flatnonzero(np.isfinite(estimate).all(axis=1) & np.isfinite(truth).all(axis=1))
-    if len(matched) == 0:
-        return HeadingAlignment(0.0, np.zeros(estimate.shape[1]))
-    first = matched[0]
-    a = estimate[matched] - estimate[first]
-    b = truth[matched] - truth[first]
-    heading = float(
-        np.arctan2(np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]), np.sum(a[:, 0] * b[:, 0] + a[:, 1] * b[:, 1]))
-    )
-    turned = HeadingAlignment(heading, np.zeros(estimate.shape[1]))
-    return HeadingAlignment(heading, truth[first] - turned.positions(estimate[first : first + 1])[0])
 
 
 def mirror(values: Rows, axes: str) -> Rows:

@@ -17,9 +17,9 @@ from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, w
 from onboard_estimation.configuration import load
 from onboard_estimation.evaluation import run_folder
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.evaluate import command_line, evaluate_bag
+from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.json_text import to_json
-from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, words
 from salp_estimation.configuration import SalpConfiguration
 
 SIMULATE = ["simulate", "salp", "--scenario", "ideal", "--gait", "forward", "--duration", "6", "--seed", "3"]
@@ -175,6 +175,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "seed": 5,
         "longest_truth_gap_s": 0.2,
         "settle_s": 0.5,
+        "alignment": None,
         "lag_s": 0.3,
         "mirror_truth": None,
         "align_clock": False,
@@ -188,6 +189,11 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "beacon_s": None,
         "smooth": False,
         "bulk": True,
+        "trajectory": None,
+        "truth": None,
+        "body": None,
+        "format": None,
+        "times": None,
         "estimates_rate_hz": None,
     }
     assert run["inputs_sha256"]["config"] == hashlib.sha256(file.read_bytes()).hexdigest()
@@ -208,7 +214,7 @@ def test_what_was_asked_for_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_overrides_in_the_line_read_back_as_they_were(value: Any) -> None:
     import shlex
 
-    line = command_line(Path("b"), "salp", "ukf", EvaluateOptions(overrides={"a.b": value}))
+    line = shlex.join(words(EvaluateOptions(overrides={"a.b": value})))
     name, _, text = shlex.split(line)[-1].partition("=")
     assert name == "a.b"
     assert yaml.safe_load(text) == value

@@ -34,7 +34,12 @@ ALL = EvaluateOptions(
     mirror_truth="yz",
     align_clock=True,
     what_if=WhatIf(("imu/link_2", "imu/link_3"), ("imu=20ms",), ("imu.gyro_z=0.01",), ("imu.gyro=1",), seed=7),
-    settings=JudgeSettings("exact", 7, 0.25, 1.5, 0.0, 30.0, smooth=True, bulk=False),
+    settings=JudgeSettings("exact", 7, 0.25, 1.5, 0.0, "se3", 30.0, smooth=True, bulk=False),
+    trajectory="/vio/odometry",
+    truth=Path("a b.tum"),
+    body="link_1",
+    format="kitti",
+    times=Path("times.txt"),
     estimates_rate_hz=math.inf,
 )
 
@@ -94,6 +99,8 @@ def test_a_command_takes_those_that_it_names() -> None:
     [
         ("--initial", "guessed", "--initial guessed: must be drawn or exact"),
         ("--mirror-truth", "yy", "--mirror-truth yy: must be one or more of x, y, z, e.g. y"),
+        ("--alignment", "sim3", "--alignment sim3: must be none, start, heading or se3"),
+        ("--format", "bag", "--format bag: must be tum, kitti, euroc or csv"),
         ("--lag", "-1", "--lag -1.0: must be a time of 0 s or more"),
         ("--truth-gap", "inf", "--truth-gap inf: must be a time of 0 s or more"),
         ("--estimates-rate", "0", "--estimates-rate 0: must be a rate in Hz above 0, or all"),

@@ -1,0 +1,361 @@
+"""`evaluate` for what another filter made: a trajectory from a file or a topic goes in, a judged run comes out."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation import verdict
+from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.claim import claimed, claimed_free
+from onboard_estimation.evaluation.content_hash import ContentHashes
+from onboard_estimation.evaluation.drawn_record import drawing_of
+from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
+from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
+from onboard_estimation.evaluation.judge import truth_at
+from onboard_estimation.evaluation.judged_record import JudgedRecord, Truth, judge_record
+from onboard_estimation.evaluation.options import EvaluateOptions, declared, recorded, words
+from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
+from onboard_estimation.evaluation.report import check_templates
+from onboard_estimation.evaluation.result import FOREIGN, EvaluationResult
+from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
+from onboard_estimation.evaluation.run_notes import nees_notes, truth_notes
+from onboard_estimation.evaluation.topics import match_topics
+from onboard_estimation.evaluation.trajectory import SPACES, Kind, Trajectory, as_record
+from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
+from onboard_estimation.evaluation.trajectory_truth import (
+    TrackedTruth,
+    body_truth,
+    file_truth,
+    is_trajectory_file,
+    kind_of_parts,
+    topic_trajectory,
+    true_parts,
+)
+from onboard_estimation.evaluation.truth import mirror
+from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
+from onboard_estimation.robots import Alignment, Robot, find_robot
+
+Rows = NDArray[np.float64]
+Parts = dict[str, Rows]
+
+_TAKEN = frozenset(
+    {
+        "config", "overrides", "topics", "namespace", "mirror_truth", "trajectory", "truth", "body", "format", "times",
+        "longest_truth_gap_s", "settle_s", "alignment", "estimates_rate_hz",
+    }
+)  # fmt: skip
+"""Options that act on a trajectory; all others are of a filter that is replayed."""
+_OF_A_ROBOT = frozenset({"config", "overrides", "namespace"})
+_FAR_M = 0.5
+_FAR_RAD = 0.2
+
+
+@dataclass(frozen=True, eq=False)
+class _Reference:
+    """What a trajectory is compared with.
+
+    `parts` gives parts of the state at instants (K,) with the truth's axes turned round, and where it is known (K,).
+    """
+
+    kind: Kind
+    parts: Callable[[NDArray[np.int64], str], tuple[Parts, NDArray[np.bool_]]]
+    recording: LoadedRecording
+    source: str
+    alignment: Alignment = "none"
+    noise: Mapping[str, Matrix] | None = None
+    settle_s: float = 0.0
+    robot: Robot | None = None
+    configuration: Any = None
+
+
+def is_foreign(path: Path, options: EvaluateOptions) -> bool:
+    """Whether another filter's trajectory is to be judged, not a robot's filter on a bag."""
+    asked = options.trajectory, options.truth, options.body, options.format, options.times
+    return any(one is not None for one in asked) or is_trajectory_file(path)
+
+
+def evaluate_trajectory(
+    path: Path,
+    options: EvaluateOptions,
+    output: Path | None = None,
+    progress: Callable[[str], None] = lambda step: None,
+    keep: Keep = "everything",
+) -> Evaluation:
+    """Judge a trajectory file, or a topic of a bag, against a truth, and write a run folder, see `write_run`.
+
+    Raises
+    ------
+    UserError
+        Whatever the user can mend; the message says how.
+    """
+    check_templates()
+    _refuse_others(path, options)
+    with ExitStack() as stack:
+        if output is not None:
+            check_free(output)
+            stack.enter_context(claimed(output))
+        inputs = {"trajectory": path, "truth": options.truth, "times": options.times, "config": options.config}
+        for one in inputs.values():
+            if one is not None and not one.exists():
+                raise UserError(f"{one} does not exist")
+        hashes = stack.enter_context(ContentHashes({role: one for role, one in inputs.items() if one is not None}))
+        progress("reading")
+        trajectory, reference = _read(path, options)
+        progress("comparing")
+        result, space = _judged(path, options, trajectory, reference)
+        name = (options.trajectory or path.name).strip("/").replace("/", "-")
+        where = (options.truth or path).resolve().name
+        folder = output or stack.enter_context(claimed_free(Path("runs") / f"{where}-{name}"))
+        result = write_run(
+            result,
+            space,
+            reference.configuration,
+            hashes.result(),
+            folder,
+            recorded(options),
+            options.estimates_rate_hz,
+            progress,
+            keep,
+        )
+        return Evaluation(result, folder)
+
+
+def _refuse_others(path: Path, options: EvaluateOptions) -> None:
+    """UserError where an option says nothing of a trajectory, or where one is missing."""
+    for (name, it, value), (_, _, default) in zip(declared(options), declared(), strict=True):
+        if value == default:
+            continue
+        if name not in _TAKEN:
+            raise UserError(f"{it.flag} acts on a filter that is replayed; a trajectory is judged as it is")
+        if name in _OF_A_ROBOT and options.robot is None:
+            raise UserError(f"{it.flag} is of a robot: name it with --robot, or leave it out")
+    if options.estimator is not None:
+        raise UserError(f"--estimator {options.estimator} is a filter of ours; a trajectory is judged as it is")
+    if options.robot is not None and options.body is not None:
+        raise UserError(f"--robot {options.robot} has its own truth: leave out --body {options.body}")
+    if is_trajectory_file(path):
+        if options.trajectory is not None:
+            raise UserError(f"--trajectory {options.trajectory} is a topic of a bag; {path} is a file")
+        if options.truth is None:
+            raise UserError(f"{path} is a trajectory: name what it is judged against with --truth BAG or --truth FILE")
+    elif path.exists() and options.trajectory is None:
+        with open_bag(path) as bag:
+            topic_trajectory(bag, "TOPIC")  # refuses it with those that there are
+    elif options.format is not None or options.times is not None:
+        raise UserError("--format and --times are of a trajectory file")
+
+
+def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]:
+    place = options.truth or path
+    timeless = [one for one in (path, place) if is_trajectory_file(one) and _format(one, path, options) == "kitti"]
+    if options.times is not None and not timeless:
+        raise UserError(f"--times {options.times}: none of the files is of the format kitti, stamps are their own")
+    times = {one: options.times if one in timeless else None for one in (path, place)}
+    tracked: TrackedTruth | None = None
+    recording: LoadedRecording | None = None
+    robot, configuration, stated = None, None, []
+    trajectory: Trajectory | None = None
+    if not is_trajectory_file(path):
+        with open_bag(path) as bag:
+            stated.append(is_simulated(bag))
+            trajectory = topic_trajectory(bag, options.trajectory or "")
+    if is_trajectory_file(place):
+        if options.robot is not None or options.topics or options.body is not None:
+            raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
+        tracked = file_truth(read_trajectory(place, _format(place, path, options), times[place], None))
+    else:
+        with open_bag(place) as bag:
+            stated.append(is_simulated(bag))
+            if options.robot is None:
+                judged = None if options.truth else options.trajectory
+                tracked = body_truth(bag, options.body, options.topics, judged)
+                if bag.damage:
+                    tracked = replace(tracked, notes=(bag.damage, *tracked.notes))
+            else:
+                robot = find_robot(options.robot)
+                configuration = load_configuration(robot, options, place)
+                kinds = {name: topic.message_type for name, topic in bag.topics.items()}
+                match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
+                recording = load_truth(bag, robot, match)
+    if trajectory is None:  # of the format kitti, it may take its stamps from the truth
+        stamps = tracked.track.stamps_ns if tracked is not None else None
+        trajectory = read_trajectory(path, _format(path, path, options), times[path], stamps)
+    source = "simulated" if any(stated) else "recorded" if stated else "unknown"
+    if robot is not None and recording is not None:
+        return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
+    assert tracked is not None
+    return trajectory, _of_body(tracked, trajectory, options, source)
+
+
+def _format(file: Path, judged: Path, options: EvaluateOptions) -> str:
+    """`--format` is that of the judged file; that of the truth is guessed."""
+    return options.format if options.format is not None and file == judged else format_of(file)
+
+
+def _of_body(tracked: TrackedTruth, trajectory: Trajectory, options: EvaluateOptions, source: str) -> _Reference:
+    kind = tracked.kind(trajectory)
+
+    def parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
+        track = replace(tracked.track, values=mirror(tracked.track.values, axes))
+        values, valid = track.at(stamps_ns, options.settings.longest_truth_gap_s)
+        return (true_parts(kind, values) if valid.any() else {}), valid
+
+    tracks = {tracked.track.body: tracked.track}
+    recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
+    return _Reference(kind, parts, recording, source)
+
+
+def _of_robot(
+    robot: Robot,
+    configuration: Any,
+    recording: LoadedRecording,
+    trajectory: Trajectory,
+    options: EvaluateOptions,
+    source: str,
+) -> _Reference:
+    def all_parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
+        tracks = {name: replace(one, values=mirror(one.values, axes)) for name, one in recording.tracks.items()}
+        turned = replace(recording, tracks=tracks)
+        return truth_at(robot, configuration, turned, stamps_ns, options.settings)
+
+    specification = robot.truth_specification(configuration)
+    if any(body not in recording.tracks or not len(recording.tracks[body].stamps_ns) for body in specification.bodies):
+        reason = " ".join(recording.notes).rstrip(".")
+        raise UserError(f"the truth of --robot {robot.name} needs all of its bodies: {reason or 'one has no message'}")
+    found, _ = all_parts(trajectory.stamps_ns, "")
+    known = found or robot.true_parts(configuration, {name: one.values[:1] for name, one in recording.tracks.items()})
+    dimensions = known["position"].shape[1] if "position" in known else 0
+    kind = kind_of_parts(robot.name, known, dimensions, trajectory)
+
+    def parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
+        values, valid = all_parts(stamps_ns, axes)
+        return {block.name: values[block.name] for block in SPACES[kind].blocks if block.name in values}, valid
+
+    return _Reference(
+        kind, parts, recording, source, specification.alignment, specification.covariances, robot.settle_s, robot,
+        configuration,
+    )  # fmt: skip
+
+
+def _judged(
+    path: Path, options: EvaluateOptions, trajectory: Trajectory, reference: _Reference
+) -> tuple[EvaluationResult, StateSpace]:
+    space, record, covariance_notes = as_record(trajectory, reference.kind)
+    axes = options.mirror_truth or ""
+    parts, known = reference.parts(record.stamps_ns, axes)
+    if not known.any():
+        raise UserError(_no_truth(trajectory, reference, options.settings.longest_truth_gap_s))
+
+    def mirrored(more: str) -> Compared:
+        # Turned round twice, an axis is as it was.
+        both = "".join(axis for axis in "xyz" if (axis in axes) != (axis in more))
+        return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
+
+    refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
+    settings = options.settings
+    judged = judge_record(
+        space,
+        Truth(record, parts, known),
+        reference.alignment if settings.alignment is None else settings.alignment,
+        reference.noise or {},
+        reference.settle_s if settings.settle_s is None else settings.settle_s,
+    )
+    time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    notes = [
+        *trajectory.notes,
+        *reference.recording.notes,
+        f"Ground truth mirrored in {axes}." if axes else "",
+        _what(trajectory, reference.kind),
+        judged.alignment_note or _left(judged, settings.alignment),
+        *covariance_notes,
+        *truth_notes(reference.recording.tracks, record.stamps_ns, judged.matched_ratio, settings.longest_truth_gap_s),
+        *nees_notes(judged.parts),
+        judged.settle_note,
+    ]
+    name = FOREIGN if reference.robot is None else reference.robot.name
+    return EvaluationResult(
+        robot=name,
+        estimator=trajectory.name,
+        source=reference.source,
+        bag=(options.truth or path).resolve().name,
+        time_s=time_s,
+        stamps_ns=record.stamps_ns,
+        mean=judged.record.means,
+        covariance=judged.record.covariances,
+        parts=judged.parts,
+        drawing=drawing_of(None, None, space, judged.record, parts),
+        matched_ratio=judged.matched_ratio,
+        sensors={},
+        metrics=judged.metrics,
+        verdict=verdict.verdict(judged.parts, time_s, judged.settle_s, {}, judged.matched_ratio),
+        command=_command(path, options),
+        notes=tuple(note for note in notes if note),
+    ), space
+
+
+def _command(path: Path, options: EvaluateOptions) -> str:
+    robot = ["--robot", options.robot] if options.robot else []
+    return shlex.join(["onboard-estimation", "evaluate", str(path), *robot, *words(options)])
+
+
+def _what(trajectory: Trajectory, kind: Kind) -> str:
+    told = {
+        "planar": "as a planar pose, x, y and heading",
+        "pose": "as a pose in space",
+        "position": "by its position alone",
+        "planar position": "by its position in the plane alone",
+    }[kind]
+    return f"{trajectory.name} is judged {told}, of a filter that is not ours: nothing is known of its sensors."
+
+
+def _left(judged: JudgedRecord, asked: Alignment | None) -> str:
+    """Where nothing is fitted, a hint that something should be."""
+    if asked is not None:
+        return ""
+    part = next(iter(judged.parts.values()))
+    first = part.error[np.flatnonzero(part.matched)[0]]
+    lengths = [i for i, unit in enumerate(part.units) if unit == "m"]
+    off_m = float(np.linalg.norm(first[lengths]))
+    angles = [one.error[one.matched][0][[unit == "rad" for unit in one.units]] for one in judged.parts.values()]
+    off_rad = float(np.linalg.norm(np.concatenate(angles)))
+    if off_m < _FAR_M and off_rad < _FAR_RAD:
+        return "Compared as it is, without an alignment."
+    turned = f" and {np.rad2deg(off_rad):.1f} deg" if off_rad > 0.0 else ""
+    return (
+        f"Compared as it is, without an alignment, and it starts {off_m:.2f} m{turned} off the truth: "
+        "of a filter that starts at its own origin ask for --alignment heading or start."
+    )
+
+
+def _no_truth(trajectory: Trajectory, reference: _Reference, longest_gap_s: float) -> str:
+    def span(stamps_ns: NDArray[np.int64]) -> str:
+        return f"{stamps_ns[0] / NANOSECONDS_PER_SECOND:.3f} to {stamps_ns[-1] / NANOSECONDS_PER_SECOND:.3f} s"
+
+    own = trajectory.stamps_ns
+    tracks = {name: one for name, one in reference.recording.tracks.items() if len(one.stamps_ns)}
+    if not tracks:
+        return f"there is no ground truth: {' '.join(reference.recording.notes)}"
+    told = [f"the truth of {name} from {span(one.stamps_ns)}" for name, one in tracks.items()]
+    first = next(iter(tracks.values())).stamps_ns
+    offset_s = (int(first[0]) - int(own[0])) / NANOSECONDS_PER_SECOND
+    overlap = min(own[-1], first[-1]) >= max(own[0], first[0])
+    way = (
+        f"they overlap, but no two messages of the truth around a pose are within {longest_gap_s:g} s "
+        "(--truth-gap allows more)"
+        if overlap
+        else f"the truth starts {offset_s:+.3f} s after it: bring both to one clock"
+    )
+    return (
+        f"none of the {len(own)} poses of {trajectory.name} has a truth: by their stamps it runs from {span(own)}, "
+        f"{', '.join(told[:3])}; {way}"
+    )

@@ -1,0 +1,213 @@
+"""Poses that somebody else's filter made: cleaned, and as a record of a state that can be judged as our own.
+
+A state is a planar `pose`, a `position` with an `attitude`, or a `position` alone, as for our robots, so that figures
+have the same names. Covariances come as messages have them, along the fixed axes of the frame of the poses, and are
+taken into the tangent space of the state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.replay import EstimateSeries
+from onboard_estimation.filtering.planar import planar_pose
+from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector
+from onboard_estimation.reading_parts import POSE
+from onboard_estimation.ros.estimates import UNKNOWN_VARIANCE
+from onboard_estimation.ros.measurements import UNIT_TOLERANCE
+
+Rows = NDArray[np.float64]
+Kind = Literal["planar", "pose", "position", "planar position"]
+
+SPACES = {
+    "planar": StateSpace(se2("pose")),
+    "pose": StateSpace(vector("position", ("x", "y", "z"), "m"), so3("attitude")),
+    "position": StateSpace(vector("position", ("x", "y", "z"), "m")),
+    "planar position": StateSpace(vector("position", ("x", "y"), "m")),
+}
+_IN_PLANE = 1e-6
+_SYMMETRIC = 1e-6
+_YAW = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """Poses over time.
+
+    Attributes
+    ----------
+    name
+        File or topic.
+    stamps_ns
+        (K,) int64, strictly increasing.
+    poses
+        (K, 7) position and unit quaternion x, y, z, w, from the body to the frame of the positions.
+    covariances
+        (K, 6, 6) of x, y, z and rotations about the fixed axes; NaN where nothing is said. None: nowhere.
+    turns
+        There are orientations; else all quaternions are one.
+    planar
+        It lies in a plane z = constant, turned about the vertical only.
+    notes
+        What was left out of it, one sentence each.
+    """
+
+    name: str
+    stamps_ns: NDArray[np.int64]
+    poses: Rows
+    covariances: Rows | None
+    turns: bool
+    planar: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> Kind:
+        """The most that it tells."""
+        if self.turns:
+            return "planar" if self.planar else "pose"
+        return "planar position" if self.planar else "position"
+
+
+def cleaned(
+    name: str,
+    stamps_ns: NDArray[np.int64],
+    values: Rows,
+    covariances: Rows | None,
+    lines: NDArray[np.int64] | None = None,
+    planar: bool = False,
+) -> Trajectory:
+    """Trajectory of poses (K, 7) or positions (K, 3) in any order.
+
+    Parameters
+    ----------
+    lines
+        (K,) line of each in its file, for the notes.
+    planar
+        Heights are not known.
+
+    Raises
+    ------
+    UserError
+        Nothing is left.
+    """
+    notes = []
+    turns = values.shape[1] == 7
+    rows = np.arange(len(stamps_ns))
+
+    def leave_out(which: ArrayLike, why: str) -> None:
+        nonlocal rows
+        bad = np.asarray(which, dtype=np.bool_)
+        if bad.any():
+            where = f" (the first in line {lines[rows[bad][0]]})" if lines is not None else ""
+            notes.append(f"{name}: {np.count_nonzero(bad)} of {len(stamps_ns)} poses left out, {why}{where}.")
+            rows = rows[~bad]
+
+    leave_out(~np.isfinite(values[rows]).all(axis=1), "not finite")
+    if turns:
+        leave_out(np.abs(np.sum(values[rows, 3:] ** 2, axis=1) - 1.0) > UNIT_TOLERANCE, "no unit quaternion")
+    back = np.flatnonzero(np.diff(stamps_ns[rows]) < 0)
+    if len(back):
+        where = f", first in line {lines[rows[back[0] + 1]]}" if lines is not None else ""
+        notes.append(f"{name}: sorted by stamps, which go back {len(back)} times{where}.")
+        rows = rows[np.argsort(stamps_ns[rows], kind="stable")]
+    leave_out(np.append(np.diff(stamps_ns[rows]) == 0, False)[: len(rows)], "their stamps repeat, the last one counts")
+    if not len(rows):
+        raise UserError(f"{name} has no pose that can be used{': ' if notes else ''}{' '.join(notes).rstrip('.')}")
+    poses = np.zeros((len(rows), 7))
+    poses[:, 6] = 1.0
+    poses[:, : values.shape[1]] = values[rows]
+    poses[:, 3:] /= np.linalg.norm(poses[:, 3:], axis=1)[:, None]
+    chosen = None if covariances is None else covariances[rows]
+    if turns and chosen is not None and np.all(np.diagonal(chosen[:, 3:, 3:], axis1=1, axis2=2) >= UNKNOWN_VARIANCE):
+        notes.append(f"{name}: all rotations have a variance of {UNKNOWN_VARIANCE:g} or more, not estimated.")
+        turns, poses[:, 3:] = False, [0.0, 0.0, 0.0, 1.0]
+    flat = np.ptp(poses[:, 2]) <= _IN_PLANE and np.abs(poses[:, 3:5]).max() <= _IN_PLANE
+    planar = planar or bool(flat and len(rows) > 1)
+    return Trajectory(name, stamps_ns[rows], poses, chosen, turns, planar, tuple(notes))
+
+
+def as_record(trajectory: Trajectory, kind: Kind) -> tuple[StateSpace, EstimateSeries, list[str]]:
+    """What is compared of a trajectory, and sentences on its covariances; where there is none they are NaN."""
+    space, poses = SPACES[kind], trajectory.poses
+    means = {
+        "planar": lambda: planar_pose(poses),
+        "pose": lambda: poses,
+        "position": lambda: poses[:, :3],
+        "planar position": lambda: poses[:, :2],
+    }[kind]()
+    size = space.dimension
+    if trajectory.covariances is None:
+        nothing = np.full((len(poses), size, size), np.nan)
+        return space, EstimateSeries(trajectory.stamps_ns, means, nothing), [_without(trajectory)]
+    axes = {"planar": [0, 1, _YAW], "pose": list(range(6)), "position": [0, 1, 2], "planar position": [0, 1]}[kind]
+    fixed = trajectory.covariances[:, axes][:, :, axes]
+    covariances, notes = _usable(trajectory.name, space, fixed)
+    turn = np.tile(np.eye(size), (len(poses), 1, 1))
+    to_body = Rotation.from_quat(poses[:, POSE.orientation]).inv().as_matrix()
+    if kind == "planar":  # the error is a twist in the body's frame
+        heading = means[:, 2]
+        cosine, sine = np.cos(heading), np.sin(heading)
+        turn[:, 0, 0], turn[:, 0, 1], turn[:, 1, 0], turn[:, 1, 1] = cosine, sine, -sine, cosine
+    elif kind == "pose":
+        turn[:, 3:, 3:] = to_body
+    known = np.isfinite(covariances)
+    turned = turn @ np.where(known, covariances, 0.0) @ turn.transpose(0, 2, 1)
+    return space, EstimateSeries(trajectory.stamps_ns, means, np.where(known, turned, np.nan)), notes
+
+
+def _without(trajectory: Trajectory) -> str:
+    return f"{trajectory.name} has no covariance: its errors are judged, and not how sure it is of itself (no NEES)."
+
+
+def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list[str]]:
+    """Covariances (K, n, n), by block NaN where they are none, and what the reader must know of them."""
+    out = np.full_like(covariances, np.nan)
+    notes = []
+    for block in space.blocks:
+        rows = space.tangent(block.name)
+        values = covariances[:, rows, rows]
+        finite = np.asarray(np.isfinite(values).all(axis=(1, 2)), dtype=np.bool_)
+        zero = finite & ~np.any(values, axis=(1, 2))
+        sound = finite & ~zero & _definite(np.where(finite[:, None, None], values, 0.0))
+        out[sound, rows, rows] = values[sound]
+        words = block.name
+        if zero.any():
+            notes.append(f"{name}: the covariance of the {words} is all zero in {_share(zero)}: taken as not known.")
+        if (wrong := finite & ~zero & ~sound).any():
+            notes.append(
+                f"{name}: the covariance of the {words} is not symmetric and positive definite in {_share(wrong)}: "
+                "taken as not known."
+            )
+        if (absent := ~finite).any():
+            notes.append(f"{name}: there is no covariance of the {words} in {_share(absent)}.")
+        if sound.sum() > 1 and not np.ptp(values[sound], axis=0).any():
+            notes.append(f"{name}: the covariance of the {words} never changes: it is a setting, no estimate.")
+        if not sound.any():
+            notes.append(f"Without a covariance of the {words} there is no NEES and no coverage of it.")
+    if len(space.blocks) > 1:  # cross-covariances only where both of their blocks are known
+        known = np.asarray(np.isfinite(np.diagonal(out, axis1=1, axis2=2)).all(axis=1), dtype=np.bool_)
+        whole = np.asarray(known & _definite(np.nan_to_num(covariances)), dtype=np.bool_)
+        out[whole] = covariances[whole]
+    return out, notes
+
+
+def _share(where: NDArray[np.bool_]) -> str:
+    return f"{np.count_nonzero(where)} of {len(where)} poses"
+
+
+def _definite(values: Rows) -> NDArray[np.bool_]:
+    """(K,) which of the matrices (K, n, n) are symmetric and positive definite, whatever their units."""
+    deviations = np.sqrt(np.maximum(np.diagonal(values, axis1=1, axis2=2), 0.0))
+    positive = np.asarray((deviations > 0.0).all(axis=1), dtype=np.bool_)
+    scale = np.where(positive[:, None], deviations, 1.0)
+    scaled = values / (scale[:, :, None] * scale[:, None, :])
+    symmetric = np.abs(scaled - scaled.transpose(0, 2, 1)).max(axis=(1, 2)) <= _SYMMETRIC
+    least = np.linalg.eigvalsh(0.5 * (scaled + scaled.transpose(0, 2, 1)))[:, 0]
+    definite: NDArray[np.bool_] = positive & symmetric & (least > values.shape[1] * np.finfo(np.float64).eps)
+    return definite

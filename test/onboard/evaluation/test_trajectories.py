@@ -1,0 +1,387 @@
+"""Other filters' trajectories: figures against evo's own readers and metrics, covariances, truths, the way round."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from bag_samples import Sample, write_rosbag2
+from evaluation_samples import command, refusal
+from evo.core import metrics as evo_metrics
+from evo.core.trajectory import PoseTrajectory3D
+from evo.tools import file_interface
+from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
+
+from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.trajectory import as_record, cleaned
+
+Rows = NDArray[np.float64]
+COUNT = 301
+TIMES_NS = 100_000_000 * np.arange(1, COUNT + 1)
+
+
+def walk(rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """Truth and a drifting estimate (K, 7) in a frame of its own, every tenth of a second."""
+    t = np.arange(COUNT) * 0.1
+    truth = np.column_stack([2.0 * np.cos(0.4 * t), 1.5 * np.sin(0.5 * t), 0.3 * np.sin(t)])
+    turns = Rotation.from_euler("zyx", np.column_stack([0.4 * t, 0.1 * np.sin(t), 0.2 * np.cos(0.7 * t)]))
+    drift = np.cumsum(rng.normal(0.0, 0.004, (COUNT, 3)), axis=0)
+    wander = Rotation.from_rotvec(np.cumsum(rng.normal(0.0, 0.002, (COUNT, 3)), axis=0))
+    frame = Rotation.from_rotvec([0.05, -0.1, 0.9])
+    seen = frame.apply(truth + drift) + np.array([3.0, -1.0, 0.5])
+    return np.hstack([truth, turns.as_quat()]), np.hstack([seen, (frame * turns * wander).as_quat()])
+
+
+def tum(file: Path, poses: Rows) -> Path:
+    both = zip(TIMES_NS.tolist(), poses.tolist(), strict=True)
+    rows = [f"{ns // 10**9}.{ns % 10**9:09d} {' '.join(map(repr, row))}" for ns, row in both]
+    file.write_text("# stamp x y z qx qy qz qw\n" + "\n".join(rows) + "\n")
+    return file
+
+
+def kitti(file: Path, poses: Rows) -> Path:
+    rows = np.concatenate([Rotation.from_quat(poses[:, 3:]).as_matrix(), poses[:, :3, None]], axis=2).reshape(-1, 12)
+    file.write_text("\n".join(" ".join(map(repr, row)) for row in rows.tolist()) + "\n")
+    return file
+
+
+def euroc(file: Path, poses: Rows) -> Path:
+    positions = [f"p_RS_R_{axis} [m]" for axis in "xyz"]
+    turns = [f"q_RS_{axis} []" for axis in "wxyz"]
+    lines = [",".join(["#timestamp [ns]", *positions, *turns, "v_RS_R_x [m s^-1]"])]
+    for ns, row in zip(TIMES_NS.tolist(), poses[:, [0, 1, 2, 6, 3, 4, 5]].tolist(), strict=True):
+        lines.append(",".join([str(ns), *map(repr, row), "0.5"]))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def csv(file: Path, poses: Rows) -> Path:
+    lines = ["time_s,x_m,y_m,z_m,qx,qy,qz,qw"]
+    for ns, row in zip(TIMES_NS.tolist(), poses.tolist(), strict=True):
+        lines.append(",".join([f"{ns / 1e9:.9f}", *map(repr, row)]))
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def judged(*words: Any) -> dict[str, Any]:
+    outcome = command("evaluate", *words, "--json")
+    assert outcome.code == 0, outcome.error
+    found: dict[str, Any] = json.loads(outcome.out)
+    return found
+
+
+def by_evo(reference: PoseTrajectory3D, estimate: PoseTrajectory3D) -> dict[str, float]:
+    """Figures by evo alone."""
+    translation, rotation = evo_metrics.PoseRelation.translation_part, evo_metrics.PoseRelation.rotation_angle_deg
+    rmse = evo_metrics.StatisticsType.rmse
+    length = reference.path_length
+    frames, metres = evo_metrics.Unit.frames, evo_metrics.Unit.meters
+    asked: dict[str, tuple[evo_metrics.PE, ...]] = {
+        "position.position_ate_rmse_m": (evo_metrics.APE(translation),),
+        "attitude.rotation_ate_rmse_deg": (evo_metrics.APE(rotation),),
+    }
+    for name, delta, unit in [("_rpe_1s", 10, frames), ("_rpe_1m", 1.0, metres)]:
+        asked[f"position.position{name}_rmse_m"] = (evo_metrics.RPE(translation, delta, unit, 0.1, True, True),)
+        asked[f"position.rotation{name}_rmse_deg"] = (evo_metrics.RPE(rotation, delta, unit, 0.1, True, True),)
+    for share in (10, 40, 100):
+        name, delta = f"position.rpe_over_share_of_path.position_{share}_percent_rmse_m", 0.01 * share * length
+        asked[name] = (evo_metrics.RPE(translation, delta, metres, 0.1, True, True),)
+    out = {}
+    for name, (one,) in asked.items():
+        one.process_data((reference, estimate))
+        out[name] = one.get_statistic(rmse)
+    return out
+
+
+def at(found: Any, dotted: str) -> float:
+    for key in dotted.split("."):
+        found = found[key]
+    return float(found)
+
+
+@pytest.mark.parametrize("alignment", ["none", "start", "se3"])
+@pytest.mark.parametrize("form", ["tum", "kitti", "euroc", "csv"])
+def test_figures_are_those_of_evo_on_the_same_files(tmp_path: Path, form: str, alignment: str) -> None:
+    truth, estimate = walk(np.random.default_rng(3))
+    reference = tum(tmp_path / "truth.tum", truth)
+    write = {"tum": tum, "kitti": kitti, "euroc": euroc, "csv": csv}[form]
+    file = write(tmp_path / f"vio.{'csv' if form in ('csv', 'euroc') else 'txt'}", estimate)
+    found = judged(file, "--truth", reference, "--alignment", alignment, "--output", tmp_path / "run")
+
+    ours = file_interface.read_tum_trajectory_file(reference)
+    if form == "euroc":
+        theirs = file_interface.read_euroc_csv_trajectory(file)
+    elif form == "kitti":
+        path = file_interface.read_kitti_poses_file(file)
+        theirs = PoseTrajectory3D(poses_se3=path.poses_se3, timestamps=ours.timestamps)
+    else:  # evo reads no tables
+        theirs = file_interface.read_tum_trajectory_file(tum(tmp_path / "again.tum", estimate))
+    np.testing.assert_allclose(theirs.timestamps, ours.timestamps, atol=1e-9)
+    if alignment == "start":
+        theirs.align_origin(ours)
+    elif alignment == "se3":
+        theirs.align(ours)
+    for name, expected in by_evo(ours, theirs).items():
+        assert at(found["metrics"], name) == pytest.approx(expected, rel=1e-9, abs=1e-9), name
+    assert found["source"] == "unknown"
+    assert "nees" not in json.dumps(found["metrics"])
+    assert "coverage" not in json.dumps(found["metrics"])
+    assert found["verdict"].startswith("accuracy only, for there is no covariance: ")
+    assert any("has no covariance" in note for note in found["notes"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "NOT KNOWN" in page
+    assert "NEES" not in page.partition("<script")[0].replace("(no NEES)", "")
+
+
+def test_heading_alignment_of_a_turned_frame(tmp_path: Path) -> None:
+    truth, _ = walk(np.random.default_rng(1))
+    frame = Rotation.from_euler("z", -0.7)
+    places, turns = frame.apply(truth[:, :3]) + np.array([1.0, 2.0, 3.0]), frame * Rotation.from_quat(truth[:, 3:])
+    estimate = np.hstack([places, turns.as_quat()])
+    file, reference = tum(tmp_path / "vio.tum", estimate), tum(tmp_path / "truth.tum", truth)
+    found = judged(file, "--truth", reference, "--alignment", "heading", "--output", tmp_path / "run")
+    assert found["metrics"]["position"]["position_ate_rmse_m"] < 1e-9
+    assert found["metrics"]["attitude"]["rotation_ate_rmse_deg"] < 1e-7
+    assert any("turned by 40.11 deg about the vertical" in note for note in found["notes"])
+    as_it_is = judged(file, "--truth", reference, "--output", tmp_path / "other")
+    assert any("ask for --alignment heading or start" in note for note in as_it_is["notes"])
+
+
+def odometry(stamp_ns: int, pose: Rows, covariance: Rows) -> Any:
+    position, turn = (
+        new(f"geometry_msgs/msg/{kind}", **dict(zip("xyzw", values.tolist(), strict=False)))
+        for kind, values in (("Point", pose[:3]), ("Quaternion", pose[3:]))
+    )
+    where = new("geometry_msgs/msg/Pose", position=position, orientation=turn)
+    stamp = new("builtin_interfaces/msg/Time", sec=stamp_ns // 10**9, nanosec=stamp_ns % 10**9)
+    return new(
+        "nav_msgs/msg/Odometry",
+        header=new("std_msgs/msg/Header", stamp=stamp, frame_id="odom"),
+        child_frame_id="base",
+        pose=new("geometry_msgs/msg/PoseWithCovariance", pose=where, covariance=covariance.ravel()),
+    )
+
+
+def truth_pose(stamp_ns: int, pose: Rows) -> Any:
+    whole = odometry(stamp_ns, pose, np.zeros((6, 6)))
+    return new("geometry_msgs/msg/PoseStamped", header=whole.header, pose=whole.pose.pose)
+
+
+def bag_of(folder: Path, truth: Rows, estimate: Rows, covariances: Rows, bodies: tuple[str, ...] = ("drone",)) -> Path:
+    samples = []
+    for ns, true, seen, covariance in zip(TIMES_NS.tolist(), truth, estimate, covariances, strict=True):
+        samples.append(Sample("/odom", "nav_msgs/msg/Odometry", ns, odometry(ns, seen, covariance)))
+        samples += [
+            Sample(f"/ground_truth/{body}/pose", "geometry_msgs/msg/PoseStamped", ns, truth_pose(ns, true))
+            for body in bodies
+        ]
+    return write_rosbag2(folder, samples)
+
+
+def consistent(seed: int) -> tuple[Rows, Rows, Rows]:
+    """Truth, estimates with errors drawn from full covariances along the fixed axes, and those, (K, 6, 6)."""
+    rng = np.random.default_rng(seed)
+    truth, _ = walk(rng)
+    scale = np.diag([0.1, 0.02, 0.05, 0.01, 0.03, 0.02])
+    covariances = np.empty((COUNT, 6, 6))
+    errors = np.empty((COUNT, 6))
+    for k in range(COUNT):
+        root = scale @ (np.eye(6) + 0.3 * rng.normal(size=(6, 6)))
+        covariances[k] = root @ root.T
+        errors[k] = root @ rng.normal(size=6)
+    turned = Rotation.from_rotvec(errors[:, 3:]) * Rotation.from_quat(truth[:, 3:])
+    return truth, np.hstack([truth[:, :3] + errors[:, :3], turned.as_quat()]), covariances
+
+
+def test_nees_of_odometry_is_that_of_its_covariance_along_the_fixed_axes(tmp_path: Path) -> None:
+    truth, estimate, covariances = consistent(5)
+    bag = bag_of(tmp_path / "bag", truth, estimate, covariances)
+    found = judged(bag, "--trajectory", "/odom", "--output", tmp_path / "run")
+    turned = (Rotation.from_quat(estimate[:, 3:]) * Rotation.from_quat(truth[:, 3:]).inv()).as_rotvec()
+    for part, error, rows in (
+        ("position", estimate[:, :3] - truth[:, :3], slice(0, 3)),
+        ("attitude", turned, slice(3, 6)),
+    ):
+        nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[:, rows, rows]), error)
+        expected = np.mean(nees) / 3.0
+        assert found["metrics"][part]["mean_nees_per_degree_of_freedom"] == pytest.approx(expected, rel=1e-9)
+        assert 0.85 < expected < 1.15
+    assert found["verdict"].startswith("consistent: ")
+    assert found["source"] == "recorded"
+    assert found["robot"] == "trajectory"
+    assert not any("covariance" in note for note in found["notes"])
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Squared error / claimed" in page
+    # The line that repeats it does so, to the figure.
+    words = found["command"].split()[2:]
+    again = judged(*words, "--output", tmp_path / "again")
+    assert again["metrics"] == found["metrics"]
+
+
+@pytest.mark.parametrize("alignment", ["start", "heading", "se3"])
+def test_nees_does_not_depend_on_the_frame(tmp_path: Path, alignment: str) -> None:
+    truth, estimate, covariances = consistent(6)
+    frame = Rotation.from_euler("z", 1.1) if alignment == "heading" else Rotation.from_rotvec([0.4, -0.8, 1.1])
+    turn = np.kron(np.eye(2), frame.as_matrix())
+    moved = np.hstack([frame.apply(estimate[:, :3]) - 4.0, (frame * Rotation.from_quat(estimate[:, 3:])).as_quat()])
+    bags = {
+        "a": bag_of(tmp_path / "a", truth, estimate, covariances),
+        "b": bag_of(tmp_path / "b", truth, moved, turn @ covariances @ turn.T),
+    }
+    plain, other = (
+        judged(bag, "--trajectory", "/odom", "--alignment", alignment, "--output", tmp_path / f"run_{name}")["metrics"]
+        for name, bag in bags.items()
+    )
+    for part in ("position", "attitude"):
+        for key, value in plain[part].items():
+            if isinstance(value, float):
+                assert other[part][key] == pytest.approx(value, rel=1e-6, abs=1e-8), key
+
+
+def test_covariances_that_are_none_are_said_to_be(tmp_path: Path) -> None:
+    truth, estimate, covariances = consistent(7)
+    constant = np.tile(covariances[0], (COUNT, 1, 1))
+    cases = {
+        "zero": (np.zeros_like(covariances), "the covariance of the position is all zero in 301 of 301 poses"),
+        "indefinite": (-covariances, "is not symmetric and positive definite in 301 of 301 poses"),
+        "constant": (constant, "the covariance of the position never changes: it is a setting"),
+    }
+    for name, (given, said) in cases.items():
+        bag = bag_of(tmp_path / name, truth, estimate, given)
+        found = judged(bag, "--trajectory", "/odom", "--output", tmp_path / f"run_{name}")
+        assert any(said in note for note in found["notes"]), found["notes"]
+        has_nees = "mean_nees_per_degree_of_freedom" in found["metrics"]["position"]
+        assert has_nees == (name == "constant")
+        assert (tmp_path / f"run_{name}" / "plots" / "nees.png").exists() == has_nees
+    some = covariances.copy()
+    some[::2] = 0.0
+    found = judged(
+        bag_of(tmp_path / "some", truth, estimate, some), "--trajectory", "/odom", "--output", tmp_path / "run"
+    )
+    assert any("all zero in 151 of 301" in note for note in found["notes"])
+    assert not any("singular" in note for note in found["notes"])
+    error = (estimate - truth)[1::2, :3]
+    nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[1::2, :3, :3]), error)
+    assert found["metrics"]["position"]["mean_nees_per_degree_of_freedom"] == pytest.approx(np.mean(nees) / 3.0)
+
+
+def about_z(headings: Rows) -> Rotation:
+    return Rotation.from_rotvec(headings[:, None] * [0.0, 0.0, 1.0])
+
+
+def test_a_planar_covariance_is_taken_into_the_body_frame() -> None:
+    rng = np.random.default_rng(8)
+    headings = rng.uniform(-3.0, 3.0, 20)
+    poses = np.hstack([rng.normal(size=(20, 2)), np.zeros((20, 1)), about_z(headings).as_quat()])
+    roots = rng.normal(size=(20, 3, 3))
+    planar = roots @ roots.transpose(0, 2, 1)
+    full = np.zeros((20, 6, 6))
+    full[np.ix_(range(20), [0, 1, 5], [0, 1, 5])] = planar
+    one = cleaned("odom", np.arange(20), poses, full)
+    assert one.kind == "planar"
+    _, record, notes = as_record(one, "planar")
+    turn = about_z(-headings).as_matrix()
+    np.testing.assert_allclose(record.covariances, turn @ planar @ turn.transpose(0, 2, 1), atol=1e-12)
+    assert notes == []
+
+
+@pytest.mark.slow
+def test_truths_and_topics_to_choose_from(tmp_path: Path) -> None:
+    truth, estimate, covariances = consistent(9)
+    bag = bag_of(tmp_path / "bag", truth, estimate, covariances, ("left", "right"))
+    said = refusal("evaluate", bag, "--trajectory", "/odom")
+    assert said == f"{bag} has the ground truth of 2 bodies; choose: --body left, --body right"
+    assert "the nearest is --body left" in refusal("evaluate", bag, "--trajectory", "/odom", "--body", "lft")
+    assert "--trajectory /odom" in refusal("evaluate", bag, "--trajectory", "/odometry")
+    assert "--trajectory /odom" in refusal("evaluate", bag, "--body", "left")
+    assert "--topic ground_truth=/ground_truth/left/pose" in refusal(
+        "evaluate", bag, "--trajectory", "/odom", "--topic", "ground_truth=/mocap"
+    )
+    assert "--drop acts on a filter" in refusal("evaluate", bag, "--trajectory", "/odom", "--drop", "imu")
+    named = judged(bag, "--trajectory", "/odom", "--body", "left", "--output", tmp_path / "a")
+    by_topic = judged(
+        bag, "--trajectory", "/odom", "--topic", "ground_truth=/ground_truth/right/pose", "--output", tmp_path / "b"
+    )
+    assert named["metrics"] == by_topic["metrics"]
+
+
+def test_stamps_that_do_not_overlap(tmp_path: Path) -> None:
+    truth, estimate = walk(np.random.default_rng(1))
+    late = tmp_path / "late.tum"
+    lines = tum(tmp_path / "vio.tum", estimate).read_text().splitlines()[1:]
+    late.write_text("\n".join(f"{float(line.split()[0]) + 1000.0:.9f} {line.split(' ', 1)[1]}" for line in lines))
+    said = refusal("evaluate", late, "--truth", tum(tmp_path / "truth.tum", truth))
+    assert "late.tum has a truth: by their stamps it runs from 1000.100 to 1030.100 s" in said
+    assert "the truth of truth.tum from 0.100 to 30.100 s; the truth starts -1000.000 s after it" in said
+
+
+def test_se3_of_a_straight_path_is_refused(tmp_path: Path) -> None:
+    straight = np.zeros((COUNT, 7))
+    straight[:, 0], straight[:, 6] = np.arange(COUNT), 1.0
+    straight[:, 3:] = Rotation.from_rotvec(np.linspace(0.0, 1.0, COUNT)[:, None] * [1.0, 0.0, 0.0]).as_quat()
+    files = tum(tmp_path / "a.tum", straight), tum(tmp_path / "b.tum", straight)
+    assert "take --alignment start or heading" in refusal(
+        "evaluate", files[0], "--truth", files[1], "--alignment", "se3"
+    )
+
+
+@pytest.mark.slow
+def test_the_alignment_of_our_own_runs_is_a_choice(tmp_path: Path) -> None:
+    bag = tmp_path / "bag"
+    assert command("simulate", "salp", "--duration", "12", "--seed", "2", "--output", bag).code == 0
+    runs = {
+        how: judged(bag, "--alignment", how, "--output", tmp_path / how)["metrics"]
+        for how in ("none", "start", "heading", "se3")
+    }
+    ate = {how: run["pose"]["position_ate_rmse_m"] for how, run in runs.items()}
+    # The least squares fit is better than any other of the whole run, which is judged from the start on.
+    whole = {
+        how: judged(bag, "--alignment", how, "--settle", "0", "--output", tmp_path / f"{how}_whole")["metrics"]["pose"]
+        for how in runs
+    }
+    least = whole["se3"]["position_ate_rmse_m"]
+    assert all(least < one["position_ate_rmse_m"] for how, one in whole.items() if how != "se3")
+    assert len(set(ate.values())) == 4
+    assert len({run["joint_angles"]["rmse_deg"] for run in runs.values()}) == 1
+    said = refusal("evaluate", write_tum_of_nothing(tmp_path / "a.tum"), "--truth", bag, "--robot", "hopper")
+    assert said.startswith("the truth of --robot hopper needs all of its bodies: No ground truth of body in the bag")
+
+
+def write_tum_of_nothing(file: Path) -> Path:
+    return tum(file, walk(np.random.default_rng(1))[0])
+
+
+def test_inspect_says_what_can_be_judged(tmp_path: Path) -> None:
+    bag = bag_of(tmp_path / "bag", *consistent(4))
+    outcome = command("inspect", bag)
+    assert outcome.code == 0, outcome.error
+    assert f"evaluate {bag} --trajectory /odom" in outcome.out
+
+
+@pytest.mark.parametrize("form", ["tum", "csv"])
+def test_an_export_that_is_read_back_has_the_same_errors(tmp_path: Path, form: str) -> None:
+    bag, run, file = tmp_path / "bag", tmp_path / "run", tmp_path / f"ours.{form}"
+    assert command("simulate", "salp", "--duration", "12", "--seed", "2", "--output", bag).code == 0
+    own = judged(bag, "--output", run)
+    assert command("export", run, "--output", file).code == 0
+    assert "exists already" in refusal("export", run, "--output", file)
+    again = judged(file, "--truth", bag, "--robot", "salp", "--output", tmp_path / "again")
+    assert again["source"] == "simulated"
+    pose, expected = again["metrics"]["pose"], own["metrics"]["pose"]
+    if form == "tum":
+        expected = {key: value for key, value in expected.items() if "nees" not in key and "coverage" not in key}
+    assert set(pose) == set(expected)
+    for key, value in expected.items():
+        assert pose[key] == pytest.approx(value, rel=1e-6, abs=1e-9), key
+    compared = command("compare", run, tmp_path / "again")
+    assert compared.code == 0
+    assert "different" not in compared.out
+
+
+def test_an_export_of_another_folder_is_refused(tmp_path: Path) -> None:
+    assert "give a run folder" in refusal("export", tmp_path, "--output", tmp_path / "a.tum")
+    assert "must be tum or csv" in refusal("export", tmp_path, "--output", tmp_path / "a.txt")
