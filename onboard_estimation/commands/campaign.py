@@ -2,98 +2,314 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+import shlex
+from collections.abc import Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import EstimatorOption
-from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument, ScenarioOption, choose
+from onboard_estimation.commands import completion, output
+from onboard_estimation.commands.evaluate_options import taking_all
+from onboard_estimation.errors import EXIT_BAD_INPUT
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.campaign import Campaign, Progress
+    from onboard_estimation.evaluation.campaign_summary import Difference, Group
+    from onboard_estimation.evaluation.campaign_table import Table
+    from onboard_estimation.workers import Workers
 
 EXAMPLES = output.examples(
-    "campaign salp --seeds 20 --duration 60",
+    "campaign table.yaml",
+    "campaign table.yaml --scheduler tcp://10.0.0.5:8786",
+    "campaign monday tuesday --robot hopper --estimator bounce --estimator kf1",
+    "campaign salp --scenario hardware --gait forward --seeds 20 --duration 60",
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
+EXIT_SOME_FAILED = 1
+WORKERS = "Who does the work"
+SIMULATED = "What is simulated, of a ROBOT"
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Processes of this machine; 0: this process alone, without Dask. One a core otherwise.",
+        rich_help_panel=WORKERS,
+    ),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Workers of a Dask cluster, e.g. `tcp://10.0.0.5:8786`; bags are read where the workers are.",
+        rich_help_panel=WORKERS,
+    ),
+]
 
 
-@taking("config", "overrides", "model", "drop", "delay", "bias", "noise", "beacon_s")
+@taking_all
 def campaign(
-    robot: RobotArgument,
-    scenario: ScenarioOption = None,
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TABLE|BAG...|ROBOT",
+            help="A table of what to run, a YAML file; bags; or a robot to be simulated (a bag of that name: ./NAME).",
+            autocompletion=completion.robots,
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FOLDER",
+            help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
+        ),
+    ] = None,
+    robot: Annotated[
+        str | None,
+        typer.Option(metavar="ROBOT", help="Of the bags; guessed otherwise.", autocompletion=completion.robots),
+    ] = None,
+    estimator: Annotated[
+        list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
+    ] = [],  # noqa: B006 (typer copies it)
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Scenario, see `onboard-estimation robots`; the robot's first otherwise.",
+            rich_help_panel=SIMULATED,
+        ),
+    ] = None,
     variant: Annotated[
         list[str],
         typer.Option(
-            "--gait", "--variant", metavar="NAME", help="What it does; may be repeated; all variants otherwise."
+            "--gait",
+            "--variant",
+            metavar="NAME",
+            help="What it does; may be repeated; all variants otherwise.",
+            rich_help_panel=SIMULATED,
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.")] = 20,
-    first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.")] = 0,
-    duration: Annotated[float, typer.Option(metavar="S", help="Length of each run, s.")] = 60.0,
-    estimator: EstimatorOption = None,
+    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.", rich_help_panel=SIMULATED)] = 20,
+    first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.", rich_help_panel=SIMULATED)] = 0,
+    duration: Annotated[
+        float, typer.Option(metavar="S", help="Length of each run, s.", rich_help_panel=SIMULATED)
+    ] = 60.0,
+    keep: Annotated[
+        str,
+        typer.Option(
+            metavar="figures|reports|everything",
+            help="What each run leaves: its figures; its report.html too; plots and estimates as a bag as well.",
+        ),
+    ] = "reports",
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
-    """Simulate many seeds and judge accuracy and consistency across them: medians, worst cases, NEES."""
-    from onboard_estimation.evaluation.campaign import judge_campaign, simulated_runs
-    from onboard_estimation.robots import estimator_name
+    """Run an estimator over many bags or simulated seeds, and judge accuracy and consistency over all of them.
 
-    first = variant[0] if variant else None
-    found, configuration, scenario, chosen = choose(robot, scenario, first, duration, options)
-    variants = list(variant) or list(found.scenarios[scenario].variants) or [chosen]
-    for name in variants:
-        choose(robot, scenario, name, duration, options)
-    chosen_estimator = estimator_name(found, estimator)
-    numbers = range(first_seed, first_seed + seeds)
-    judged: dict[str, Any] = {}
-    with output.bar(f"{robot}, {scenario}", seeds * len(variants), quiet=json) as advance:
-        for name in variants:
-            runs = simulated_runs(
-                found,
-                configuration,
-                scenario,
-                name,
-                duration,
-                numbers,
-                chosen_estimator,
-                settings=options.settings,
-                what_if=options.what_if,
-                progress=advance,
-            )
-            judged[name or scenario] = judge_campaign(runs)
-    if json:
-        mapping = {name: {part: one.to_mapping() for part, one in parts.items()} for name, parts in judged.items()}
-        about = {"robot": robot, "scenario": scenario, "source": "simulated", "duration_s": duration}
-        output.print_json({**about, "seeds": list(numbers), "variants": mapping})
-        return
-    output.console().print(_table(judged, f"{robot}, scenario {scenario}, {seeds} seeds of {duration:g} s, simulated"))
-    output.say(
-        "NEES/dof: 1 is consistent, more is overconfident. In band: share of the instants at which the NEES averaged "
-        "over the seeds lies in its 95 % band. 1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
+    A table names bags or seeds, estimators, configurations and what-ifs, each run with each; see docs/campaigns.md.
+    Runs are shared among this machine's cores, or a cluster's. A campaign that was interrupted goes on where it stopped
+    when the same command is given again; a run that fails is a row with its reason (exit code 1; 2 where all failed).
+    Writes results.parquet, report.html and a folder for each run.
+    """
+    from onboard_estimation.evaluation.campaign import run_campaign
+    from onboard_estimation.evaluation.campaign_report import write_campaign_report
+    from onboard_estimation.evaluation.campaign_summary import differences, groups_of
+    from onboard_estimation.evaluation.campaign_table import cases_of
+
+    asked, name = _table(
+        what, robot, estimator, scenario, variant, range(first_seed, first_seed + seeds), duration, keep
     )
+    cases = cases_of(asked, options)
+    place = folder or _default_folder(name)
+    about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
+    with working(workers, scheduler, len(cases), quiet=json) as team, _shown(name, len(cases), team, json) as progress:
+        done = run_campaign(cases, place, team, about, progress)
+    groups, found = groups_of(done), list(differences(done))
+    write_campaign_report(done, name, groups, found)
+    if json:
+        output.print_json(summary(done, groups, found))
+    else:
+        show(done, name, groups, found)
+    if done.failures:
+        raise typer.Exit(EXIT_BAD_INPUT if len(done.failures) == len(done.rows) else EXIT_SOME_FAILED)
 
 
-def _table(judged: dict[str, Any], title: str) -> Any:
-    numbers = ("RMS median", "RMS worst", "NEES/dof", "in band", "1 sigma", "3 sigma")
-    from onboard_estimation.evaluation.presentation import words
+def _table(
+    what: Sequence[str],
+    robot: str | None,
+    estimators: Sequence[str],
+    scenario: str | None,
+    variants: Sequence[str],
+    seeds: range,
+    duration_s: float,
+    keep: str,
+) -> tuple[Table, str]:
+    """What the words of the command line ask for, and what it is called."""
+    from typing import cast, get_args
 
-    table = output.table(title, "variant", "part", *numbers, right=numbers)
-    for variant, parts in judged.items():
-        for name, part in parts.items():
-            mapping = part.to_mapping()
-            unit = f" {part.unit}" if part.unit else ""
-            suffix = f"_{part.unit}" if part.unit else ""
-            consistency = part.consistency
-            rms = ["-", "-"]
-            if part.rmse is not None:
-                rms = [f"{mapping[f'rmse_{which}{suffix}']:.3g}{unit}" for which in ("median", "worst")]
-            table.add_row(
-                variant,
-                words(name),
-                *rms,
-                f"{consistency.nees_per_degree_of_freedom:.2f}",
-                f"{100.0 * consistency.share_in_band:.0f} %",
-                f"{consistency.coverage_1_sigma:.3f}",
-                f"{consistency.coverage_3_sigma:.3f}",
-            )
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.campaign_table import Table, expanded, read_table, simulated_runs
+    from onboard_estimation.evaluation.run_folder import Keep
+    from onboard_estimation.robots import robot_names
+
+    if keep not in get_args(Keep):
+        raise UserError(f"--keep {keep}: must be one of {', '.join(get_args(Keep))}")
+    kept = cast(Keep, keep)
+    one = what[0]
+    if Path(one).suffix in (".yaml", ".yml"):
+        if len(what) > 1:
+            raise UserError(f"one table makes a campaign, {len(what)} are given")
+        table = read_table(Path(one))
+        table = replace(table, robot=robot or table.robot, estimators=tuple(estimators) or table.estimators)
+        return table, Path(one).stem
+    if len(what) == 1 and one in robot_names():  # a bag of that name is ./NAME
+        simulated = simulated_runs(one, scenario, variants, seeds, duration_s)
+        return Table(one, (), simulated, tuple(estimators), keep=kept), f"{one}-{simulated[0].scenario}"
+    if len(what) == 1 and not any(sign in one for sign in "*?[/") and not Path(one).exists():
+        raise UserError(f"{one} is no table, no bag and no robot; robots are {', '.join(robot_names())}")
+    bags, without = expanded(what, Path.cwd())
+    if without:
+        raise UserError(f"no bag is called {', '.join(without)}")
+    return Table(robot, tuple(bags), (), tuple(estimators), keep=kept), robot or "bags"
+
+
+def _default_folder(name: str) -> Path:
+    """The first of `campaigns/NAME`, `campaigns/NAME-2`, ... that is free, or a campaign that can go on."""
+    from onboard_estimation.evaluation.campaign import can_go_on
+
+    number, place = 1, Path("campaigns") / name
+    while place.exists() and not can_go_on(place):
+        number += 1
+        place = Path("campaigns") / f"{name}-{number}"
+    return place
+
+
+@contextmanager
+def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool) -> Any:
+    """The workers asked for; of this machine no more than there are tasks, and this process alone for one task."""
+    import os
+    from importlib.util import find_spec
+
+    from onboard_estimation.workers import HINT, WorkersAsked, open_workers
+
+    count = workers
+    if count is None:
+        count = min(os.cpu_count() or 1, tasks)
+        count = 0 if count == 1 else count
+        if count and scheduler is None and find_spec("distributed") is None:
+            output.note(f"Dask is not installed ({HINT}): one run after the other", quiet)
+            count = 0
+    with open_workers(WorkersAsked(count, scheduler), lambda sentence: output.note(sentence, quiet)) as team:
+        yield team
+
+
+@contextmanager
+def _shown(name: str, count: int, team: Workers, quiet: bool) -> Any:
+    """Progress of a campaign: a bar on a terminal, lines in a log; takes `Progress`."""
+    output.note(f"{name}: {count} runs, {team.about}", quiet)
+    with output.share(name, quiet=quiet, lines=not quiet) as shown:
+
+        def take(progress: Progress) -> None:
+            failed = f", {progress.failed} failed" if progress.failed else ""
+            shown(progress.finished / max(progress.total, 1), f"{progress.finished} of {progress.total} runs{failed}")
+
+        yield take
+
+
+def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "folder": str(done.folder),
+        "runs": len(done.rows),
+        "failed": [{"name": row["name"], "reason": row["reason"]} for row in done.failures],
+        "groups": [
+            {
+                **group.labels,
+                "runs": len(group.rows),
+                "failed": group.failed,
+                "sources": sorted({row["source"] for row in group.rows}),
+                "figures": {
+                    one.name: {"median": one.median, "worst": one.largest, "by_run": list(one.values)}
+                    for one in group.figures
+                },
+                "consistency": {part: one._asdict() for part, one in group.consistency.items()},
+            }
+            for group in groups
+        ],
+        "differences": [{**one._asdict(), "verdict": one.verdict} for one in found],
+    }
+
+
+def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
+    """Print a campaign for people."""
+    sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
+    output.console().print(_group_table(groups, f"{name}: {len(done.rows)} runs, {sources}"))
+    if found:
+        output.console().print(_difference_table(found))
+    if done.earlier:
+        output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
+    for row in done.failures[:5]:
+        output.say(f"- failed: {row['name']}: {row['reason']}")
+    if len(done.failures) > 5:
+        output.say(f"- and {len(done.failures) - 5} more failed; the same command tries them again.")
+    output.say(
+        "NEES/dof: 1 is consistent, more is overconfident; in brackets the 95 % interval of its mean over the runs. "
+        "1 sigma, 3 sigma: share of the errors within (Gaussian: 0.683, 0.997)."
+    )
+    output.say(f"\nreport: {done.folder}/report.html")
+    output.say(f"table:  {done.folder}/results.parquet")
+
+
+def _group_table(groups: Sequence[Group], title: str) -> Any:
+    from onboard_estimation.evaluation.campaign_summary import differing_axes
+    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+
+    numbers = ("median", "worst", "NEES/dof", "1 sigma", "3 sigma")
+    axes = differing_axes(groups)
+    table = output.table(title, "group", "figure", "", *numbers, right=numbers)
+    for group in groups:
+        label = f"{group.name(axes)} ({len(group.rows)})"
+        for figure in group.figures:
+            part, _, key = figure.name.partition(".")
+            described, _ = metric_label(key)
+            judged = group.consistency.get(part)
+            shown = ["-", "-", "-"]
+            if judged is not None:
+                low, high = judged.interval
+                between = "" if math.isnan(low) else f" ({low:.2f}, {high:.2f})"
+                shown = [f"{judged.nees:.2f}{between}", f"{judged.within_1_sigma:.3f}", f"{judged.within_3_sigma:.3f}"]
+            amounts = [f"{format_number(one, 3)}" for one in (figure.median, figure.largest)]
+            table.add_row(label, f"{words(part)}: {described}", short_unit(key), *amounts, *shown)
+            label = ""
+    return table
+
+
+def _difference_table(found: Sequence[Difference]) -> Any:
+    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+
+    right = ("pairs", "before", "after", "change")
+    table = output.table("What differs, pair by pair", "from, to", "figure", "", *right, "", right=right)
+    for one in found:
+        part, _, key = one.figure.partition(".")
+        label, _ = metric_label(key)
+        low, high = one.interval
+        between = "" if math.isnan(low) else f" ({format_number(low, 2)}, {format_number(high, 2)})"
+        amounts = [format_number(value, 3) for value in (one.median_before, one.median_after, one.mean_change)]
+        table.add_row(
+            f"{one.before or 'default'}, {one.after}",
+            f"{words(part)}: {label}",
+            short_unit(key),
+            str(one.pairs),
+            *amounts[:2],
+            f"{amounts[2]}{between}",
+            one.verdict,
+        )
     return table

@@ -1,115 +1,249 @@
-"""Many seeds of a simulated scenario: is the filter accurate, and consistent, over all of them?"""
+"""Campaigns: many runs, each a task of some worker, into one folder that an interruption leaves as good as it was.
+
+`results.parquet` has a row for each run, `report.html` what to see in them, `runs/` a folder for each. A run's folder
+appears when the run is complete; what is there is not done again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
+from onboard_estimation.atomic_file import write_atomically
+from onboard_estimation.errors import UserError, disk_fault
+from onboard_estimation.evaluation.campaign_case import AXES, ROW, Case, Outcome, failed, run_case
+from onboard_estimation.evaluation.claim import claimed
+from onboard_estimation.evaluation.error_table import arrow
+from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.run_folder import check_free
+from onboard_estimation.workers import HERE, Finished, Workers, software
 
-from onboard_estimation.capabilities.simulated import Simulated
-from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.filtering.consistency import Consistency, judge_consistency
+RESULTS, REPORT, RUNS, ABOUT = "results.parquet", "report.html", "runs", "campaign.json"
+_DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command", "folder")
+_MOST_NAMED = 3
+
+Row = Mapping[str, Any]
+"""Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
 
 
 @dataclass(frozen=True)
-class PartCampaign:
-    """One part of the state over all seeds of a variant.
+class Progress:
+    """How far a campaign is.
 
     Attributes
     ----------
-    rmse
-        Per seed, after the settling time: RMS over time and dimensions, in the part's units mixed only where they are
-        the same (None where they differ).
-    unit
-        Of the RMS.
-    consistency
-        NEES judged across the seeds, at each instant of the whole run; coverage.
+    finished, total
+        Runs; those of an earlier start are among them.
+    failed
+        Of the finished ones.
+    row
+        Of the run that finished last; None at the start.
     """
 
-    unit: str | None
-    rmse: tuple[float, ...] | None
-    consistency: Consistency
-
-    def to_mapping(self) -> dict[str, Any]:
-        """For JSON, with median and worst case."""
-        out: dict[str, Any] = {"consistency": asdict(self.consistency)}
-        if self.rmse is not None:
-            suffix = f"_{self.unit}" if self.unit else ""
-            out[f"rmse_median{suffix}"] = float(np.median(self.rmse))
-            out[f"rmse_worst{suffix}"] = float(np.max(self.rmse))
-            out[f"rmse_by_seed{suffix}"] = list(self.rmse)
-        return out
+    finished: int
+    total: int
+    failed: int = 0
+    row: Row | None = None
 
 
-def simulated_runs(
-    robot: Simulated[Any],
-    configuration: Any,
-    scenario: str,
-    variant: str,
-    duration_s: float,
-    seeds: Iterable[int],
-    estimator: str,
-    settings: JudgeSettings | None = None,
-    what_if: WhatIf | None = None,
-    progress: Callable[[], None] = lambda: None,
-) -> list[EvaluationResult]:
-    """Simulate and judge one run a seed; the initial error and the noise are drawn anew for each."""
-    runs = []
-    base = settings or JudgeSettings()
-    for seed in seeds:
-        recording = simulated_recording(robot, configuration, scenario, variant, duration_s, seed)
-        if what_if is not None:
-            recording = recording.changed(what_if)
-        known = robot.known_in(configuration, scenario)
-        runs.append(judge(robot, known, estimator, recording, replace(base, seed=seed)))
-        progress()
-    return runs
+@dataclass(frozen=True)
+class Campaign:
+    """A campaign that is through.
+
+    Attributes
+    ----------
+    rows
+        One a run, in the order of the table.
+    earlier
+        How many of them had been done before it was started this time.
+    """
+
+    folder: Path
+    rows: tuple[Row, ...]
+    earlier: int = 0
+
+    @property
+    def failures(self) -> list[Row]:
+        """Rows of the runs that failed."""
+        return [row for row in self.rows if row["status"] == "failed"]
 
 
-def simulated_recording(
-    robot: Simulated[Any], configuration: Any, scenario: str, variant: str, duration_s: float, seed: int
-) -> LoadedRecording:
-    """A simulated recording as a bag of it would be read."""
-    rng = np.random.default_rng(seed)
-    recording = robot.simulate(configuration, scenario, variant, duration_s, rng)
-    specification = robot.truth_specification(configuration)
-    return from_simulator(recording, specification.bodies, specification.held)
+def run_campaign(
+    cases: Sequence[Case],
+    folder: Path,
+    workers: Workers,
+    about: Mapping[str, Any] | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+) -> Campaign:
+    """Do all runs that are not done yet, and write the table of all.
 
-
-def judge_campaign(runs: list[EvaluationResult]) -> dict[str, PartCampaign]:
-    """Each part over all runs, at the instants that they share.
+    Parameters
+    ----------
+    folder
+        Of the campaign; one that was interrupted goes on.
+    about
+        What was asked for, for `campaign.json`.
 
     Raises
     ------
     UserError
-        There are no runs, or they differ in length by more than a fifth.
+        The folder is something else's, or of a campaign of another version; files are not there on some worker; the
+        disk is full, or the scheduler gone: what is done is kept.
     """
-    if not runs:
-        raise UserError("a campaign needs at least one seed")
-    count = min(len(run.time_s) for run in runs)
-    if count < 0.8 * max(len(run.time_s) for run in runs):
-        raise UserError(f"runs of {count} to {max(len(run.time_s) for run in runs)} estimates cannot be compared")
-    out = {}
-    for name in runs[0].parts:
-        parts = [run.parts[name] for run in runs]
-        errors = np.array([part.error[:count] for part in parts])
-        stddevs = np.array([part.stddev[:count] for part in parts])
-        values = np.array([part.nees[:count] for part in parts])
-        settle_s = float(runs[0].metrics["run"]["left_out_at_start_s"])
-        settled = runs[0].time_s[:count] >= settle_s
-        units = set(parts[0].units)
-        unit: str | None = units.pop() if len(units) == 1 else None
-        rmse = None
-        if unit is not None:
-            rms = np.sqrt(np.nanmean(errors[:, settled] ** 2, axis=(1, 2)))
-            if unit == "rad":
-                unit, rms = "deg", np.rad2deg(rms)
-            rmse = tuple(float(value) for value in rms)
-        out[name] = PartCampaign(unit, rmse, judge_consistency(values, errors, stddevs))
-    return out
+    arrow()
+    with claimed(folder):
+        _begin(folder, about or {})
+        _refuse_absent_files(cases, workers)
+        rows = {case.identity: row for case in cases if (row := _row_of(folder, case)) is not None}
+        earlier = sum(row["status"] == "done" for row in rows.values())
+        waiting = [case for case in cases if rows.get(case.identity, {}).get("status") != "done"]
+        count = earlier
+        failures = 0
+        progress(Progress(count, len(cases)))
+        for finished in workers.results(run_case, waiting):
+            case = waiting[finished.number]
+            row = _kept(folder, case, _outcome(case, finished), count)
+            rows[case.identity] = row
+            count, failures = count + 1, failures + (row["status"] == "failed")
+            progress(Progress(count, len(cases), failures, row))
+        campaign = Campaign(folder, tuple(rows[case.identity] for case in cases), earlier)
+        write_results(campaign)
+        return campaign
+
+
+def read_campaign(folder: Path) -> Campaign:
+    """The rows of a campaign's folder, by the names of their runs; UserError where it is none."""
+    if not (folder / ABOUT).is_file():
+        raise UserError(f"{folder} is no campaign: it has no {ABOUT}")
+    rows = [row for place in sorted((folder / RUNS).glob("*")) if (row := _read_row(place)) is not None]
+    return Campaign(folder, tuple(rows), len(rows))
+
+
+def figure(row: Row, name: str) -> float:
+    """A figure of a run; NaN where it has none."""
+    value = row.get("figures", {}).get(name)
+    return float("nan") if value is None else float(value)
+
+
+def write_results(campaign: Campaign) -> Path:
+    """Write `results.parquet`: labels and what came of each run, then its figures, NaN where a run has not one."""
+    pa = arrow()
+    columns: dict[str, list[Any]] = {name: [row.get(name, "") for row in campaign.rows] for name in _DESCRIPTION}
+    columns["folder"] = [f"{RUNS}/{row['name']}" for row in campaign.rows]
+    names = dict.fromkeys(name for row in campaign.rows for name in row.get("figures", {}))
+    for name in names:
+        columns[name] = [figure(row, name) for row in campaign.rows]
+    content = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), content)
+    path = campaign.folder / RESULTS
+    write_atomically(path, content.getvalue(), f"table of the campaign {campaign.folder}")
+    return path
+
+
+def _begin(folder: Path, about: Mapping[str, Any]) -> None:
+    """A folder for the campaign, or the one that it goes on in."""
+    record = folder / ABOUT
+    if not record.is_file():
+        check_free(folder)
+        try:
+            (folder / RUNS).mkdir(parents=True, exist_ok=True)
+            record.write_text(to_json({**about, "software": software()}), encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot write the campaign to {folder}: {disk_fault(error, folder)}") from error
+        return
+    there, here = _begun_with(folder), software()
+    other = [f"{name} {there.get(name)}, now {version}" for name, version in here.items() if there.get(name) != version]
+    if other:
+        raise UserError(
+            f"{folder} was begun with {'; '.join(other)}: runs of both do not compare; name another --output"
+        )
+
+
+def can_go_on(folder: Path) -> bool:
+    """Whether a campaign was begun there with this very software."""
+    try:
+        return _begun_with(folder) == software()
+    except UserError:
+        return False
+
+
+def _begun_with(folder: Path) -> Mapping[str, str]:
+    """Software that a campaign was begun with; UserError where the folder does not say."""
+    record = folder / ABOUT
+    try:
+        there = json.loads(record.read_text(encoding="utf-8"))["software"]
+        return {str(name): str(version) for name, version in there.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{record} cannot be read ({error}); name another --output") from error
+
+
+def _refuse_absent_files(cases: Sequence[Case], workers: Workers) -> None:
+    """Raise UserError where bags, configurations or models are not there: on every worker, or on some."""
+    wanted = list(dict.fromkeys(str(path) for case in cases for path in case.files()))
+    if not wanted:
+        return
+    faults = []
+    for address, found in workers.everywhere(_absent, wanted).items():
+        if isinstance(found, BaseException):
+            raise UserError(f"worker {address}: {found}")
+        if found:
+            more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+            where = "" if address == HERE else f" on {address}"
+            faults.append(f"not there{where}: {', '.join(found[:_MOST_NAMED])}{more}")
+    if faults:
+        more = f"; and so on {len(faults) - 1} more workers" if len(faults) > 1 else ""
+        raise UserError(f"{faults[0]}{more}")
+
+
+def _absent(paths: Sequence[str]) -> list[str]:
+    return [path for path in paths if not Path(path).exists()]
+
+
+def _outcome(case: Case, finished: Finished) -> Outcome:
+    if finished.error is None:
+        outcome: Outcome = finished.value
+        return outcome
+    return failed(case, str(finished.error) or type(finished.error).__name__)
+
+
+def _kept(folder: Path, case: Case, outcome: Outcome, before: int) -> Row:
+    """The run's folder in its place, and its row."""
+    place = folder / RUNS / case.name
+    try:
+        with tempfile.TemporaryDirectory(prefix=".run-", dir=folder, ignore_cleanup_errors=True) as workshop:
+            fresh = Path(workshop) / "run"
+            fresh.mkdir()
+            with zipfile.ZipFile(io.BytesIO(outcome.folder)) as archive:
+                archive.extractall(fresh)
+            if place.exists():  # what failed before
+                place.replace(Path(workshop) / "before")
+            fresh.replace(place)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {place}: {disk_fault(error, folder)}; {before} runs are kept: make room and run the same "
+            "command, it goes on"
+        ) from error
+    row = _read_row(place)
+    assert row is not None
+    return row
+
+
+def _row_of(folder: Path, case: Case) -> Row | None:
+    row = _read_row(folder / RUNS / case.name)
+    return row if row is not None and row.get("identity") == case.identity else None
+
+
+def _read_row(place: Path) -> Row | None:
+    """None where there is none that can be read: such a run is done again."""
+    with suppress(OSError, ValueError, RecursionError):
+        row = json.loads((place / ROW).read_text(encoding="utf-8"))
+        if isinstance(row, dict) and row.get("status") in ("done", "failed"):
+            return row
+    return None

@@ -1,70 +1,124 @@
-"""The figures of the issue: accuracy and consistency of the chain's filter over seeds, and how far the gaits move."""
+"""Campaigns: their figures over seeds, the table of what to run, interruptions, failures, and the page."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from evaluation_samples import CONFIGURATION, command, refusal
+import yaml
+from bag_samples import Sample
+from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
 from numpy.typing import NDArray
-from salp_noise import IDEAL_NOISE
+from scipy.stats import ttest_rel
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.campaign import PartCampaign, judge_campaign, simulated_runs
-from onboard_estimation.evaluation.options import WhatIf
+from onboard_estimation.evaluation.campaign import Campaign, Progress, run_campaign
+from onboard_estimation.evaluation.campaign_case import Case, _packed
+from onboard_estimation.evaluation.campaign_report import write_campaign_report
+from onboard_estimation.evaluation.campaign_summary import Difference, differences, groups_of, interval_of_mean
+from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
+from onboard_estimation.evaluation.error_table import read_errors, thinning
+from onboard_estimation.evaluation.evaluate import evaluated
+from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.simulated import simulated_source
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.filtering.consistency import chi_square_band
+from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from salp_estimation.configuration import SalpConfiguration
+from onboard_estimation.workers import Workers, WorkersAsked, open_workers
 
 SALP = find_robot("salp")
-SEEDS = range(20)
-DURATION_S = 60.0
-SETTLED_S = 6.0
+TABLE = """
+robot: salp
+simulated: {scenario: ideal, variants: [forward], seeds: 0-3, duration_s: 6}
+what_ifs:
+  as recorded: {}
+  biased: {bias: {imu/link_3.gyro_z: 0.05}}
+options: {config: CONFIG, settle: 1.0}
+"""
 
 
-def runs(
-    gait: str,
-    seeds: range,
-    duration_s: float,
-    what_if: WhatIf | None = None,
-    configuration: SalpConfiguration = IDEAL_NOISE,
-) -> list[EvaluationResult]:
-    return simulated_runs(SALP, configuration, "ideal", gait, duration_s, seeds, "ukf", what_if=what_if)
+def table(folder: Path, text: str = TABLE) -> Path:
+    path = folder / "table.yaml"
+    path.write_text(text.replace("CONFIG", str(resource("config/salp_ideal.yaml"))))
+    return path
+
+
+@pytest.fixture
+def alone() -> Iterator[Workers]:
+    with open_workers(WorkersAsked(0)) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Campaign:
+    """Eight runs of six seconds, one after the other."""
+    folder = tmp_path_factory.mktemp("small")
+    with open_workers(WorkersAsked(0)) as workers:
+        return run_campaign(cases_of(read_table(table(folder))), folder / "campaign", workers)
+
+
+def contents(campaign: Path) -> dict[str, bytes]:
+    """All that must be the same wherever it was done: not the time that `run.json` tells."""
+    files = [path for path in campaign.rglob("*") if path.is_file() and path.name not in ("run.json", "campaign.json")]
+    return {str(path.relative_to(campaign)): path.read_bytes() for path in files}
+
+
+# Figures.
+
+
+def ideal(gait: str, seeds: int, duration_s: float, folder: Path, what_if: WhatIf | None = None) -> Campaign:
+    options = EvaluateOptions(config=resource("config/salp_ideal.yaml"), what_if=what_if or WhatIf())
+    asked = Table("salp", simulated=simulated_runs("salp", "ideal", [gait], range(seeds), duration_s), keep="figures")
+    with open_workers(WorkersAsked(0)) as workers:
+        return run_campaign(cases_of(asked, options), folder, workers)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gait", ["forward", "backward"])
-def test_joint_angles_over_twenty_seeds(gait: str) -> None:
-    """The issue's bounds, computed here from the results alone, and the campaign's own figures."""
-    results = runs(gait, SEEDS, DURATION_S)
-    joints = [result.parts["joint_angles"] for result in results]
-    settled = results[0].time_s >= SETTLED_S
+def test_joint_angles_over_twenty_seeds(gait: str, tmp_path: Path) -> None:
+    """The bounds, computed here from the runs' errors alone, and the campaign's own figures."""
+    campaign = ideal(gait, 20, 60.0, tmp_path / "campaign")
+    runs = [read_errors(tmp_path / "campaign" / "runs" / row["name"] / "errors.parquet") for row in campaign.rows]
+    joints = [parts["joint_angles"] for _, parts, _ in runs]
+    settled = runs[0][0] >= runs[0][2]
     rmse_deg = [np.rad2deg(np.sqrt(np.mean(part.error[settled] ** 2))) for part in joints]
     assert max(rmse_deg) <= 0.3
     assert np.median(rmse_deg) <= 0.1  # what an independent filter reaches
-    averaged = np.mean([part.nees for part in joints], axis=0)
-    low, high = chi_square_band(2, 0.95, len(SEEDS))
+    averaged = np.mean([part.nees[settled] for part in joints], axis=0)
+    low, high = chi_square_band(2, 0.95, 20)
     inside = float(np.mean((averaged >= low) & (averaged <= high)))
     assert inside >= 0.8
-    covered = float(np.mean([np.abs(part.error) <= 3.0 * part.stddev for part in joints]))
+    covered = float(np.mean([np.abs(part.error[settled]) <= 3.0 * part.stddev[settled] for part in joints]))
     assert covered >= 0.985
 
-    campaign = judge_campaign(results)["joint_angles"]
-    assert campaign.unit == "deg"
-    assert campaign.rmse == pytest.approx(rmse_deg)
-    assert campaign.consistency.share_in_band == pytest.approx(inside)
-    assert campaign.consistency.coverage_3_sigma == pytest.approx(covered)
-    assert campaign.consistency.runs == 20
-    mapping = campaign.to_mapping()
-    assert mapping["rmse_worst_deg"] == pytest.approx(max(rmse_deg))
-    assert mapping["rmse_median_deg"] == pytest.approx(np.median(rmse_deg))
+    [group] = groups_of(campaign)
+    [figure] = [one for one in group.figures if one.name == "joint_angles.rmse_deg"]
+    assert figure.values == pytest.approx(rmse_deg)
+    assert (figure.median, figure.largest) == (pytest.approx(np.median(rmse_deg)), pytest.approx(max(rmse_deg)))
+    assert figure.worst["seed"] == str(int(np.argmax(rmse_deg)))
+    judged = group.consistency["joint_angles"]
+    assert judged.in_band == pytest.approx(inside)
+    assert judged.within_3_sigma == pytest.approx(covered)
+    means = [np.mean(part.nees[settled]) / 2 for part in joints]
+    assert judged.nees == pytest.approx(np.mean(means))
+    assert judged.interval[0] < judged.nees < judged.interval[1]
     # Each seed has an initial error of its own; nothing corrects the heading afterwards.
-    initial_deg = np.rad2deg([result.parts["pose"].error[0, 2] for result in results])
+    initial_deg = np.rad2deg([parts["pose"].error[0, 2] for _, parts, _ in runs])
     assert np.std(initial_deg) == pytest.approx(CONFIGURATION.initial.heading_stddev_deg, rel=0.5)
 
 
@@ -95,56 +149,454 @@ def test_a_cycle_of_the_gait_moves_three_centimetres(gait: str, sign: float, tmp
     assert np.abs(np.rad2deg(joints[-1] - joints[0])).max() < 0.5
 
 
+def test_a_row_has_the_figures_of_its_run(small: Campaign) -> None:
+    rows = pd.read_parquet(small.folder / "results.parquet")
+    assert len(rows) == 8
+    assert list(rows["seed"]) == [seed for seed in "0123" for _ in range(2)]
+    assert set(rows["status"]) == {"done"}
+    assert set(rows["source"]) == {"simulated"}
+    for _, row in rows.iterrows():
+        metrics = json.loads((small.folder / row["folder"] / "metrics.json").read_text())
+        assert row["joint_angles.rmse_deg"] == metrics["joint_angles"]["rmse_deg"]
+        assert row["run.left_out_at_start_s"] == 1.0
+        assert (small.folder / row["folder"] / "report.html").is_file()
+    biased = rows[rows["what_if"] == "biased"]["joint_angles.rmse_deg"].to_numpy()
+    plain = rows[rows["what_if"] == "as recorded"]["joint_angles.rmse_deg"].to_numpy()
+    assert np.all(biased > 3.0 * plain)
+
+
+def test_a_run_is_that_of_evaluate(small: Campaign) -> None:
+    """The errors of a campaign's table are those of the run alone."""
+    row = small.rows[4]
+    options = EvaluateOptions(config=resource("config/salp_ideal.yaml"))
+    source = simulated_source(simulated_runs("salp", "ideal", ["forward"], [2], 6.0)[0], options)
+    part = evaluated(source, "ukf").result.parts["joint_angles"]
+    time_s, parts, settle_s = read_errors(small.folder / "runs" / row["name"] / "errors.parquet")
+    assert settle_s == 1.0
+    assert parts["joint_angles"].names == part.names
+    assert parts["joint_angles"].units == ("rad", "rad")
+    np.testing.assert_array_equal(parts["joint_angles"].error, part.error)
+    np.testing.assert_array_equal(parts["joint_angles"].nees, part.nees)
+    np.testing.assert_allclose(time_s, source.recording.series[1].stamps_ns * 1e-9, atol=1e-9)
+
+
+def test_many_runs_together_are_thinned(small: Campaign) -> None:
+    """To what memory holds, and the figures stay what they are but for that."""
+    assert [thinning(runs) for runs in (1, 500, 501, 10_000)] == [1, 1, 2, 20]
+    path = small.folder / "runs" / small.rows[0]["name"] / "errors.parquet"
+    (time_s, parts, _), (some_s, some, _) = read_errors(path), read_errors(path, 3)
+    np.testing.assert_array_equal(some_s, time_s[::3])
+    np.testing.assert_array_equal(some["pose"].error, parts["pose"].error[::3])
+    np.testing.assert_array_equal(some["pose"].nees, parts["pose"].nees[::3])
+
+
+def test_pairs_are_compared(small: Campaign) -> None:
+    found = {one.figure: one for one in differences(small)}
+    one = found["joint_angles.rmse_deg"]
+    assert (one.axis, one.before, one.after, one.pairs) == ("what_if", "as recorded", "biased", 4)
+    rows = pd.read_parquet(small.folder / "results.parquet").pivot(index="seed", columns="what_if")
+    change = rows["joint_angles.rmse_deg"]["biased"] - rows["joint_angles.rmse_deg"]["as recorded"]
+    assert one.mean_change == pytest.approx(change.mean())
+    assert one.interval[0] <= one.mean_change <= one.interval[1]
+    assert one.verdict == "worse"
+
+
+def test_the_interval_of_a_mean_is_that_of_the_t_test() -> None:
+    """For normal samples that are not too few; and it covers."""
+    rng = np.random.default_rng(4)
+    sample = rng.normal(1.0, 2.0, 60)
+    expected = ttest_rel(sample, np.zeros(60)).confidence_interval(0.95)
+    assert interval_of_mean(sample) == pytest.approx((expected.low, expected.high), abs=0.1)
+    covered = [low <= 1.0 <= high for low, high in (interval_of_mean(rng.normal(1.0, 2.0, 20)) for _ in range(60))]
+    assert 0.85 <= np.mean(covered) <= 1.0
+    assert np.isnan(interval_of_mean(np.array([1.0, 2.0, 3.0]))).all()
+    assert interval_of_mean(np.full(5, 2.0)) == (2.0, 2.0)
+    same = Difference("estimator", "a", "b", "f", 5, 1.0, 1.0, 0.0, (-0.1, 0.1))
+    assert same.verdict == "no difference shown"
+    assert same._replace(interval=(float("nan"), float("nan"))).verdict == "no difference shown"
+    assert same._replace(interval=(-0.2, -0.1)).verdict == "better"
+
+
 @pytest.mark.slow
-def test_the_figures_tell_a_fault() -> None:
+def test_the_figures_tell_a_fault(tmp_path: Path) -> None:
     """The same bounds fail where they should: a gyro with a bias."""
-    campaign = judge_campaign(runs("forward", range(4), 30.0, WhatIf(bias=("imu/link_3.gyro_z=0.03",))))
-    assert campaign["joint_angles"].rmse is not None
-    assert max(campaign["joint_angles"].rmse) > 0.3
-    assert campaign["joint_angles"].consistency.share_in_band < 0.5
+    [group] = groups_of(ideal("forward", 4, 30.0, tmp_path, WhatIf(bias=("imu/link_3.gyro_z=0.03",))))
+    assert group.figures[0].largest > 0.3
+    assert group.consistency["joint_angles"].in_band < 0.5
+    assert group.consistency["joint_angles"].interval[0] > 1.0
+
+
+# The same on any number of workers; interrupted, taken up again.
 
 
 @pytest.mark.slow
+def test_two_workers_give_what_one_process_gives(small: Campaign, tmp_path: Path) -> None:
+    with open_workers(WorkersAsked(2)) as workers:
+        other = run_campaign(cases_of(read_table(table(tmp_path))), tmp_path / "campaign", workers)
+    assert other.rows == small.rows
+    assert contents(other.folder) == {
+        name: data for name, data in contents(small.folder).items() if name != "report.html"
+    }
+
+
+def test_it_goes_on_where_it_stopped(small: Campaign, alone: Workers, tmp_path: Path) -> None:
+    """Interrupted after five runs, one of them damaged since: the other four are not touched again."""
+    cases = cases_of(read_table(table(tmp_path)))
+    folder = tmp_path / "campaign"
+
+    def stop(progress: Progress) -> None:
+        if progress.finished == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_campaign(cases, folder, alone, progress=stop)
+    assert not (folder / "results.parquet").exists()
+    there = sorted((folder / "runs").iterdir())
+    assert len(there) == 5
+    (there[0] / "row.json").write_text('{"name": "half of a')
+    before = {path: path.stat().st_mtime_ns for path in there}
+    done = run_campaign(cases, folder, alone)
+    assert done.earlier == 4
+    assert [path for path in there if path.stat().st_mtime_ns != before[path]] == [there[0]]
+    assert done.rows == small.rows
+    assert (folder / "results.parquet").read_bytes() == (small.folder / "results.parquet").read_bytes()
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_lose_nothing(small: Campaign, tmp_path: Path) -> None:
+    killed = []
+
+    def kill(progress: Progress) -> None:
+        if progress.finished == 2:
+            killed.append(next(iter(workers.everywhere(os.getpid).values())))
+            os.kill(killed[0], signal.SIGKILL)
+
+    with open_workers(WorkersAsked(2)) as workers:
+        done = run_campaign(cases_of(read_table(table(tmp_path))), tmp_path / "campaign", workers, progress=kill)
+    assert len(killed) == 1
+    assert done.rows == small.rows
+
+
+def test_a_full_disk_stops_it_and_what_is_done_is_kept(alone: Workers, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=700k", "none", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(["mount", *options], capture_output=True).returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        cases = cases_of(read_table(table(tmp_path)))
+        with pytest.raises(UserError) as caught:
+            run_campaign(cases, disk / "campaign", alone)
+        said = re.search(r"no space left on device \(.* MB free in .*\); (\d) runs are kept", str(caught.value))
+        assert said is not None, caught.value
+        kept = int(said[1])
+        assert 0 < kept < 8
+        assert len(list((disk / "campaign" / "runs").iterdir())) == kept
+        subprocess.run(["mount", "-o", "remount,size=20M", str(disk)], check=True)
+        done = run_campaign(cases, disk / "campaign", alone)
+        assert (done.earlier, len(done.rows), done.failures) == (kept, 8, [])
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def test_another_version_does_not_go_on(small: Campaign, alone: Workers, tmp_path: Path) -> None:
+    folder = tmp_path / "campaign"
+    shutil.copytree(small.folder, folder)
+    record = json.loads((folder / "campaign.json").read_text())
+    record["software"]["numpy"] = "1.0"
+    (folder / "campaign.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match=r"was begun with numpy 1\.0, now .*; name another --output"):
+        run_campaign(cases_of(read_table(table(tmp_path))), folder, alone)
+    (folder / "campaign.json").write_text("[]")
+    with pytest.raises(UserError, match="cannot be read"):
+        run_campaign(cases_of(read_table(table(tmp_path))), folder, alone)
+    with pytest.raises(UserError, match="is not empty"):
+        run_campaign(cases_of(read_table(table(tmp_path))), tmp_path, alone)
+
+
+# Bags, and runs that fail.
+
+
+def test_bags_and_runs_that_fail(alone: Workers, tmp_path: Path) -> None:
+    """A bag that does not do is a row with its reason, and is tried again; one that is gone stops all before."""
+    for name in ("one", "two"):
+        write(tmp_path / "day" / name, salp_messages(4.0, seed=len(name)))
+    (tmp_path / "day" / "three").mkdir()
+    (tmp_path / "day" / "three" / "three.mcap").write_bytes(b"no bag at all")
+    path = table(tmp_path, "bags: [day/*]\nestimators: [ukf]\noptions: {initial: exact}\n")
+    done = run_campaign(cases_of(read_table(path)), tmp_path / "campaign", alone)
+    states = {row["recording"]: row["status"] for row in done.rows}
+    assert states == {"one": "done", "three": "failed", "two": "done"}
+    [failure] = done.failures
+    assert "three" in failure["reason"]
+    assert "\n" not in failure["reason"]
+    rows = pd.read_parquet(tmp_path / "campaign" / "results.parquet").set_index("recording")
+    assert rows["reason"]["three"] == failure["reason"]
+    assert np.isnan(rows["joint_angles.rmse_deg"]["three"])
+    run = json.loads((tmp_path / "campaign" / rows["folder"]["one"] / "run.json").read_text())
+    assert set(run["inputs_sha256"]) == {"bag"}
+    page = write_campaign_report(done, "t", groups_of(done), []).read_text()
+    assert failure["name"] in page
+
+    shutil.rmtree(tmp_path / "day" / "three")
+    write(tmp_path / "day" / "three", salp_messages(4.0, seed=3))
+    again = run_campaign(cases_of(read_table(path)), tmp_path / "campaign", alone)
+    assert (again.earlier, again.failures) == (2, [])
+    cases = cases_of(read_table(path))
+    shutil.rmtree(tmp_path / "day" / "two")
+    with pytest.raises(UserError, match=r"not there: .*/day/two"):
+        run_campaign(cases, tmp_path / "other", alone)
+
+
+def test_other_people_s_estimates_stand_beside_ours(alone: Workers, tmp_path: Path) -> None:
+    """The odometry that a run of ours published, put into the bag, is what another filter would leave there."""
+    write(tmp_path / "first", salp_messages(4.0))
+    assert command("evaluate", tmp_path / "first", "--output", tmp_path / "run").code == 0
+    with open_bag(tmp_path / "run" / "estimates") as bag:
+        theirs = [
+            Sample("/theirs/odometry", "nav_msgs/msg/Odometry", raw.log_time_ns, bag.deserialize(raw))
+            for raw in bag.messages()
+            if raw.topic.endswith("/odometry")
+        ]
+    write(tmp_path / "bag", sorted([*salp_messages(4.0), *theirs], key=lambda one: one.log_time_ns))
+    text = "robot: salp\nbags: bag\nconfigurations: {ours: {}, theirs: {trajectory: /theirs/odometry}}\n"
+    done = run_campaign(cases_of(read_table(table(tmp_path, text))), tmp_path / "campaign", alone)
+    assert done.failures == []
+    ours, others = groups_of(done)
+    assert {figure.name for figure in ours.figures} == {"pose.position_ate_rmse_m", "joint_angles.rmse_deg"}
+    [figure] = others.figures
+    assert figure.values == pytest.approx(next(one.values for one in ours.figures if one.name == figure.name))
+    [change] = [one for one in differences(done) if one.figure == "pose.position_ate_rmse_m"]
+    assert (change.before, change.after, change.pairs) == ("ours", "theirs", 1)
+    assert change.mean_change == pytest.approx(0.0, abs=1e-9)
+    write_campaign_report(done, "t", [ours, others], [change])
+
+
+def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    bags = tuple(tmp_path / day / "bag" for day in ("monday", "tuesday"))
+    labels = [case.labels["recording"] for case in cases_of(Table("salp", bags))]
+    assert labels == ["monday/bag", "tuesday/bag"]
+    with pytest.raises(UserError, match="two runs are the same"):
+        cases_of(Table("salp", (bags[0], bags[0])))
+
+
+def test_a_run_is_another_when_its_files_are(tmp_path: Path) -> None:
+    path = tmp_path / "quiet.yaml"
+    text = resource("config/salp_ideal.yaml").read_text()
+    names = []
+    for content in (text, text + "\n# the same to a filter, but another file\n"):
+        path.write_text(content)
+        [case] = cases_of(Table("salp", (tmp_path / "bag",), options={"config": path}))
+        names.append(case.name)
+    assert names[0] != names[1]
+
+
+# The table.
+
+
+def test_what_a_table_says(tmp_path: Path) -> None:
+    (tmp_path / "quiet.yaml").write_text(resource("config/salp_ideal.yaml").read_text())
+    path = table(
+        tmp_path,
+        """
+robot: salp
+simulated: {scenario: ideal, variants: [forward, left], seeds: [3, 7-8], duration_s: 5}
+estimators: [ukf]
+configurations:
+  quiet: {config: quiet.yaml, set: {gyro.noise_stddev_rad_s: 0.004, chain.joint_drag: [0.01, 0.02]}}
+  default: {}
+what_ifs:
+  none:
+  late: {delay: imu=20ms, align_clock: true}
+options: {settle: 2, bias: [imu/link_1.gyro_z=0.01]}
+keep: figures
+""",
+    )
+    cases = cases_of(read_table(path))
+    assert len(cases) == 2 * 3 * 2 * 2
+    labels = [(case.labels["variant"], case.labels["seed"]) for case in cases]
+    assert list(dict.fromkeys(labels)) == [(gait, seed) for gait in ("forward", "left") for seed in "378"]
+    first, second = cases[0], cases[1]
+    assert (second.labels["configuration"], second.labels["what_if"]) == ("quiet", "late")
+    assert second.options.config == tmp_path / "quiet.yaml"
+    assert second.options.overrides == {"gyro.noise_stddev_rad_s": 0.004, "chain.joint_drag": [0.01, 0.02]}
+    assert second.options.what_if.delay == ("imu=20ms",)
+    assert second.options.what_if.bias == first.options.what_if.bias == ("imu/link_1.gyro_z=0.01",)
+    assert (second.options.align_clock, first.options.align_clock) == (True, False)
+    assert second.options.settings.settle_s == 2.0
+    assert {case.keep for case in cases} == {"figures"}
+    assert len({case.name for case in cases}) == len(cases)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no table: it needs keys such as robot, bags"),
+        ("[salp]", "is no table"),
+        ("robot: salp\n bags: x", "is no YAML"),
+        ("robot: salp", "needs either bags or simulated"),
+        ("robot: salp\nbag: [x]", "bag is no key here; did you mean bags?"),
+        ("robot: salp\nbags: [x]\nestimator: [ukf]", "estimator is no key here; did you mean estimators?"),
+        ("robot: salp\nbags: []", "bags is [], not a list of names"),
+        ("robot: salp\nbags: [3]", "bags is [3], not a list of names"),
+        ("bags: ['nothing_*']", "no bag is called nothing_*"),
+        ("bags: x\nkeep: all", "keep is 'all'; there are figures, reports, everything"),
+        ("bags: x\noptions: {setle: 3}", "options: setle is no key here; did you mean settle?"),
+        ("bags: x\noptions: {settle: soon}", "options: settle is 'soon', which is nothing for --settle"),
+        ("bags: x\noptions: {seed: 1.5}", "options: seed is 1.5, which is nothing for --seed"),
+        ("bags: x\noptions: {smooth: 1}", "options: smooth is 1, which is nothing for --smooth"),
+        ("bags: x\nwhat_ifs: [a]", "what_ifs is ['a']; it needs a name for each"),
+        ("bags: x\nwhat_ifs: {a: 3}", "what_ifs: a is 3, not options of evaluate"),
+        ("bags: x\noptions: {mirror_truth: w}", "--mirror-truth w: must be one or more of x, y, z"),
+        ("robot: salq\nbags: x", "no robot 'salq'; installed are"),
+        ("robot: salp\nbags: x\nestimators: [ekf]", "salp has no estimator 'ekf'; it has ukf"),
+        ("robot: salp\nbags: x\noptions: {set: {gyro.axis: w}}", "gyro.axis"),
+        ("robot: salp\nbags: x\noptions: {config: gone.yaml}", "gone.yaml"),
+        ("simulated: {seeds: 0-3}", "simulated: which robot? write robot: NAME"),
+        ("robot: salp\nsimulated: {seeds: a-b}", "seeds 'a-b': write a number or a range, such as 0-19"),
+        ("robot: salp\nsimulated: {seeds: 9-3}", "seeds 9-3: from 9 to 3 is no range"),
+        ("robot: salp\nsimulated: {scenario: sea}", "salp has no scenario 'sea'; it has ideal"),
+        ("robot: salp\nsimulated: {variants: [sideways]}", "no variant 'sideways'"),
+        ("robot: salp\nsimulated: {duration_s: long}", "duration_s is 'long', not a number"),
+        ("robot: salp\nsimulated: {duration_s: 0}", "--duration 0: must be above 0 s"),
+        ("robot: salp\nsimulated: {seeds: 0-199998, variants: [forward, left]}", "runs are too many"),
+    ],
+)
+def test_tables_with_typos(text: str, said: str, tmp_path: Path) -> None:
+    assert said in refusal("campaign", table(tmp_path, text), "--output", tmp_path / "campaign")
+    assert not (tmp_path / "campaign").exists()
+
+
+def test_all_typos_of_a_table_are_told_at_once(tmp_path: Path) -> None:
+    said = refusal("campaign", table(tmp_path, "robot: salp\nbag: x\nkeep: all\noptions: {setle: 3}"))
+    assert all(word in said for word in ("bag is no key", "keep is 'all'", "setle is no key"))
+
+
+# The command and the page.
+
+
 def test_the_command(tmp_path: Path) -> None:
-    done = command("campaign", "salp", "--seeds", "2", "--first-seed", "5", "--duration", "10", "--json")
-    assert done.code == 0
+    words = ("campaign", "salp", "--seeds", "2", "--first-seed", "5", "--duration", "4", "--workers", "0")
+    folder = tmp_path / "campaign"
+    done = command(*words, "--gait", "forward", "--gait", "backward", "--output", folder, "--json")
+    assert done.code == 0, done.error
     assert done.error == ""
     found = json.loads(done.out)
-    assert found["source"] == "simulated"
-    assert found["seeds"] == [5, 6]
-    for gait in ("forward", "backward"):
-        campaign = judge_campaign(runs(gait, range(5, 7), 10.0, configuration=CONFIGURATION))
-        joints = found["variants"][gait]["joint_angles"]
-        assert joints["rmse_by_seed_deg"] == pytest.approx(campaign["joint_angles"].rmse)
-        nees = campaign["joint_angles"].consistency.nees_per_degree_of_freedom
-        assert joints["consistency"]["nees_per_degree_of_freedom"] == pytest.approx(nees)
-        assert "rmse_by_seed_deg" not in found["variants"][gait]["pose"]  # metres and degrees have no common RMS
-    table = command("campaign", "salp", "--seeds", "1", "--duration", "8", "--gait", "backward").out
-    assert "backward" in table
-    assert "forward" not in table
-    assert "simulated" in table
-    assert max(len(line) for line in table.splitlines() if "backward" in line) <= 100
+    assert (found["runs"], found["failed"]) == (4, [])
+    assert [group["variant"] for group in found["groups"]] == ["forward", "backward"]
+    rows = pd.read_parquet(folder / "results.parquet")
+    assert sorted(set(rows["seed"])) == ["5", "6"]
+    for group in found["groups"]:
+        assert group["sources"] == ["simulated"]
+        joints = group["figures"]["joint_angles.rmse_deg"]
+        of_rows = rows[rows["variant"] == group["variant"]]["joint_angles.rmse_deg"]
+        assert joints["by_run"] == list(of_rows)
+        assert joints["worst"] == of_rows.max()
+    again = command(*words, "--gait", "backward", "--output", folder)
+    assert again.code == 0
+    assert "2 of the 2 runs had been done before" in again.out
+    assert "simulated" in again.out
+    assert max(len(line) for line in again.out.splitlines() if "Joint" in line) <= 100
+    # The line that a run's report gives repeats it.
+    repeated = command(*rows["command"][0].split()[1:], "--output", tmp_path / "again", "--workers", "0", "--json")
+    assert repeated.code == 0, repeated.error
+    assert json.loads(repeated.out)["groups"][0]["figures"]["joint_angles.rmse_deg"]["by_run"] == [
+        rows["joint_angles.rmse_deg"][0]
+    ]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("salq",), "no robot 'salq'; installed are:"),
+        (("salq",), "salq is no table, no bag and no robot; robots are"),
         (("salp", "--gait", "sideways"), "salp, scenario ideal: no variant 'sideways'; there are forward, backward"),
         (("salp", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal"),
         (("salp", "--estimator", "ekf", "--seeds", "1"), "salp has no estimator 'ekf'; it has ukf"),
         (("salp", "--duration", "0"), "--duration 0: must be above 0 s"),
         (("salp", "--seeds", "0"), "--seeds"),
-        (("salp", "--drop", "imu/link_9", "--seeds", "1", "--duration", "1"), "--drop imu/link_9: no such sensor"),
         (("salp", "--set", "gyro.axis=w"), "gyro.axis"),
+        (("salp", "--keep", "all"), "--keep all: must be one of figures, reports, everything"),
+        (("a.yaml", "b.yaml"), "one table makes a campaign, 2 are given"),
+        (("gone.yaml",), "gone.yaml cannot be read"),
+        (("gone_*",), "no bag is called gone_*"),
+        (("./gone",), "not there: "),
     ],
 )
-def test_what_no_campaign_can_be_made_of(words: tuple[str, ...], said: str) -> None:
-    assert said in refusal("campaign", *words)
+def test_what_no_campaign_can_be_made_of(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert said in command("campaign", *words, "--workers", "0").error.splitlines()[-1]
 
 
-def test_parts_without_a_common_unit_have_no_rms() -> None:
-    campaign = judge_campaign(runs("forward", range(1), 8.0))
-    assert isinstance(campaign["pose"], PartCampaign)
-    assert campaign["pose"].rmse is None
-    assert campaign["pose"].unit is None
+def test_a_what_if_that_is_none_is_a_row(tmp_path: Path) -> None:
+    words = ("campaign", "salp", "--gait", "forward", "--seeds", "1", "--duration", "1", "--workers", "0")
+    done = command(*words, "--drop", "imu/link_9", "--output", tmp_path / "campaign", "--json")
+    assert "--drop imu/link_9: no such sensor" in json.loads(done.out)["failed"][0]["reason"]
+    assert done.code == 2
+
+
+class Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found += [value for name, value in attributes if name in ("href", "src") and value]
+
+
+def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:
+    path = write_campaign_report(small, "small <b>", groups_of(small), list(differences(small)))
+    page = path.read_text()
+    links = Links()
+    links.feed(page)
+    assert len(set(links.found)) == 8
+    assert all((small.folder / link).is_file() for link in links.found)
+    assert page.count("<circle") == 2 * 8
+    assert page.count("<iframe") == 5
+    assert "small &lt;b&gt;" in page
+    assert "<b>" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert "overconfident in joint angles (biased)" in page.replace("Overconfident", "overconfident")
+    assert (
+        path.read_bytes()
+        == write_campaign_report(small, "small <b>", groups_of(small), list(differences(small))).read_bytes()
+    )
+
+
+def test_names_from_a_table_are_shown_as_they_are(alone: Workers, tmp_path: Path) -> None:
+    label = "<script>alert(1)</script> / ../.."
+    text = yaml.safe_dump(
+        {
+            "robot": "salp",
+            "simulated": {"variants": ["forward"], "seeds": 1, "duration_s": 2},
+            "what_ifs": {label: {}, "b": {"bias": ["imu/link_3.gyro_z=0.1"]}},
+        }
+    )
+    done = run_campaign(cases_of(read_table(table(tmp_path, text))), tmp_path / "campaign", alone)
+    assert not done.failures
+    assert all(path.parent == tmp_path / "campaign" / "runs" for path in (tmp_path / "campaign" / "runs").iterdir())
+    page = write_campaign_report(done, "t", groups_of(done), list(differences(done))).read_text()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_a_case_says_what_it_reads(tmp_path: Path) -> None:
+    case = Case(EvaluateOptions(config=tmp_path / "c", model=tmp_path / "m"), {}, bag=tmp_path / "b")
+    assert set(case.files()) == {tmp_path / "b", tmp_path / "c", tmp_path / "m"}
+
+
+@pytest.mark.parametrize("option", ["seed: .nan", "seed: .inf", f"settle: 1{'0' * 400}"])
+def test_numbers_that_are_none(option: str, tmp_path: Path) -> None:
+    table = tmp_path / "table.yaml"
+    table.write_text(f"robot: salp\nsimulated: {{seeds: 0}}\noptions: {{{option}}}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=f"{option.split(':')[0]} is "):
+        read_table(table)
+
+
+def test_a_worker_whose_clock_is_not_set(tmp_path: Path) -> None:
+    """Its files are of 1970, which zip files cannot say."""
+    (tmp_path / "metrics.json").write_text("{}", encoding="utf-8")
+    os.utime(tmp_path / "metrics.json", (0.0, 0.0))
+    with zipfile.ZipFile(io.BytesIO(_packed(tmp_path))) as archive:
+        assert archive.read("metrics.json") == b"{}"
