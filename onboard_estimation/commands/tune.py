@@ -1,0 +1,251 @@
+"""`onboard-estimation tune`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from onboard_estimation.commands import output
+from onboard_estimation.commands.campaign import SchedulerOption, WorkersOption, working
+from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.commands.simulate import RobotArgument
+
+if TYPE_CHECKING:
+    from onboard_estimation.evaluation.tuning import Tuning
+
+EXAMPLES = output.examples(
+    "tune salp monday tuesday wednesday --output tuned.yaml",
+    "tune salp BAG BAG BAG --by innovations --output tuned.yaml",
+    "tune strapdown BAG --parameter contact.speed_stddev_m_s=0.001..0.1 --output tuned.yaml",
+    "evaluate BAG --config tuned.yaml",
+)
+SEARCH = "How it is searched"
+
+
+@taking(
+    "config",
+    "overrides",
+    "model",
+    "topics",
+    "namespace",
+    "mirror_truth",
+    "align_clock",
+    "settle_s",
+    "beacon_s",
+    "initial",
+)
+def tune(
+    robot: RobotArgument,
+    bags: Annotated[
+        list[Path], typer.Argument(metavar="BAG...", help="Recordings to tune with; five or more are good.")
+    ],
+    file: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Parameter file to write; nothing is overwritten.")
+    ],
+    estimator: EstimatorOption = None,
+    parameter: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME[=LOW..HIGH]",
+            help="A parameter to tune, see `onboard-estimation config ROBOT`; may be repeated. Those of noise "
+            "otherwise, a factor of 30 either way. Elements of a list share a factor.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="truth|innovations",
+            help="What is foretold best: the ground truth (errors, and whether the covariance fits them), or the "
+            "measurements themselves, for which no truth is needed. The truth where all bags have one.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="cma|differential_evolution|genetic",
+            help="Optimiser; `cma` needs the package cma.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = "cma",
+    evaluations: Annotated[
+        int, typer.Option(metavar="N", min=20, help="Candidates in each search, about.", rich_help_panel=SEARCH)
+    ] = 150,
+    folds: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Parts of the bags that are left out by turns, to say whether it helps; 0: none.",
+            rich_help_panel=SEARCH,
+        ),
+    ] = 3,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the search.", rich_help_panel=SEARCH)] = 0,
+    workers: WorkersOption = None,
+    scheduler: SchedulerOption = None,
+    options: Any = None,
+    json: output.JsonOption = False,
+) -> None:
+    """Find noise and other parameters with which the filter foretells recordings best.
+
+    Parameters that hardly matter are found first and left alone. Bags are left out by turns, and what the others taught
+    is judged on them: the file says whether it helped. It is a parameter file for --config, with how it was made.
+    """
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.evaluate import load_configuration, read_bag
+    from onboard_estimation.evaluation.tunable import tunables
+    from onboard_estimation.evaluation.tuning import METHODS, TuningSettings
+    from onboard_estimation.evaluation.tuning import tune as search
+    from onboard_estimation.evaluation.tuning_score import By
+    from onboard_estimation.robots import estimator_name, find_robot
+
+    if file.exists():
+        raise UserError(f"--output {file} exists already; name another file")
+    if method not in METHODS:
+        raise UserError(f"--method {method}: must be one of {', '.join(METHODS)}")
+    if by not in (None, "truth", "innovations"):
+        raise UserError(f"--by {by}: must be truth or innovations")
+    found = find_robot(robot)
+    options = replace(options, robot=robot, estimator=estimator_name(found, estimator))
+    chosen = tunables(load_configuration(found, options, bags[0]), parameter)
+    recordings = _named(bags)
+    if by is None:
+        with output.steps("reading the bags", quiet=json):
+            bodies = [set(read_bag(bag, options).recording.tracks) for bag in bags]
+        by = "truth" if all(bodies) else "innovations"
+    settings = TuningSettings(cast(By, by), method, evaluations, folds, seed)
+    output.note(f"tuning {len(chosen)} parameters of {robot} with {len(bags)} bags by {by}", json)
+    with (
+        working(workers, scheduler, evaluations, quiet=json) as team,
+        output.share("tuning", quiet=json, lines=not json) as tell,
+    ):
+        tuning = search(recordings, options, chosen, settings, team, tell)
+    text = _file(tuning, options, found, bags)
+    output.put(text, file)
+    if json:
+        output.print_json(summary(tuning, file))
+        return
+    show(tuning)
+    output.say(f"\nwritten: {file}")
+    output.say(f"use it:  {output.program()} evaluate BAG --config {shlex.quote(str(file))}")
+
+
+def _named(bags: Sequence[Path]) -> dict[str, Path]:
+    from onboard_estimation.errors import UserError
+
+    if gone := [str(bag) for bag in bags if not bag.exists()]:
+        raise UserError(f"not there: {', '.join(gone)}")
+    if len({bag.resolve() for bag in bags}) < len(bags):
+        raise UserError("a bag is given twice")
+    names = [bag.resolve().name for bag in bags]
+    unique = names if len(set(names)) == len(names) else [str(bag) for bag in bags]
+    return dict(zip(unique, (bag.absolute() for bag in bags), strict=True))
+
+
+def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str:
+    """The parameter file, with how it was made as its first lines."""
+    import sys
+
+    from onboard_estimation.configuration import to_parameter_file
+    from onboard_estimation.evaluation.content_hash import content_hash
+    from onboard_estimation.evaluation.evaluate import load_configuration
+    from onboard_estimation.workers import software
+
+    tuned = replace(options, overrides={**options.overrides, **tuning.values})
+    lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
+    lines += tuning.sentences()
+    lines += [
+        f"{name}: {_shown(before)} before, {_shown(tuning.values[name])} now" for name, before in _changed(tuning)
+    ]
+    lines += [f"{line}" for line in _left_out_lines(tuning)]
+    lines += [f"bag {bag.name}: sha256 {content_hash(bag)}" for bag in bags]
+    lines.append(", ".join(f"{name} {version}" for name, version in software().items()))
+    header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
+    return header + to_parameter_file(load_configuration(robot, tuned, bags[0]))
+
+
+def _changed(tuning: Tuning) -> list[tuple[str, Any]]:
+    return [(one.name, one.value) for one in tuning.chosen]
+
+
+def _shown(value: Any) -> str:
+    from onboard_estimation.evaluation.presentation import format_number
+
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return ", ".join(format_number(float(one), 3) for one in values)
+
+
+def _left_out_lines(tuning: Tuning) -> list[str]:
+    return [
+        f"left out {one.name}: score {one.before.value:.4g} to {one.after.value:.4g}, NEES per degree of freedom "
+        + ", ".join(
+            f"{part} {nees:.2f} to {one.after.nees.get(part, float('nan')):.2f}"
+            for part, nees in one.before.nees.items()
+        )
+        for one in tuning.left_out
+    ]
+
+
+def summary(tuning: Tuning, file: Path) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "file": str(file),
+        "by": tuning.settings.by,
+        "method": tuning.settings.method,
+        "parameters": {
+            one.name: {"before": one.value, "after": tuning.values[one.name], "unit": one.unit} for one in tuning.chosen
+        },
+        "untouched": list(tuning.untouched),
+        "at_bounds": list(tuning.at_bounds),
+        "helped": tuning.helped,
+        "left_out": [
+            {"name": one.name, "before": one.before._asdict(), "after": one.after._asdict()} for one in tuning.left_out
+        ],
+        "evaluations": tuning.evaluations,
+        "notes": tuning.sentences(),
+    }
+
+
+def show(tuning: Tuning) -> None:
+    """Print what was found for people."""
+    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+
+    table = output.table("Parameters", "name", "unit", "before", "now", right=("before", "now"))
+    for one in tuning.chosen:
+        table.add_row(one.name, one.unit, _shown(one.value), _shown(tuning.values[one.name]))
+    output.console().print(table)
+    if tuning.left_out:
+        numbers = ("before", "now")
+        table = output.table("On bags that were left out", "bag", "figure", "", *numbers, right=numbers)
+        for run in tuning.left_out:
+            rows = [("Score, less is better", "nats", run.before.value, run.after.value)]
+            for part, nees in run.before.nees.items():
+                rows.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, float("nan"))))
+            for key, rmse in run.before.rmse.items():
+                part, _, leaf = key.partition(".")
+                if {f"{part}.position_ate_rmse_m", f"{part}.rmse_deg"} & set(run.before.rmse) - {key} and leaf.count(
+                    "_"
+                ) < 3:
+                    continue  # said by the figure of the whole part
+                label = f"{words(part)}: {metric_label(leaf)[0]}"
+                rows.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, float("nan"))))
+            name = run.name
+            for label, unit, before, after in rows:
+                table.add_row(name, label, unit, *(_finite(value, format_number) for value in (before, after)))
+                name = ""
+        output.console().print(table)
+    for sentence in tuning.sentences():
+        output.say(f"- {sentence}")
+
+
+def _finite(value: float, shown: Any) -> str:
+    import math
+
+    return shown(value, 3) if math.isfinite(value) else "none"

@@ -1,0 +1,399 @@
+"""`tune`: parameters that foretell recordings best, and whether they foretell others better too.
+
+Each candidate with each recording is a task of some worker. Parameters that hardly change the score are found first and
+left alone; the others are searched on a logarithmic scale. Then recordings are left out by turns: what was found with
+the others is judged on them, which says whether tuning helped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize as scipy_minimise
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.simulated import SimulatedRun
+from onboard_estimation.evaluation.tunable import Tunable, problem_of
+from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.learning.optimisation.minimise import minimise
+from onboard_estimation.learning.optimisation.problem import LOG, Progress, Settings
+from onboard_estimation.workers import Workers
+
+Rows = NDArray[np.float64]
+Recordings = Mapping[str, Path | SimulatedRun]
+Tell = Callable[[float, str], None]
+
+FEWEST_TO_LEAVE_OUT = 2
+_TRIED = 3.0
+"""Factor by which each parameter is moved both ways, to see whether it matters."""
+_MATTERS = 2e-3
+_PULL = 5e-4
+"""Nats that ten times the value that a parameter began with costs: what does not matter stays where it was."""
+_COUNT_TOLERANCE = 0.05
+_WORST = 1e6
+_ASTRAY = 30.0
+"""Mean NEES per degree of freedom, of a run after tuning: the filter is lost there, whatever its noise."""
+_STEP = 0.12
+_TOGETHER = (1.0 / 30.0, 0.1, 1.0 / 3.0, 1.0, 3.0, 10.0, 30.0)
+"""Common factors of all parameters, tried first: noise is often wrong as a whole."""
+_DIFFERENCE = 0.1
+"""Of each coordinate (logarithms; of a linear one tenths of its range), for slopes: wide, as gates make small steps."""
+GRADIENT = "gradient"
+METHODS = (GRADIENT, "cma", "differential_evolution")
+
+
+@dataclass(frozen=True)
+class TuningSettings:
+    """How it is searched.
+
+    Attributes
+    ----------
+    by
+        What is made small, see `tuning_score`.
+    method
+        One of METHODS: SciPy's L-BFGS-B with slopes by differences, or those of `learning.optimisation`.
+    evaluations
+        Candidates in each search, about.
+    folds
+        Parts of the recordings that are left out by turns; 0: none is.
+    seed
+        Of the search and of which are left out together.
+    """
+
+    by: By = "truth"
+    method: str = GRADIENT
+    evaluations: int = 150
+    folds: int = 3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A recording that was left out: its score as configured, and with what the others taught."""
+
+    name: str
+    before: Score
+    after: Score
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What came of it.
+
+    Attributes
+    ----------
+    chosen
+        What was searched.
+    values
+        Parameters by name, as found with all recordings.
+    untouched
+        Names of parameters that hardly change the score.
+    at_bounds
+        Names of those that ended at a bound.
+    before, after
+        By recording, of all: as configured and as found, with the recordings that taught.
+    left_out
+        What says whether it helped; empty where nothing could be left out.
+    evaluations
+        Scores that were computed.
+    """
+
+    settings: TuningSettings
+    chosen: tuple[Tunable, ...]
+    values: Mapping[str, Any]
+    untouched: tuple[str, ...]
+    at_bounds: tuple[str, ...]
+    before: Mapping[str, Score]
+    after: Mapping[str, Score]
+    left_out: tuple[LeftOut, ...]
+    evaluations: int
+
+    @property
+    def helped(self) -> bool | None:
+        """On most recordings that were left out, and in their mean; None: nothing was left out."""
+        if not self.left_out:
+            return None
+        changes = [one.after.value - one.before.value for one in self.left_out]
+        return bool(np.mean(changes) < 0.0 and sum(change < 0.0 for change in changes) > len(changes) / 2)
+
+    def sentences(self) -> list[str]:
+        """What the reader must know."""
+        out = []
+        if self.untouched:
+            out.append(f"Left as they were, for they hardly matter here: {', '.join(self.untouched)}.")
+        if self.at_bounds:
+            out.append(f"At a bound of what was searched: {', '.join(self.at_bounds)}; widen it with --parameter.")
+        astray = [name for name, one in self.after.items() if max(one.nees.values(), default=0.0) > _ASTRAY]
+        if astray:
+            out.append(
+                f"No noise explains the errors on {', '.join(astray)} (NEES beyond {_ASTRAY:g}): they weigh more than "
+                "all others. Look at them, or leave them out."
+            )
+        if not self.left_out:
+            out.append("Nothing was left out: whether it helps on other recordings is not known. Give three or more.")
+            return out
+        better = sum(one.after.value < one.before.value for one in self.left_out)
+        change = float(np.median([one.before.value - one.after.value for one in self.left_out]))
+        gain = f"{abs(change):.3g} nats a dimension {'better' if change > 0.0 else 'worse'} in the median"
+        verdict = "It helps" if self.helped else "It does NOT help"
+        out.append(f"{verdict} on recordings that were left out: better on {better} of {len(self.left_out)}, {gain}.")
+        return out
+
+
+@dataclass
+class _Search:
+    """Scores of candidates, on workers."""
+
+    recordings: Recordings
+    options: EvaluateOptions
+    settings: TuningSettings
+    chosen: tuple[Tunable, ...]
+    workers: Workers
+    counts: dict[str, int] = field(default_factory=dict)
+    evaluations: int = 0
+
+    def scores(self, candidates: Rows, names: Sequence[str]) -> list[list[Score | None]]:
+        """(P, R) of candidates (P, n) on recordings; None where there is none."""
+        tasks = [self.task(name, self.changes(candidate)) for candidate in candidates for name in names]
+        self.evaluations += len(tasks)
+        found: list[Score | None] = [None] * len(tasks)
+        for finished in self.workers.results(score, tasks):
+            if isinstance(finished.error, (KeyboardInterrupt, TypeError, AttributeError)):
+                raise finished.error
+            found[finished.number] = finished.value
+        return [found[start : start + len(names)] for start in range(0, len(found), len(names))]
+
+    def task(self, name: str, changes: Mapping[str, Any]) -> Scored:
+        """Each recording starts with an error of its own."""
+        seed = self.options.settings.seed + list(self.recordings).index(name)
+        options = replace(self.options, settings=replace(self.options.settings, seed=seed))
+        return Scored(self.recordings[name], options, changes, self.settings.by)
+
+    def changes(self, candidate: Rows) -> dict[str, Any]:
+        return {one.name: one.changed(float(number)) for one, number in zip(self.chosen, candidate, strict=True)}
+
+    def costs(self, candidates: Rows, names: Sequence[str]) -> Rows:
+        """(P,) mean score over recordings; infinite where a candidate cannot be compared."""
+        starts = np.array([one.start for one in self.chosen])
+        out = np.full(len(candidates), np.inf)
+        for row, scores in enumerate(self.scores(candidates, names)):
+            if all(self._compares(name, one) for name, one in zip(names, scores, strict=True)):
+                logs = np.array(
+                    [_decades(one, x, x0) for one, x, x0 in zip(self.chosen, candidates[row], starts, strict=True)]
+                )
+                out[row] = np.mean([one.value for one in scores if one is not None]) + _PULL * float(logs @ logs)
+        return out
+
+    def _compares(self, name: str, one: Score | None) -> bool:
+        """A filter that makes fewer updates is not better for it."""
+        if one is None or not math.isfinite(one.value):
+            return False
+        known = self.counts.get(name, one.dimensions)
+        return abs(one.dimensions - known) <= _COUNT_TOLERANCE * known
+
+    def best(self, names: Sequence[str], tell: Tell) -> Rows:
+        """(n,) the candidate of least cost on these recordings."""
+        begun = self._scaled(names)
+        tell(0.1, "each by itself")
+        search = self._descended if self.settings.method == GRADIENT else self._evolved
+        found = search(begun, names, lambda share, step: tell(0.1 + 0.9 * share, step))
+        # What it began with may still be the best.
+        both = np.vstack([[one.start for one in self.chosen], begun, found])
+        return np.asarray(both[int(np.argmin(self.costs(both, names)))])
+
+    def _scaled(self, names: Sequence[str]) -> Rows:
+        """All parameters by the common factor that does best."""
+        candidates = np.array(
+            [
+                [
+                    min(max(factor * one.start, one.low), one.high) if one.scale == LOG else one.start
+                    for one in self.chosen
+                ]
+                for factor in _TOGETHER
+            ]
+        )
+        return np.asarray(candidates[int(np.argmin(self.costs(candidates, names)))])
+
+    def _descended(self, begun: Rows, names: Sequence[str], tell: Tell) -> Rows:
+        """By the slopes, of which all differences are one batch."""
+        count = len(self.chosen)
+        scales = np.array([1.0 if one.scale == LOG else 0.1 * (one.high - one.low) for one in self.chosen])
+        is_log = np.array([one.scale == LOG for one in self.chosen])
+        best: list[tuple[float, Rows]] = []
+
+        def place(coordinates: Rows) -> Rows:
+            moved = np.where(is_log, begun * np.exp(np.where(is_log, coordinates, 0.0)), begun + scales * coordinates)
+            return np.clip(moved, [one.low for one in self.chosen], [one.high for one in self.chosen])
+
+        def cost_and_slope(coordinates: Rows) -> tuple[float, Rows]:
+            steps = _DIFFERENCE * np.vstack([np.zeros(count), np.eye(count), -np.eye(count)])
+            candidates = place(coordinates + steps)
+            costs = np.minimum(self.costs(candidates, names), _WORST)
+            least = int(np.argmin(costs))
+            best.append((float(costs[least]), candidates[least]))
+            tell(min(1.0, len(best) / rounds), f"score {min(best, key=lambda one: one[0])[0]:.4f}")
+            return float(costs[0]), (costs[1 : count + 1] - costs[count + 1 :]) / (2.0 * _DIFFERENCE)
+
+        rounds = max(2, self.settings.evaluations // (2 * count + 1))
+        low, high = ([getattr(one, side) for one in self.chosen] for side in ("low", "high"))
+        edges = [
+            (math.log(a / x), math.log(b / x)) if one.scale == LOG else ((a - x) / s, (b - x) / s)
+            for one, x, a, b, s in zip(self.chosen, begun.tolist(), low, high, scales.tolist(), strict=True)
+        ]
+        scipy_minimise(
+            cost_and_slope,
+            np.zeros(count),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=edges,
+            options={"maxfun": rounds, "ftol": 1e-5, "gtol": 1e-4},
+        )
+        return min(best, key=lambda one: one[0])[1]
+
+    def _evolved(self, begun: Rows, names: Sequence[str], tell: Tell) -> Rows:
+        """By populations."""
+        count = len(self.chosen)
+        individuals = max(8, 4 + math.ceil(3.0 * math.log(count)))
+        generations = max(2, self.settings.evaluations // individuals)
+        settings = Settings(individuals, generations, self.settings.seed, initial_step=_STEP)
+
+        def told(progress: Progress) -> None:
+            tell(progress.share, f"candidate {progress.generation * individuals}, score {progress.best_cost:.4f}")
+
+        problem = problem_of(self.chosen)
+        # CMA-ES has no use for a single parameter.
+        method = self.settings.method if count > 1 else "differential_evolution"
+        return minimise(method, problem, lambda rows: self.costs(rows, names), settings, told, initial=begun).best
+
+
+def tune(
+    recordings: Recordings,
+    options: EvaluateOptions,
+    chosen: Sequence[Tunable],
+    settings: TuningSettings,
+    workers: Workers,
+    tell: Tell = lambda share, step: None,
+) -> Tuning:
+    """Search parameters, and judge on recordings that were left out.
+
+    Parameters
+    ----------
+    recordings
+        By name.
+    options
+        As for `evaluate`, robot and estimator included.
+    tell
+        Takes the share that is done and what is done next.
+
+    Raises
+    ------
+    UserError
+        A recording cannot be scored as configured; the message names it. No parameter matters.
+    """
+    names = list(recordings)
+    folds = _folds(names, settings)
+    parts = 1 + len(folds)
+    search = _Search(recordings, options, settings, tuple(chosen), workers)
+    tell(0.0, "as configured")
+    before = _as_configured(search, names)
+    search.counts = {name: one.dimensions for name, one in before.items()}
+    tell(0.02, f"which of {len(chosen)} parameters matter")
+    matters = _which_matter(search, names, before)
+    untouched = tuple(one.name for one, matter in zip(chosen, matters, strict=True) if not matter)
+    search.chosen = tuple(one for one, matter in zip(chosen, matters, strict=True) if matter)
+    if not search.chosen:
+        raise UserError(f"none of these parameters changes the score of these recordings: {', '.join(untouched)}")
+
+    def searching(part: int, what: str) -> Tell:
+        return lambda share, step: tell(0.1 + 0.9 * (part + share) / parts, f"{what}: {step}")
+
+    best = search.best(names, searching(0, "all recordings"))
+    [after] = search.scores(best[None], names)
+    left_out = []
+    for number, fold in enumerate(folds):
+        others = [name for name in names if name not in fold]
+        found = search.best(others, searching(1 + number, f"without {', '.join(fold)}"))
+        [scores] = search.scores(found[None], fold)
+        left_out += [LeftOut(name, before[name], one or _NONE) for name, one in zip(fold, scores, strict=True)]
+    left_out.sort(key=lambda one: names.index(one.name))
+    shares = problem_of(search.chosen).to_shares(best)
+    return Tuning(
+        settings,
+        search.chosen,
+        search.changes(best),
+        untouched,
+        tuple(one.name for one, share in zip(search.chosen, shares, strict=True) if not 0.01 < share < 0.99),
+        before,
+        {name: one or _NONE for name, one in zip(names, after, strict=True)},
+        tuple(left_out),
+        search.evaluations,
+    )
+
+
+_NONE = Score(math.inf, 0, {}, {})
+"""Of a recording that the filter gives no estimate of."""
+
+
+def _decades(one: Tunable, value: float, start: float) -> float:
+    """By how many powers of ten it moved; of a linear one in shares of its range."""
+    return math.log10(value / start) if one.scale == "log" else (value - start) / (one.high - one.low)
+
+
+def _folds(names: Sequence[str], settings: TuningSettings) -> list[list[str]]:
+    """Which recordings are left out together."""
+    count = min(settings.folds, len(names))
+    if len(names) < FEWEST_TO_LEAVE_OUT or count < 2:
+        return []
+    order = np.random.default_rng(settings.seed).permutation(len(names))
+    return [[names[place] for place in sorted(order[fold::count])] for fold in range(count)]
+
+
+def _as_configured(search: _Search, names: Sequence[str]) -> dict[str, Score]:
+    tasks = [search.task(name, {}) for name in names]
+    found: dict[str, Score] = {}
+    for finished in search.workers.results(score, tasks):
+        name = names[finished.number]
+        if finished.error is not None:
+            said = str(finished.error)
+            raise UserError(said if name in said else f"{name}: {said}") from finished.error
+        found[name] = finished.value
+        if not math.isfinite(finished.value.value):
+            raise UserError(f"{name} has no finite score as configured: {finished.value.value}")
+    return {name: found[name] for name in names}
+
+
+def _which_matter(search: _Search, names: Sequence[str], before: Mapping[str, Score]) -> list[bool]:
+    """Each moved by a factor both ways, the others as configured."""
+    chosen = search.chosen
+    start = np.array([one.start for one in chosen])
+    moved = []
+    for place, one in enumerate(chosen):
+        for factor in (1.0 / _TRIED, _TRIED):
+            candidate = start.copy()
+            share = (
+                factor * start[place]
+                if one.scale == "log"
+                else start[place] + (factor - 1.0) * 0.1 * (one.high - one.low)
+            )
+            candidate[place] = min(max(share, one.low), one.high)
+            moved.append(candidate)
+    scores = search.scores(np.array(moved), names)
+    changes = [
+        max(
+            (
+                abs(after.value - before[name].value)
+                for name, after in zip(names, row, strict=True)
+                if after is not None
+            ),
+            default=math.inf,
+        )
+        for row in scores
+    ]
+    return [max(changes[2 * place : 2 * place + 2]) >= _MATTERS for place in range(len(chosen))]
