@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from catkin_pkg.package import parse_package
+from evaluation_samples import command, refusal
 
-FILE = re.compile(r"```python\n# (\w+\.py)\n(.*?)```", re.DOTALL)
+FILE = re.compile(r"```python\n# (cart/[\w/]+\.py)\n(.*?)```", re.DOTALL)
 COMMANDS = re.compile(r"```bash\n(.*?)```", re.DOTALL)
 
 
@@ -21,14 +23,13 @@ def page(repository: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a reader has made, its package installed."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where a reader has written the package, and installed it."""
     folder = tmp_path_factory.mktemp("cart")
-    for name, text in FILE.findall(page):
-        (folder / name).write_text(text)
+    assert command("new", "robot", "cart", "--output", folder / "cart").code == 0
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     offline = ["--no-deps", "--no-build-isolation", "--no-index", "--target", str(folder / "installed")]
-    subprocess.run([*pip, *offline, str(folder)], check=True, timeout=100)
+    subprocess.run([*pip, *offline, str(folder / "cart")], check=True, timeout=100)
     return folder
 
 
@@ -41,8 +42,79 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_files_are_there(place: Path) -> None:
-    assert {"setup.py", "cart.py", "test_cart.py"} <= {path.name for path in place.glob("*.py")}
+def test_the_page_shows_what_is_written(page: str, place: Path) -> None:
+    shown = FILE.findall(page)
+    assert {name for name, _ in shown} >= {"cart/setup.py", "cart/cart_estimation/robot.py", "cart/test/test_cart.py"}
+    for name, text in shown:
+        assert (place / name).read_text() == text, name
+
+
+@pytest.mark.slow
+def test_what_is_written_is_in_order(place: Path) -> None:
+    """Names everywhere, files that parse, the parameters' defaults, and ament's and colcon's files."""
+    texts = {
+        path: path.read_text() for path in (place / "cart").rglob("*") if path.suffix in (".py", ".xml", ".yaml", ".md")
+    }
+    assert not [path for path, text in texts.items() if "$" in text]
+    assert max(len(line) for text in texts.values() for line in text.splitlines()) <= 130
+    package = parse_package(str(place / "cart" / "package.xml"))
+    assert (package.name, package.get_build_type()) == ("cart_estimation", "ament_python")
+    share = place / "installed" / "share"
+    assert (share / "ament_index" / "resource_index" / "packages" / "cart_estimation").is_file()
+    assert (share / "cart_estimation" / "launch" / "cart.launch.py").is_file()
+    written = place / "init.yaml"
+    done = run(place, "onboard_estimation", "config", "init", "cart", "--output", str(written))
+    assert done.returncode == 0, done.stderr
+    parameters = [line for line in written.read_text().splitlines() if not line.startswith("#")]
+    kept = (share / "cart_estimation" / "config" / "cart.yaml").read_text().splitlines()
+    assert [line for line in kept if not line.startswith("#")] == parameters
+    checked = run(place, "onboard_estimation", "config", "cart", "--config", str(written))
+    assert checked.stdout.splitlines() == parameters
+
+
+@pytest.mark.parametrize("name", ["crawler", "sea_snake_2"])
+def test_another_name_makes_another_robot(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = command("new", "robot", name)
+    assert done.code == 0, done.error
+    assert f"pip install --editable {name}" in done.out
+    for path in (tmp_path / name).rglob("*.py"):
+        compile(path.read_text(), path, "exec")
+    code = f"from {name}_estimation.robot import ROBOT; print(ROBOT.name, type(ROBOT).__name__)"
+    camel = {"crawler": "CrawlerRobot", "sea_snake_2": "SeaSnake2Robot"}[name]
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / name, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert shown.stdout.split() == [name, camel]
+    assert f"{name} exists already" in refusal("new", "robot", name)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Crawler", "a robot cannot be called 'Crawler': small letters"),
+        ("class", "cannot be called 'class'"),
+        ("2wheels", "cannot be called '2wheels'"),
+        ("a__b", "cannot be called 'a__b'"),
+        ("../x", "cannot be called '../x'"),
+        ("a" * 25, "24 characters at most"),
+        ("salp", "there is a robot salp already"),
+        ("hopper", "there is a robot hopper already"),
+        ("numpy", "a package numpy is installed already"),
+        ("strapdown", "there is a robot strapdown already"),
+    ],
+)
+def test_names_that_no_robot_can_have(name: str, said: str, tmp_path: Path) -> None:
+    assert said in refusal("new", "robot", name, "--output", tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    assert "exists already" in refusal("new", "robot", "crawler", "--output", tmp_path / "there")
+    (tmp_path / "file").touch()
+    assert "cannot write" in refusal("new", "robot", "crawler", "--output", tmp_path / "file" / "crawler")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["file", "there"]
 
 
 @pytest.mark.slow
@@ -57,11 +129,11 @@ def test_the_commands_run_and_the_bag_is_judged(page: str, place: Path) -> None:
         said.append(done.stdout)
     assert "cart" in said[0]
     assert "Consistent" in said[2]
-    assert "cart, scenario rail" in said[3]
+    assert "cart-rail: 10 runs, simulated" in said[3]
     assert (place / "run" / "report.html").is_file()
 
 
 @pytest.mark.slow
 def test_it_keeps_the_contract(place: Path) -> None:
-    done = run(place, "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), "test_cart.py")
+    done = run(place, "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), "cart/test")
     assert done.returncode == 0, done.stdout
