@@ -32,7 +32,10 @@ def view(
         Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of the page; 8080 or the next free one.")
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=65535, help="Port of the page; 8080 or the next free one. Of --foxglove 8765."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to listen on; by default only this machine can look.")
@@ -46,12 +49,18 @@ def view(
         ),
     ] = [],  # noqa: B006 (typer copies it)
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    foxglove: Annotated[
+        bool, typer.Option("--foxglove", help="Serve the live graph's topics to Foxglove instead, on port 8765.")
+    ] = False,
 ) -> None:
     """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
 
     Without an argument of the live graph, as it comes; of a run folder or a bag under a time slider. A bag without
     estimates is replayed first. Needs no ROS 2 and no network. Ctrl-C ends it.
     """
+    if foxglove:
+        _serve_foxglove(record, host, port)
+        return
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.live.view_server import Page, open_server
 
@@ -84,9 +93,40 @@ def _announce(page: Any, address: str, what: str) -> None:
     from onboard_estimation.live.view_server import is_loopback, open_browser
 
     if not is_loopback(page.host):
-        output.say(f"warning: everybody who reaches {page.host} can look; there is no password", style="yellow")
+        _warn_of_lookers(page.host)
     output.say(what)
     output.say(f"picture: {address} (Ctrl-C ends)")
     sys.stdout.flush()
     if page.browser:
         open_browser(address)
+
+
+def _serve_foxglove(record: Path | None, host: str, port: int | None) -> None:
+    """The live graph for Foxglove; a recording it opens itself."""
+    import sys
+
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.live.foxglove_server import open_foxglove
+    from onboard_estimation.live.session import graph_node, place
+    from onboard_estimation.live.signals import stop_on_signal
+    from onboard_estimation.live.view_server import is_loopback
+
+    if record is not None:
+        files = sorted(record.rglob("*.mcap")) if record.is_dir() else [record]
+        found = ", ".join(str(file) for file in files if file.suffix == ".mcap")
+        raise UserError(
+            f"--foxglove serves the live graph only; open in Foxglove: {found}"
+            if found
+            else f"--foxglove serves the live graph only, and {record} holds no .mcap file for Foxglove to open"
+        )
+    with stop_on_signal() as stop, open_foxglove(host, port) as server, graph_node("view") as node:
+        if not is_loopback(host):
+            _warn_of_lookers(host)
+        output.say(f"live graph, {place()}")
+        output.say(f'Foxglove, "Open connection": {server.address} (Ctrl-C ends)')
+        sys.stdout.flush()
+        server.run(node, stop, lambda note: output.say(note, style="yellow"))
+
+
+def _warn_of_lookers(host: str) -> None:
+    output.say(f"warning: everybody who reaches {host} can look; there is no password", style="yellow")
