@@ -1,5 +1,60 @@
-"""State, shape and parameter estimation for robots with sensors on board, live on ROS 2 or from recorded bags."""
+"""State, shape and parameter estimation for robots with sensors on board, live on ROS 2 or from recorded bags.
+
+`import onboard_estimation as oe` offers the names of `__all__`, see docs/python.md; they load when they are first used,
+so that a node does not load what only an evaluation needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from onboard_estimation import kernel_cache
 
+if TYPE_CHECKING:
+    from onboard_estimation.api import (
+        Live,
+        LiveEstimate,
+        PartEstimate,
+        Recording,
+        Run,
+        Signal,
+        available_robots,
+        campaign,
+        evaluate,
+        live_estimator,
+        load,
+        simulate,
+    )
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
+
+__all__ = [
+    "JudgeSettings",
+    "Live",
+    "LiveEstimate",
+    "PartEstimate",
+    "Recording",
+    "Run",
+    "Signal",
+    "UserError",
+    "WhatIf",
+    "available_robots",
+    "campaign",
+    "evaluate",
+    "live_estimator",
+    "load",
+    "simulate",
+]
+
 kernel_cache.configure()
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("onboard_estimation.api"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

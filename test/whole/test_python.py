@@ -1,0 +1,189 @@
+"""What `import onboard_estimation` offers: the notebook runs, the page lists all of it, and nothing else is used."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+from evaluation_samples import command, salp_messages, write
+from nbclient import NotebookClient
+
+import embedded_ros
+import onboard_estimation as oe
+from onboard_estimation.evaluation.options import JudgeSettings
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "python.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_notebook_runs() -> None:
+    notebook = nbformat.read(DOCS / "python.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()  # an exception of a cell is one here
+    shown = [one for cell in notebook.cells for one in cell.get("outputs", [])]
+    assert not [one for one in shown if one.get("name") == "stderr"]
+    kept = nbformat.read(DOCS / "python.ipynb", as_version=4)
+    texts = [one["text"] for cell in kept.cells for one in cell.get("outputs", []) if "text" in one]
+    assert texts == [one["text"] for one in shown if "text" in one]  # what it shows is what it gives
+
+
+def test_the_page_lists_all_that_is_public() -> None:
+    assert set(re.findall(r"`oe\.(\w+)", PAGE)) == set(oe.__all__)
+    assert all(getattr(oe, name) is not None for name in oe.__all__)
+    assert set(oe.__all__) <= set(dir(oe))
+    # A module of that name would take its place as soon as anything imports it.
+    modules = {one.name for one in iter_modules(oe.__path__)}
+    assert not modules & set(oe.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'judge'"):
+        oe.judge  # noqa: B018
+
+
+def imports(text: str) -> set[tuple[str, str]]:
+    """(module, name) of all imports of ours in Python code."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "onboard_estimation":
+            found |= {(node.module or "", alias.name) for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {(one.name, "") for one in node.names if one.name.partition(".")[0] == "onboard_estimation"}
+    return found
+
+
+def used() -> dict[str, set[tuple[str, str]]]:
+    """Of every page, notebook and example what it imports."""
+    out = {}
+    for page in sorted([*DOCS.glob("*.md"), DOCS.parent / "README.md"]):
+        blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+        out[page.name] = set().union(*(imports(block.replace("    ...\n", "")) for block in blocks))
+    notebook = json.loads((DOCS / "python.ipynb").read_text(encoding="utf-8"))
+    code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    out["python.ipynb"] = set().union(*(imports("\n".join(re.sub("^%.*$", "", one, flags=re.M) for one in code)),))
+    for path in sorted((DOCS.parent / "test" / "third_robot").rglob("*.py")):
+        out[path.name] = imports(path.read_text(encoding="utf-8"))
+    return {name: found for name, found in out.items() if found}
+
+
+def test_pages_and_examples_import_nothing_that_is_not_listed() -> None:
+    """Modules for those who bring a robot are listed with their names, or whole."""
+    listed = dict(re.findall(r"^\| `(onboard_estimation[\w.]*)` \| (.+?) \|", PAGE, re.M))
+    assert len(used()) >= 3
+    for where, found in used().items():
+        for module, name in found:
+            if (module, name) == ("onboard_estimation", ""):
+                continue
+            assert module in listed, f"{where} imports from {module}"
+            assert f"`{name}`" in listed[module], f"{where} imports {name} from {module}"
+
+
+def test_what_is_listed_is_there() -> None:
+    embedded_ros.install()
+    for module, names in re.findall(r"^\| `(onboard_estimation[\w.]*)` \| (.+?) \|", PAGE, re.M):
+        for name in re.findall(r"`(\w+)`", names):
+            assert hasattr(import_module(module), name), f"{module} has no {name}"
+
+
+def test_importing_it_loads_little() -> None:
+    """A node imports it: what only evaluations need comes with its first use."""
+    code = "import onboard_estimation, sys; print(sorted({'rosbags', 'evo', 'matplotlib', 'dask'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def recording() -> oe.Recording:
+    return oe.simulate("salp", duration_s=6.0, seed=3)
+
+
+def test_a_bag_from_python_is_that_of_the_command(tmp_path: Path) -> None:
+    bag = write(tmp_path / "bag", salp_messages(6.0))
+    run = oe.evaluate(bag, parameters={"gyro.noise_stddev_rad_s": 0.02}, settings=JudgeSettings(seed=4))
+    words = ("--set", "gyro.noise_stddev_rad_s=0.02", "--seed", "4", "--output", tmp_path / "run")
+    assert command("evaluate", bag, *words).code == 0
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text()) == run.metrics
+    assert run.save(tmp_path / "saved") == tmp_path / "saved"
+    for file in ("metrics.json", "config.yaml"):
+        assert (tmp_path / "saved" / file).read_bytes() == (tmp_path / "run" / file).read_bytes()
+    with pytest.raises(oe.UserError, match="is not empty"):
+        run.save(tmp_path / "saved")
+    loaded = oe.load(bag)
+    assert (loaded.robot, loaded.name, loaded.simulated) == ("salp", "bag", False)
+    np.testing.assert_array_equal(oe.evaluate(loaded)["pose"].estimate, oe.evaluate(bag)["pose"].estimate)
+
+
+def test_arrays_have_names_and_units(recording: oe.Recording) -> None:
+    imu = recording.sensors["imu/link_2"]
+    assert imu.names == ("gyro_x", "gyro_y", "gyro_z", "accelerometer_x", "accelerometer_y", "accelerometer_z")
+    assert imu.units == ("rad/s", "rad/s", "rad/s", "m/s^2", "m/s^2", "m/s^2")
+    assert imu.values.shape == (len(imu.time_s), 6)
+    assert imu.time_s[0] == 0.0
+    assert recording.truth["link_1"].names[:3] == ("x", "y", "z")
+    run = oe.evaluate(recording)
+    joints = run["joint_angles"]
+    columns = run.columns()
+    np.testing.assert_array_equal(columns["joint_angles.alpha_2 (rad)"], joints.estimate[:, 1])
+    np.testing.assert_array_equal(columns["joint_angles.alpha_2.stddev (rad)"], joints.stddev[:, 1])
+    np.testing.assert_array_equal(columns["joint_angles.nees"], joints.nees)
+    assert {len(column) for column in columns.values()} == {len(run.time_s)}
+    assert "pose.heading.truth (rad)" in columns
+    assert run.verdict in repr(run)
+    assert "<table>" in run._repr_html_()
+    assert run.plot("errors_joint_angles").axes
+
+
+def test_another_configuration_is_another_filter_of_the_same_recording(recording: oe.Recording) -> None:
+    plain, other = oe.evaluate(recording), oe.evaluate(recording, parameters={"gyro.noise_stddev_rad_s": 0.5})
+    assert other["joint_angles"].stddev[-1, 0] > 1.2 * plain["joint_angles"].stddev[-1, 0]
+    biased = oe.evaluate(recording, what_if=oe.WhatIf(bias=("imu/link_3.gyro_z=0.05",)))
+    assert biased.metrics["joint_angles"]["rmse_deg"] > 1.5 * plain.metrics["joint_angles"]["rmse_deg"]
+    np.testing.assert_array_equal(oe.evaluate(recording)["pose"].estimate, plain["pose"].estimate)
+
+
+def test_live_is_the_replay(recording: oe.Recording) -> None:
+    """Fed from the recording, the live pipeline gives the estimates that a replay gives."""
+    live = oe.live_estimator("salp")
+    last: Any = None
+    for one in recording.source.recording.measurements():
+        last = live.feed(one.sensor, one.stamp_ns, list(one.value)) or last
+    run = oe.evaluate(recording, settings=JudgeSettings(initial="exact"))
+    assert last.stamp_ns == run.stamps_ns[-1]
+    assert last["joint_angles"].names == run["joint_angles"].names
+    assert last["joint_angles"].stddev == pytest.approx(run["joint_angles"].stddev[-1], rel=0.2)
+    assert live.statistics()["imu/link_1"]["used"] == len(recording.sensors["imu/link_1"].stamps_ns)
+    live.feed("imu/link_1", last.stamp_ns + 1_000_000, [1e9, 0, 0, 0, 0, 0])
+    assert live.statistics()["imu/link_1"]["out_of_range"] == 1
+    assert any("imu/link_1" in message for message in live.messages)
+
+
+def test_what_is_wrong_is_said(recording: oe.Recording, tmp_path: Path) -> None:
+    live, run = oe.live_estimator("salp"), oe.evaluate(recording)
+    for said, call in (
+        ("no robot 'salq'; installed are", lambda: oe.simulate("salq")),
+        ("no scenario 'sea'", lambda: oe.simulate("salp", scenario="sea")),
+        ("must be above 0 s", lambda: oe.simulate("salp", duration_s=0.0)),
+        ("no estimator 'ekf'", lambda: oe.evaluate(recording, estimator="ekf")),
+        ("gyro.axis", lambda: oe.evaluate(recording, parameters={"gyro.axis": "w"})),
+        ("listens to", lambda: oe.evaluate(recording, parameters={"chain.link_names": ["a", "b", "c"]})),
+        ("no such sensor", lambda: oe.evaluate(recording, what_if=oe.WhatIf(drop=("imu/x",)))),
+        ("no part 'shape' in the state of salp; there are pose", lambda: run["shape"]),
+        ("no plot 'map' of this run; there are errors_pose", lambda: run.plot("map")),
+        ("no sensor 'imu'; there are", lambda: live.feed("imu", 0, [0.0])),
+        ("imu/link_1 takes 6 values", lambda: live.feed("imu/link_1", 0, [0.0])),
+        (str(tmp_path), lambda: oe.load(tmp_path)),
+        ("cannot be read", lambda: oe.campaign(tmp_path / "none.yaml", tmp_path / "out")),
+    ):
+        with pytest.raises(oe.UserError, match=re.escape(said)):
+            call()
+
+
+def test_the_robots_are_listed() -> None:
+    assert {"salp", "hopper", "softrobot", "strapdown", "thruster_chain"} <= set(oe.available_robots())
