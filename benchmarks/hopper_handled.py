@@ -24,7 +24,7 @@ from hopper_estimation.phases import APEX, TOUCHDOWN
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
 from hopper_estimation.vertical_kernels import Signals
-from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.robots import find_robot
 
 Array = NDArray[np.float64]

@@ -22,9 +22,9 @@ from hopper_estimation.readings_kernels import R_AT_ODDS_S
 from hopper_estimation.sensor_notes import after_all
 from hopper_estimation.topics import HIGH_G
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import find_robot

@@ -12,7 +12,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import DEFAULT_FILE, FilterModel, load_filters
 from hopper_estimation.filter_training import SearchSettings, train_filter
 from hopper_estimation.training_trials import trial_of
-from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 

@@ -21,7 +21,7 @@ from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.filter_training import SearchSettings, train_filter
 from hopper_estimation.training_trials import Trial, trial_of
 from hopper_estimation.vertical_kernels import Signals
-from onboard_estimation.evaluation.campaign import simulated_recording
+from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 from onboard_estimation.robots import find_robot
 

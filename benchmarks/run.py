@@ -29,6 +29,7 @@ ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 BENCHMARKS = ("unscented_step", "chain_velocity", "pipeline_cost", "evaluate_bag", "recorded_walks", "live_graph")
 ON_REQUEST = (
     "bag_reading",
+    "campaigns",
     "ethercat_wrench",
     "clock_alignment",
     "evaluate_hour",
@@ -65,6 +66,7 @@ ON_REQUEST = (
     "thruster_chain_paper",
     "thruster_chain_step",
     "thruster_chain_unknown",
+    "tune",
     "two_link_imu",
     "vicon_stream",
     "walks_left_out",

@@ -17,8 +17,8 @@ from typing import Any
 
 from benchmarks.scenarios import scenario_hash
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration

@@ -22,10 +22,12 @@ from onboard_estimation.commands import (
     demo,
     doctor,
     evaluate,
+    export,
     gait,
     identify,
     inspect,
     launch,
+    new,
     node,
     output,
     parameter_command,
@@ -36,6 +38,7 @@ from onboard_estimation.commands import (
     simulate,
     topic,
     train,
+    tune,
     urdf,
     view,
     warmup,
@@ -89,12 +92,15 @@ app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate)
 app.command("inspect", epilog=inspect.EXAMPLES)(inspect.inspect)
 app.command("evaluate", epilog=evaluate.EXAMPLES)(evaluate.evaluate)
 app.command("compare", epilog=compare.EXAMPLES)(compare.compare)
+app.command("export", epilog=export.EXAMPLES)(export.export)
 app.command("campaign", epilog=campaign.EXAMPLES)(campaign.campaign)
 app.command("identify", epilog=identify.EXAMPLES)(identify.identify)
 app.command("train", epilog=train.EXAMPLES)(train.train)
+app.command("tune", epilog=tune.EXAMPLES)(tune.tune)
 app.command("gait", epilog=gait.EXAMPLES)(gait.gait)
 app.command("convert", epilog=convert.EXAMPLES)(convert.convert)
 app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration)
+app.add_typer(new.app, name="new")
 app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)
 
 LIVE = "The live graph, with ROS 2 or without it"

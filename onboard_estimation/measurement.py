@@ -95,6 +95,7 @@ VALUE_SIZES: Mapping[str, int] = {
     "sensor_msgs/msg/Imu": 6,
     "geometry_msgs/msg/PoseStamped": 7,
     "geometry_msgs/msg/PoseWithCovarianceStamped": 43,
+    "nav_msgs/msg/Odometry": 43,
     "geometry_msgs/msg/PointStamped": 3,
     "geometry_msgs/msg/WrenchStamped": 6,
     "sensor_msgs/msg/FluidPressure": 1,
@@ -140,6 +141,7 @@ class Channel:
     | `geometry_msgs/msg/PoseStamped` | position x y z (m), quaternion x y z w |
     | `geometry_msgs/msg/PointStamped` | x y z (m) |
     | `geometry_msgs/msg/PoseWithCovarianceStamped` | as a pose, then 36 covariances along the fixed axes, row by row |
+    | `nav_msgs/msg/Odometry` | the same; its velocities are not read |
 
     Attributes
     ----------

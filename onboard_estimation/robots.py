@@ -29,7 +29,7 @@ from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.simulation import SET_POSE
 
 GROUP = "onboard_estimation.robots"
-Alignment = Literal["none", "heading"]
+Alignment = Literal["none", "start", "heading", "se3"]
 Configuration = TypeVar("Configuration")
 _Ability = TypeVar("_Ability", bound="Capability[Any]")
 _EXERCISE_STEPS = 24
@@ -45,7 +45,8 @@ class TruthSpecification:
         Names of the bodies: topics `ground_truth/<body>/pose` or, without orientation, `ground_truth/<body>/position`.
     alignment
         `none`: estimate and truth share the world frame, and the truth gives the initial state. `heading`: the estimate
-        starts at its own origin; before comparison it is moved and turned about the vertical onto the truth.
+        starts at its own origin; before comparison it is moved and turned about the vertical onto the truth. For
+        `start` and `se3` see `evaluation/alignment.py`; users may ask for another one.
     covariances
         Noise covariance (d, d) of the parts derived from the truth, per part. Parts that are not named are taken as
         exact.

@@ -37,7 +37,7 @@ class Drawn(Capability[Configuration]):
 
         By default a point.
         """
-        return _point(space, means)
+        return point_outline(space, means)
 
 
 def poses_of_bodies(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> dict[str, Rows]:
@@ -52,7 +52,7 @@ def shapes_of_bodies(robot: Robot[Any], configuration: Any) -> Shapes:
 
 def outline_of(robot: Robot[Any], configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
     """A robot from above, see `Drawn`; a point where it is a single body."""
-    return robot.outline(configuration, space, means) if isinstance(robot, Drawn) else _point(space, means)
+    return robot.outline(configuration, space, means) if isinstance(robot, Drawn) else point_outline(space, means)
 
 
 def planar_position(space: StateSpace) -> slice | None:
@@ -64,6 +64,7 @@ def planar_position(space: StateSpace) -> slice | None:
     return None
 
 
-def _point(space: StateSpace, means: Rows) -> Rows | None:
+def point_outline(space: StateSpace, means: Rows) -> Rows | None:
+    """The position (K, 1, 2) as a polyline of one point; None where the state has none."""
     position = planar_position(space)
     return None if position is None else means[:, None, position]

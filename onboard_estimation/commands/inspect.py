@@ -25,6 +25,7 @@ def inspect(
     """
     from onboard_estimation.evaluation import inspection
     from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
+    from onboard_estimation.evaluation.trajectory_truth import foreign_topics
     from onboard_estimation.printable import printable
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
@@ -38,3 +39,7 @@ def inspect(
         output.say("\nNo topic names of an installed robot; by their types these may be. To try:")
     for line in lines:
         output.say(f"  {output.program()} evaluate {shlex.quote(printable(str(bag)))} {line}")
+    for topic in foreign_topics(found.topics):
+        output.say(f"To judge the poses on {printable(topic)}, of whatever filter:")
+        words = f"{shlex.quote(printable(str(bag)))} --trajectory {shlex.quote(printable(topic))}"
+        output.say(f"  {output.program()} evaluate {words}")

@@ -65,6 +65,12 @@ def say(sentence: str, style: str | None = None) -> None:
     console().print(before + printable(plain), style=style, soft_wrap=not sys.stdout.isatty())
 
 
+def note(sentence: str, quiet: bool = False) -> None:
+    """Say on standard error what is under way."""
+    if not quiet:
+        print(printable(sentence), file=sys.stderr, flush=True)
+
+
 class _Lines:
     """Progress for logs and pipes: the start at once, then a line at most every few seconds."""
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.presentation import flatten, format_number, format_value, metric_label, words
+from onboard_estimation.evaluation.result import FOREIGN
 from onboard_estimation.printable import printable
 
 _FACTS = ("robot", "estimator", "source", "bag")
@@ -139,7 +140,7 @@ def _unique_names(folders: Sequence[Path]) -> list[str]:
 
 def _notes(runs: Sequence[Run]) -> list[str]:
     notes = []
-    known = {fact: sorted({run.facts[fact] for run in runs} - {_UNKNOWN}) for fact in _FACTS}
+    known = {fact: sorted({run.facts[fact] for run in runs} - {_UNKNOWN, FOREIGN}) for fact in _FACTS}
     if len(known["source"]) > 1:
         notes.append("Simulated and recorded runs are mixed: their figures do not compare.")
     if unknown := [run.name for run in runs if run.facts["source"] == _UNKNOWN]:

@@ -138,7 +138,9 @@ def judged_instants(part: PartResult, time_s: Vector, settle_s: float) -> Mask:
 
 
 def _of_part(part: PartResult, time_s: Vector, settle_s: float, stretches: Mapping[str, Mask]) -> Iterator[Check]:
-    judged = judged_instants(part, time_s, settle_s)
+    judged = judged_instants(part, time_s, settle_s) & np.isfinite(part.stddev).all(axis=1)
+    if not judged.any():
+        return
     for stretch, mask in {"": judged, **stretches}.items():
         where = judged & mask
         if stretch and np.count_nonzero(where) < FEWEST_IN_STRETCH:

@@ -96,7 +96,9 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
     box[1] = np.clip(box[0] * extent[1] / extent[0], 1.6, 6.0)
     half = 0.5 * box * (extent / box).max()  # both axes at one scale
     centre = 0.5 * (low + high)
-    caption = ["Ellipses hold the estimated position with 95 % probability by the filter's own covariance."]
+    stated = bool(np.isfinite(drawing.ellipse).any())
+    ellipses = "Ellipses hold the estimated position with 95 % probability by the filter's own covariance."
+    caption = [ellipses if stated else "No covariance."]
     if not np.isfinite(true_trail).any():
         caption.append("No truth for the path.")
     figure = Figure()
@@ -107,8 +109,11 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
             look: dict[str, Any] = {"marker": "o", "markersize": 3.0, "alpha": 0.35 + 0.65 * (order + 1) / drawn.size}
             axes.plot(*(drawing.truth[index] * factor).T, color=TRUTH, linestyle="--", linewidth=1.8, **look)
             axes.plot(*(drawing.estimate[index] * factor).T, color=ESTIMATE, linewidth=1.8, **look)
-            outline = ellipse_outline(drawing.centre[index], drawing.ellipse[index]) * factor
-            axes.plot(*outline.T, color=INK, linewidth=0.8, label="95 % ellipse" if order == 0 else None)
+            # Where it is not known, the time stands beside the point.
+            ellipse = drawing.ellipse[index] if stated else np.zeros((2, 2))
+            outline = ellipse_outline(drawing.centre[index], ellipse) * factor
+            if stated:
+                axes.plot(*outline.T, color=INK, linewidth=0.8, label="95 % ellipse" if order == 0 else None)
             if np.isfinite(drawing.centre[index]).all():
                 axes.annotate(
                     f"{result.time_s[index]:.0f} s",

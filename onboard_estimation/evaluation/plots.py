@@ -46,7 +46,7 @@ from onboard_estimation.filtering.consistency import chi_square_band
 def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     """Write the plots of a run into `folder/plots` and return their paths.
 
-    `errors_<part>.png` for each part, `nees.png`, `coverage.png`, `path.png` or
+    `errors_<part>.png` for each part, `nees.png` and `coverage.png` where there is a covariance, `path.png` or
     `motion.png` where the robot can be drawn, and
     `section_<title>.png` for what the robot adds. The files hold no date and no version.
 
@@ -55,30 +55,36 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     UserError
         If the record holds no estimate.
     """
-    require_estimates(result)
     plots = folder / "plots"
     plots.mkdir(parents=True, exist_ok=True)
+    drawn = figures(result)
+    with style.context(STYLE, after_reset=True):
+        for name, figure in drawn.items():
+            FigureCanvasAgg(figure).print_png(plots / f"{name}.png", metadata={"Software": None})
+    return [plots / f"{name}.png" for name in drawn]
+
+
+def figures(result: EvaluationResult) -> dict[str, Figure]:
+    """The plots of a run, by the names of their files without `.png`, see `write_plots`."""
+    require_estimates(result)
     instants = thin(result, POINTS)
     window = worst_window(result)
     with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the files
-        figures = {
-            f"errors_{_file_name(part.name)}.png": _error_figure(result, part, window) for part in result.parts.values()
-        }
-        figures["nees.png"] = _nees_figure(result, window)
-        figures["coverage.png"] = _coverage_figure(result)
+        out = {f"errors_{_file_name(part.name)}": _error_figure(result, part, window) for part in result.parts.values()}
+        if not result.parts or any(part.states_its_error for part in result.parts.values()):
+            out["nees"] = _nees_figure(result, window)
+            out["coverage"] = _coverage_figure(result)
         if result.drawing is not None:
             if result.drawing.over_time:
-                figures["motion.png"] = motion_figure(result, result.drawing)
+                out["motion"] = motion_figure(result, result.drawing)
             else:
-                figures["path.png"] = path_figure(result, result.drawing, instants)
+                out["path"] = path_figure(result, result.drawing, instants)
         provenance = provenance_of(result)
         for section in result.sections:
             columns = [(f"{group.title}: {provenance}", section.time_s, group) for group in section.groups]
             if columns:
-                figures[f"section_{_file_name(section.title.lower())}.png"] = groups_figure(section.title, columns)
-        for name, figure in figures.items():
-            FigureCanvasAgg(figure).print_png(plots / name, metadata={"Software": None})
-    return [plots / name for name in figures]
+                out[f"section_{_file_name(section.title.lower())}"] = groups_figure(section.title, columns)
+    return out
 
 
 def _error_figure(result: EvaluationResult, part: PartResult, window: Window | None) -> Figure:
@@ -86,7 +92,7 @@ def _error_figure(result: EvaluationResult, part: PartResult, window: Window | N
     shown, left_out = traces(part, result.time_s)
     time_s = result.time_s
     title = f"{words(part.name)}: {'error' if part.matched.any() else 'standard deviation'}"
-    caption = [_truth_sentence(part), SIGMA_CAPTION, left_out]
+    caption = [_truth_sentence(part), SIGMA_CAPTION if part.states_its_error else "No covariance.", left_out]
     caption += [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
     figure = Figure()
     with panels_of(figure, result, title, caption, len(shown), 1.45) as panels:
@@ -94,7 +100,8 @@ def _error_figure(result: EvaluationResult, part: PartResult, window: Window | N
             mark_times(axes, result, window if window and window.part == part.name else None)
             bounds, drawn = extremes(trace.stddev, POINTS), extremes(trace.error, POINTS)
             band = 3.0 * trace.stddev[bounds]
-            axes.fill_between(time_s[bounds], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
+            if part.states_its_error:
+                axes.fill_between(time_s[bounds], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
             marker = "." if time_s.size < 3 else ""
             axes.plot(time_s[drawn], trace.error[drawn], color=ESTIMATE, marker=marker, label="error")
             axes.axhline(0.0, color=INK, linewidth=0.5)
@@ -173,7 +180,7 @@ def _judged(result: EvaluationResult) -> tuple[list[PartResult], str]:
     """Parts with a NEES, and a sentence that names the others (empty if none)."""
     judged = [part for part in result.parts.values() if np.isfinite(part.nees).any()]
     others = [words(part.name).lower() for part in result.parts.values() if not np.isfinite(part.nees).any()]
-    return judged, f"Without truth and not shown: {', '.join(others)}." if others else ""
+    return judged, f"Without truth or covariance and not shown: {', '.join(others)}." if others else ""
 
 
 def _finish(figure: Figure, panels: list[Axes], used: int, legend: bool = True) -> None:

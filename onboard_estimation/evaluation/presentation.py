@@ -52,6 +52,11 @@ _DIVISORS = {key: one for key, (one, _) in _UNITS.items()} | {
     "cycle": "cycle",
 }
 
+# Where the suffix itself is none.
+_SYMBOLS = {
+    "hz": "Hz", "pa": "Pa", "kg_m2": "kg m^2", "n_m": "N m", "percent": "%", "m_s": "m/s", "m_s2": "m/s^2",
+    "deg_s": "deg/s", "rad_s": "rad/s", "s2": "s^2",
+}  # fmt: skip
 _ALTERNATIVES = "|".join(sorted(_UNITS, key=len, reverse=True))
 _UNIT_SUFFIX = re.compile(
     rf"_(?P<unit>{_ALTERNATIVES})(?:_per_(?P<per>{'|'.join(sorted(_DIVISORS, key=len, reverse=True))}))?$"
@@ -81,6 +86,17 @@ def metric_label(key: str) -> tuple[str, str]:
         unit = _UNITS[found["unit"]][1]
         return words(key[: found.start()]), f"{unit} per {_DIVISORS[found['per']]}" if found["per"] else unit
     return words(key), "share, 0 to 1" if key.split("_")[-1] == "ratio" else ""
+
+
+def short_unit(key: str) -> str:
+    """Symbol of the unit of a metric's key, for tables: `position_rmse_m_per_s` -> `m/s`; empty where it names none."""
+    if _PERCENT_OF.search(key):
+        return "%"
+    found = _UNIT_SUFFIX.search(key)
+    if found is None:
+        return ""
+    unit = _SYMBOLS.get(found["unit"], found["unit"])
+    return f"{unit}/{_SYMBOLS.get(found['per'], found['per'])}" if found["per"] else unit
 
 
 def flatten(metrics: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -62,14 +62,15 @@ def render(result: EvaluationResult) -> str:
     fields = {
         "title": text(f"{heading}: {Path(result.bag).name}"),
         "heading": text(heading),
-        "source": text(result.source.upper()),
-        "source_class": "recorded" if result.source == "recorded" else "simulated",
+        "source": text(result.source.upper() if result.source != "unknown" else "SIMULATED OR RECORDED: NOT KNOWN"),
+        "source_class": "simulated" if result.source == "simulated" else "recorded",
         "facts": _facts(result),
         "verdict": text(result.verdict),
         "figures": "".join(_figure(figure) for figure in key_figures(result)),
         "spread": _spread(result),
+        "band": '<li class="band">3 sigma</li>' if _states_errors(result) else "",
         "metrics": metrics_tables(result.metrics),
-        "worst": _worst_sentence(window),
+        "worst": _worst_sentence(result, window),
         "worst_button": _worst_button(window),
         "cycle_button": _cycle_button(result),
         "chart_note": text(_chart_note(result, instants)),
@@ -102,8 +103,15 @@ def _hash(content: str) -> str:
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
+def _states_errors(result: EvaluationResult) -> bool:
+    """Whether there is a covariance; without parts nothing speaks against it."""
+    return not result.parts or any(part.states_its_error for part in result.parts.values())
+
+
 def _spread(result: EvaluationResult) -> str:
     """Entry of the picture's legend."""
+    if not _states_errors(result):
+        return ""
     if result.drawing is not None and result.drawing.over_time:
         return '<li class="interval">95 % interval of the height</li>'
     return '<li class="ellipse">95 % ellipse of the position</li>'
@@ -156,7 +164,9 @@ def _list(notes: Iterable[str]) -> str:
     return f"<ul>\n{items}</ul>" if items else "<p>None.</p>"
 
 
-def _worst_sentence(window: Window | None) -> str:
+def _worst_sentence(result: EvaluationResult, window: Window | None) -> str:
+    if window is None and any(part.matched.any() for part in result.parts.values()):
+        return "No covariance: what the errors should be is not known."
     if window is None:
         return "No truth: the worst five seconds cannot be found."
     return text(
@@ -176,7 +186,9 @@ def _cycle_button(result: EvaluationResult) -> str:
 
 
 def _chart_note(result: EvaluationResult, instants: NDArray[np.intp]) -> str:
-    note = f"{SIGMA_CAPTION} {CORRELATION_CAPTION}"
+    note = (
+        f"{SIGMA_CAPTION} {CORRELATION_CAPTION}" if _states_errors(result) else "Without a covariance there is no band."
+    )
     if instants.size < result.time_s.size:
         note += (
             f" Shown: {instants.size} of {result.time_s.size} instants, those with the largest normalised error kept."

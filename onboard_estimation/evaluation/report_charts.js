@@ -177,7 +177,7 @@ function buildCharts() {
         worst: part.worst,
       });
     }
-    if (part.hasTruth) addNees(parent, part);
+    if (part.nees) addNees(parent, part);
   }
   for (const place of document.querySelectorAll("[data-section]")) buildSection(place);
 }

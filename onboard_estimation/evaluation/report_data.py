@@ -104,7 +104,7 @@ def _part_data(
     result: EvaluationResult, part: PartResult, instants: NDArray[np.intp], window: Window | None
 ) -> dict[str, Any]:
     shown, _ = traces(part, result.time_s)
-    has_truth = bool(np.isfinite(part.nees).any())
+    has_truth, has_nees = bool(part.matched.any()), bool(np.isfinite(part.nees).any())
     remark = f"estimate minus truth, {part.convention}" if part.convention else "estimate minus truth"
     return {
         "label": printable(words(part.name)),
@@ -113,7 +113,7 @@ def _part_data(
         "worst": window is not None and window.part == part.name,
         "dimension": part.error.shape[1],
         "band": chi_square_band(part.error.shape[1]),
-        "nees": packed(part.nees[instants]) if has_truth else None,
+        "nees": packed(part.nees[instants]) if has_nees else None,
         "traces": [
             {
                 "name": printable(trace.name),

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.reported import ReportSection
 from onboard_estimation.measurement import Matrix, PhaseEvent, Vector
 
+FOREIGN = "trajectory"
+"""In the place of a robot's name: nobody knows whose estimates they are."""
+
 
 @dataclass(frozen=True)
 class PartResult:
@@ -28,9 +31,10 @@ class PartResult:
     error
         (K, d) float64: estimate minus truth in the tangent space, in `convention`.
     stddev
-        (K, d) float64: standard deviations of the error: the filter's own, and the truth's noise where it is stated.
+        (K, d) float64: standard deviations of the error: the filter's own, and the truth's noise where it is stated;
+        NaN where the filter does not say.
     nees
-        (K,) float64: normalised estimation error squared, with the same noise.
+        (K,) float64: normalised estimation error squared, with the same noise; NaN likewise.
     convention
         What the error means, e.g. "body frame of the truth".
     covariance
@@ -48,6 +52,11 @@ class PartResult:
     matched: NDArray[np.bool_]
     convention: str = ""
     covariance: NDArray[np.float64] | None = None
+
+    @property
+    def states_its_error(self) -> bool:
+        """The filter says how sure it is."""
+        return bool(np.isfinite(self.stddev).any())
 
 
 @dataclass(frozen=True)
@@ -122,7 +131,7 @@ class EvaluationResult:
     Attributes
     ----------
     source
-        "simulated" or "recorded": said wherever a figure is shown.
+        "simulated", "recorded" or "unknown": said wherever a figure is shown.
     time_s
         (K,) float64, seconds since the first estimate.
     stamps_ns, mean, covariance

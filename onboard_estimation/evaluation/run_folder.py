@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from onboard_estimation import installed
 from onboard_estimation.configuration import to_parameter_file
@@ -24,6 +24,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
 
+Keep = Literal["figures", "reports", "everything"]
 _PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 
 
@@ -47,17 +48,23 @@ def write_run(
     settings: Mapping[str, Any],
     estimates_rate_hz: float | None = None,
     progress: Callable[[str], None] = lambda step: None,
+    keep: Keep = "everything",
 ) -> EvaluationResult:
     """Write a run folder; the result, with a note where something of it was left out of the folder.
 
     Parameters
     ----------
+    configuration
+        None: of a filter that is not ours nothing is known.
     hashes
         Of the files that the run depends on, by role (`bag`, `config`, `model`), see `content_hash`.
     settings
         What else was asked for, for `run.json`.
     estimates_rate_hz
         See `write_estimates`.
+    keep
+        `figures`: metrics, configuration and what is needed to repeat the run; `reports`: the report too; `everything`:
+        plots and estimates as well.
 
     Raises
     ------
@@ -73,15 +80,18 @@ def write_run(
         with tempfile.TemporaryDirectory(prefix=".run-", dir=parent, ignore_cleanup_errors=True) as workshop:
             run = Path(workshop) / "run"  # the workshop itself is closed to other users
             run.mkdir()
-            (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
+            if configuration is not None:
+                (run / "config.yaml").write_text(to_parameter_file(configuration), encoding="utf-8")
             (run / "metrics.json").write_text(to_json(result.metrics), encoding="utf-8")
-            progress("estimates")
-            if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
-                result = replace(result, notes=(*result.notes, note))
-            progress("plots")
-            write_plots(result, run)
-            progress("report")
-            write_report(result, run)
+            if keep == "everything":
+                progress("estimates")
+                if note := write_estimates(result, space, run / "estimates", estimates_rate_hz):
+                    result = replace(result, notes=(*result.notes, note))
+                progress("plots")
+                write_plots(result, run)
+            if keep != "figures":
+                progress("report")
+                write_report(result, run)
             (run / "run.json").write_text(to_json(_run(result, hashes, settings)), encoding="utf-8")
             run.replace(folder)
             return result

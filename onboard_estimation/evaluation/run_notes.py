@@ -79,7 +79,8 @@ def nees_notes(parts: Mapping[str, PartResult]) -> list[str]:
     """Sentences on instants whose covariance has no inverse."""
     notes = []
     for name, part in parts.items():
-        lost = int(np.count_nonzero(part.matched & ~np.isfinite(part.nees)))
+        stated = np.isfinite(part.stddev).all(axis=1)
+        lost = int(np.count_nonzero(part.matched & stated & ~np.isfinite(part.nees)))
         if lost:
             words = name.replace("_", " ")
             notes.append(f"NEES of {words}: left out at {lost} of {part.matched.sum()} instants, covariance singular.")

@@ -38,7 +38,8 @@ def verdict(
     """One sentence on accuracy, consistency and suspects.
 
     "Consistent" is said only where the errors of every dimension, of every part together and of each in every stretch
-    of the run are as large as stated, and as often within one and three standard deviations as they should be.
+    of the run are as large as stated, and as often within one and three standard deviations as they should be. Of what
+    has no covariance, only the accuracy is said.
 
     Parameters
     ----------
@@ -52,10 +53,17 @@ def verdict(
     accuracy = ", ".join(_accuracy(part, time_s, settle_s) for part in judged.values())
     if matched_ratio <= 0.995:
         accuracy += f" (truth covers {100.0 * matched_ratio:.0f} % of the run)"
+    stated = {
+        name: part
+        for name, part in judged.items()
+        if np.isfinite(part.stddev[judged_instants(part, time_s, settle_s)]).all(axis=1).any()
+    }
+    if not stated:
+        return f"accuracy only, for there is no covariance: {accuracy}"
     if judged_count < FEWEST_ESTIMATES:
         opinion = f"too short to judge consistency ({judged_count} estimates)"
         return f"{opinion}{_suspect(sensors, '; look at ')}: {accuracy}"
-    found = checks(judged, time_s, settle_s, stretches or {})
+    found = checks(stated, time_s, settle_s, stretches or {})
     failing = [check for check in found if check.fails]
     # Of many looks at a consistent filter one shows something that is improbable by itself.
     significance = SIGNIFICANCE / len(found)

@@ -88,7 +88,8 @@ def traces(part: PartResult, time_s: Vector) -> tuple[list[Trace], str]:
         if off_until is not None:
             peak_error, peak_band = _largest(error), 3.0 * _largest(stddev)
             off_scale = f"first {format_number(off_until - time_s[0], 2)} s off scale: "
-            off_scale += f"3 sigma to {format_number(peak_band, 2)}, error to {format_number(peak_error, 2)} {unit}"
+            off_scale += f"3 sigma to {format_number(peak_band, 2)}, " if part.states_its_error else ""
+            off_scale += f"error to {format_number(peak_error, 2)} {unit}"
         shown.append(Trace(part.names[index], unit, error, stddev, limit * factor, off_scale))
     return shown, left_out
 
@@ -169,7 +170,8 @@ def thin(result: EvaluationResult, limit: int) -> NDArray[np.intp]:
         return np.arange(count)
     weight = np.full(count, -1.0)
     for part in result.parts.values():
-        weight = np.fmax(weight, normalised_square(part))
+        stated = np.isfinite(part.nees).any()
+        weight = np.fmax(weight, normalised_square(part) if stated else np.sum(part.error**2, axis=1))
     edges = np.linspace(0, count, max((limit - 1) // 2, 1) + 1).astype(np.intp)
     worst = [start + int(np.argmax(weight[start:end])) for start, end in itertools.pairwise(edges)]
     return np.unique(np.concatenate((edges[:-1], np.array(worst, dtype=np.intp), [count - 1])))

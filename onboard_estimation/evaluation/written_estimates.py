@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import math
 from collections.abc import Iterator
 from functools import partial
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bag_writing import BagWriter, new, serialise_alike
 from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.filtering.manifold_kernels import ANGLES, SE2, SO3, VECTOR
+from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.phases import event_messages
@@ -25,6 +28,9 @@ MOST_ESTIMATES = 300_000
 
 _THINNED_TO = 150_000
 _AT_ONCE = 20_000
+
+STATE_SPACE = "state_space"
+"""Key under which the bag says what the numbers on `state` are."""
 
 Written = tuple[int, str, str, memoryview]
 """Log time, topic, type and content of a message."""
@@ -40,7 +46,7 @@ def write_estimates(result: EvaluationResult, space: StateSpace, path: Path, rat
     """
     kept = thinned(result.stamps_ns, rate_hz)
     frame = "map" if result.parts else "odom"
-    with BagWriter(path) as writer:
+    with BagWriter(path, custom_data={"source": result.source, STATE_SPACE: described(space)}) as writer:
         estimates = _estimates(result, EstimateMessages(space, new, frame_id=frame), kept)
         for log_time_ns, topic, message_type, data in heapq.merge(estimates, _events(result, frame), key=_log_time):
             writer.write_serialized(f"/{result.robot}/{topic}", message_type, log_time_ns, data)
@@ -52,6 +58,31 @@ def write_estimates(result: EvaluationResult, space: StateSpace, path: Path, rat
         f"The bag `estimates` holds {len(kept)} of the {len(result.stamps_ns)} estimates, evenly thinned{rate}; "
         "metrics and plots are made of all (--estimates-rate all writes all)."
     )
+
+
+def described(space: StateSpace) -> str:
+    """A state space as JSON, for `described_space`."""
+    return json.dumps([[one.name, one.kind, list(one.names), list(one.units)] for one in space.blocks])
+
+
+def described_space(text: str) -> StateSpace:
+    """The state space that `described` was given; UserError where it is none."""
+    try:
+        blocks = [
+            Block(str(name), int(kind), tuple(names), tuple(units)) for name, kind, names, units in json.loads(text)
+        ]
+        sound = all(
+            one.kind in (VECTOR, ANGLES, SE2, SO3)
+            and len(one.names) == len(one.units) > 0
+            and all(isinstance(word, str) for word in (*one.names, *one.units))
+            and (one.kind not in (SE2, SO3) or len(one.names) == 3)
+            for one in blocks
+        )
+        if sound and blocks:
+            return StateSpace(*blocks)
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise UserError("the estimates do not say what their numbers are: evaluate again")
 
 
 def thinned(stamps_ns: NDArray[np.int64], rate_hz: float | None) -> NDArray[np.intp]:
@@ -73,11 +104,16 @@ def _log_time(message: Written) -> int:
 
 def _estimates(result: EvaluationResult, messages: EstimateMessages, kept: NDArray[np.intp]) -> Iterator[Written]:
     """The messages of each estimate, logged at its stamp."""
+    wanted = set(messages.types())
+    if not np.isfinite(result.covariance).all():
+        wanted -= {"state_covariance", "joint_states_stddev", "inertial_parameters_stddev"}
     for start in range(0, len(kept), _AT_ONCE):
         rows = kept[start : start + _AT_ONCE]
         stamps_ns = result.stamps_ns[rows]
         topics = []
-        for topic, message_type, values in messages.numbers(result.mean[rows], result.covariance[rows]):
+        # What is not known is zero in an odometry, and no message of its own.
+        covariances = np.nan_to_num(result.covariance[rows])
+        for topic, message_type, values in messages.numbers(result.mean[rows], covariances, wanted):
             serialised = serialise_alike(message_type, partial(messages.message, topic), stamps_ns, values)
             topics.append((topic, message_type, serialised))
         for row, stamp_ns in enumerate(stamps_ns.tolist()):

@@ -182,6 +182,7 @@ _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _pose,
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
+    "nav_msgs/msg/Odometry": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
     "geometry_msgs/msg/WrenchStamped": _wrench,
     "sensor_msgs/msg/FluidPressure": _pressure,

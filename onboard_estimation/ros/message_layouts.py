@@ -232,11 +232,17 @@ def _numbers(taken: int, there: int | None = None) -> Walk:
     return walk
 
 
+def _odometry(cursor: _Cursor, channel: Channel) -> _Numbers:
+    cursor.string()  # child_frame_id
+    return _numbers(7 + 36, 7 + 36 + 6 + 36)(cursor, channel)
+
+
 _WALKS: Mapping[str, Walk] = {
     "sensor_msgs/msg/Imu": _imu,
     "sensor_msgs/msg/JointState": _joint_state,
     "geometry_msgs/msg/PoseStamped": _numbers(7),
     "geometry_msgs/msg/PoseWithCovarianceStamped": _numbers(7 + 36),
+    "nav_msgs/msg/Odometry": _odometry,
     "geometry_msgs/msg/PointStamped": _numbers(3),
     "geometry_msgs/msg/WrenchStamped": _numbers(6),
     "sensor_msgs/msg/FluidPressure": _numbers(1, 2),

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation.alignment import align_heading
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.evaluation.truth import align_heading
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import find_robot
 from onboard_estimation.series import Recording

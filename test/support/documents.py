@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = {
+    "dask",
     "ln",
     "mkdir",
     "sudo",

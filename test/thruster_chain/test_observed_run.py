@@ -12,10 +12,10 @@ from evaluation_samples import command, refusal
 from matplotlib import image
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.campaign import simulated_recording
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.simulated import simulated_recording
 from salp_estimation.thruster_chain.assumed_chain import AssumedChain, assumed_chain, from_published
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.observed_chain import blocks

@@ -140,7 +140,7 @@ def test_a_command_that_does_not_load_hides_no_other(tmp_path: Path) -> None:
         ("evaluate", ["y for a left-handed one", "drawn|exact", "runs/<bag>-<robot> otherwise"]),
         ("campaign", ["Number of seeds. [default: 20]", "Length of each run, s. [default: 60.0]"]),
         ("convert", ["--formats", "Formats come from installed packages"]),
-        ("config", ["all faults are listed together"]),
+        ("config", ["all faults are listed together", "config init ROBOT writes the file"]),
         ("compare", ["two or more"]),
     ],
 )
@@ -220,7 +220,7 @@ def test_json_is_only_json(tmp_path: Path) -> None:
         ["evaluate", bag, "--output", tmp_path / "run"],
         ["compare", tmp_path / "run", tmp_path / "run"],
         ["inspect", bag],
-        ["campaign", "salp", "--seeds", "1", "--duration", "1", "--gait", "forward"],
+        ["campaign", "salp", "--seeds", "1", "--duration", "1", "--gait", "forward", "--output", tmp_path / "campaign"],
         ["robots"],
     ):
         outcome = command(*words, "--json")
@@ -331,16 +331,27 @@ def on_a_terminal(*words: str | Path, folder: Path, columns: int = 100) -> tuple
 
 @pytest.mark.slow
 def test_progress_is_shown_on_a_terminal_and_only_there(tmp_path: Path) -> None:
-    words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward"]
-    out, shown = on_a_terminal(*words, folder=tmp_path)
-    assert "salp, ideal" in shown
-    assert "2/2" in shown
-    assert "forward" in out
-    assert "2/2" not in out
-    silent = run(*words, folder=tmp_path)
+    words = ["simulate", "salp", "--duration", "1", "--output"]
+    out, shown = on_a_terminal(*words, "first", folder=tmp_path)
+    assert "simulating salp" in shown
+    assert "simulating" not in out
+    silent = run(*words, "second", folder=tmp_path)
     assert silent.returncode == 0
     assert silent.stderr == ""
-    assert silent.stdout == out
+    assert silent.stdout == out.replace("first", "second")
+
+
+@pytest.mark.slow
+def test_a_campaign_tells_how_far_it_is(tmp_path: Path) -> None:
+    """On a terminal a bar, in a log lines; the result on standard output alone."""
+    words = ["campaign", "salp", "--seeds", "2", "--duration", "2", "--gait", "forward", "--workers", "0"]
+    out, shown = on_a_terminal(*words, folder=tmp_path)
+    assert "2 of 2 runs" in shown
+    assert "2 of 2 runs" not in out
+    logged = run(*words, "--output", "campaigns/again", folder=tmp_path)
+    assert logged.returncode == 0
+    assert logged.stderr.splitlines()[0] == "salp-ideal: 2 runs, this process"
+    assert logged.stdout == out.replace("campaigns/salp-ideal", "campaigns/again")
 
 
 @pytest.mark.slow

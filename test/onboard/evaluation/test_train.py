@@ -145,9 +145,11 @@ def test_a_run_with_a_model_can_be_repeated(folder: Path, learned: dict[str, Any
 
 def test_a_campaign_takes_the_model_and_the_beacon(folder: Path) -> None:
     words = ["campaign", "salp", "--scenario", "hardware", "--gait", "left", "--seeds", "1", "--duration", "2"]
+    words += ["--output", str(folder / "campaign"), "--workers", "0"]
     outcome = command(*words, "--model", folder / "model.npz", "--beacon", "1", "--json")
     assert outcome.code == 0, outcome
-    assert "joint_angles" in json.loads(outcome.out)["variants"]["left"]
+    [group] = json.loads(outcome.out)["groups"]
+    assert "joint_angles.rmse_deg" in group["figures"]
     assert "nope.npz" in refusal(*words, "--model", "nope.npz")
 
 
