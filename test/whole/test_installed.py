@@ -153,9 +153,14 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
     assert "report: run/report.html" in installed.command("evaluate", "hops", "--output", "run")
     report = (installed.folder / "run" / "report.html").read_text(encoding="utf-8")
     evaluation = installed.site / "onboard_estimation" / "evaluation"
-    parts = [*evaluation.glob("*.js"), *evaluation.glob("*.css")]
-    assert len(parts) > 1
+    parts = [*evaluation.glob("report_*.js"), evaluation / "report_template.css"]
+    assert len(parts) > 2
     assert all(part.read_text(encoding="utf-8").strip() in report for part in parts)
+    installed.command("campaign", "hops", "--output", "many")
+    assert "hops" in (installed.folder / "many" / "report.html").read_text(encoding="utf-8")
+    installed.command("new", "robot", "crawler")
+    assert (installed.folder / "crawler" / "package.xml").is_file()
+    installed.command("config", "init", "salp", "-o", "salp.yaml")
 
     with installed.running("launch", "salp.launch.py", "model:=m.npz"):
         installed.command("topic", "echo", "/salp/odometry", "--once")
