@@ -45,12 +45,14 @@ _XX, _XY, _YY, _XT, _YT, _TT, _FX, _FY, _FT = range(0, 9 * LANES, LANES)
 _VX, _VY, _TURN, _COSINE, _SINE, _SUM_X, _SUM_Y, _SUM_TURN, _WRONG = range(9 * LANES, 18 * LANES, LANES)
 _WORK = 18 * LANES
 
-# Offsets of the rows that `joints` has for the joint before each link: its angle, and that angle's sine and cosine; one
-# where it is free, zero where it stands at a limit. The moment that would turn it is MOMENT less COLUMN times the twist
-# of the link before; its rate is that moment times YIELD, which is zero where it stands.
-_ANGLE, _ANGLE_SINE, _ANGLE_COSINE, _FREE = range(0, 4 * LANES, LANES)
-_MOMENT, _COLUMN_X, _COLUMN_Y, _COLUMN_T, _YIELD, _RATE = range(4 * LANES, 10 * LANES, LANES)
-_JOINT = 10 * LANES
+# Offsets of the rows that `joints` has for the joint before each link: sine and cosine of its angle; the rates, slowest
+# and fastest, at which it stays within its limits; one where it is free, zero where a limit holds it, and the rate at
+# which it is held then, else zero. The moment that would turn it is MOMENT less COLUMN times the twist of the link
+# before; its rate is that moment times YIELD, which is zero where it is held, and the rate at which it is held. RESIST
+# is the moment that a unit rate of it takes.
+_ANGLE_SINE, _ANGLE_COSINE, _SLOWEST, _FASTEST, _FREE, _HELD = range(0, 6 * LANES, LANES)
+_MOMENT, _COLUMN_X, _COLUMN_Y, _COLUMN_T, _YIELD, _RESIST, _RATE = range(6 * LANES, 13 * LANES, LANES)
+_JOINT = 13 * LANES
 
 
 @njit(cache=True, error_model="numpy")
@@ -101,20 +103,27 @@ def completed(links: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity(links: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array) -> None:
+def _velocity(
+    links: Array, states: Array, controls: Array, joints: Array, work: Array, out: Array, within_s: float
+) -> None:
     """Into `out` (N + 3, count) the time derivative of the states (N + 2, count), and turning rates of link 1.
 
     The position's is along the axes that headings refer to. A joint at its limit that is driven further stands, and
-    the links on both sides move as one. Which joints stand is a linear complementarity problem, for one that stands
-    may free another; it is solved by Murty's least-index pivoting, one joint at a time.
+    the links on both sides move as one; before its limit it is no faster than gets it there `within_s`, as in the
+    time-stepping of Stewart and Trinkle (1996). Which joints are held is a linear complementarity problem, for one that
+    is held may free another; it is solved by Murty's least-index pivoting, one joint at a time.
     """
     n, count = links.shape[0], states.shape[1]
     for i in range(1, n):
         joint = joints[i * _JOINT : (i + 1) * _JOINT]
+        lower, upper = links[i - 1, LOWER], links[i - 1, UPPER]
         for k in range(count):
-            joint[_ANGLE + k] = states[2 + i, k]
-            joint[_ANGLE_SINE + k], joint[_ANGLE_COSINE + k] = sine_cosine(states[2 + i, k])
-            joint[_FREE + k] = 1.0
+            angle = states[2 + i, k]
+            joint[_ANGLE_SINE + k], joint[_ANGLE_COSINE + k] = sine_cosine(angle)
+            # At a limit 0 / 0 is to be 0.
+            joint[_SLOWEST + k] = min((lower - angle) / within_s, 0.0) if angle > lower else 0.0
+            joint[_FASTEST + k] = max((upper - angle) / within_s, 0.0) if angle < upper else 0.0
+            joint[_FREE + k], joint[_HELD + k] = 1.0, 0.0
     for _ in range(8 * n):  # rounding could make it go round for ever
         _gather(links, controls, joints, count, work)
         _solve_base(links, controls[0], count, work)
@@ -159,13 +168,14 @@ def _gather(links: Array, controls: Array, joints: Array, count: int, work: Arra
             xx, xy, yy = c * ax - s * ay, s * ax + c * ay, s * bx + c * by
             ex, ey = c * xt - s * yt, s * xt + c * yt
             fx, fy = c * fx - s * fy, s * fx + c * fy
-            joint[_MOMENT + k], give = ft, joint[_FREE + k] / (tt + joint_drag)
+            joint[_MOMENT + k], joint[_RESIST + k] = ft, tt + joint_drag
+            give = joint[_FREE + k] / (tt + joint_drag)
             # From the front to the rear end of the link before. The column (ex, ey, et) is the wrench that a turn of
             # the joint meets; a free joint turns until its own drag takes up the moment: so much is not felt before it.
             xt, yt, et, ft = ex + length * xy, ey + length * yy, tt + length * ey, ft + length * fy
             tt += length * (ey + yt)
             joint[_COLUMN_X + k], joint[_COLUMN_Y + k], joint[_COLUMN_T + k], joint[_YIELD + k] = ex, ey, et, give
-            turned, gx, gy, gt = give * joint[_MOMENT + k], give * ex, give * ey, give * et
+            turned, gx, gy, gt = give * joint[_MOMENT + k] + joint[_HELD + k], give * ex, give * ey, give * et
             work[_XX + k], work[_XY + k], work[_YY + k] = xx - gx * ex, xy - gx * ey, yy - gy * ey
             work[_XT + k], work[_YT + k], work[_TT + k] = xt - gx * et, yt - gy * et, tt - gt * et
             work[_FX + k], work[_FY + k], work[_FT + k] = fx - turned * ex, fy - turned * ey, ft - turned * et
@@ -200,20 +210,22 @@ def _spread(links: Array, joints: Array, count: int, work: Array) -> bool:
     """Into `joints` their rates, into `work` the sums over all wheels; true where another set of joints must stand."""
     for i in range(1, links.shape[0]):
         joint = joints[i * _JOINT : (i + 1) * _JOINT]
-        length, lower, upper = links[i - 1, LENGTH], links[i - 1, LOWER], links[i - 1, UPPER]
+        length = links[i - 1, LENGTH]
         place_x, place_y = links[i, PLACE_X], links[i, PLACE_Y]
         for k in range(count):
             x, y, turn = work[_VX + k], work[_VY + k], work[_TURN + k]
             met = joint[_COLUMN_X + k] * x + joint[_COLUMN_Y + k] * y + joint[_COLUMN_T + k] * turn
-            moment = joint[_MOMENT + k] - met
-            rate = joint[_YIELD + k] * moment
+            free, held, slowest, fastest = joint[_FREE + k], joint[_HELD + k], joint[_SLOWEST + k], joint[_FASTEST + k]
+            moment = joint[_MOMENT + k] - met - joint[_RESIST + k] * held
+            rate = joint[_YIELD + k] * moment + held
             joint[_RATE + k] = rate
-            # Murty's pivoting: the first joint that is driven out and moves, or held and driven in, is turned over.
+            # Murty's pivoting: the first joint that is too fast, or held and driven in, is turned over.
             # `&` and `|`, because `and` and `or` would branch.
-            angle, free = joint[_ANGLE + k], joint[_FREE + k]
-            outward = -moment if angle <= lower else (moment if angle >= upper else 0.0)
-            wrong = ((outward > 0.0) & (free == 1.0)) | ((outward < 0.0) & (free == 0.0))
-            joint[_FREE + k] = 1.0 - free if wrong & (work[_WRONG + k] == 0.0) else free
+            back = ((moment > 0.0) & (held < fastest)) | ((moment < 0.0) & (held > slowest))
+            wrong = ((free == 1.0) & ((rate > fastest) | (rate < slowest))) | ((free == 0.0) & back)
+            turned = wrong & (work[_WRONG + k] == 0.0)
+            joint[_HELD + k] = (0.0 if free == 0.0 else (fastest if rate > fastest else slowest)) if turned else held
+            joint[_FREE + k] = 1.0 - free if turned else free
             work[_WRONG + k] = 1.0 if wrong else work[_WRONG + k]
             c, s = joint[_ANGLE_COSINE + k], joint[_ANGLE_SINE + k]
             y += length * turn
@@ -275,7 +287,7 @@ def velocities(links: Array, joint_angles: Array, controls: Array) -> Array:
     states, rates, joints, work = _space(links, out.shape[0])
     for first in range(0, out.shape[0], states.shape[1]):
         _load(joint_angles, first, states, 3)
-        _velocity(links, states, controls, joints, work, rates)
+        _velocity(links, states, controls, joints, work, rates, 0.0)
         _store(rates, out, first)
     return out
 
@@ -292,7 +304,7 @@ def control_matrix(links: Array, joint_angles: Array) -> Array:
     unit = np.zeros(n)
     for i in range(n):
         unit[i] = 1.0
-        _velocity(free, states, unit, joints, work, rates)
+        _velocity(free, states, unit, joints, work, rates, 0.0)
         unit[i] = 0.0
         for j in range(n + 2):
             out[j, i] = rates[j, 0]
@@ -300,15 +312,19 @@ def control_matrix(links: Array, joint_angles: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def gyro_rates(links: Array, points: Array, controls: Array) -> Array:
-    """Turning rates (k, N) of all links at the states `points` (k, N + 2), eq. (6)."""
+def gyro_rates(links: Array, points: Array, controls: Array, within_s: float = 0.0) -> Array:
+    """Turning rates (k, N) of all links at the states `points` (k, N + 2), eq. (6).
+
+    Joints slow down before their limits if they would pass them `within_s`: rates that jump at a limit make a filter
+    take the scatter of its sigma points, some held and some not, for what its gyros tell.
+    """
     n = links.shape[0]
     links = completed(links)
     out = np.empty((points.shape[0], n))
     states, rates, joints, work = _space(links, out.shape[0])
     for first in range(0, out.shape[0], states.shape[1]):
         _load(points, first, states, 0)
-        _velocity(links, states, controls, joints, work, rates)
+        _velocity(links, states, controls, joints, work, rates, within_s)
         for i in range(n):
             for k in range(states.shape[1]):
                 rates[i, k] = rates[n + 2, k] if i == 0 else rates[i - 1, k] + rates[2 + i, k]
@@ -317,9 +333,9 @@ def gyro_rates(links: Array, points: Array, controls: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def gyro_rate(links: Array, points: Array, controls: Array, link: int) -> Array:
-    """Turning rate (k, 1) of one link (counted from zero) at the states `points` (k, N + 2)."""
-    return np.ascontiguousarray(gyro_rates(links, points, controls)[:, link : link + 1])
+def gyro_rate(links: Array, points: Array, controls: Array, link: int, within_s: float = 0.0) -> Array:
+    """Turning rate (k, 1) of one link (counted from zero) at the states `points` (k, N + 2), see `gyro_rates`."""
+    return np.ascontiguousarray(gyro_rates(links, points, controls, within_s)[:, link : link + 1])
 
 
 @njit(cache=True, error_model="numpy")
@@ -339,7 +355,7 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
             stages[:] = states
             sums[:] = 0.0
             for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
-                _velocity(links, stages, controls, joints, work, slopes)
+                _velocity(links, stages, controls, joints, work, slopes, h)
                 for j in range(n + 2):
                     for k in range(count):
                         sums[j, k] += weight * slopes[j, k]

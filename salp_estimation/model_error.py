@@ -31,6 +31,8 @@ COASTING_S = 0.5
 """A robot whose wheels are told to stand does so after this."""
 BIAS_TIME_S = 10.0
 """So long a bias counts as one and the same error: it cannot be averaged over."""
+WITHIN_S = 0.2
+"""Joints slow down so long before their limits: longer than sigma points are apart, a fraction of a gait's stroke."""
 LEAST_PERIOD_S = 1e-3
 """Readings of one gyro are taken to be at least so far apart."""
 PLAUSIBLE = 3.0
@@ -167,7 +169,7 @@ def gyro_rate(
     """
     n = state.shape[1]
     count = 2 * n + 1
-    rates = kernels.gyro_rate(links, state[:count], controls, link)
+    rates = kernels.gyro_rate(links, state[:count], controls, link, WITHIN_S)
     parts, explained = np.empty(n), 0.0
     for i in range(n):
         rest = moved[i]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
+from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.gaits import GAITS, Gait
@@ -242,6 +243,27 @@ def test_joint_driven_into_its_limit_stands_and_its_links_move_as_one() -> None:
     assert rates[1] == rates[2]
     # Driven away from the limit it moves as if there were none.
     np.testing.assert_allclose(dense.build(**limits).velocity(r, -u), -free, atol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_joint_before_its_limit_is_no_faster_than_gets_it_there_in_time(seed: int) -> None:
+    """All rates are affine in that of the joint: between those of the free and of the standing one."""
+    dense = random_chain(30 + seed, 4)
+    r, u = np.random.default_rng(seed).normal(scale=0.4, size=3), np.array([0.1, -0.2, 0.15, 0.05])
+    links, point = dense.build().links, np.concatenate([np.zeros(3), r])[None]
+    free, stands = kernels.gyro_rates(links, point, u)[0], (dense.motion(r, locked=(1,))[0] @ u)[3:]
+    rate = free[2] - free[1]
+    fused = dense.build(joint_lower_rad=np.where([0, 1, 0], r, -3.0), joint_upper_rad=np.where([0, 1, 0], r, 3.0))
+    fused_rates = fused.gyro_rates(r, u)
+    np.testing.assert_allclose(np.diff(fused_rates), stands, atol=1e-10)
+    side, within_s = kernels.UPPER if rate > 0.0 else kernels.LOWER, 0.2
+    for share in (0.0, 0.3, 0.999, 1.001, 5.0):
+        limited = links.copy()
+        limited[1, side] = r[1] + share * rate * within_s
+        expected = fused_rates + min(share, 1.0) * (free - fused_rates)
+        np.testing.assert_allclose(kernels.gyro_rates(limited, point, u, within_s)[0], expected, atol=1e-9)
+        at_once = kernels.gyro_rates(limited, point, u)[0]
+        np.testing.assert_allclose(at_once, free if share > 0.0 else fused_rates, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -202,6 +202,30 @@ def test_estimates_are_close_and_consistent() -> None:
     assert verdict.coverage_3_sigma > 0.98
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_joint_driven_into_its_limit_again_and_again_tells_nothing_of_the_heading(seed: int) -> None:
+    """Some sigma points stand at the limit and others do not: their rates differ, whatever parts them."""
+    limits = {"joint_lower_deg": (-20.0, -20.0), "joint_upper_deg": (20.0, 20.0)}
+    configuration = replace(IDEAL_NOISE, chain=replace(CHAIN, **limits))
+    recording = record(seed, 40.0, gait="turning", **limits)
+    truth = states_of(recording)[::6]
+    assert np.ptp(truth[:, 4]) == pytest.approx(np.deg2rad(40.0), abs=0.01)  # both limits were met
+    space, covariance = configuration.chain.build().space(), configuration.initial_covariance()
+    off = np.random.default_rng(200 + seed).multivariate_normal(np.zeros(5), covariance)
+    found = estimate(recording, configuration, Estimate(0, space.plus(np.zeros(5), off), covariance))[0]
+    at_end = [each for each in found if each.stamp_ns % 50_000_000 == 0][2::3]
+    errors = space.minus([each.mean for each in at_end], truth)
+    covariances = np.array([each.covariance for each in at_end])
+    noise = ROBOT.truth_specification(configuration).covariances
+    covariances[:, :3, :3] += noise["pose"]
+    covariances[:, 3:, 3:] += noise["joint_angles"]
+    assert np.sqrt(covariances[:, 2, 2]).min() > np.deg2rad(4.9)  # of 5 deg at the start
+    assert nees(errors[:, :3], covariances[:, :3, :3]).mean() / 3.0 < 4.0
+    # The filter meets limits in ten times longer steps than the simulator: hundredths of a degree.
+    assert np.rad2deg(np.sqrt(np.mean(errors[300:, 3:] ** 2))) < 0.1
+    assert nees(errors[:, 3:], covariances[:, 3:, 3:]).mean() / 2.0 < 6.0
+
+
 def assert_same_estimates(first: list[Estimate], second: list[Estimate]) -> None:
     assert len(first) == len(second) > 0
     for one, two in zip(first, second, strict=True):
