@@ -27,9 +27,17 @@ from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult
 from onboard_estimation.evaluation.run_folder import check_free
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
-from onboard_estimation.evaluation.what_if import component_names
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Measurement, Vector, value_size
+from onboard_estimation.measurement import (
+    NANOSECONDS_PER_SECOND,
+    Channel,
+    Estimate,
+    Measurement,
+    Vector,
+    component_names,
+    component_units,
+    value_size,
+)
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import all_robots, estimator_name, find_robot
 
@@ -457,23 +465,12 @@ def _checked(source: Source, configuration: Any) -> Any:
     return configuration
 
 
-_UNITS: Mapping[str, Sequence[str]] = {
-    "sensor_msgs/msg/Imu": (*3 * ["rad/s"], *3 * ["m/s^2"]),
-    "geometry_msgs/msg/PointStamped": 3 * ["m"],
-    "geometry_msgs/msg/WrenchStamped": (*3 * ["N"], *3 * ["N m"]),
-    "sensor_msgs/msg/FluidPressure": ["Pa"],
-}
-
-
 def _described(channel: Channel, size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names and units of the elements of a channel's values."""
-    if channel.field == "orientation":
-        return ("qx", "qy", "qz", "qw"), 4 * ("",)
-    names = component_names(channel)
+    names, units = component_names(channel), component_units(channel)
     if len(names) != size:
-        names = tuple(str(number) for number in range(size))
-    units = tuple(_UNITS.get(channel.message_type, ()))
-    return names, units if len(units) == size else size * ("",)
+        return tuple(str(number) for number in range(size)), size * ("",)
+    return names, units
 
 
 def _pose(size: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

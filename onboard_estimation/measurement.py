@@ -91,16 +91,29 @@ class PhaseEvent(NamedTuple):
     height_m: float = math.nan
 
 
-VALUE_SIZES: Mapping[str, int] = {
-    "sensor_msgs/msg/Imu": 6,
-    "geometry_msgs/msg/PoseStamped": 7,
-    "geometry_msgs/msg/PoseWithCovarianceStamped": 43,
-    "nav_msgs/msg/Odometry": 43,
-    "geometry_msgs/msg/PointStamped": 3,
-    "geometry_msgs/msg/WrenchStamped": 6,
-    "sensor_msgs/msg/FluidPressure": 1,
+_POSITION = (("x", "m"), ("y", "m"), ("z", "m"))
+_POSE = (*_POSITION, ("qx", ""), ("qy", ""), ("qz", ""), ("qw", ""))
+# Rows and columns are x, y, z (m) and turns about them (rad).
+_POSE_WITH_COVARIANCE = (*_POSE, *((f"covariance_{row}_{column}", "") for row in range(6) for column in range(6)))
+
+
+def _by_axis(name: str, unit: str) -> tuple[tuple[str, str], ...]:
+    return tuple((f"{name}_{axis}", unit) for axis in "xyz")
+
+
+COMPONENTS: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "sensor_msgs/msg/Imu": _by_axis("gyro", "rad/s") + _by_axis("accelerometer", "m/s^2"),
+    "sensor_msgs/msg/FluidPressure": (("pressure", "Pa"),),
+    "sensor_msgs/msg/MagneticField": _by_axis("field", "T"),
+    "sensor_msgs/msg/Range": (("range", "m"),),
+    "geometry_msgs/msg/PointStamped": _POSITION,
+    "geometry_msgs/msg/PoseStamped": _POSE,
+    "geometry_msgs/msg/PoseWithCovarianceStamped": _POSE_WITH_COVARIANCE,
+    "geometry_msgs/msg/TwistStamped": _by_axis("linear", "m/s") + _by_axis("angular", "rad/s"),
+    "geometry_msgs/msg/WrenchStamped": _by_axis("force", "N") + _by_axis("torque", "N m"),
+    "nav_msgs/msg/Odometry": _POSE_WITH_COVARIANCE,
 }
-"""Elements of a measurement's value by type of the message, but for those that `value_size` knows of."""
+"""Name and unit of each element of a measurement's value by type of the message, but for those of joint states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +155,11 @@ class Channel:
     | `geometry_msgs/msg/PointStamped` | x y z (m) |
     | `geometry_msgs/msg/PoseWithCovarianceStamped` | as a pose, then 36 covariances along the fixed axes, row by row |
     | `nav_msgs/msg/Odometry` | the same; its velocities are not read |
+    | `geometry_msgs/msg/TwistStamped` | velocity x y z (m/s), angular velocity x y z (rad/s) |
+    | `geometry_msgs/msg/WrenchStamped` | force x y z (N), torque x y z (N m) |
+    | `sensor_msgs/msg/FluidPressure` | pressure (Pa) |
+    | `sensor_msgs/msg/MagneticField` | x y z (T) |
+    | `sensor_msgs/msg/Range` | distance (m), NaN where it is not within the message's own limits |
 
     Attributes
     ----------
@@ -187,9 +205,23 @@ def filter_order(channels: Iterable[Channel]) -> dict[str, int]:
 
 def value_size(channel: Channel) -> int | None:
     """Elements of a measurement's value; None for joint states without names, which have as many as their messages."""
+    return len(component_names(channel)) or None
+
+
+def component_names(channel: Channel) -> tuple[str, ...]:
+    """Names of the elements of a measurement's value; none for joint states without names."""
     if channel.field == "orientation":
-        return 4
-    return VALUE_SIZES.get(channel.message_type, len(channel.names) or None)
+        return tuple(name for name, _ in _POSE[3:])
+    components = COMPONENTS.get(channel.message_type)
+    return channel.names if components is None else tuple(name for name, _ in components)
+
+
+def component_units(channel: Channel) -> tuple[str, ...]:
+    """Units of the elements of a measurement's value, empty where they have none."""
+    if channel.field == "orientation":
+        return 4 * ("",)
+    components = COMPONENTS.get(channel.message_type)
+    return len(channel.names) * ("",) if components is None else tuple(unit for _, unit in components)
 
 
 def neutral_value(channel: Channel) -> Vector:

@@ -45,6 +45,13 @@ class WRENCH:
     torque = slice(3, 6)
 
 
+class TWIST:
+    """`geometry_msgs/msg/TwistStamped`: m/s and rad/s, both x y z."""
+
+    linear = slice(0, 3)
+    angular = slice(3, 6)
+
+
 IMU_PARTS: Mapping[str, slice] = {
     "angular_velocity": IMU.angular_velocity,
     "linear_acceleration": IMU.linear_acceleration,

@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -144,6 +145,40 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
             cluster.close()
 
 
+@contextmanager
+def sharing(workers: Workers) -> Iterator[None]:
+    """Within the block `all_of` has its work done by these; a training, deep inside, need not be told of them."""
+    before = _SHARING.set(workers)
+    try:
+        yield
+    finally:
+        _SHARING.reset(before)
+
+
+def all_of(
+    function: Callable[[Any], Any], tasks: Sequence[Any], progress: Callable[[int], None] = lambda done: None
+) -> list[Any]:
+    """What a function gives for each task, in their order; see `Workers.results` and `sharing`.
+
+    Parameters
+    ----------
+    progress
+        Takes how many are done.
+
+    Raises
+    ------
+    Exception
+        What the function raised first.
+    """
+    values: dict[int, Any] = {}
+    for one in _SHARING.get().results(function, tasks):
+        if one.error is not None:
+            raise one.error
+        values[one.number] = one.value
+        progress(len(values))
+    return [values[number] for number in range(len(tasks))]
+
+
 @cache
 def software() -> dict[str, str]:
     """Versions and a hash of the sources that results depend on."""
@@ -164,6 +199,9 @@ class _ThisProcess:
                 yield Finished(number, _alone(function, task))
             except Exception as error:
                 yield Finished(number, None, error)
+
+
+_SHARING: ContextVar[Workers] = ContextVar("workers", default=_ThisProcess())  # noqa: B039 (it has no state)
 
 
 class _Cluster:
@@ -231,7 +269,10 @@ class _Cluster:
             try:
                 self._client = self._connect(pause_s)
                 self._client.wait_for_workers(1, timeout=max(left_s, 1.0))
-            except (UserError, TimeoutError):
+            except UserError:
+                continue
+            except TimeoutError:  # a scheduler without workers
+                self.close()
                 continue
             _refuse_other_software(self)
             self.count = sum(self._client.nthreads().values())

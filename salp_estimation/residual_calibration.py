@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
 from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.workers import all_of
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_estimator import ResidualEstimator, initial_covariance
@@ -83,13 +85,13 @@ def held_out_errors(
     """Those of runs that are long enough to tell; of many runs some, from the first to the last."""
     most = max(2, _MOST_LINK_RUNS // len(configuration.chain.link_names))
     chosen = [held_out[round(k)] for k in np.linspace(0, len(held_out) - 1, min(most, len(held_out)))]
-    found = []
-    for k, one in enumerate(chosen):
-        progress(k / len(chosen), f"is the filter as sure as it should be? {one.label}")
-        errors = _errors(configuration, one)
-        if errors is not None:
-            found.append(errors)
-    return found
+
+    def done(count: int) -> None:
+        progress(count / len(chosen), f"is the filter as sure as it should be? run {count + 1} of {len(chosen)}")
+
+    done(0)
+    found = all_of(partial(_errors, configuration), chosen, lambda count: done(min(count, len(chosen) - 1)))
+    return [one for one in found if one is not None]
 
 
 def inflation(judged: Sequence[HeldOutErrors]) -> float:

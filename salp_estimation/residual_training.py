@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from onboard_estimation.learning import exact, sparse
 from onboard_estimation.learning.model_file import package_version
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
 from onboard_estimation.measurement import Vector
+from onboard_estimation.workers import all_of
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.population import (
     Population,
@@ -183,18 +185,30 @@ def _judged(
     folds = min(_FOLDS, len(runs))
     # Drawn, because bags are often given gait by gait.
     fold_of = np.random.default_rng(len(runs)).permutation(len(runs)) % folds
-    held_out = []
-    for fold in range(folds):
-        others = [run for k, run in enumerate(runs) if fold_of[k] != fold]
-        if len(others) < 2:
-            return []
-        report(0.6 * fold / folds, f"held-out part {fold + 1} of {folds}")
-        # Exact processes would take long, and say nearly the same of how unsure a model is.
-        learned = _learn(configuration, others, model.header.kind, False, lambda done, text: None)
-        other = replace(model, population=learned.population, processes=learned.processes)
-        held_out += [HeldOut(runs[k].label, one, other, k) for k, one in enumerate(recordings) if fold_of[k] == fold]
-    held_out.sort(key=lambda one: one.seed)
+    others = [[run for k, run in enumerate(runs) if fold_of[k] != fold] for fold in range(folds)]
+    if min(map(len, others)) < 2:
+        return []
+    parts = [_Part(configuration, tuple(of_fold), model.header.kind) for of_fold in others]
+    report(0.0, f"held-out part 1 of {folds}")
+    learned = all_of(
+        _learned, parts, lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}")
+    )
+    models = [replace(model, population=one.population, processes=one.processes) for one in learned]
+    held_out = [HeldOut(runs[k].label, one, models[fold_of[k]], k) for k, one in enumerate(recordings)]
     return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
+
+
+class _Part(NamedTuple):
+    """A task: to learn from some of the runs."""
+
+    configuration: SalpConfiguration
+    runs: tuple[TrainingRun, ...]
+    form: str
+
+
+def _learned(part: _Part) -> _Learned:
+    # Exact processes would take long, and say nearly the same of how unsure a model is.
+    return _learn(*part, exact_processes=False, report=lambda done, text: None)
 
 
 def _nominal(links: int) -> Population:

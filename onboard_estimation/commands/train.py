@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.commands.campaign import WORKERS, SchedulerOption, working
 from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = output.examples(
     "train salp forward left turning --output salp.npz",
+    "train salp monday/*.bag --output salp.npz --workers 8",
     "train salp BAG --form local --output salp.npz --json",
     "train thruster_chain monday --output chain.npz",
     "train softrobot run_1 run_3 --config mine/identified.yaml --output mine.npz",
@@ -45,6 +47,16 @@ def train(
     exact: Annotated[
         bool, typer.Option("--exact", help="Exact Gaussian processes: slower to train and to run.")
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Processes of this machine that share the work; 0: this process alone, without Dask.",
+            rich_help_panel=WORKERS,
+        ),
+    ] = 0,
+    scheduler: SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,
 ) -> None:
@@ -53,18 +65,24 @@ def train(
     Several motions cover more of what the robot does; the salp needs two bags at least. A thruster chain is calibrated,
     from one bag without motion capture too; a soft robot's filters are tuned in some minutes. All bags are needed: one
     that does not do is named, and nothing is trained. Without --config the configuration in the first bag's folder is
-    taken, where there is one.
+    taken, where there is one. With --workers or --scheduler processes share the salp's trainings without some of the
+    runs, which say how sure the filter may be; other robots' use this process's threads alone.
     """
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.evaluation.training import TrainingOptions, check_form, train_from_bags
     from onboard_estimation.robots import find_robot
+    from onboard_estimation.workers import sharing
 
     found = Trained[Any].of(find_robot(robot))
     check_form(found, form)
     configuration = load_configuration(found, options, bags[0])
     chosen = TrainingOptions(form, exact, options.topics, options.namespace, options.mirror_truth)
-    with output.share(f"training {robot}", quiet=json) as progress:
+    with (
+        working(workers, scheduler, len(bags), quiet=json) as team,
+        sharing(team),
+        output.share(f"training {robot}", quiet=json) as progress,
+    ):
         report = train_from_bags(found, configuration, bags, model, chosen, progress)
     if json:
         output.print_json({**report.summary(), "model": str(model)})

@@ -11,7 +11,13 @@ import typer
 from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate_options import taking
 
-EXAMPLES = output.examples("view", "view --namespace salp", "view runs/walk-salp", "view walk --no-browser --port 9000")
+EXAMPLES = output.examples(
+    "view",
+    "view --namespace salp",
+    "view runs/walk-salp",
+    "view walk --no-browser --port 9000",
+    "view runs/walk-salp --rrd walk.rrd",
+)
 
 
 @taking("config", "overrides", "namespace")
@@ -52,19 +58,29 @@ def view(
     foxglove: Annotated[
         bool, typer.Option("--foxglove", help="Serve the live graph's topics to Foxglove instead, on port 8765.")
     ] = False,
+    rrd: Annotated[
+        Path | None,
+        typer.Option("--rrd", metavar="FILE", help="Write the run or bag as a recording for Rerun's viewer instead."),
+    ] = None,
 ) -> None:
     """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
 
     Without an argument of the live graph, as it comes; of a run folder or a bag under a time slider. A bag without
     estimates is replayed first. Needs no ROS 2 and no network. Ctrl-C ends it.
     """
+    options = replace(options, robot=robot)
     if foxglove:
+        _refuse("--foxglove", {"--robot": robot, "--namespace": options.namespace, "--bag": bag, "--rrd": rrd})
+        _refuse("--foxglove", {"--allow-host": allow_host, "--no-browser": no_browser})
         _serve_foxglove(record, host, port)
+        return
+    if rrd is not None:
+        _refuse("--rrd", {"--port": port, "--allow-host": allow_host, "--no-browser": no_browser})
+        _write_rerun(record, options, bag, rrd)
         return
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.live.view_server import Page, open_server
 
-    options = replace(options, robot=robot)
     page = Page(host, port, not no_browser, tuple(allow_host))
     with stop_on_signal() as stop:
         if record is not None:
@@ -84,6 +100,27 @@ def view(
         with open_server(page) as (server, address), graph_node("view") as node:
             _announce(page, address, f"live graph, {place()}")
             show_live(server, LiveGraph(node, options), stop)
+
+
+def _refuse(mode: str, given: dict[str, Any]) -> None:
+    """Raise UserError where options were given that do nothing there."""
+    from onboard_estimation.errors import UserError
+
+    if there := [name for name, value in given.items() if value]:
+        raise UserError(f"{mode} has no use for {', '.join(there)}")
+
+
+def _write_rerun(record: Path | None, options: Any, bag: Path | None, path: Path) -> None:
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.live.rerun_file import write_rerun
+    from onboard_estimation.live.view_recorded import load_records
+
+    if record is None:
+        raise UserError("--rrd writes a run folder or a bag: name one")
+    with output.steps(f"reading {record}") as progress:
+        records = load_records(record, options, bag, progress)
+    count = write_rerun(records, path)
+    output.say(f"{count} estimates written; look at them: rerun {path}")
 
 
 def _announce(page: Any, address: str, what: str) -> None:
@@ -110,6 +147,7 @@ def _serve_foxglove(record: Path | None, host: str, port: int | None) -> None:
     from onboard_estimation.live.session import graph_node, place
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.live.view_server import is_loopback
+    from onboard_estimation.resources import resource
 
     if record is not None:
         files = sorted(record.rglob("*.mcap")) if record.is_dir() else [record]
@@ -124,6 +162,8 @@ def _serve_foxglove(record: Path | None, host: str, port: int | None) -> None:
             _warn_of_lookers(host)
         output.say(f"live graph, {place()}")
         output.say(f'Foxglove, "Open connection": {server.address} (Ctrl-C ends)')
+        layouts = sorted(resource("config").glob("*_foxglove.json"))
+        output.say(f'layouts, "Import from file": {", ".join(str(one) for one in layouts)}')
         sys.stdout.flush()
         server.run(node, stop, lambda note: output.say(note, style="yellow"))
 

@@ -11,17 +11,9 @@ import numpy as np
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import WhatIf, is_part
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, component_names
 from onboard_estimation.series import Series
 
-_IMU = ("gyro_x", "gyro_y", "gyro_z", "accelerometer_x", "accelerometer_y", "accelerometer_z")
-_COMPONENTS = {
-    "sensor_msgs/msg/Imu": _IMU,
-    "geometry_msgs/msg/PoseStamped": ("x", "y", "z", "qx", "qy", "qz", "qw"),
-    "geometry_msgs/msg/PointStamped": ("x", "y", "z"),
-    "geometry_msgs/msg/WrenchStamped": ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z"),
-    "sensor_msgs/msg/FluidPressure": ("pressure",),
-}
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _LONGEST_DELAY_S = 3600.0
@@ -79,11 +71,6 @@ def _delay_ns(text: str, value: str) -> int:
     if abs(seconds) > _LONGEST_DELAY_S:
         raise UserError(f"--delay {text}: must be at most {_LONGEST_DELAY_S:g} s either way")
     return round(seconds * NANOSECONDS_PER_SECOND)
-
-
-def component_names(channel: Channel) -> tuple[str, ...]:
-    """Names of the elements of the channel's measurements."""
-    return _COMPONENTS.get(channel.message_type, channel.names)
 
 
 def _matching(series: Iterable[Series], name: str, option: str) -> list[Series]:

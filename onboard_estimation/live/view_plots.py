@@ -60,12 +60,18 @@ def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
     return out[:MOST_PLOTS]
 
 
+def whole_curves(record: ShownRun) -> list[Curve]:
+    """All dimensions, at all instants: for a viewer that draws and thins by itself."""
+    drawn = _Drawn(record, False, len(record.stamps_ns))
+    return [curve for block in record.subject.space.blocks for curve in drawn.values(block)]
+
+
 class _Drawn:
     """A record's curves at no more instants than a chart needs."""
 
-    def __init__(self, record: ShownRun, until_now: bool) -> None:
+    def __init__(self, record: ShownRun, until_now: bool, most: int = _POINTS) -> None:
         self._record, self._space = record, record.subject.space
-        self._chosen = _evenly(len(record.stamps_ns))
+        self._chosen = _evenly(len(record.stamps_ns), most)
         self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)
         variances = np.diagonal(record.covariances[self._chosen], axis1=1, axis2=2)
         self._deviations = np.sqrt(np.maximum(variances, 0.0))
@@ -173,5 +179,5 @@ def _data(curve: Curve, now_s: float | None) -> tuple[Vector, ...]:
     return curve.time_s, curve.upper, curve.lower, curve.truth, curve.estimate, now
 
 
-def _evenly(count: int) -> Any:
-    return np.unique(np.linspace(0, count - 1, min(count, _POINTS)).astype(np.intp))
+def _evenly(count: int, most: int) -> Any:
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.intp))

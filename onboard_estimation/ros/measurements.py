@@ -1,12 +1,7 @@
 """Messages as measurements: the same numbers from a message of rclpy and from one of `rosbags`.
 
 Imports no ROS: a message is anything that has the fields of its type. What the elements of a measurement's value are
-is in the table at `onboard_estimation.measurement.Channel`; beside it, for the robots that have such sensors:
-
-| message type | value |
-|---|---|
-| `geometry_msgs/msg/WrenchStamped` | force x y z (N), torque x y z (N m) |
-| `sensor_msgs/msg/FluidPressure` | pressure (Pa) |
+is in the table at `onboard_estimation.measurement.Channel`.
 """
 
 from __future__ import annotations
@@ -18,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, VALUE_SIZES, Channel, Measurement, Vector
+from onboard_estimation.measurement import COMPONENTS, NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
 from onboard_estimation.reading_parts import IMU_PARTS
 
 NOT_MEASURED = -1.0
@@ -120,7 +115,7 @@ def is_no_rotation(x: ArrayLike, y: ArrayLike, z: ArrayLike, w: ArrayLike) -> ND
 def _imu(channel: Channel, message: Any) -> Vector:
     if channel.field == "orientation":
         return _orientation(message)
-    value = np.full(VALUE_SIZES[channel.message_type], np.nan)
+    value = np.full(len(COMPONENTS[channel.message_type]), np.nan)
     for part, elements in IMU_PARTS.items():
         if not is_not_measured(float(getattr(message, f"{part}_covariance")[0])):
             value[elements] = _xyz(getattr(message, part))
@@ -173,6 +168,20 @@ def _pressure(_: Channel, message: Any) -> Vector:
     return np.array([message.fluid_pressure], dtype=np.float64)
 
 
+def _twist(_: Channel, message: Any) -> Vector:
+    return np.array([*_xyz(message.twist.linear), *_xyz(message.twist.angular)], dtype=np.float64)
+
+
+def _magnetic_field(_: Channel, message: Any) -> Vector:
+    return np.array(_xyz(message.magnetic_field), dtype=np.float64)
+
+
+def _range(_: Channel, message: Any) -> Vector:
+    # REP 117: minus infinity is too close, infinity nothing there; others count within the limits only.
+    distance = float(message.range)
+    return np.array([distance if message.min_range <= distance <= message.max_range else np.nan])
+
+
 def _xyz(vector: Any) -> tuple[float, float, float]:
     return vector.x, vector.y, vector.z
 
@@ -185,5 +194,8 @@ _VALUES: Mapping[str, Callable[[Channel, Any], Vector]] = {
     "nav_msgs/msg/Odometry": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
     "geometry_msgs/msg/WrenchStamped": _wrench,
+    "geometry_msgs/msg/TwistStamped": _twist,
     "sensor_msgs/msg/FluidPressure": _pressure,
+    "sensor_msgs/msg/MagneticField": _magnetic_field,
+    "sensor_msgs/msg/Range": _range,
 }

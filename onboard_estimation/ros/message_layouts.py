@@ -245,5 +245,8 @@ _WALKS: Mapping[str, Walk] = {
     "nav_msgs/msg/Odometry": _odometry,
     "geometry_msgs/msg/PointStamped": _numbers(3),
     "geometry_msgs/msg/WrenchStamped": _numbers(6),
+    "geometry_msgs/msg/TwistStamped": _numbers(6),
     "sensor_msgs/msg/FluidPressure": _numbers(1, 2),
+    "sensor_msgs/msg/MagneticField": _numbers(3, 3 + 9),
 }
+"""Others, e.g. ranges, whose numbers are float32 and count within limits only, are for the general decoder."""

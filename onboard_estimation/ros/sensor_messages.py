@@ -64,10 +64,10 @@ def _pose(new: New, channel: Channel, stamp_ns: int, value: list[float], _: str)
 
 
 def _pose_with_covariance(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    """Also of odometry, whose velocities are not part of the value."""
     covariance = np.array(value[7:])
     pose = new("geometry_msgs/msg/PoseWithCovariance", pose=_bare_pose(new, value[:7]), covariance=covariance)
-    message_type = "geometry_msgs/msg/PoseWithCovarianceStamped"
-    return new(message_type, header=header(new, stamp_ns, prefix + MAP_FRAME), pose=pose)
+    return new(channel.message_type, header=header(new, stamp_ns, prefix + MAP_FRAME), pose=pose)
 
 
 def _bare_pose(new: New, value: list[float]) -> Any:
@@ -99,6 +99,28 @@ def _pressure(new: New, channel: Channel, stamp_ns: int, value: list[float], pre
     return new("sensor_msgs/msg/FluidPressure", header=frame, fluid_pressure=value[0])
 
 
+def _twist(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    twist = new(
+        "geometry_msgs/msg/Twist",
+        linear=_xyz(new, "geometry_msgs/msg/Vector3", value[:3]),
+        angular=_xyz(new, "geometry_msgs/msg/Vector3", value[3:]),
+    )
+    return new("geometry_msgs/msg/TwistStamped", header=header(new, stamp_ns, _frame(channel, prefix)), twist=twist)
+
+
+def _magnetic_field(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    field = _xyz(new, "geometry_msgs/msg/Vector3", value)
+    frame = header(new, stamp_ns, _frame(channel, prefix))
+    return new("sensor_msgs/msg/MagneticField", header=frame, magnetic_field=field)
+
+
+def _range(new: New, channel: Channel, stamp_ns: int, value: list[float], prefix: str) -> Any:
+    """Limits that the channel knows, else none."""
+    largest = min((limit.largest for limit in channel.limits), default=np.inf)
+    frame = header(new, stamp_ns, _frame(channel, prefix))
+    return new("sensor_msgs/msg/Range", header=frame, min_range=0.0, max_range=largest, range=value[0])
+
+
 def _frame(channel: Channel, prefix: str) -> str:
     return prefix + channel.sensor.replace("/", "_")
 
@@ -115,5 +137,9 @@ _MAKERS: dict[str, Callable[[New, Channel, int, list[float], str], Any]] = {
     "geometry_msgs/msg/PoseWithCovarianceStamped": _pose_with_covariance,
     "geometry_msgs/msg/PointStamped": _point,
     "geometry_msgs/msg/WrenchStamped": _wrench,
+    "geometry_msgs/msg/TwistStamped": _twist,
+    "nav_msgs/msg/Odometry": _pose_with_covariance,
     "sensor_msgs/msg/FluidPressure": _pressure,
+    "sensor_msgs/msg/MagneticField": _magnetic_field,
+    "sensor_msgs/msg/Range": _range,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import tasks
 
 from benchmarks.clusters import Cluster, cluster
 from onboard_estimation.errors import UserError
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers, software
+from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers, sharing, software
 
 SUPPORT = str(Path(tasks.__file__).parent)
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,19 @@ def test_the_same_comes_of_tasks_wherever_they_are_done(two: Workers, alone: Wor
         assert found[3].value is None
     here, there = ({one.number: one.value for one in w.results(tasks.product, range(3))} for w in (alone, two))
     assert here == there
+
+
+def test_what_lies_deep_inside_is_done_by_the_workers_that_share(two: Workers) -> None:
+    done: list[int] = []
+    here = os.getpid()
+    assert all_of(tasks.process, range(4)) == [here] * 4
+    with sharing(two):
+        assert all_of(tasks.square, [7, 5, 6], done.append) == [49, 25, 36]
+        assert done == [1, 2, 3]
+        assert here not in all_of(tasks.process, range(4))
+        with pytest.raises(ValueError, match="three"):
+            all_of(tasks.square, range(5))
+    assert all_of(tasks.process, [0]) == [here]
 
 
 @pytest.mark.slow

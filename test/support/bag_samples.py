@@ -24,6 +24,10 @@ POSE = "geometry_msgs/msg/PoseStamped"
 POINT = "geometry_msgs/msg/PointStamped"
 WRENCH = "geometry_msgs/msg/WrenchStamped"
 PRESSURE = "sensor_msgs/msg/FluidPressure"
+TWIST = "geometry_msgs/msg/TwistStamped"
+FIELD = "sensor_msgs/msg/MagneticField"
+ODOMETRY = "nav_msgs/msg/Odometry"
+RANGE = "sensor_msgs/msg/Range"
 
 
 class Sample(NamedTuple):
@@ -80,6 +84,30 @@ def pressure(stamp_ns: int, value: float) -> Any:
     return type_of(PRESSURE)(header(stamp_ns, "chamber"), value, 0.25)
 
 
+def twist(stamp_ns: int, linear: Sequence[float], angular: Sequence[float]) -> Any:
+    return type_of(TWIST)(
+        header(stamp_ns, "base"), type_of("geometry_msgs/msg/Twist")(vector(*linear), vector(*angular))
+    )
+
+
+def field(stamp_ns: int, value: Sequence[float]) -> Any:
+    return type_of(FIELD)(header(stamp_ns, "compass"), vector(*value), np.arange(9.0))
+
+
+def odometry(stamp_ns: int, position: Sequence[float], rotation: Sequence[float]) -> Any:
+    moving = twist(stamp_ns, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)).twist
+    return type_of(ODOMETRY)(
+        header(stamp_ns, "odom"),
+        "base",
+        type_of("geometry_msgs/msg/PoseWithCovariance")(pose(stamp_ns, position, rotation).pose, np.arange(36.0)),
+        type_of("geometry_msgs/msg/TwistWithCovariance")(moving, -np.arange(36.0)),
+    )
+
+
+def distance(stamp_ns: int, value: float, smallest: float = 0.25, largest: float = 4.0) -> Any:
+    return type_of(RANGE)(header(stamp_ns, "sonar"), 0, 0.5, smallest, largest, value, 0.0)
+
+
 def joints(
     stamp_ns: int,
     names: Sequence[str],
@@ -111,6 +139,9 @@ def walk(count: int = 300, seed: int = 1) -> list[Sample]:
                 ("/commanded_height", POINT, point(stamp, values[3:6])),
                 ("/wrench", WRENCH, wrench(stamp, values[:3], values[3:6])),
                 ("/pressure/left", PRESSURE, pressure(stamp, values[0])),
+                ("/velocity", TWIST, twist(stamp, values[:3], values[3:6])),
+                ("/compass", FIELD, field(stamp, values[6:9])),
+                ("/odometry", ODOMETRY, odometry(stamp, values[:3], rotation.tolist())),
             ]
         for place, (topic, message_type, message) in enumerate(messages):
             samples.append(Sample(topic, message_type, stamp + 2_000_000 + place * 1_000, message))

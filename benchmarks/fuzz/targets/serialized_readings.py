@@ -27,6 +27,9 @@ _CHANNELS = (
     Channel("point", "geometry_msgs/msg/PointStamped", "point"),
     Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench"),
     Channel("pressure", "sensor_msgs/msg/FluidPressure", "pressure"),
+    Channel("velocity", "geometry_msgs/msg/TwistStamped", "velocity"),
+    Channel("compass", "sensor_msgs/msg/MagneticField", "compass"),
+    Channel("odometry", "nav_msgs/msg/Odometry", "odometry"),
 )
 _HEAD = 3
 

@@ -11,13 +11,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bag_samples import (
+    FIELD,
     IMU,
     JAZZY,
     JOINTS,
+    ODOMETRY,
     POINT,
     POSE,
     PRESSURE,
     START_NS,
+    TWIST,
     WRENCH,
     Sample,
     imu,
@@ -48,6 +51,9 @@ CHANNELS = {
     "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
     "/wrench": Channel("wrench", WRENCH, "wrench"),
     "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
+    "/velocity": Channel("velocity", TWIST, "velocity"),
+    "/compass": Channel("compass", FIELD, "compass"),
+    "/odometry": Channel("odometry", ODOMETRY, "odometry"),
 }
 WRITERS: dict[str, Callable[[Path, list[Sample]], Path]] = {
     "mcap": lambda folder, samples: write_rosbag2(folder / "bag", samples, "mcap"),
@@ -76,6 +82,13 @@ def numbers_of(message: object, message_type: str) -> list[float]:
     if message_type == WRENCH:
         force, torque = m.wrench.force, m.wrench.torque
         return [force.x, force.y, force.z, torque.x, torque.y, torque.z]
+    if message_type == TWIST:
+        linear, angular = m.twist.linear, m.twist.angular
+        return [linear.x, linear.y, linear.z, angular.x, angular.y, angular.z]
+    if message_type == FIELD:
+        return [m.magnetic_field.x, m.magnetic_field.y, m.magnetic_field.z]
+    if message_type == ODOMETRY:
+        return [*numbers_of(m.pose, POSE), *m.pose.covariance]
     return [m.fluid_pressure]
 
 

@@ -167,7 +167,8 @@ def test_rows_behind_a_damaged_page_are_found(tmp_path: Path) -> None:
     file = folder / "bag.db3"
     content = bytearray(file.read_bytes())
     middle = len(content) // 2 // 4096 * 4096
-    content[middle : middle + 4096] = bytes(4096)
+    page = next(place for place in range(middle, len(content), 4096) if content[place] == 13)  # of rows, not an index
+    content[page : page + 4096] = bytes(4096)
     file.write_bytes(content)
     found, damage = read(folder)
     assert "bag.db3 is damaged" in damage

@@ -121,6 +121,20 @@ def test_training_says_what_it_found_and_with_what(folder: Path) -> None:
     assert model.header.training.hashes == tuple(folder_hash(folder / gait) for gait in GAITS)
 
 
+@pytest.mark.slow
+def test_processes_that_share_a_training_give_the_same_model(folder: Path, tmp_path: Path) -> None:
+    words = ("--form", "local", "--workers", "2", "--output", tmp_path / "model.npz")
+    assert command("train", "salp", *(folder / gait for gait in GAITS), *words).code == 0
+    with np.load(tmp_path / "model.npz") as shared, np.load(folder / "model.npz") as alone:
+        assert list(shared) == list(alone)
+        for name in set(alone) - {"header"}:
+            np.testing.assert_array_equal(shared[name], alone[name])
+        headers = [json.loads(bytes(one["header"])) for one in (shared, alone)]
+    for header in headers:
+        del header["created_utc"]
+    assert headers[0] == headers[1]
+
+
 def test_the_model_helps_with_a_run_that_it_has_not_seen(folder: Path, learned: dict[str, Any]) -> None:
     # Shorter, because a filter that fails so badly is replayed three times more, against mirror images of the truth.
     recording = recorded("left", 7, 9.0)

@@ -13,7 +13,7 @@ import yaml
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY, flattened
 
 from onboard_estimation.evaluation.message_factory import new
-from onboard_estimation.measurement import VALUE_SIZES, Channel, Estimate, Measurement
+from onboard_estimation.measurement import Channel, Estimate, Measurement, value_size
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import HealthReport
 from onboard_estimation.ros.estimates import EstimateMessages
@@ -117,7 +117,7 @@ def curves_there_are() -> set[str]:
 
 
 def feed(pipeline: Pipeline, channel: Channel) -> None:
-    size = len(channel.names) or VALUE_SIZES[channel.message_type]
+    size = value_size(channel) or 0
     for step in range(1, 4):
         pipeline.process(Measurement(step * 10_000_000, channel.sensor, np.zeros(size)))
 

@@ -7,7 +7,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bag_samples import IMU, JAZZY, JOINTS, POINT, POSE, PRESSURE, START_NS, WRENCH, imu, joints, walk
+from bag_samples import (
+    FIELD,
+    IMU,
+    JAZZY,
+    JOINTS,
+    ODOMETRY,
+    POINT,
+    POSE,
+    PRESSURE,
+    START_NS,
+    TWIST,
+    WRENCH,
+    imu,
+    joints,
+    walk,
+)
 from rtps import malformed
 
 from embedded_ros.messages import message_class, support
@@ -23,6 +38,9 @@ CHANNELS = {
     "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
     "/wrench": Channel("wrench", WRENCH, "wrench"),
     "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
+    "/velocity": Channel("velocity", TWIST, "velocity"),
+    "/compass": Channel("compass", FIELD, "compass"),
+    "/odometry": Channel("odometry", ODOMETRY, "odometry"),
 }
 
 

@@ -1,0 +1,89 @@
+"""Every type of message that has a value: written and read again by another library, and as described."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from bag_samples import JAZZY, RANGE, START_NS, distance
+
+from onboard_estimation.measurement import (
+    COMPONENTS,
+    Channel,
+    component_names,
+    component_units,
+    neutral_value,
+    value_size,
+)
+from onboard_estimation.reading_parts import TWIST
+from onboard_estimation.ros.measurements import MessageFault, to_measurement, value_types
+from onboard_estimation.ros.sensor_messages import to_message
+
+JOINTS = "sensor_msgs/msg/JointState"
+
+
+def new(name: str, /, **fields: Any) -> Any:
+    """A message of `rosbags`, whose classes have no defaults: what is not given is zero, as in ROS."""
+    kind = JAZZY.types[name]
+    return kind(**{one: fields.get(one, zero) for one, zero in _zeros(name).items()})
+
+
+def _zeros(name: str) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for field, (kind, description) in JAZZY.fielddefs[name][1]:
+        if kind.name == "NAME":
+            out[field] = new(description)
+        elif kind.name == "BASE":
+            out[field] = "" if description[0] == "string" else 0
+        elif kind.name == "ARRAY":
+            out[field] = np.zeros(description[1])
+        else:
+            out[field] = [] if description[0][1][0] == "string" else np.zeros(0)
+    return out
+
+
+def channel_of(message_type: str) -> Channel:
+    return Channel("a/b", message_type, "a/b", names=("one", "two") if message_type == JOINTS else ())
+
+
+@pytest.mark.parametrize("message_type", value_types())
+def test_a_value_is_found_again_in_the_message_made_of_it(message_type: str) -> None:
+    channel = channel_of(message_type)
+    value = neutral_value(channel) + np.arange(1.0, 1.0 + (value_size(channel) or 0)) / 64.0  # exact in float32, too
+    message = to_message(new, channel, START_NS + 7, value)
+    read = JAZZY.deserialize_cdr(JAZZY.serialize_cdr(message, message_type), message_type)
+    found = to_measurement(channel, read)
+    assert (found.stamp_ns, found.sensor) == (START_NS + 7, "a/b")
+    np.testing.assert_array_equal(found.value, value)
+
+
+def test_all_types_have_names_and_units() -> None:
+    assert {*COMPONENTS, JOINTS} == set(value_types())
+    for message_type in value_types():
+        channel = channel_of(message_type)
+        names, units = component_names(channel), component_units(channel)
+        assert len(set(names)) == len(names) == len(units) == value_size(channel)
+    twist = Channel("v", "geometry_msgs/msg/TwistStamped", "v")
+    assert component_names(twist)[TWIST.angular] == ("angular_x", "angular_y", "angular_z")
+    assert component_units(twist)[TWIST.linear] == ("m/s", "m/s", "m/s")
+    attitude = Channel("imu", "sensor_msgs/msg/Imu", "attitude", field="orientation")
+    assert (component_names(attitude), component_units(attitude)) == (("qx", "qy", "qz", "qw"), ("", "", "", ""))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(0.25, 0.25), (1.5, 1.5), (4.0, 4.0), (0.125, np.nan), (4.5, np.nan)]
+    + [(one, np.nan) for one in (np.inf, -np.inf, np.nan)],
+)
+def test_a_range_counts_within_its_own_limits(value: float, expected: float) -> None:
+    """REP 117; the pipeline refuses NaN and counts it."""
+    found = to_measurement(channel_of(RANGE), distance(START_NS, value))
+    np.testing.assert_array_equal(found.value, [expected])
+
+
+def test_odometry_with_too_few_covariances_is_refused() -> None:
+    message = new("nav_msgs/msg/Odometry")
+    message.pose.covariance = np.zeros(35)
+    with pytest.raises(MessageFault, match="has 35 covariances, not 36"):
+        to_measurement(channel_of("nav_msgs/msg/Odometry"), message)
