@@ -240,6 +240,8 @@ class _Reader:
     def _seeds(self, content: Any) -> list[int]:
         """`0-19`, `3`, or a list of such."""
         seeds: dict[int, None] = {}
+        if content == []:
+            self.faults.append("simulated: seeds is empty: write a number or a range, such as 0-19")
         for one in content if isinstance(content, list) else [content]:
             found = _SPAN.fullmatch(str(one).strip())
             if found is None or isinstance(one, bool):
@@ -293,6 +295,8 @@ class _Reader:
             return self._folder / Path(str(value)).expanduser()
         if option.typed in (int, float, float | None):
             number = float(value)
+            if number != number:
+                raise ValueError
             if option.typed is int and number != int(number):
                 raise ValueError
             if option.minimum is not None and number < option.minimum:

@@ -455,6 +455,8 @@ keep: figures
         ("simulated: {seeds: 0-3}", "simulated: which robot? write robot: NAME"),
         ("robot: salp\nsimulated: {seeds: a-b}", "seeds 'a-b': write a number or a range, such as 0-19"),
         ("robot: salp\nsimulated: {seeds: 9-3}", "seeds 9-3: from 9 to 3 is no range"),
+        ("robot: salp\nsimulated: {seeds: []}", "seeds is empty: write a number or a range, such as 0-19"),
+        ("robot: salp\noptions: {settle: .nan}", "options: settle is nan, which is nothing for --settle"),
         ("robot: salp\nsimulated: {scenario: sea}", "salp has no scenario 'sea'; it has ideal"),
         ("robot: salp\nsimulated: {variants: [sideways]}", "no variant 'sideways'"),
         ("robot: salp\nsimulated: {duration_s: long}", "duration_s is 'long', not a number"),
