@@ -128,7 +128,12 @@ def test_python_packages_that_are_imported_are_declared(repository: Path, declar
     lines = declared["options"]["install_requires"] + "".join(declared["options.extras_require"].values())
     names = {Requirement(line).name.lower().replace("-", "_") for line in lines.splitlines() if line}
     # Of extras, which are not installed everywhere.
-    distributions = {"hebi": ["hebi-py"], "serial": ["pyserial"], **packages_distributions()}
+    distributions = {
+        "hebi": ["hebi-py"],
+        "rerun": ["rerun-sdk"],
+        "serial": ["pyserial"],
+        **packages_distributions(),
+    }
     own = {*TOP_LEVEL_PACKAGES, *sys.stdlib_module_names}
     missing = {
         f"{path}: {name}"
