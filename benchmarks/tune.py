@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.tuning import Tuning, TuningSettings, tune
 from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers
+from onboard_estimation.workers import Workers, WorkersAsked, all_of, open_workers
 
 Row = dict[str, Any]
 
@@ -85,10 +85,7 @@ def _recordings(case: Case, seeds: range) -> dict[str, SimulatedRun]:
 
 def _judged(case: Case, options: EvaluateOptions, changes: Mapping[str, Any], workers: Workers) -> list[Score]:
     tasks = [Scored(one, options, changes, "truth") for one in _recordings(case, JUDGING).values()]
-    found = {one.number: one for one in workers.results(score, tasks)}
-    if errors := [one.error for one in found.values() if one.error is not None]:
-        raise errors[0]
-    return [found[number].value for number in range(len(tasks))]
+    return all_of(score, tasks, workers=workers)
 
 
 def _untouched(case: Case, workers: Workers) -> Row:

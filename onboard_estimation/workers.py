@@ -156,14 +156,19 @@ def sharing(workers: Workers) -> Iterator[None]:
 
 
 def all_of(
-    function: Callable[[Any], Any], tasks: Sequence[Any], progress: Callable[[int], None] = lambda done: None
+    function: Callable[[Any], Any],
+    tasks: Sequence[Any],
+    progress: Callable[[int], None] = lambda done: None,
+    workers: Workers | None = None,
 ) -> list[Any]:
-    """What a function gives for each task, in their order; see `Workers.results` and `sharing`.
+    """What a function gives for each task, in their order; see `Workers.results`.
 
     Parameters
     ----------
     progress
         Takes how many are done.
+    workers
+        None: those that share, see `sharing`, else this process.
 
     Raises
     ------
@@ -171,7 +176,7 @@ def all_of(
         What the function raised first.
     """
     values: dict[int, Any] = {}
-    for one in _SHARING.get().results(function, tasks):
+    for one in (workers or _SHARING.get()).results(function, tasks):
         if one.error is not None:
             raise one.error
         values[one.number] = one.value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterable, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import typer
 
 from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.evaluate_options import taking_all
+from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
 from onboard_estimation.errors import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
@@ -30,25 +30,7 @@ EXAMPLES = output.examples(
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
 EXIT_SOME_FAILED = 1
-WORKERS = "Who does the work"
 SIMULATED = "What is simulated, of a ROBOT"
-WorkersOption = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=0,
-        help="Processes of this machine; 0: this process alone, without Dask. One a core otherwise.",
-        rich_help_panel=WORKERS,
-    ),
-]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="Workers of a Dask cluster, e.g. `tcp://10.0.0.5:8786`; bags are read where the workers are.",
-        rich_help_panel=WORKERS,
-    ),
-]
 
 
 @taking_all
@@ -121,7 +103,6 @@ def campaign(
     """
     from onboard_estimation.evaluation.campaign import run_campaign
     from onboard_estimation.evaluation.campaign_report import write_campaign_report
-    from onboard_estimation.evaluation.campaign_summary import differences, groups_of
     from onboard_estimation.evaluation.campaign_table import cases_of
 
     asked, name = _table(
@@ -132,8 +113,7 @@ def campaign(
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
     with working(workers, scheduler, len(cases), quiet=json) as team, _shown(name, len(cases), team, json) as progress:
         done = run_campaign(cases, place, team, about, progress)
-    groups, found = groups_of(done), list(differences(done))
-    write_campaign_report(done, name, groups, found)
+    groups, found = write_campaign_report(done, name)
     if json:
         output.print_json(summary(done, groups, found))
     else:
@@ -190,25 +170,6 @@ def _default_folder(name: str) -> Path:
         number += 1
         place = Path("campaigns") / f"{name}-{number}"
     return place
-
-
-@contextmanager
-def working(workers: int | None, scheduler: str | None, tasks: int, quiet: bool) -> Any:
-    """The workers asked for; of this machine no more than there are tasks, and this process alone for one task."""
-    import os
-    from importlib.util import find_spec
-
-    from onboard_estimation.workers import HINT, WorkersAsked, open_workers
-
-    count = workers
-    if count is None:
-        count = min(os.cpu_count() or 1, tasks)
-        count = 0 if count == 1 else count
-        if count and scheduler is None and find_spec("distributed") is None:
-            output.note(f"Dask is not installed ({HINT}): one run after the other", quiet)
-            count = 0
-    with open_workers(WorkersAsked(count, scheduler), lambda sentence: output.note(sentence, quiet)) as team:
-        yield team
 
 
 @contextmanager
@@ -269,47 +230,24 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
 
 
 def _group_table(groups: Sequence[Group], title: str) -> Any:
-    from onboard_estimation.evaluation.campaign_summary import differing_axes
-    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+    from onboard_estimation.evaluation.campaign_lines import figure_lines
+    from onboard_estimation.evaluation.presentation import short_unit
 
     numbers = ("median", "worst", "NEES/dof", "1 sigma", "3 sigma")
-    axes = differing_axes(groups)
     table = output.table(title, "group", "figure", "", *numbers, right=numbers)
-    for group in groups:
-        label = f"{group.name(axes)} ({len(group.rows)})"
-        for figure in group.figures:
-            part, _, key = figure.name.partition(".")
-            described, _ = metric_label(key)
-            judged = group.consistency.get(part)
-            shown = ["-", "-", "-"]
-            if judged is not None:
-                low, high = judged.interval
-                between = "" if math.isnan(low) else f" ({low:.2f}, {high:.2f})"
-                shown = [f"{judged.nees:.2f}{between}", f"{judged.within_1_sigma:.3f}", f"{judged.within_3_sigma:.3f}"]
-            amounts = [f"{format_number(one, 3)}" for one in (figure.median, figure.largest)]
-            table.add_row(label, f"{words(part)}: {described}", short_unit(key), *amounts, *shown)
-            label = ""
+    for one in figure_lines(groups):
+        label = f"{one.group} ({one.runs})" if one.group else ""
+        said = (shown or "-" for shown in one.consistency)
+        table.add_row(label, one.figure, short_unit(one.key), one.median, one.worst, *said)
     return table
 
 
 def _difference_table(found: Sequence[Difference]) -> Any:
-    from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
+    from onboard_estimation.evaluation.campaign_lines import difference_lines
+    from onboard_estimation.evaluation.presentation import short_unit
 
     right = ("pairs", "before", "after", "change")
     table = output.table("What differs, pair by pair", "from, to", "figure", "", *right, "", right=right)
-    for one in found:
-        part, _, key = one.figure.partition(".")
-        label, _ = metric_label(key)
-        low, high = one.interval
-        between = "" if math.isnan(low) else f" ({format_number(low, 2)}, {format_number(high, 2)})"
-        amounts = [format_number(value, 3) for value in (one.median_before, one.median_after, one.mean_change)]
-        table.add_row(
-            f"{one.before or 'default'}, {one.after}",
-            f"{words(part)}: {label}",
-            short_unit(key),
-            str(one.pairs),
-            *amounts[:2],
-            f"{amounts[2]}{between}",
-            one.verdict,
-        )
+    for one in difference_lines(found):
+        table.add_row(one.change, one.figure, short_unit(one.key), *one.numbers, one.verdict)
     return table

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.campaign import WORKERS, SchedulerOption, working
 from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
+from onboard_estimation.commands.working import FewWorkersOption, SchedulerOption, working
 
 if TYPE_CHECKING:
     from onboard_estimation.capabilities.trained import TrainingReport
@@ -47,15 +47,7 @@ def train(
     exact: Annotated[
         bool, typer.Option("--exact", help="Exact Gaussian processes: slower to train and to run.")
     ] = False,
-    workers: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Processes of this machine that share the work; 0: this process alone, without Dask.",
-            rich_help_panel=WORKERS,
-        ),
-    ] = 0,
+    workers: FewWorkersOption = 0,
     scheduler: SchedulerOption = None,
     options: Any = None,
     json: output.JsonOption = False,

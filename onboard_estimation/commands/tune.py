@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.campaign import SchedulerOption, WorkersOption, working
 from onboard_estimation.commands.evaluate import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.commands.simulate import RobotArgument
+from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.tuning import Tuning
@@ -139,14 +139,13 @@ def tune(
 
 def _named(bags: Sequence[Path]) -> dict[str, Path]:
     from onboard_estimation.errors import UserError
+    from onboard_estimation.evaluation.campaign_table import bag_names
 
     if gone := [str(bag) for bag in bags if not bag.exists()]:
         raise UserError(f"not there: {', '.join(gone)}")
     if len({bag.resolve() for bag in bags}) < len(bags):
         raise UserError("a bag is given twice")
-    names = [bag.resolve().name for bag in bags]
-    unique = names if len(set(names)) == len(names) else [str(bag) for bag in bags]
-    return dict(zip(unique, (bag.absolute() for bag in bags), strict=True))
+    return {name: bag for bag, name in bag_names([bag.absolute() for bag in bags]).items()}
 
 
 def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str:

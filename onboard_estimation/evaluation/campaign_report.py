@@ -10,7 +10,6 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -18,11 +17,13 @@ from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.evaluation.campaign import REPORT, RESULTS, RUNS, Campaign, Row, figure
 from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
 from onboard_estimation.evaluation.campaign_charts import Bundle, Dot, key, overlay, strips
+from onboard_estimation.evaluation.campaign_lines import difference_lines, figure_lines
 from onboard_estimation.evaluation.campaign_summary import (
     Difference,
     Group,
-    PartConsistency,
+    differences,
     differing_axes,
+    groups_of,
     headlines,
     worst_runs,
 )
@@ -50,17 +51,18 @@ _OVERLAYS = (
 )
 
 
-def write_campaign_report(
-    campaign: Campaign, name: str, groups: Sequence[Group], differences: Sequence[Difference]
-) -> Path:
-    """Write `report.html` into the campaign's folder; the same campaign gives the same file, to the byte."""
-    path = campaign.folder / REPORT
-    page = _render(campaign, name, groups, differences)
-    write_atomically(path, page.encode(), f"report of the campaign {campaign.folder}")
-    return path
+def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
+    """Write `report.html` into the campaign's folder; gives the groups and differences that it shows.
+
+    The same campaign gives the same file, to the byte.
+    """
+    groups, found = groups_of(campaign), list(differences(campaign))
+    page = _render(campaign, name, groups, found)
+    write_atomically(campaign.folder / REPORT, page.encode(), f"report of the campaign {campaign.folder}")
+    return groups, found
 
 
-def _render(campaign: Campaign, name: str, groups: Sequence[Group], differences: Sequence[Difference]) -> str:
+def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> str:
     style = "\n".join(packaged_text(__package__, part) for part in _STYLES)
     axes = differing_axes(groups)
     listed = sorted(campaign.rows, key=lambda row: row["status"] == "done")[:_MOST_LISTED]
@@ -71,8 +73,8 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], differences:
         "facts": text(_facts(campaign, groups)),
         "verdict": text(_verdict(groups, axes)),
         "nees_caption": text(_NEES),
-        "groups": _group_table(campaign, groups, axes),
-        "differences": _difference_section(differences),
+        "groups": _group_table(campaign, groups),
+        "differences": _difference_section(found),
         "strips": "".join(_strips(campaign, groups, axes)),
         "overlay_caption": text(_OVERLAYS),
         "overlays": "".join(_overlays(campaign, groups, axes)),
@@ -142,52 +144,37 @@ def _head(*headings: str, numbers: Sequence[str] = ()) -> str:
     return f"<thead><tr>{''.join(cells)}</tr></thead>"
 
 
-def _group_table(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
+def _group_table(campaign: Campaign, groups: Sequence[Group]) -> str:
     numbers = ("runs", "median", "worst", "NEES", "within 1 sigma", "within 3 sigma")
     lines = []
-    for group in groups:
-        label, count = group.name(axes), str(len(group.rows))
-        for one in group.figures:
-            part, _, leaf = one.name.partition(".")
-            described, unit = metric_label(leaf)
-            median, worst = (format_number(value, 3) for value in (one.median, one.largest))
-            cells = [f'<th scope="row">{text(label)}</th>', _number(text(count))]
-            cells += [f'<td>{text(f"{words(part)}: {described}")} <span class="unit">{text(unit)}</span></td>']
-            cells += [_number(_link(campaign, one.middle, median)), _number(_link(campaign, one.worst, worst))]
-            cells += [_number(text(shown)) for shown in _consistency(group.consistency.get(part))]
-            lines.append(f"<tr>{''.join(cells)}</tr>\n")
-            label = count = ""
+    for one in figure_lines(groups):
+        cells = [f'<th scope="row">{text(one.group)}</th>', _number(text(one.runs)), _figure(one.figure, one.key)]
+        cells += [
+            _number(_link(campaign, one.of.middle, one.median)),
+            _number(_link(campaign, one.of.worst, one.worst)),
+        ]
+        cells += [_number(text(shown)) for shown in one.consistency]
+        lines.append(f"<tr>{''.join(cells)}</tr>\n")
     head = _head("group", "runs", "figure", *numbers[1:], numbers=numbers)
     return f"<table>{head}<tbody>\n{''.join(lines)}</tbody></table>"
+
+
+def _figure(figure: str, key: str) -> str:
+    return f'<td>{text(figure)} <span class="unit">{text(metric_label(key)[1])}</span></td>'
 
 
 def _number(content: str) -> str:
     return f'<td class="number">{content}</td>'
 
 
-def _consistency(one: PartConsistency | None) -> tuple[str, str, str]:
-    if one is None:
-        return ("", "", "")
-    low, high = one.interval
-    between = "" if math.isnan(low) else f" ({low:.2f} to {high:.2f})"
-    return f"{one.nees:.2f}{between}", f"{one.within_1_sigma:.3f}", f"{one.within_3_sigma:.3f}"
-
-
-def _difference_section(differences: Sequence[Difference]) -> str:
-    if not differences:
+def _difference_section(found: Sequence[Difference]) -> str:
+    if not found:
         return ""
     numbers = ("pairs", "before", "after", "mean change")
     lines = []
-    for one in differences:
-        part, _, leaf = one.figure.partition(".")
-        label, unit = metric_label(leaf)
-        low, high = one.interval
-        between = "" if math.isnan(low) else f" ({format_number(low, 3)} to {format_number(high, 3)})"
-        shown = [str(one.pairs), *(format_number(value, 3) for value in (one.median_before, one.median_after))]
-        shown.append(f"{format_number(one.mean_change, 3)}{between}")
-        change = f"{one.axis.replace('_', ' ')}: {one.before or 'default'} to {one.after}"
-        cells = f'<th scope="row">{text(change)}</th><td>{text(f"{words(part)}: {label}")} '
-        cells += f'<span class="unit">{text(unit)}</span></td>' + "".join(_number(text(cell)) for cell in shown)
+    for one in difference_lines(found):
+        cells = f'<th scope="row">{text(f"{one.axis}: {one.change}")}</th>{_figure(one.figure, one.key)}'
+        cells += "".join(_number(text(cell)) for cell in one.numbers)
         lines.append(f"<tr>{cells}<td>{text(one.verdict)}</td></tr>\n")
     head = _head("from, to", "figure", *numbers, "", numbers=numbers)
     return (

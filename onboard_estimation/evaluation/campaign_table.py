@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,7 +34,8 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.campaign_case import AXES, FILES, Case
 from onboard_estimation.evaluation.content_hash import content_hash
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.options import EvaluateOptions, Option, declared, from_typed
+from onboard_estimation.evaluation.option import Option
+from onboard_estimation.evaluation.options import EvaluateOptions, declared, from_typed
 from onboard_estimation.evaluation.run_folder import Keep
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.robots import estimator_name, find_robot
@@ -136,7 +138,7 @@ def cases_of(table: Table, options: EvaluateOptions | None = None) -> list[Case]
         faults[fault] = None
     if faults:
         raise UserError("; ".join(faults))
-    names = _bag_names(table.bags)
+    names = bag_names(table.bags)
     known: dict[Path, str] = {}
     contents = {chosen: _contents(options, known) for chosen, options in settings.items()}
     cases = []
@@ -295,7 +297,7 @@ class _Reader:
             return self._folder / Path(str(value)).expanduser()
         if option.typed in (int, float, float | None):
             number = float(value)
-            if number != number:
+            if math.isnan(number):
                 raise ValueError
             if option.typed is int and number != int(number):
                 raise ValueError
@@ -370,7 +372,7 @@ def _contents(options: EvaluateOptions, known: dict[Path, str]) -> dict[str, str
     return {name: known[path] for name, path in paths.items()}
 
 
-def _bag_names(bags: Sequence[Path]) -> dict[Path, str]:
+def bag_names(bags: Sequence[Path]) -> dict[Path, str]:
     """What bags are called: the shortest ends of their paths that tell them apart."""
     names = {bag: bag.name for bag in bags}
     for depth in range(2, 20):

@@ -7,15 +7,29 @@ it imports no NumPy.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.option import (
+    Option,
+    option,
+    override_texts,
+    parse_overrides,
+    rate_texts,
+    read_axes,
+    read_one_of,
+    read_path,
+    read_rate,
+    read_time,
+    read_topics,
+    read_turned,
+    topic_texts,
+)
 
 if TYPE_CHECKING:  # it imports NumPy
     from onboard_estimation.robots import Alignment
@@ -29,148 +43,8 @@ _WRITTEN = "What is written"
 _FOREIGN = "Another filter's trajectory, judged as ours are"
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _one_text(value: Any) -> Sequence[str]:
-    return [str(value)]
-
-
-@dataclass(frozen=True)
-class Option:
-    """How a field is typed, said again and recorded.
-
-    Attributes
-    ----------
-    flag, help, metavar, panel
-        As the command's help shows it.
-    typed
-        What the command line gives: `list[str]` may be repeated, `bool` is a flag that turns the default round.
-    minimum
-        Least number that may be typed.
-    read
-        The value from what was typed; UserError where it is none.
-    texts
-        What is to be typed for a value, one text a repetition.
-    is_recorded
-        It stands in `run.json`; false: the run folder holds it otherwise.
-    """
-
-    flag: str
-    help: str
-    typed: Any = str | None
-    metavar: str | None = None
-    panel: str | None = None
-    minimum: int | None = None
-    read: Callable[[Any], Any] = _as_it_is
-    texts: Callable[[Any], Sequence[str]] = _one_text
-    is_recorded: bool = True
-
-
-def option(default: Any, flag: str, help: str, **more: Any) -> Any:
-    """A field of a dataclass that users set; `more` as for `Option`. A default that is a type makes one of it."""
-    metadata = {"option": Option(flag, help, **more)}
-    if isinstance(default, type):
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
-
-
 _several = partial(option, (), typed=list[str], panel=_WHAT_IF, read=tuple, texts=list)
 _number = partial(option, typed=float | None, metavar="S", panel=_JUDGED)
-
-
-def parse_pairs(texts: Sequence[str], flag: str, form: str = "NAME=VALUE") -> dict[str, str]:
-    """`NAME=VALUE` options as a mapping; UserError where there is no equals sign, or a name comes twice."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise UserError(f"{flag} {text}: write {flag} {form}")
-        if name in pairs:
-            raise UserError(f"{flag} {name} is given twice: {pairs[name]} and {value}")
-        pairs[name] = value
-    return pairs
-
-
-def parse_overrides(texts: Sequence[str]) -> dict[str, Any]:
-    """`NAME=VALUE` with the value in YAML, as in a parameter file."""
-    import yaml
-
-    out: dict[str, Any] = {}
-    for name, value in parse_pairs(texts, "--set").items():
-        try:
-            out[name] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise UserError(f"--set {name}={value}: the value is no YAML") from None
-    return out
-
-
-def _override_texts(overrides: Mapping[str, Any]) -> list[str]:
-    """Each as `--set` reads it: plain where that reads back as it is."""
-    import yaml
-
-    def text(value: Any) -> str:
-        plain = str(value)
-        return plain if isinstance(value, str) and yaml.safe_load(plain) == value else json.dumps(value)
-
-    return [f"{name}={text(value)}" for name, value in overrides.items()]
-
-
-def _topics(texts: Sequence[str]) -> dict[str, str]:
-    return parse_pairs(texts, "--topic", "NAME=TOPIC")
-
-
-def _topic_texts(topics: Mapping[str, str]) -> list[str]:
-    return [f"{relative}={topic}" for relative, topic in topics.items()]
-
-
-def _axes(text: str | None) -> str | None:
-    if text is not None and not (0 < len(set(text)) == len(text) and set(text) <= set("xyz")):
-        raise UserError(f"--mirror-truth {text}: must be one or more of x, y, z, e.g. y")
-    return text
-
-
-def _one_of(flag: str, *known: str) -> Callable[[str | None], str | None]:
-    def read(text: str | None) -> str | None:
-        if text is not None and text not in known:
-            raise UserError(f"{flag} {text}: must be {', '.join(known[:-1])} or {known[-1]}")
-        return text
-
-    return read
-
-
-def _time(flag: str) -> Callable[[float | None], float | None]:
-    def read(value: float | None) -> float | None:
-        if value is not None and not 0.0 <= value < math.inf:
-            raise UserError(f"{flag} {value}: must be a time of 0 s or more")
-        return value
-
-    return read
-
-
-def _path(text: str | Path | None) -> Path | None:
-    return None if text is None else Path(text)
-
-
-def _rate(text: str | None) -> float | None:
-    if text is None or text == "all":
-        return None if text is None else math.inf
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0.0 < rate < math.inf:
-        raise UserError(f"--estimates-rate {text}: must be a rate in Hz above 0, or all")
-    return rate
-
-
-def _rate_texts(rate_hz: float) -> list[str]:
-    return [f"{rate_hz:g}" if math.isfinite(rate_hz) else "all"]
-
-
-def _turned(flag: bool) -> bool:
-    return not flag
 
 
 @dataclass(frozen=True)
@@ -266,25 +140,25 @@ class JudgeSettings:
         typed=str,
         metavar="drawn|exact",
         panel=_JUDGED,
-        read=_one_of("--initial", "drawn", "exact"),
+        read=read_one_of("--initial", "drawn", "exact"),
     )
     seed: int = option(
         0, "--seed", "Of that error, and of `--noise`.", typed=int, metavar="N", minimum=0, panel=_JUDGED
     )
     longest_truth_gap_s: float = _number(
-        0.1, "--truth-gap", "Interpolate the truth over gaps up to this, s.", typed=float, read=_time("--truth-gap")
+        0.1, "--truth-gap", "Interpolate the truth over gaps up to this, s.", typed=float, read=read_time("--truth-gap")
     )
     settle_s: float | None = _number(
         None,
         "--settle",
         "Leave this much at the start out of the figures, s; the robot's own otherwise.",
-        read=_time("--settle"),
+        read=read_time("--settle"),
     )
     lag_s: float | None = _number(
         None,
         "--lag",
         "How late a message may come and still be used, s, below 10; the configuration's otherwise.",
-        read=_time("--lag"),
+        read=read_time("--lag"),
     )
     alignment: Alignment | None = option(
         None,
@@ -294,7 +168,7 @@ class JudgeSettings:
         "otherwise.",
         metavar="|".join(ALIGNMENTS),
         panel=_JUDGED,
-        read=_one_of("--alignment", *ALIGNMENTS),
+        read=read_one_of("--alignment", *ALIGNMENTS),
     )
     beacon_s: float | None = _number(
         None, "--beacon", "Give the filter the pose of the motion capture every so many seconds, as a beacon would."
@@ -313,7 +187,7 @@ class JudgeSettings:
         "are the same.",
         typed=bool,
         panel=_JUDGED,
-        read=_turned,
+        read=read_turned,
     )
 
 
@@ -376,7 +250,7 @@ class EvaluateOptions:
         typed=list[str],
         metavar="NAME=VALUE",
         read=parse_overrides,
-        texts=_override_texts,
+        texts=override_texts,
     )
     topics: Mapping[str, str] = option(
         dict,
@@ -384,8 +258,8 @@ class EvaluateOptions:
         "Where the bag calls a topic otherwise; may be repeated. E.g. `imu/link_1/data_raw=/my/imu`.",
         typed=list[str],
         metavar="NAME=TOPIC",
-        read=_topics,
-        texts=_topic_texts,
+        read=read_topics,
+        texts=topic_texts,
     )
     namespace: str | None = option(
         None,
@@ -398,7 +272,7 @@ class EvaluateOptions:
         "--mirror-truth",
         "Turn round axes of the truth: `y` for a left-handed one, `yz` for z down.",
         metavar="AXES",
-        read=_axes,
+        read=read_axes,
     )
     align_clock: bool = option(
         False,
@@ -421,7 +295,7 @@ class EvaluateOptions:
         typed=Path | None,
         metavar="BAG|FILE",
         panel=_FOREIGN,
-        read=_path,
+        read=read_path,
     )
     body: str | None = option(
         None,
@@ -436,7 +310,7 @@ class EvaluateOptions:
         "Format of the trajectory file; guessed from its name and content otherwise.",
         metavar="|".join(FORMATS),
         panel=_FOREIGN,
-        read=_one_of("--format", *FORMATS),
+        read=read_one_of("--format", *FORMATS),
     )
     times: Path | None = option(
         None,
@@ -445,7 +319,7 @@ class EvaluateOptions:
         typed=Path | None,
         metavar="FILE",
         panel=_FOREIGN,
-        read=_path,
+        read=read_path,
     )
     what_if: WhatIf = field(default_factory=WhatIf)
     settings: JudgeSettings = field(default_factory=JudgeSettings)
@@ -456,8 +330,8 @@ class EvaluateOptions:
         "made of all.",
         metavar="HZ|all",
         panel=_WRITTEN,
-        read=_rate,
-        texts=_rate_texts,
+        read=read_rate,
+        texts=rate_texts,
     )
 
 
@@ -523,7 +397,10 @@ def recalled(record: Mapping[str, Any]) -> EvaluateOptions:
     values = {name: (record[name], it) for name, it, _ in declared() if it.is_recorded}
     made: EvaluateOptions = _made(
         EvaluateOptions,
-        {name: _path(value) if it.typed == Path | None else _from_json(value) for name, (value, it) in values.items()},
+        {
+            name: read_path(value) if it.typed == Path | None else _from_json(value)
+            for name, (value, it) in values.items()
+        },
     )
     return made
 

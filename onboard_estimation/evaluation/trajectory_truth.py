@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,7 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
     one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
     losses = [f"{found.name}: {count} messages left out: {reason}." for reason, count in column.faults.items()]
-    return Trajectory(**{**vars(one), "notes": (*losses, *notes, *one.notes)})
+    return replace(one, notes=(*losses, *notes, *one.notes))
 
 
 def pose_topics(bag: Bag) -> list[str]:

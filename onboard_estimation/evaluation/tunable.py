@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onboard_estimation.configuration import Parameter, describe, to_mapping
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.presentation import flatten
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem
 
 FACTOR = 30.0
@@ -49,6 +50,21 @@ class Tunable:
         """Where the search begins: the value, or a factor of one."""
         return 1.0 if isinstance(self.value, tuple) else self.value
 
+    @property
+    def is_log(self) -> bool:
+        """Searched on a logarithmic scale."""
+        return self.scale == LOG
+
+    @property
+    def tenth(self) -> float:
+        """A tenth of the range."""
+        return 0.1 * (self.high - self.low)
+
+    def moved(self, factor: float) -> float:
+        """The start times a factor, on a linear scale so many tenths of the range further, within the bounds."""
+        moved = factor * self.start if self.is_log else self.start + (factor - 1.0) * self.tenth
+        return min(max(moved, self.low), self.high)
+
     def changed(self, number: float) -> float | list[float]:
         """The parameter for a number between the bounds."""
         if isinstance(self.value, tuple):
@@ -70,7 +86,7 @@ def tunables(configuration: Any, asked: Sequence[str] = ()) -> list[Tunable]:
         No such parameter, no number, or no bounds: all faults in one line.
     """
     known = {one.name: one for one in describe(type(configuration)) if one.type_name.startswith("float")}
-    values = _flat(to_mapping(configuration))
+    values = {".".join(keys): value for keys, value in flatten(to_mapping(configuration))}
     if not asked:
         found = [
             _tunable(one, values[name], None)
@@ -152,13 +168,3 @@ def _bounds(text: str, span: str) -> tuple[float, float]:
 def _is_positive(value: Any) -> bool:
     values = value if isinstance(value, list) else [value]
     return bool(values) and all(one > 0.0 for one in values)
-
-
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in mapping.items():
-        if isinstance(value, Mapping):
-            out |= _flat(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out

@@ -23,7 +23,7 @@ from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.evaluation.tunable import Tunable, problem_of
 from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
 from onboard_estimation.learning.optimisation.minimise import minimise
-from onboard_estimation.learning.optimisation.problem import LOG, Progress, Settings
+from onboard_estimation.learning.optimisation.problem import Progress, Settings
 from onboard_estimation.workers import Workers
 
 Rows = NDArray[np.float64]
@@ -160,15 +160,18 @@ class _Search:
     evaluations: int = 0
 
     def scores(self, candidates: Rows, names: Sequence[str]) -> list[list[Score | None]]:
-        """(P, R) of candidates (P, n) on recordings; None where there is none."""
-        tasks = [self.task(name, self.changes(candidate)) for candidate in candidates for name in names]
+        """(P, R) of candidates (P, n) on recordings; None where there is none.
+
+        One recording after the other, since a worker that has read one keeps it.
+        """
+        tasks = [self.task(name, self.changes(candidate)) for name in names for candidate in candidates]
         self.evaluations += len(tasks)
         found: list[Score | None] = [None] * len(tasks)
         for finished in self.workers.results(score, tasks):
             if isinstance(finished.error, (KeyboardInterrupt, TypeError, AttributeError)):
                 raise finished.error
             found[finished.number] = finished.value
-        return [found[start : start + len(names)] for start in range(0, len(found), len(names))]
+        return [found[row :: len(candidates)] for row in range(len(candidates))]
 
     def task(self, name: str, changes: Mapping[str, Any]) -> Scored:
         """Each recording starts with an error of its own."""
@@ -211,21 +214,15 @@ class _Search:
     def _scaled(self, names: Sequence[str]) -> Rows:
         """All parameters by the common factor that does best."""
         candidates = np.array(
-            [
-                [
-                    min(max(factor * one.start, one.low), one.high) if one.scale == LOG else one.start
-                    for one in self.chosen
-                ]
-                for factor in _TOGETHER
-            ]
+            [[one.moved(factor) if one.is_log else one.start for one in self.chosen] for factor in _TOGETHER]
         )
         return np.asarray(candidates[int(np.argmin(self.costs(candidates, names)))])
 
     def _descended(self, begun: Rows, names: Sequence[str], tell: Tell) -> Rows:
         """By the slopes, of which all differences are one batch."""
         count = len(self.chosen)
-        scales = np.array([1.0 if one.scale == LOG else 0.1 * (one.high - one.low) for one in self.chosen])
-        is_log = np.array([one.scale == LOG for one in self.chosen])
+        scales = np.array([1.0 if one.is_log else one.tenth for one in self.chosen])
+        is_log = np.array([one.is_log for one in self.chosen])
         best: list[tuple[float, Rows]] = []
 
         def place(coordinates: Rows) -> Rows:
@@ -244,7 +241,7 @@ class _Search:
         rounds = max(2, self.settings.evaluations // (2 * count + 1))
         low, high = ([getattr(one, side) for one in self.chosen] for side in ("low", "high"))
         edges = [
-            (math.log(a / x), math.log(b / x)) if one.scale == LOG else ((a - x) / s, (b - x) / s)
+            (math.log(a / x), math.log(b / x)) if one.is_log else ((a - x) / s, (b - x) / s)
             for one, x, a, b, s in zip(self.chosen, begun.tolist(), low, high, scales.tolist(), strict=True)
         ]
         scipy_minimise(
@@ -343,7 +340,7 @@ _NONE = Score(math.inf, 0, {}, {})
 
 def _decades(one: Tunable, value: float, start: float) -> float:
     """By how many powers of ten it moved; of a linear one in shares of its range."""
-    return math.log10(value / start) if one.scale == "log" else (value - start) / (one.high - one.low)
+    return math.log10(value / start) if one.is_log else (value - start) / (one.high - one.low)
 
 
 def _folds(names: Sequence[str], settings: TuningSettings) -> list[list[str]]:
@@ -377,12 +374,7 @@ def _which_matter(search: _Search, names: Sequence[str], before: Mapping[str, Sc
     for place, one in enumerate(chosen):
         for factor in (1.0 / _TRIED, _TRIED):
             candidate = start.copy()
-            share = (
-                factor * start[place]
-                if one.scale == "log"
-                else start[place] + (factor - 1.0) * 0.1 * (one.high - one.low)
-            )
-            candidate[place] = min(max(share, one.low), one.high)
+            candidate[place] = one.moved(factor)
             moved.append(candidate)
     scores = search.scores(np.array(moved), names)
     changes = [

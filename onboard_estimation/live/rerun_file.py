@@ -6,13 +6,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onboard_estimation import picture
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.view_plots import whole_curves
+from onboard_estimation.live.view_plots import Curve, whole_curves
 from onboard_estimation.live.view_record import Rows, ShownRun
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.transforms import base_pose
@@ -26,6 +26,14 @@ _SERIES = (
     ("lower", picture.BAND_COLOUR),
     ("upper", picture.BAND_COLOUR),
 )
+
+
+class _Robot(NamedTuple):
+    """What it is called, and what is drawn of it."""
+
+    name: str
+    run: ShownRun
+    curves: list[Curve]
 
 
 def write_rerun(runs: list[ShownRun], path: Path) -> int:
@@ -42,11 +50,13 @@ def write_rerun(runs: list[ShownRun], path: Path) -> int:
     if not path.absolute().parent.is_dir():
         raise UserError(f"{path}: {path.absolute().parent} is no folder; make it first")
     stream = rerun.RecordingStream("onboard_estimation", recording_id=str(uuid.uuid4()))
-    named = [(run.subject.namespace.strip("/") or run.subject.robot.name, run) for run in runs]
+    robots = [
+        _Robot(run.subject.namespace.strip("/") or run.subject.robot.name, run, whole_curves(run)) for run in runs
+    ]
     try:
-        stream.save(str(path), default_blueprint=_layout(rerun, named))
-        for name, run in named:
-            _write(rerun, stream, name, run)
+        stream.save(str(path), default_blueprint=_layout(rerun, robots))
+        for one in robots:
+            _write(rerun, stream, one)
     except (OSError, RuntimeError) as error:
         raise UserError(f"cannot write {path}: {error}") from error
     finally:
@@ -54,8 +64,9 @@ def write_rerun(runs: list[ShownRun], path: Path) -> int:
     return sum(len(run.stamps_ns) for run in runs)
 
 
-def _write(rerun: ModuleType, stream: Any, robot: str, run: ShownRun) -> None:
-    for curve in whole_curves(run):
+def _write(rerun: ModuleType, stream: Any, one: _Robot) -> None:
+    robot, run, curves = one
+    for curve in curves:
         for (name, colour), values in zip(
             _SERIES, (curve.estimate, curve.truth, curve.lower, curve.upper), strict=True
         ):
@@ -94,20 +105,20 @@ def _bodies(run: ShownRun) -> Iterator[tuple[str, str, Rows]]:
         yield f"truth/{name}", picture.TRUTH_COLOUR, poses
 
 
-def _layout(rerun: ModuleType, named: list[tuple[str, ShownRun]]) -> Any:
+def _layout(rerun: ModuleType, robots: list[_Robot]) -> Any:
     """The scene beside the curves."""
     import rerun.blueprint as layout
 
-    titles = [(robot, curve.title) for robot, run in named for curve in whole_curves(run)]
-    curves = [
+    titles = [(robot, curve.title) for robot, _, curves in robots for curve in curves]
+    charts = [
         layout.TimeSeriesView(origin=rerun.new_entity_path([robot, _CURVES, title]), name=title)
         for robot, title in titles
     ]
-    contents = [f"/{robot}/{_SCENE}/**" for robot, _ in named]
+    contents = [f"/{robot}/{_SCENE}/**" for robot, _, _ in robots]
     scene = layout.Spatial3DView(origin="/", contents=contents, name="scene")
-    notes = [layout.TextDocumentView(origin=f"{robot}/{_NOTES}", name="notes") for robot, run in named if run.notes]
+    notes = [layout.TextDocumentView(origin=f"{robot}/{_NOTES}", name="notes") for robot, run, _ in robots if run.notes]
     left = layout.Vertical(scene, *notes, row_shares=[3.0, *(1.0 for _ in notes)])
-    return layout.Blueprint(layout.Horizontal(left, layout.Grid(*curves)), collapse_panels=True)
+    return layout.Blueprint(layout.Horizontal(left, layout.Grid(*charts)), collapse_panels=True)
 
 
 def _when(rerun: ModuleType, time_s: Vector) -> Any:

@@ -14,6 +14,8 @@ from rosbags.rosbag1 import Writer as Ros1Writer
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
+from onboard_estimation.measurement import Channel
+
 JAZZY = get_typestore(Stores.ROS2_JAZZY)
 NOETIC = get_typestore(Stores.ROS1_NOETIC)
 START_NS = 1_700_000_000_000_000_000
@@ -28,6 +30,20 @@ TWIST = "geometry_msgs/msg/TwistStamped"
 FIELD = "sensor_msgs/msg/MagneticField"
 ODOMETRY = "nav_msgs/msg/Odometry"
 RANGE = "sensor_msgs/msg/Range"
+
+CHANNELS = {
+    "/imu/link_1/data_raw": Channel("imu/link_1/data_raw", IMU, "imu/link_1"),
+    "/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "imu/link_2"),
+    "/actuators/state": Channel("actuators/state", JOINTS, "wheels", names=("rear", "r\u00e4d")),
+    "/ground_truth/body/pose": Channel("ground_truth/body/pose", POSE, "body"),
+    "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
+    "/wrench": Channel("wrench", WRENCH, "wrench"),
+    "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
+    "/velocity": Channel("velocity", TWIST, "velocity"),
+    "/compass": Channel("compass", FIELD, "compass"),
+    "/odometry": Channel("odometry", ODOMETRY, "odometry"),
+}
+"""Of the topics of `walk`."""
 
 
 class Sample(NamedTuple):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bag_samples import (
+    CHANNELS,
     FIELD,
     IMU,
     JAZZY,
@@ -18,7 +19,6 @@ from bag_samples import (
     ODOMETRY,
     POINT,
     POSE,
-    PRESSURE,
     START_NS,
     TWIST,
     WRENCH,
@@ -43,18 +43,6 @@ from onboard_estimation.measurement import Channel
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import NoLayout, layout_of
 
-CHANNELS = {
-    "/imu/link_1/data_raw": Channel("imu/link_1/data_raw", IMU, "imu/link_1"),
-    "/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "imu/link_2"),
-    "/actuators/state": Channel("actuators/state", JOINTS, "wheels", names=("rear", "r\u00e4d")),
-    "/ground_truth/body/pose": Channel("ground_truth/body/pose", POSE, "body"),
-    "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
-    "/wrench": Channel("wrench", WRENCH, "wrench"),
-    "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
-    "/velocity": Channel("velocity", TWIST, "velocity"),
-    "/compass": Channel("compass", FIELD, "compass"),
-    "/odometry": Channel("odometry", ODOMETRY, "odometry"),
-}
 WRITERS: dict[str, Callable[[Path, list[Sample]], Path]] = {
     "mcap": lambda folder, samples: write_rosbag2(folder / "bag", samples, "mcap"),
     "mcap chunks": lambda folder, samples: write_mcap(folder / "bag.mcap", samples, "zstd"),

@@ -1,4 +1,4 @@
-"""Campaigns: their figures over seeds, the table of what to run, interruptions, failures, and the page."""
+"""Campaigns: their figures over seeds, interruptions, failures, the command and the page."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ import pandas as pd
 import pytest
 import yaml
 from bag_samples import Sample
-from evaluation_samples import CONFIGURATION, command, refusal, salp_messages, write
+from campaign_samples import table
+from evaluation_samples import CONFIGURATION, command, salp_messages, write
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.campaign import Campaign, Progress, run_campaign
-from onboard_estimation.evaluation.campaign_case import Case, _packed
+from onboard_estimation.evaluation.campaign_case import _packed
 from onboard_estimation.evaluation.campaign_report import write_campaign_report
 from onboard_estimation.evaluation.campaign_summary import Difference, differences, groups_of, interval_of_mean
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
@@ -42,20 +43,6 @@ from onboard_estimation.robots import find_robot
 from onboard_estimation.workers import Workers, WorkersAsked, open_workers
 
 SALP = find_robot("salp")
-TABLE = """
-robot: salp
-simulated: {scenario: ideal, variants: [forward], seeds: 0-3, duration_s: 6}
-what_ifs:
-  as recorded: {}
-  biased: {bias: {imu/link_3.gyro_z: 0.05}}
-options: {config: CONFIG, settle: 1.0}
-"""
-
-
-def table(folder: Path, text: str = TABLE) -> Path:
-    path = folder / "table.yaml"
-    path.write_text(text.replace("CONFIG", str(resource("config/salp_ideal.yaml"))))
-    return path
 
 
 @pytest.fixture
@@ -335,7 +322,8 @@ def test_bags_and_runs_that_fail(alone: Workers, tmp_path: Path) -> None:
     assert np.isnan(rows["joint_angles.rmse_deg"]["three"])
     run = json.loads((tmp_path / "campaign" / rows["folder"]["one"] / "run.json").read_text())
     assert set(run["inputs_sha256"]) == {"bag"}
-    page = write_campaign_report(done, "t", groups_of(done), []).read_text()
+    write_campaign_report(done, "t")
+    page = (done.folder / "report.html").read_text()
     assert failure["name"] in page
 
     shutil.rmtree(tmp_path / "day" / "three")
@@ -369,109 +357,7 @@ def test_other_people_s_estimates_stand_beside_ours(alone: Workers, tmp_path: Pa
     [change] = [one for one in differences(done) if one.figure == "pose.position_ate_rmse_m"]
     assert (change.before, change.after, change.pairs) == ("ours", "theirs", 1)
     assert change.mean_change == pytest.approx(0.0, abs=1e-9)
-    write_campaign_report(done, "t", [ours, others], [change])
-
-
-def test_bags_of_one_name_are_told_apart(tmp_path: Path) -> None:
-    bags = tuple(tmp_path / day / "bag" for day in ("monday", "tuesday"))
-    labels = [case.labels["recording"] for case in cases_of(Table("salp", bags))]
-    assert labels == ["monday/bag", "tuesday/bag"]
-    with pytest.raises(UserError, match="two runs are the same"):
-        cases_of(Table("salp", (bags[0], bags[0])))
-
-
-def test_a_run_is_another_when_its_files_are(tmp_path: Path) -> None:
-    path = tmp_path / "quiet.yaml"
-    text = resource("config/salp_ideal.yaml").read_text()
-    names = []
-    for content in (text, text + "\n# the same to a filter, but another file\n"):
-        path.write_text(content)
-        [case] = cases_of(Table("salp", (tmp_path / "bag",), options={"config": path}))
-        names.append(case.name)
-    assert names[0] != names[1]
-
-
-# The table.
-
-
-def test_what_a_table_says(tmp_path: Path) -> None:
-    (tmp_path / "quiet.yaml").write_text(resource("config/salp_ideal.yaml").read_text())
-    path = table(
-        tmp_path,
-        """
-robot: salp
-simulated: {scenario: ideal, variants: [forward, left], seeds: [3, 7-8], duration_s: 5}
-estimators: [ukf]
-configurations:
-  quiet: {config: quiet.yaml, set: {gyro.noise_stddev_rad_s: 0.004, chain.joint_drag: [0.01, 0.02]}}
-  default: {}
-what_ifs:
-  none:
-  late: {delay: imu=20ms, align_clock: true}
-options: {settle: 2, bias: [imu/link_1.gyro_z=0.01]}
-keep: figures
-""",
-    )
-    cases = cases_of(read_table(path))
-    assert len(cases) == 2 * 3 * 2 * 2
-    labels = [(case.labels["variant"], case.labels["seed"]) for case in cases]
-    assert list(dict.fromkeys(labels)) == [(gait, seed) for gait in ("forward", "left") for seed in "378"]
-    first, second = cases[0], cases[1]
-    assert (second.labels["configuration"], second.labels["what_if"]) == ("quiet", "late")
-    assert second.options.config == tmp_path / "quiet.yaml"
-    assert second.options.overrides == {"gyro.noise_stddev_rad_s": 0.004, "chain.joint_drag": [0.01, 0.02]}
-    assert second.options.what_if.delay == ("imu=20ms",)
-    assert second.options.what_if.bias == first.options.what_if.bias == ("imu/link_1.gyro_z=0.01",)
-    assert (second.options.align_clock, first.options.align_clock) == (True, False)
-    assert second.options.settings.settle_s == 2.0
-    assert {case.keep for case in cases} == {"figures"}
-    assert len({case.name for case in cases}) == len(cases)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "is no table: it needs keys such as robot, bags"),
-        ("[salp]", "is no table"),
-        ("robot: salp\n bags: x", "is no YAML"),
-        ("robot: salp", "needs either bags or simulated"),
-        ("robot: salp\nbag: [x]", "bag is no key here; did you mean bags?"),
-        ("robot: salp\nbags: [x]\nestimator: [ukf]", "estimator is no key here; did you mean estimators?"),
-        ("robot: salp\nbags: []", "bags is [], not a list of names"),
-        ("robot: salp\nbags: [3]", "bags is [3], not a list of names"),
-        ("bags: ['nothing_*']", "no bag is called nothing_*"),
-        ("bags: x\nkeep: all", "keep is 'all'; there are figures, reports, everything"),
-        ("bags: x\noptions: {setle: 3}", "options: setle is no key here; did you mean settle?"),
-        ("bags: x\noptions: {settle: soon}", "options: settle is 'soon', which is nothing for --settle"),
-        ("bags: x\noptions: {seed: 1.5}", "options: seed is 1.5, which is nothing for --seed"),
-        ("bags: x\noptions: {smooth: 1}", "options: smooth is 1, which is nothing for --smooth"),
-        ("bags: x\nwhat_ifs: [a]", "what_ifs is ['a']; it needs a name for each"),
-        ("bags: x\nwhat_ifs: {a: 3}", "what_ifs: a is 3, not options of evaluate"),
-        ("bags: x\noptions: {mirror_truth: w}", "--mirror-truth w: must be one or more of x, y, z"),
-        ("robot: salq\nbags: x", "no robot 'salq'; installed are"),
-        ("robot: salp\nbags: x\nestimators: [ekf]", "salp has no estimator 'ekf'; it has ukf"),
-        ("robot: salp\nbags: x\noptions: {set: {gyro.axis: w}}", "gyro.axis"),
-        ("robot: salp\nbags: x\noptions: {config: gone.yaml}", "gone.yaml"),
-        ("simulated: {seeds: 0-3}", "simulated: which robot? write robot: NAME"),
-        ("robot: salp\nsimulated: {seeds: a-b}", "seeds 'a-b': write a number or a range, such as 0-19"),
-        ("robot: salp\nsimulated: {seeds: 9-3}", "seeds 9-3: from 9 to 3 is no range"),
-        ("robot: salp\nsimulated: {seeds: []}", "seeds is empty: write a number or a range, such as 0-19"),
-        ("robot: salp\noptions: {settle: .nan}", "options: settle is nan, which is nothing for --settle"),
-        ("robot: salp\nsimulated: {scenario: sea}", "salp has no scenario 'sea'; it has ideal"),
-        ("robot: salp\nsimulated: {variants: [sideways]}", "no variant 'sideways'"),
-        ("robot: salp\nsimulated: {duration_s: long}", "duration_s is 'long', not a number"),
-        ("robot: salp\nsimulated: {duration_s: 0}", "--duration 0: must be above 0 s"),
-        ("robot: salp\nsimulated: {seeds: 0-199998, variants: [forward, left]}", "runs are too many"),
-    ],
-)
-def test_tables_with_typos(text: str, said: str, tmp_path: Path) -> None:
-    assert said in refusal("campaign", table(tmp_path, text), "--output", tmp_path / "campaign")
-    assert not (tmp_path / "campaign").exists()
-
-
-def test_all_typos_of_a_table_are_told_at_once(tmp_path: Path) -> None:
-    said = refusal("campaign", table(tmp_path, "robot: salp\nbag: x\nkeep: all\noptions: {setle: 3}"))
-    assert all(word in said for word in ("bag is no key", "keep is 'all'", "setle is no key"))
+    write_campaign_report(done, "t")
 
 
 # The command and the page.
@@ -507,37 +393,6 @@ def test_the_command(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("salq",), "salq is no table, no bag and no robot; robots are"),
-        (("salp", "--gait", "sideways"), "salp, scenario ideal: no variant 'sideways'; there are forward, backward"),
-        (("salp", "--scenario", "sea"), "salp has no scenario 'sea'; it has ideal"),
-        (("salp", "--estimator", "ekf", "--seeds", "1"), "salp has no estimator 'ekf'; it has ukf"),
-        (("salp", "--duration", "0"), "--duration 0: must be above 0 s"),
-        (("salp", "--seeds", "0"), "--seeds"),
-        (("salp", "--set", "gyro.axis=w"), "gyro.axis"),
-        (("salp", "--keep", "all"), "--keep all: must be one of figures, reports, everything"),
-        (("a.yaml", "b.yaml"), "one table makes a campaign, 2 are given"),
-        (("gone.yaml",), "gone.yaml cannot be read"),
-        (("gone_*",), "no bag is called gone_*"),
-        (("./gone",), "not there: "),
-    ],
-)
-def test_what_no_campaign_can_be_made_of(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert said in command("campaign", *words, "--workers", "0").error.splitlines()[-1]
-
-
-def test_a_what_if_that_is_none_is_a_row(tmp_path: Path) -> None:
-    words = ("campaign", "salp", "--gait", "forward", "--seeds", "1", "--duration", "1", "--workers", "0")
-    done = command(*words, "--drop", "imu/link_9", "--output", tmp_path / "campaign", "--json")
-    assert "--drop imu/link_9: no such sensor" in json.loads(done.out)["failed"][0]["reason"]
-    assert done.code == 2
-
-
 class Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -548,7 +403,8 @@ class Links(HTMLParser):
 
 
 def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:
-    path = write_campaign_report(small, "small <b>", groups_of(small), list(differences(small)))
+    assert write_campaign_report(small, "small <b>")[1] == list(differences(small))
+    path = small.folder / "report.html"
     page = path.read_text()
     links = Links()
     links.feed(page)
@@ -560,10 +416,9 @@ def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:
     assert "<b>" not in page
     assert "http" not in page.replace("http-equiv", "")
     assert "overconfident in joint angles (biased)" in page.replace("Overconfident", "overconfident")
-    assert (
-        path.read_bytes()
-        == write_campaign_report(small, "small <b>", groups_of(small), list(differences(small))).read_bytes()
-    )
+    before = path.read_bytes()
+    write_campaign_report(small, "small <b>")
+    assert path.read_bytes() == before
 
 
 def test_names_from_a_table_are_shown_as_they_are(alone: Workers, tmp_path: Path) -> None:
@@ -578,22 +433,10 @@ def test_names_from_a_table_are_shown_as_they_are(alone: Workers, tmp_path: Path
     done = run_campaign(cases_of(read_table(table(tmp_path, text))), tmp_path / "campaign", alone)
     assert not done.failures
     assert all(path.parent == tmp_path / "campaign" / "runs" for path in (tmp_path / "campaign" / "runs").iterdir())
-    page = write_campaign_report(done, "t", groups_of(done), list(differences(done))).read_text()
+    write_campaign_report(done, "t")
+    page = (done.folder / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-
-
-def test_a_case_says_what_it_reads(tmp_path: Path) -> None:
-    case = Case(EvaluateOptions(config=tmp_path / "c", model=tmp_path / "m"), {}, bag=tmp_path / "b")
-    assert set(case.files()) == {tmp_path / "b", tmp_path / "c", tmp_path / "m"}
-
-
-@pytest.mark.parametrize("option", ["seed: .nan", "seed: .inf", f"settle: 1{'0' * 400}"])
-def test_numbers_that_are_none(option: str, tmp_path: Path) -> None:
-    table = tmp_path / "table.yaml"
-    table.write_text(f"robot: salp\nsimulated: {{seeds: 0}}\noptions: {{{option}}}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=f"{option.split(':')[0]} is "):
-        read_table(table)
 
 
 def test_a_worker_whose_clock_is_not_set(tmp_path: Path) -> None:

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bag_samples import (
-    FIELD,
+    CHANNELS as ALL,
+)
+from bag_samples import (
     IMU,
     JAZZY,
     JOINTS,
-    ODOMETRY,
-    POINT,
-    POSE,
-    PRESSURE,
     START_NS,
-    TWIST,
     WRENCH,
     imu,
     joints,
@@ -30,18 +27,7 @@ from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.serialized_readings import SerializedReader
 
-CHANNELS = {
-    "/imu/link_1/data_raw": Channel("imu/link_1/data_raw", IMU, "imu/link_1"),
-    "/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "attitude", field="orientation"),
-    "/actuators/state": Channel("actuators/state", JOINTS, "wheels", names=("rear", "r\u00e4d")),
-    "/ground_truth/body/pose": Channel("ground_truth/body/pose", POSE, "body"),
-    "/commanded_height": Channel("commanded_height", POINT, "commanded_height"),
-    "/wrench": Channel("wrench", WRENCH, "wrench"),
-    "/pressure/left": Channel("pressure/left", PRESSURE, "pressure"),
-    "/velocity": Channel("velocity", TWIST, "velocity"),
-    "/compass": Channel("compass", FIELD, "compass"),
-    "/odometry": Channel("odometry", ODOMETRY, "odometry"),
-}
+CHANNELS = ALL | {"/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "attitude", field="orientation")}
 
 
 def decoded(channel: Channel) -> Callable[[bytes], Any]:
