@@ -70,11 +70,12 @@ def tune(
     method: Annotated[
         str,
         typer.Option(
-            metavar="cma|differential_evolution|genetic",
-            help="Optimiser; `cma` needs the package cma.",
+            metavar="gradient|cma|differential_evolution",
+            help="Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's "
+            "differential evolution.",
             rich_help_panel=SEARCH,
         ),
-    ] = "cma",
+    ] = "gradient",
     evaluations: Annotated[
         int, typer.Option(metavar="N", min=20, help="Candidates in each search, about.", rich_help_panel=SEARCH)
     ] = 150,
@@ -229,10 +230,6 @@ def show(tuning: Tuning) -> None:
                 rows.append((f"{words(part)}: NEES/dof", "", nees, run.after.nees.get(part, float("nan"))))
             for key, rmse in run.before.rmse.items():
                 part, _, leaf = key.partition(".")
-                if {f"{part}.position_ate_rmse_m", f"{part}.rmse_deg"} & set(run.before.rmse) - {key} and leaf.count(
-                    "_"
-                ) < 3:
-                    continue  # said by the figure of the whole part
                 label = f"{words(part)}: {metric_label(leaf)[0]}"
                 rows.append((label, short_unit(leaf), rmse, run.after.rmse.get(key, float("nan"))))
             name = run.name

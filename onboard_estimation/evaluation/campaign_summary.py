@@ -19,6 +19,7 @@ from scipy.stats import bootstrap
 from onboard_estimation.evaluation.campaign import RUNS, Campaign, Row, figure
 from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
 from onboard_estimation.evaluation.error_table import PartErrors, read_errors, thinning
+from onboard_estimation.evaluation.metrics import headline_keys
 from onboard_estimation.filtering.consistency import coverage, judge_consistency
 from onboard_estimation.measurement import Vector
 
@@ -27,7 +28,6 @@ COMPARED_AXES = ("estimator", "configuration", "what_if")
 NEES = "mean_nees_per_degree_of_freedom"
 _FEWEST_PAIRS = 4
 _RESAMPLES = 4999
-_HEADLINES = ("position_ate_rmse_m", "rmse_deg")
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def differences(campaign: Campaign) -> Iterator[Difference]:
 
 
 def headlines(row: Row) -> list[str]:
-    """One figure a part of the state: the distance of a position, the RMS of several angles, else each dimension's."""
+    """One figure a part of the state, see `headline_keys`."""
     parts: dict[str, list[str]] = {}
     for name in row.get("figures", {}):
         part, _, key = name.partition(".")
@@ -189,8 +189,7 @@ def headlines(row: Row) -> list[str]:
     for part, keys in parts.items():
         if part not in row["parts"]:
             continue  # no part of the state, but what a robot adds
-        chosen = [key for key in _HEADLINES if key in keys][:1] or [key for key in keys if "_rmse" in key]
-        out += [f"{part}.{key}" for key in chosen]
+        out += [f"{part}.{key}" for key in headline_keys(keys)]
     return out
 
 

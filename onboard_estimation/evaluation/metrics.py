@@ -5,7 +5,7 @@ Path metrics (absolute and relative trajectory error) come from `evo`; joint ang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,15 @@ from onboard_estimation.measurement import Vector
 
 Rows = NDArray[np.float64]
 _POSITION_NAMES = ("x", "y", "z")
+_HEADLINES = ("position_ate_rmse_m", "rmse_deg")
+
+
+def headline_keys(keys: Iterable[str]) -> list[str]:
+    """Of a part's figures the one to look at: the distance of a position, the RMS of several angles, else of each
+    dimension.
+    """
+    known = list(keys)
+    return [key for key in _HEADLINES if key in known][:1] or [key for key in known if "_rmse" in key]
 
 
 def part_metrics(

@@ -45,6 +45,8 @@ _TOGETHER = (1.0 / 30.0, 0.1, 1.0 / 3.0, 1.0, 3.0, 10.0, 30.0)
 """Common factors of all parameters, tried first: noise is often wrong as a whole."""
 _DIFFERENCE = 0.1
 """Of each coordinate (logarithms; of a linear one tenths of its range), for slopes: wide, as gates make small steps."""
+_NO_SCORE = (UserError, ArithmeticError, ValueError)
+"""What a filter may raise with a candidate's parameters; anything else is a fault of ours."""
 GRADIENT = "gradient"
 METHODS = (GRADIENT, "cma", "differential_evolution")
 
@@ -168,7 +170,7 @@ class _Search:
         self.evaluations += len(tasks)
         found: list[Score | None] = [None] * len(tasks)
         for finished in self.workers.results(score, tasks):
-            if isinstance(finished.error, (KeyboardInterrupt, TypeError, AttributeError)):
+            if finished.error is not None and not isinstance(finished.error, _NO_SCORE):
                 raise finished.error
             found[finished.number] = finished.value
         return [found[row :: len(candidates)] for row in range(len(candidates))]

@@ -26,6 +26,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.evaluation.evaluate import Source, read_bag
 from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.metrics import headline_keys
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
@@ -69,7 +70,7 @@ class Score(NamedTuple):
     dimensions
         Of all innovations, or of all parts of the state that have a truth.
     nees, rmse
-        Mean NEES per degree of freedom, and RMS errors by their metric's name, by part; none without truth.
+        Mean NEES per degree of freedom, and the headline errors by their metric's name, by part; none without truth.
     """
 
     value: float
@@ -134,13 +135,12 @@ def _of_errors(result: EvaluationResult) -> tuple[float, int]:
 
 
 def _errors(result: EvaluationResult) -> dict[str, float]:
-    """RMS errors by name, of the parts that have a truth."""
+    """Headline errors by name, of the parts that have a truth."""
     return {
-        f"{part}.{key}": float(value)
+        f"{part}.{key}": float(figures[key])
         for part, figures in result.metrics.items()
         if part in result.parts
-        for key, value in figures.items()
-        if key in ("position_ate_rmse_m", "rmse_deg") or (key.count("_rmse") and "position" not in key)
+        for key in headline_keys(figures)
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
 from onboard_estimation.evaluation.tunable import tunables
-from onboard_estimation.evaluation.tuning import LeftOut, Tuning, TuningSettings, tune
+from onboard_estimation.evaluation.tuning import LeftOut, Tuning, TuningSettings, _Search, tune
 from onboard_estimation.evaluation.tuning_score import (
     OUTLIER_FACTOR,
     OUTLIER_SHARE,
@@ -37,7 +37,7 @@ from onboard_estimation.measurement import Channel, Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
 from onboard_estimation.robots import find_robot
-from onboard_estimation.workers import Workers, WorkersAsked, open_workers
+from onboard_estimation.workers import Finished, Workers, WorkersAsked, open_workers
 
 OPTIONS = EvaluateOptions(robot="salp", estimator="ukf", config=resource("config/salp_ideal.yaml"))
 RUNS = {f"run {seed}": SimulatedRun("salp", "ideal", "forward", 12.0, seed) for seed in range(3)}
@@ -252,6 +252,7 @@ def test_the_command_writes_a_file_that_says_how_it_was_made(bags: list[Path], t
     assert value["after"] == pytest.approx(0.005, rel=0.3)
     assert [one["name"] for one in found["left_out"]] == ["bag_1", "bag_2"]
     assert found["helped"] is True
+    assert found["method"] == "gradient"
     text = file.read_text()
     assert all(line.startswith("#") for line in text.partition("/**:")[0].splitlines())
     for said in ("# Tuned on", "It helps", "bag bag_1: sha256", "left out bag_2", "numpy", "0.05 before"):
@@ -264,12 +265,53 @@ def test_the_command_writes_a_file_that_says_how_it_was_made(bags: list[Path], t
     assert file.read_bytes() == before
 
 
+class Failing:
+    """Workers whose every task ends with an error."""
+
+    count, about = 1, "nobody"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def results(self, function: Any, tasks: Sequence[Any]) -> Iterator[Finished]:
+        yield from (Finished(number, None, self._error) for number in range(len(tasks)))
+
+    def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
+        return {}
+
+
+def test_a_candidate_that_a_filter_cannot_take_has_no_score_and_a_fault_of_ours_is_raised(bags: list[Path]) -> None:
+    options = EvaluateOptions(robot="salp", config=resource("config/salp_ideal.yaml"))
+    chosen = tuple(tunables(load_configuration(find_robot("salp"), options)))
+    candidates = np.array([[one.start for one in chosen], [one.high for one in chosen]])
+    for error in (UserError("no estimate"), np.linalg.LinAlgError("not positive"), ZeroDivisionError()):
+        search = _Search({"bag": bags[0]}, options, TuningSettings(), chosen, Failing(error))
+        assert search.scores(candidates, ["bag"]) == [[None], [None]]
+    with pytest.raises(KeyError):
+        _Search({"bag": bags[0]}, options, TuningSettings(), chosen, Failing(KeyError("ours"))).scores(
+            candidates, ["bag"]
+        )
+
+
+def test_scores_stand_with_their_candidates_and_recordings(bags: list[Path]) -> None:
+    options = EvaluateOptions(robot="salp", config=resource("config/salp_ideal.yaml"), estimator="ukf")
+    chosen = tuple(tunables(load_configuration(find_robot("salp"), options), ["gyro.noise_stddev_rad_s"]))
+    recordings = {"one": bags[0], "two": bags[1]}
+    with open_workers(WorkersAsked(0)) as workers:
+        search = _Search(recordings, options, TuningSettings(), chosen, workers)
+        found = search.scores(np.array([[0.005], [0.01], [0.02]]), ["one", "two"])
+    for row, noise in zip(found, (0.005, 0.01, 0.02), strict=True):
+        for name, one in zip(recordings, row, strict=True):
+            assert one == score(search.task(name, {"gyro.noise_stddev_rad_s": noise}))
+
+
 @pytest.mark.slow
 def test_people_see_what_was_found(bags: list[Path], tmp_path: Path) -> None:
     done = tuned(bags, "--parameter", "gyro.noise_stddev_rad_s", "--output", tmp_path / "t.yaml")
     assert done.code == 0, done.error
     assert "On bags that were left out" in done.out
     assert "Joint angles: NEES/dof" in done.out
+    assert sum("Joint angles:" in line for line in done.out.splitlines()) == 2 * 2  # of each bag NEES and error
     assert f"evaluate BAG --config {tmp_path / 't.yaml'}" in done.out
     assert "by truth" in done.error
     assert max(len(line) for line in done.out.splitlines() if "RMSE" in line) <= 100
