@@ -108,6 +108,7 @@ def first_counts(found: dict[str, Any]) -> list[tuple[int, ...]]:
 
 @pytest.mark.usefixtures("ros_domain")
 @needs_graph
+@pytest.mark.slow
 def test_the_node_plays_a_bag_to_the_count_then_messages_and_fails_on_request(tmp_path: Path) -> None:
     expected = write_bag(tmp_path / "bag")
     words = (f"bag:={tmp_path / 'bag'}", "bus.sensors:=[ati_axia80, beckhoff_el3104]", "pressure.chambers:=[left]")

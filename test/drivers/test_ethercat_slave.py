@@ -420,6 +420,7 @@ def test_nothing_that_a_master_may_ask_does_harm(datagrams: list[Datagram], stat
 
 @settings(max_examples=500)
 @given(st.binary(max_size=300), st.booleans())
+@pytest.mark.slow
 def test_no_mailbox_message_does_harm(data: bytes, is_coe: bool) -> None:
     message = struct.pack("<HHBB", len(data), 0, 0, 3) + data if is_coe else data
     reply = coe.answer(message, device().dictionary, 1, sii.MAILBOX_BYTES)

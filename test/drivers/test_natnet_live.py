@@ -95,6 +95,7 @@ def make() -> Iterator[Callable[..., Pair]]:
         pair.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["2.5", "2.7", "2.11"])
 def test_without_ticks_stamps_are_arrivals_less_the_latency_and_it_is_said(
     make: Callable[..., Pair], version: str

@@ -102,6 +102,7 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(200)
 @needs_graph
+@pytest.mark.slow
 def test_the_node_publishes_diagnoses_and_outlives_its_device(port: Path, tmp_path: Path) -> None:
     raw, calibration = tmp_path / "raw.bin", tmp_path / "low_g.yaml"
     calibration.write_text("/**:\n  ros__parameters:\n    gyro:\n      bias_rad_s: [0.0, -0.01, 0.0]\n")
@@ -252,6 +253,7 @@ def test_aligned_at_start_means_once_still(port: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(200)
 @needs_graph
+@pytest.mark.slow
 def test_another_device_or_baud_rate_and_a_bad_parameter_are_said(port: Path, tmp_path: Path) -> None:
     with running(
         "serial_imu", tmp_path, "-p", "mounting.high_g_axes:=x x z", "-p", "baud:=3", namespace="/hopper"

@@ -493,6 +493,7 @@ def test_a_launch_file_that_cannot_be_read_is_bad_input(launches: Launches) -> N
     )
 
 
+@pytest.mark.slow
 def test_launch_files_are_found_by_path_name_and_package(launches: Launches) -> None:
     for words in (["salp.launch.py"], ["salp"], ["onboard_estimation", "salp.launch.py"]):
         code, out = launches.run("launch", *words, "--show-args")
@@ -574,6 +575,7 @@ def interrupted_when_ready(launches: Launches, entities: str, *arguments: str) -
     return out
 
 
+@pytest.mark.slow
 def test_processes_that_heed_no_signal_are_killed(launches: Launches) -> None:
     # One after the other: how soon a process answers a signal is nobody's to say.
     timeouts = ("sigterm_timeout:=0.3", "sigkill_timeout:=1000")

@@ -176,6 +176,7 @@ def test_a_robot_that_does_not_load_hides_no_other(place: Path, tmp_path: Path) 
         assert "robot 'nothing' cannot be loaded from 'no_such_module:ROBOT'" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
 def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
     path = os.pathsep.join([str(place / "installed"), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -128,6 +128,7 @@ def test_a_start_that_is_far_off_is_found_out(recording: LoadedRecording) -> Non
     assert worst["doubted"] < 3.0 < worst["believed"]
 
 
+@pytest.mark.slow
 def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
     """The filter goes on with what it was told, to the last bit, and costs what it did."""
     plain, doubted = (begun(recording, one, 3.0) for one in (UNDOUBTED, CONFIGURATION))

@@ -137,6 +137,7 @@ def test_a_node_that_cannot_be_imported_ends_the_launch_with_the_reason(tmp_path
     nothing_is_left()
 
 
+@pytest.mark.slow
 def test_a_node_that_dies_again_and_again_at_once_is_given_up(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\nif any('salp_estimator' in word for word in sys.argv): os._exit(77)\n"

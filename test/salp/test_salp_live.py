@@ -115,6 +115,7 @@ def test_a_simulation_ends_after_its_duration(tmp_path: Path) -> None:
         assert "simulated 0.5 s, done" in simulator.output
 
 
+@pytest.mark.slow
 def test_replay_through_the_node_gives_the_offline_estimates_bit_for_bit(tmp_path: Path) -> None:
     from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 

@@ -72,6 +72,7 @@ def test_tuning_finds_what_the_robot_has(trained: TrainedFilters) -> None:
     assert trained.runs[0].delay_s == pytest.approx(0.005, abs=0.0021)
 
 
+@pytest.mark.slow
 def test_particles_start_from_the_noise_of_the_other_filter(trained: TrainedFilters) -> None:
     found = trained.tuned["ukf"].after["filter.moment_stddev_n_m"]
     model = trained.model

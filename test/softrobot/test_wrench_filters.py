@@ -173,6 +173,7 @@ print("new:", *sorted(compiled() - before))
 """
 
 
+@pytest.mark.slow
 def test_the_unscented_filter_is_as_sure_as_it_may_be() -> None:
     """Ten seeds: mean NEES of the tip about 3, and 99 % of all within three standard deviations."""
     found = [judged("ukf", seed) for seed in range(10)]

@@ -220,6 +220,7 @@ def test_masses_and_inertias_are_learned_within_what_is_stated() -> None:
     assert np.median(found) < 0.5 * np.median(np.abs(at_first))
 
 
+@pytest.mark.slow
 def test_without_a_load_nothing_changes() -> None:
     assert [plain(seed)[1][-1].changes for seed in SEEDS] == [0] * len(SEEDS)
 

@@ -194,6 +194,7 @@ def test_filter_does_not_see_how_the_world_is_turned(scaling: tuple[float, float
     assert np.abs(runs[0][0][40:]).max() < 0.2
 
 
+@pytest.mark.slow
 def test_pose_measurement_agrees_with_importance_sampling() -> None:
     """A pose (SE(2)) measured as a whole, near half a turn; posterior by weighting samples of the prior."""
     space = StateSpace(se2("pose"))

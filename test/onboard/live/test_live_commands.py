@@ -112,6 +112,7 @@ def test_echo_of_a_running_node(ros_domain: int, patient: None) -> None:
     assert f"no topic /salp/phase within 0.2 s in domain {ros_domain}, this machine only" in fault.error
 
 
+@pytest.mark.slow
 def test_nodes_and_parameters_of_a_running_node(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
         assert out_of("node", "list") == "/salp/talker\n"
