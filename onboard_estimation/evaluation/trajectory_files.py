@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +79,7 @@ def read_trajectory(
         values = _numbers(file, rows, kept, columns.read)
         found = columns.values(values)
         one = cleaned(file.name, stamps, found.poses, found.covariances, np.array(kept), found.planar)
-        return one if not columns.note else Trajectory(**{**vars(one), "notes": (columns.note, *one.notes)})
+        return replace(one, notes=(columns.note, *one.notes)) if columns.note else one
     if format == "kitti":
         _check_counts(file, lines.rows, lines.numbers, _KITTI, _KITTI)
         values = _numbers(file, lines.rows, lines.numbers, list(range(_KITTI)))
