@@ -154,6 +154,7 @@ def message_of(wrench: Sequence[float]) -> Any:
 
 @pytest.mark.usefixtures("ros_domain")
 @needs_graph
+@pytest.mark.slow
 def test_what_cannot_be_emulated_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
         (("bus.interface:=eth_none",), "interface 'eth_none' is not there; there are "),

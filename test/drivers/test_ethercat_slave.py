@@ -403,6 +403,7 @@ asked = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(asked, max_size=12), st.sampled_from([State.INIT, State.PREOP, State.OP]))
+@pytest.mark.slow
 def test_nothing_that_a_master_may_ask_does_harm(datagrams: list[Datagram], state: State) -> None:
     slave = device()
     master = Master([slave])

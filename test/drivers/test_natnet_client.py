@@ -63,6 +63,7 @@ def test_stamps_are_those_of_the_exposure_by_a_clock_that_runs_fast() -> None:
         assert client.stamps.stddev_s < 0.001
 
 
+@pytest.mark.slow
 def test_a_restarted_server_is_followed() -> None:
     with (
         serving(transport="unicast", camera_latency_s=0.0) as (server, configuration),

@@ -69,6 +69,7 @@ class Truth:
         return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["multicast", "unicast"])
 def test_a_simulators_truth_comes_back_as_ground_truth(transport: str, tmp_path: Path) -> None:
     shared = (*ports(), "-p", f"transport:={transport}")

@@ -198,6 +198,7 @@ def test_lines_of_processes_and_their_ends_are_shown_as_ros2_launch_shows_them(l
     assert (launches.folder / "log" / "latest").resolve() == log.parent
 
 
+@pytest.mark.slow
 def test_arguments_have_defaults_choices_and_descriptions(launches: Launches) -> None:
     path = launches.write(
         """[
@@ -670,6 +671,7 @@ def test_processes_are_started_again_as_often_as_asked(launches: Launches) -> No
     assert (code, out.count("[p-1]: process started")) == (0, 3)
 
 
+@pytest.mark.slow
 def test_run_passes_all_words_on(launches: Launches) -> None:
     code, out = launches.run("run", "onboard-estimation", "inspect", "--help")
     assert (code, "inspect" in out, "BAG" in out) == (0, True, True)

@@ -208,6 +208,7 @@ def test_arguments_are_shown(name: str) -> None:
 
 
 @needs_embedded
+@pytest.mark.slow
 def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
         (("hopper.launch.py", "control:=estimate", "source:=hardware"), "is for a simulated robot"),

@@ -100,6 +100,7 @@ def test_its_own_command_is_one_of_all(place: Path) -> None:
     assert run(place, "turns", "90").stdout == "0.25 turns\n"
 
 
+@pytest.mark.slow
 def test_its_own_logs_are_converted(place: Path) -> None:
     """By a function of its own package; what its sensor does not measure is said to be absent in the bag."""
     (place / "log.csv").write_text(

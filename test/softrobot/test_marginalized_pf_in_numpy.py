@@ -8,6 +8,7 @@ from benchmarks.marginalized_pf_numpy import NumpyFilter
 from benchmarks.marginalized_pf_step import COMPARED_STEPS, SEGMENT, TOLERANCE, Course, agreement, tracker
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", [False, True])
 def test_particles_are_those_of_the_filter_in_numpy(walk: bool) -> None:
     filter_, course = tracker(200, walk), Course(COMPARED_STEPS)

@@ -146,6 +146,7 @@ def test_derivatives_of_a_motion() -> None:
         assert not numeric.any()
 
 
+@pytest.mark.slow
 def test_covariance_is_predicted_by_the_derivatives_of_the_state() -> None:
     """Of everything: F P F^T with F by central differences, gravity and the turned lever arms of errors included."""
     chain, rng = Chain.drawn(2), np.random.default_rng(2)

@@ -121,6 +121,7 @@ def test_an_interrupt_that_c_code_makes_an_error_of_is_no_fault(interrupted: boo
         assert "RuntimeError: a message could not be made" in errors
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.skipif(
     embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="with ROS 2, launch files need a workspace"
