@@ -43,7 +43,7 @@ _AFTER_S = 3.0
 """The last report of the diagnostics may come so late, and what a filter that is too slow still has to say."""
 _COMPARED_S = 3.0
 _COMPARISON_S = 10.0
-_FRACTIONS = (0.5, 0.25, 0.1, 0.05)
+_FRACTIONS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 _DEPTH = 2000
 
 

@@ -129,7 +129,7 @@ def sentence(figures: Figures, remedies: Sequence[Remedy] = ()) -> str:
         )
     what = "is tight on this computer" if verdict == "tight" else "is too slow on this computer"
     found = f"{figures.robot} {what}: {figures.estimator} takes {share}{_symptoms(figures)}"
-    if figures.share <= FITS_SHARE:
+    if figures.needed_share <= FITS_SHARE:
         return f"{found}; it works less than half the time, so others hold it up: end other programs and measure again."
     return f"{found}; {_advice(figures, remedies)}."
 
@@ -155,7 +155,7 @@ def cheaper(remedies: Sequence[Remedy], figures: Figures) -> list[Remedy]:
     best = {}
     for one in sorted(remedies, key=lambda remedy: remedy.share):
         kind = one.change.partition(":=")[0]
-        if one.share < 0.9 * figures.share and (one.share <= FITS_SHARE or kind not in best):
+        if one.share < 0.9 * figures.needed_share and (one.share <= FITS_SHARE or kind not in best):
             best[kind] = one
     return sorted(best.values(), key=lambda remedy: remedy.share)
 
