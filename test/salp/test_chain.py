@@ -6,7 +6,7 @@ Nothing of the project's geometry is used: link positions are sums of complex nu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -64,13 +64,17 @@ class DenseChain:
             turning[:, k] = headings
         return twists, turning
 
-    def motion(self, r: np.ndarray, locked: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """B(r), the gyros' rates and the torque on every joint for unit rim speeds; locked joints fuse their links."""
-        n = len(self.lengths)
+    def balance(self, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Drag of unit velocities (N + 2, N + 2), thrust of unit rim speeds (N + 2, N), gyros' rates (N, N + 2)."""
         twists, turning = self.jacobians(r)
         drag = np.einsum("iak,iab,ibl->kl", twists, self.wheel_drag, twists)
         drag[3:, 3:] += np.diag(self.joint_drag)
-        thrust = (twists[:, 0] * self.wheel_drag[:, :1, 0]).T
+        return drag, (twists[:, 0] * self.wheel_drag[:, :1, 0]).T, turning
+
+    def motion(self, r: np.ndarray, locked: tuple[int, ...] = ()) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """B(r), the gyros' rates and the torque on every joint for unit rim speeds; locked joints fuse their links."""
+        n = len(self.lengths)
+        drag, thrust, turning = self.balance(r)
         free = [k for k in range(n + 2) if k - 3 not in locked]
         control = np.zeros((n + 2, n))
         control[free] = np.linalg.solve(drag[np.ix_(free, free)], thrust[free])
@@ -289,6 +293,33 @@ def test_several_joints_at_their_limits(seed: int) -> None:
     np.testing.assert_allclose(chain.velocity(r, u), possible[0], atol=1e-9 * np.abs(possible[0]).max())
     # B(r) is the linear map without limits.
     np.testing.assert_allclose(chain.control_matrix(r), dense.motion(r)[0], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_several_joints_before_their_limits(seed: int) -> None:
+    """The one choice of joints that are held back at which no other is too fast and none is driven on: all are tried."""
+    rng = np.random.default_rng(2000 + seed)
+    n, within_s = int(rng.integers(3, 6)), 0.2
+    dense = random_chain(seed, n)
+    r, u = rng.normal(scale=0.6, size=n - 1), rng.normal(scale=0.1, size=n)
+    drag, thrust, turning = dense.balance(r)
+    force = thrust @ u
+    # Of the free rates' size, so that some joints are held back, and these hold back others or let them go.
+    fastest = rng.uniform(0.0, 0.8, size=n - 1) * np.abs(np.linalg.solve(drag, force)[3:])
+    possible = []
+    for choice in product((-1, 0, 1), repeat=n - 1):
+        held = np.flatnonzero(choice)
+        free = [k for k in range(n + 2) if k - 3 not in held]
+        velocity = np.concatenate([np.zeros(3), choice * fastest])
+        velocity[free] = np.linalg.solve(drag[np.ix_(free, free)], (force - drag @ velocity)[free])
+        driven_on = np.array(choice) * (force - drag @ velocity)[3:]
+        if (np.abs(velocity[3:]) <= fastest * (1.0 + 1e-9)).all() and (driven_on[held] >= 0.0).all():
+            possible.append(velocity)
+    assert len(possible) == 1
+    links = dense.build().links.copy()
+    links[:-1, kernels.LOWER], links[:-1, kernels.UPPER] = r - within_s * fastest, r + within_s * fastest
+    found = kernels.gyro_rates(links, np.concatenate([np.zeros(3), r])[None], u, within_s)[0]
+    np.testing.assert_allclose(found, turning @ possible[0], atol=1e-8)
 
 
 def test_chain_runs_up_to_its_limit_and_not_beyond() -> None:
