@@ -121,6 +121,7 @@ def states(reports: list[Any]) -> dict[str, Any]:
     return {one.hardware_id: one for one in reports[-1].status} if reports else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sensor", ["ati_axia80", "ati_ft", "schunk_ft_axia", "bota_rokubi", "bota_sensone", "me_gsv8"])
 def test_every_shipped_sensor_reads_what_is_played(line: Cable, running: Callable[..., Running], sensor: str) -> None:
     from geometry_msgs.msg import WrenchStamped
@@ -260,6 +261,7 @@ def test_a_pulled_cable_and_a_fallen_device_are_stated_and_mended(
     one.until(lambda: states(reports)["ATI Axia80 0"].level == b"\x00")
 
 
+@pytest.mark.slow
 def test_what_the_device_calls_out_of_range_is_not_published(
     line: Cable, axia: EmulatedSlaves, running: Callable[..., Running]
 ) -> None:

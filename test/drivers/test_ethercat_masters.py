@@ -34,6 +34,7 @@ def line() -> Iterator[Cable]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master", ["pysoem", "kickcat"])
 @pytest.mark.parametrize("name", ["ati_axia80", "bota_rokubi", "beckhoff_el3004"])
 def test_two_masters_reach_op_and_read_the_same(line: Cable, master: str, name: str) -> None:
@@ -57,6 +58,7 @@ def test_two_masters_reach_op_and_read_the_same(line: Cable, master: str, name: 
         assert found["abort"] == 0x0602_0000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("master", ["pysoem", "kickcat"])
 def test_several_devices_on_one_cable_answer_each_for_itself(line: Cable, master: str) -> None:
     with emulated_slaves(line.far, "ati_axia80", "beckhoff_el3104", "me_gsv8", entering=line.entering) as slaves:

@@ -189,6 +189,7 @@ def test_a_client_that_does_not_read_hinders_nobody(pair: Pair) -> None:
     deaf.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("lie", "words"),
     [

@@ -246,6 +246,7 @@ def test_history_keeps_the_newest(participant: Participant) -> None:
     assert reader.take() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [5, 0])
 def test_a_reader_that_stands_still_stops_no_writer(participant: Participant, depth: int) -> None:
     with peer("echo") as other:

@@ -99,7 +99,7 @@ def in_lanes(lanes, parameters, start, signals, truth, most=400):
     return squares, events, found
 
 
-@pytest.mark.parametrize("stamps", [pytest.param("ideal", marks=pytest.mark.slow), "real"])
+@pytest.mark.parametrize("stamps", ["ideal", "real"])
 @pytest.mark.parametrize("name", KINDS)
 def test_population_costs_are_those_of_single_trials(trials, name, stamps):
     if stamps == "real":
@@ -156,7 +156,7 @@ def single_bounces(parameters, start, signals, room=1000):
     return out, events[: min(found, room)]
 
 
-@pytest.mark.parametrize("stamps", [pytest.param("ideal", marks=pytest.mark.slow), "real"])
+@pytest.mark.parametrize("stamps", ["ideal", "real"])
 def test_costs_of_bounces_are_those_of_single_trials(trials, stamps):
     if stamps == "real":
         trials = [with_real_stamps(trial, np.random.default_rng(7)) for trial in trials]

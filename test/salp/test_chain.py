@@ -297,7 +297,7 @@ def test_several_joints_at_their_limits(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_several_joints_before_their_limits(seed: int) -> None:
-    """The one choice of joints that are held back at which no other is too fast and none is driven on: all are tried."""
+    """The one choice of joints held back at which no other is too fast and none is driven on: all are tried."""
     rng = np.random.default_rng(2000 + seed)
     n, within_s = int(rng.integers(3, 6)), 0.2
     dense = random_chain(seed, n)

@@ -142,6 +142,7 @@ def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
     assert worst_ratio(recording, both, 3.0) < 3.0
 
 
+@pytest.mark.slow
 def test_a_smoothed_run_is_that_of_the_likelier_filter(recording: LoadedRecording) -> None:
     """Also where it ends while the start is in doubt."""
     end_ns = recording.first_stamp_ns() + 8_000_000_000

@@ -76,6 +76,7 @@ def identified(name: str = "softer when bent") -> Identification:
     return identify(known_of(name), {"run": recording(name)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROBOTS)
 def test_parameters_are_recovered_within_their_intervals(name: str) -> None:
     found, true = identified(name), robot(name)

@@ -144,6 +144,7 @@ def test_a_robot_that_is_heard_again_is_found_again() -> None:
     assert back.coverage > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sensors", "fault", "said"),
     [
@@ -220,6 +221,7 @@ def test_a_chamber_that_is_never_heard_is_said_while_the_filter_waits() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("known", "seed"),
     [

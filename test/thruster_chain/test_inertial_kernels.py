@@ -162,6 +162,7 @@ def test_covariance_is_predicted_by_the_derivatives_of_the_state() -> None:
     np.testing.assert_array_equal(predicted, predicted.T)
 
 
+@pytest.mark.slow
 def test_noise_goes_where_a_push_of_an_imu_goes() -> None:
     """White noise of a tick: a turn of each link, and a velocity whose half comes over the tick as way."""
     chain = Chain.drawn(3)

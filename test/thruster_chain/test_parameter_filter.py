@@ -225,6 +225,7 @@ def test_without_a_load_nothing_changes() -> None:
     assert [plain(seed)[1][-1].changes for seed in SEEDS] == [0] * len(SEEDS)
 
 
+@pytest.mark.slow
 def test_the_common_scale_of_masses_and_thrust_is_not_learned() -> None:
     """The information along it is the prior's, and what is left of the masses is that of the gains."""
     truth, states = plain(1)

@@ -208,6 +208,7 @@ def test_sdist_builds_a_package_of_ros2(repository: Path, built: Path) -> None:
     assert {"resource/onboard_estimation", "config/deep/robot.yaml", "launch/robot.launch.py"} <= names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["--prefix", "--target"])
 def test_resources_of_an_installed_wheel_are_found(built: Path, tmp_path: Path, way: str) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--ignore-installed"]

@@ -93,6 +93,7 @@ def test_the_hash_is_that_of_the_bag(shown: Path) -> None:
     assert read_json(shown / "run" / "run.json")["inputs_sha256"] == {"bag": digest.hexdigest()}
 
 
+@pytest.mark.slow
 def test_evaluating_twice_gives_identical_files_but_for_the_time(shown: Path, tmp_path: Path) -> None:
     """Once here, once in another process and to another place."""
     out = in_another_process("evaluate", "b", "--output", tmp_path / "again", "--json", folder=shown)

@@ -62,6 +62,7 @@ def write_metadata(folder: Path, **information: object) -> None:
 # Files that change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FILES)
 def test_a_file_that_shrinks_while_it_is_read_is_said(kind: str, tmp_path: Path) -> None:
     """In a process of its own, which a mapped file would end by a signal."""

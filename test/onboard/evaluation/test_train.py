@@ -135,6 +135,7 @@ def test_processes_that_share_a_training_give_the_same_model(folder: Path, tmp_p
     assert headers[0] == headers[1]
 
 
+@pytest.mark.slow
 def test_the_model_helps_with_a_run_that_it_has_not_seen(folder: Path, learned: dict[str, Any]) -> None:
     # Shorter, because a filter that fails so badly is replayed three times more, against mirror images of the truth.
     recording = recorded("left", 7, 9.0)

@@ -241,6 +241,7 @@ def tuned(bags: list[Path], *words: Any) -> Any:
     return command("tune", "salp", *bags, *fixed, *words)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_file_that_says_how_it_was_made(bags: list[Path], tmp_path: Path) -> None:
     file = tmp_path / "tuned.yaml"
     words = ("--set", "gyro.noise_stddev_rad_s=0.05", "--parameter", "gyro.noise_stddev_rad_s", "--by", "innovations")

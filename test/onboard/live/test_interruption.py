@@ -84,6 +84,7 @@ def interrupted_at(moment: str, code: str) -> str:
     return INTERRUPTED_AT.replace("MOMENT", repr(moment)) + code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["typer", "mcap.writer", "exit"])
 def test_a_recorder_that_is_interrupted_leaves_a_bag_and_ends_with_0(moment: str, tmp_path: Path) -> None:
     """While it is imported, before it has a node; and when all is done, at Python's own end."""

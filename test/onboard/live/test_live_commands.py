@@ -59,6 +59,7 @@ def refusal_of_unknown(*words: str) -> str:
         return refusal(*words)
 
 
+@pytest.mark.slow
 def test_topics_of_a_running_node(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
         listed = out_of("topic", "list", "-t").splitlines()

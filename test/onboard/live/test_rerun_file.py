@@ -26,6 +26,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_curves_are_whole(run: Path) -> None:
     [record] = load_records(run, EvaluateOptions())
     curves = {one.title: one for one in whole_curves(record)}

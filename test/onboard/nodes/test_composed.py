@@ -82,6 +82,7 @@ def test_a_source_serves_the_first_estimator_of_its_namespace() -> None:
     assert not second.said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -39,6 +39,7 @@ def node(request: pytest.FixtureRequest, compiled_kernels: None) -> tuple[str, S
         return request.param, started(request.param, TARGETS[request.param])
 
 
+@pytest.mark.slow
 def test_nothing_for_offline_use_is_loaded(node: tuple[str, Started]) -> None:
     robot, found = node
     assert found.loaded(*NEVER, *OFFLINE[robot]) == []

@@ -42,6 +42,7 @@ def received(reports: list[Any]) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [((), INSTANTS / 2), (("-p", "output_rate_hz:=25.0"), INSTANTS / 8), (("-p", "output_rate_hz:=0.0"), INSTANTS * 3)],
