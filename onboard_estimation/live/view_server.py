@@ -89,9 +89,8 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
         server.request_share_url = _no_tunnel  # type: ignore[method-assign, unused-ignore]
         server.scene.set_up_direction("+z")
         server.gui.add_markdown(_LEGEND, order=-3.0)
-        server.gui.configure_theme(
-            control_layout="fixed", control_width="large", show_logo=False, show_share_button=False
-        )
+        server.gui.configure_theme(control_width="large", show_logo=False, show_share_button=False)
+        server.gui.main_panel.dock_right()
         yield server, f"http://{_shown_host(page.host)}:{server.get_port()}"
 
 

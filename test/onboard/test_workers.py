@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tasks
+from threadpoolctl import threadpool_limits
 
 from benchmarks.clusters import Cluster, cluster
 from onboard_estimation.errors import UserError
@@ -55,6 +56,21 @@ def test_what_lies_deep_inside_is_done_by_the_workers_that_share(two: Workers) -
         with pytest.raises(ValueError, match="three"):
             all_of(tasks.square, range(5))
     assert all_of(tasks.process, [0]) == [here]
+
+
+def test_what_ends_last_stands_where_it_was_asked_for(two: Workers, tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    done: list[int] = []
+    assert all_of(tasks.in_other_order, [(mark, True), (mark, False)], done.append, two) == ["waited", "did not"]
+    assert done == [1, 2]
+
+
+def test_linear_algebra_has_one_thread_everywhere(two: Workers, alone: Workers) -> None:
+    with threadpool_limits(2, user_api="blas"):
+        assert tasks.blas_threads(0) == {2}
+        for workers in (alone, two):
+            assert all_of(tasks.blas_threads, [0], workers=workers) == [{1}]
+        assert tasks.blas_threads(0) == {2}
 
 
 @pytest.mark.slow

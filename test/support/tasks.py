@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_info
 
 
 def square(number: int) -> int:
@@ -32,6 +34,21 @@ def product(seed: int) -> bytes:
     """A matrix product that rounds otherwise with several threads."""
     rng = np.random.default_rng(seed)
     return (rng.normal(size=(300, 300)) @ rng.normal(size=(300, 300))).tobytes()
+
+
+def in_other_order(task: tuple[str, bool]) -> str:
+    """The task that waits ends after the one that does not, though it may begin before."""
+    path, waits = Path(task[0]), task[1]
+    end_s = time.monotonic() + 60.0
+    while waits and not path.exists() and time.monotonic() < end_s:
+        time.sleep(0.01)
+    path.touch()
+    return "waited" if waits else "did not"
+
+
+def blas_threads(_: int) -> set[int]:
+    np.ones((2, 2)) @ np.ones((2, 2))
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
 def process(_: int) -> int:
