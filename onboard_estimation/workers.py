@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from onboard_estimation import installed, kernel_cache
@@ -298,18 +300,33 @@ def _own_cluster(count: int) -> Iterator[tuple[Callable[[float], Client], str]]:
     import dask
     from distributed import Client, LocalCluster, Security
 
-    with (
-        dask.config.set(_OWN),
-        LocalCluster(
-            n_workers=count,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            dashboard_address="127.0.0.1:0",
-            security=Security.temporary(),
-            silence_logs=60,
-        ) as cluster,
-    ):
-        yield (lambda timeout_s: Client(cluster, set_as_default=False)), f"{count} processes of this machine"
+    with dask.config.set(_OWN):
+        with _sigint_is_ours():
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                security=Security.temporary(),
+                silence_logs=60,
+            )
+        with cluster:
+            yield (lambda timeout_s: Client(cluster, set_as_default=False)), f"{count} processes of this machine"
+
+
+@contextmanager
+def _sigint_is_ours() -> Iterator[None]:
+    """Threads and processes that start within the block never see SIGINT: Ctrl-C goes to a terminal's whole group.
+
+    The cluster's thread, which also starts workers anew, and its processes inherit the mask; one that comes meanwhile
+    is taken at the end of the block.
+    """
+    resource_tracker.ensure_running()  # a thread in which it starts sees SIGINT afterwards
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _connected(address: str, timeout_s: float) -> Client:

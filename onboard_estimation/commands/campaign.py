@@ -112,7 +112,11 @@ def campaign(
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
     with working(workers, scheduler, len(cases), quiet=json) as team, _shown(name, len(cases), team, json) as progress:
-        done = run_campaign(cases, place, team, about, progress)
+        try:
+            done = run_campaign(cases, place, team, about, progress)
+        except KeyboardInterrupt:
+            output.note(f"{place} keeps what is done; the same command goes on from there", json)
+            raise
     groups, found = write_campaign_report(done, name)
     if json:
         output.print_json(summary(done, groups, found))

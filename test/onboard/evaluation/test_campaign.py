@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -21,6 +22,7 @@ import yaml
 from bag_samples import Sample
 from campaign_samples import table
 from evaluation_samples import CONFIGURATION, command, salp_messages, write
+from live_graph import LONGEST_WAIT_S, wait_until
 from numpy.typing import NDArray
 from scipy.stats import ttest_rel
 
@@ -246,6 +248,29 @@ def test_it_goes_on_where_it_stopped(small: Campaign, alone: Workers, tmp_path: 
     assert done.earlier == 4
     assert [path for path in there if path.stat().st_mtime_ns != before[path]] == [there[0]]
     assert done.rows == small.rows
+    assert (folder / "results.parquet").read_bytes() == (small.folder / "results.parquet").read_bytes()
+
+
+@pytest.mark.slow
+def test_ctrl_c_reaches_the_workers_too_and_the_same_command_goes_on(small: Campaign, tmp_path: Path) -> None:
+    """A terminal's Ctrl-C is for the whole group; what starts and ends with it says nothing."""
+    folder, place = tmp_path / "campaign", table(tmp_path)
+    words = [sys.executable, "-m", "onboard_estimation", "campaign", str(place), "--output", str(folder)]
+    process = subprocess.Popen(
+        [*words, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        wait_until(lambda: any(folder.glob("runs/salp*/row.json")) or process.poll() is not None)
+        os.killpg(process.pid, signal.SIGINT)
+        out, said = process.communicate(timeout=LONGEST_WAIT_S)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in said
+    assert f"{folder} keeps what is done; the same command goes on from there" in said
+    assert said.endswith("\ninterrupted\n")
+    assert subprocess.run([*words, "--workers", "0"], capture_output=True, timeout=LONGEST_WAIT_S).returncode == 0
     assert (folder / "results.parquet").read_bytes() == (small.folder / "results.parquet").read_bytes()
 
 
