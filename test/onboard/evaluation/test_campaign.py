@@ -252,6 +252,7 @@ def test_it_goes_on_where_it_stopped(small: Campaign, alone: Workers, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("compiled_kernels")
 def test_ctrl_c_reaches_the_workers_too_and_the_same_command_goes_on(small: Campaign, tmp_path: Path) -> None:
     """A terminal's Ctrl-C is for the whole group; what starts and ends with it says nothing."""
     folder, place = tmp_path / "campaign", table(tmp_path)

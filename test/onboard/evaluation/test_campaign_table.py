@@ -35,6 +35,26 @@ def test_a_run_is_another_when_its_files_are(tmp_path: Path) -> None:
     assert names[0] != names[1]
 
 
+def test_a_run_that_keeps_more_is_another() -> None:
+    names = {cases_of(Table("salp", (Path("bag"),), keep=keep))[0].name for keep in ("figures", "everything")}
+    assert len(names) == 2
+
+
+def test_lists_of_several_places_go_together(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        """
+robot: salp
+bags: [bag]
+what_ifs: {biased: {bias: [imu/link_2.gyro_z=0.02]}}
+options: {bias: [imu/link_1.gyro_z=0.01]}
+""",
+    )
+    (tmp_path / "bag").mkdir()
+    [case] = cases_of(read_table(path))
+    assert case.options.what_if.bias == ("imu/link_1.gyro_z=0.01", "imu/link_2.gyro_z=0.02")
+
+
 def test_what_a_table_says(tmp_path: Path) -> None:
     (tmp_path / "quiet.yaml").write_text(resource("config/salp_ideal.yaml").read_text())
     path = table(

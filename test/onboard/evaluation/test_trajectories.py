@@ -16,6 +16,7 @@ from evo.tools import file_interface
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.evaluation.alignment import align_se3
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.trajectory import as_record, cleaned
 
@@ -317,6 +318,17 @@ def test_stamps_that_do_not_overlap(tmp_path: Path) -> None:
     said = refusal("evaluate", late, "--truth", tum(tmp_path / "truth.tum", truth))
     assert "late.tum has a truth: by their stamps it runs from 1000.100 to 1030.100 s" in said
     assert "the truth of truth.tum from 0.100 to 30.100 s; the truth starts -1000.000 s after it" in said
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_se3_turns_and_does_not_mirror(seed: int) -> None:
+    """Where a mirror image would fit better, and in a plane, where both fit alike; against SciPy's."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=(50, 3)) * [1.0, 1.0, 0.0 if seed % 2 else 0.5]
+    estimate = Rotation.random(rng=rng).apply(truth * [-1.0, 1.0, 1.0]) + rng.normal(scale=0.01, size=(50, 3))
+    found = align_se3(estimate, truth).rotation
+    expected, _ = Rotation.align_vectors(truth - truth.mean(axis=0), estimate - estimate.mean(axis=0))
+    np.testing.assert_allclose(found, expected.as_matrix(), atol=1e-6)
 
 
 def test_se3_of_a_straight_path_is_refused(tmp_path: Path) -> None:
