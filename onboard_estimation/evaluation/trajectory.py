@@ -174,7 +174,7 @@ def _usable(name: str, space: StateSpace, covariances: Rows) -> tuple[Rows, list
         values = covariances[:, rows, rows]
         finite = np.asarray(np.isfinite(values).all(axis=(1, 2)), dtype=np.bool_)
         zero = finite & ~np.any(values, axis=(1, 2))
-        sound = finite & ~zero & _definite(np.where(finite[:, None, None], values, 0.0))
+        sound = finite & _definite(np.where(finite[:, None, None], values, 0.0))
         out[sound, rows, rows] = values[sound]
         words = block.name
         if zero.any():

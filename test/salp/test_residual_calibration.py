@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,9 @@ from salp_models import a_model
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
+from salp_estimation import residual_training
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_calibration import UNJUDGED_FACTOR, HeldOutErrors, inflation
+from salp_estimation.residual_calibration import UNJUDGED_FACTOR, HeldOut, HeldOutErrors, inflation
 from salp_estimation.residual_filter import ResidualFilter
 from salp_estimation.residual_model import ResidualModel
 
@@ -54,6 +57,33 @@ def test_future_runs_are_covered_as_they_should_be() -> None:
         factor = inflation(judged(rng, 5, 3.0))
         inside.append(np.mean([(np.abs(one.ratios) < 3.0 * factor).mean() for one in judged(rng, 10, 3.0)]))
     assert np.mean(inside) > 0.98
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 13])
+def test_each_run_is_judged_by_a_model_that_has_not_seen_it(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [SimpleNamespace(label=f"run {number}") for number in range(count)]
+    judged: list[HeldOut] = []
+
+    def learned(part: Any) -> SimpleNamespace:
+        return SimpleNamespace(population={run.label for run in part.runs}, processes=None)
+
+    def taken(configuration: Any, held_out: list[HeldOut], report: Any) -> list[HeldOutErrors]:
+        judged.extend(held_out)
+        return []
+
+    monkeypatch.setattr(residual_training, "_learned", learned)
+    monkeypatch.setattr(residual_training, "held_out_errors", taken)
+    recordings: Any = [f"recording {number}" for number in range(count)]
+    residual_training._judged(SalpConfiguration(), runs, recordings, a_model(), lambda done, text: None)  # type: ignore[arg-type]
+    if count == 2:  # a model of one run says nothing of what differs between runs
+        assert judged == []
+        return
+    assert [one.label for one in judged] == [run.label for run in runs]
+    for one, recording in zip(judged, recordings, strict=True):
+        seen: Any = one.model.population
+        assert one.recording == recording
+        assert one.label not in seen
+        assert len(seen) >= count - -(-count // 5)
 
 
 def test_the_factor_is_kept_with_the_model_and_scales_what_is_published_of_the_joints(tmp_path: Path) -> None:

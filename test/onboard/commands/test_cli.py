@@ -150,6 +150,16 @@ def test_help_tells_units_and_defaults(name: str, words: list[str]) -> None:
         assert one in shown
 
 
+def test_a_parameter_file_begins_with_how_it_is_used(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    assert f"evaluate BAG --config {file}" in command("config", "init", "salp", "--output", file).out
+    lines = file.read_text().splitlines()
+    about = lines[: next(number for number, line in enumerate(lines) if not line.startswith("#"))]
+    assert "its unit in brackets" in about[0]
+    assert about[-1] == f"# Use it:   onboard-estimation evaluate BAG --config {file}"
+    assert command("config", "salp", "--config", file).out.splitlines() == lines[len(about) :]
+
+
 def test_formats_tell_what_they_mend() -> None:
     shown = flat(command("convert", "--formats").out)
     for words in (

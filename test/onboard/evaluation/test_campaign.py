@@ -30,6 +30,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.campaign import Campaign, Progress, run_campaign
 from onboard_estimation.evaluation.campaign_case import _packed
+from onboard_estimation.evaluation.campaign_lines import difference_lines, figure_lines
 from onboard_estimation.evaluation.campaign_report import write_campaign_report
 from onboard_estimation.evaluation.campaign_summary import Difference, differences, groups_of, interval_of_mean
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
@@ -188,6 +189,24 @@ def test_pairs_are_compared(small: Campaign) -> None:
     assert one.mean_change == pytest.approx(change.mean())
     assert one.interval[0] <= one.mean_change <= one.interval[1]
     assert one.verdict == "worse"
+
+
+def test_lines_say_medians_and_worst_runs(small: Campaign) -> None:
+    rows = pd.read_parquet(small.folder / "results.parquet").pivot(index="seed", columns="what_if")
+    plain, biased = (rows["joint_angles.rmse_deg"][name].to_numpy() for name in ("as recorded", "biased"))
+    lines = list(figure_lines(groups_of(small)))
+    of_joints = [one for one in lines if one.of.name == "joint_angles.rmse_deg"]
+    for line, values in zip(of_joints, (plain, biased), strict=True):
+        assert float(line.median) == pytest.approx(np.median(values), rel=0.01)
+        assert float(line.worst) == pytest.approx(values.max(), rel=0.01)
+    named = [(line.group, line.runs) for line in lines if line.group]
+    assert named == [("as recorded", "4"), ("biased", "4")]  # once each
+    [change] = [one for one in difference_lines(differences(small)) if one.key == of_joints[0].key]
+    pairs, before, after, mean = change.numbers
+    assert pairs == "4"
+    assert float(before) == pytest.approx(np.median(plain), rel=0.01)
+    assert float(after) == pytest.approx(np.median(biased), rel=0.01)
+    assert float(mean.partition(" (")[0]) == pytest.approx(np.mean(biased - plain), rel=0.01)
 
 
 def test_the_interval_of_a_mean_is_that_of_the_t_test() -> None:

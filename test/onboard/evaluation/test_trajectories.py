@@ -270,6 +270,21 @@ def test_covariances_that_are_none_are_said_to_be(tmp_path: Path) -> None:
     assert found["metrics"]["position"]["mean_nees_per_degree_of_freedom"] == pytest.approx(np.mean(nees) / 3.0)
 
 
+def test_rotations_of_unknown_variance_are_not_judged(tmp_path: Path) -> None:
+    """As of a GPS: REP 105's neighbours write 1e6 and more where nothing is known."""
+    truth, estimate, covariances = consistent(8)
+    given = np.zeros_like(covariances)
+    given[:, :3, :3], given[:, 3:, 3:] = covariances[:, :3, :3], 1e6 * np.eye(3)
+    estimate[:, 3:] = Rotation.random(COUNT, rng=1).as_quat()
+    bag = bag_of(tmp_path / "bag", truth, estimate, given)
+    found = judged(bag, "--trajectory", "/odom", "--alignment", "none", "--output", tmp_path / "run")
+    assert any("all rotations have a variance of 1e+06 or more, not estimated" in note for note in found["notes"])
+    assert "attitude" not in found["metrics"]
+    error = (estimate - truth)[:, :3]
+    nees = np.einsum("ki,kij,kj->k", error, np.linalg.inv(covariances[:, :3, :3]), error)
+    assert found["metrics"]["position"]["mean_nees_per_degree_of_freedom"] == pytest.approx(np.mean(nees) / 3.0)
+
+
 def about_z(headings: Rows) -> Rotation:
     return Rotation.from_rotvec(headings[:, None] * [0.0, 0.0, 1.0])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -304,6 +304,47 @@ def test_scores_stand_with_their_candidates_and_recordings(bags: list[Path]) -> 
     for row, noise in zip(found, (0.005, 0.01, 0.02), strict=True):
         for name, one in zip(recordings, row, strict=True):
             assert one == score(search.task(name, {"gyro.noise_stddev_rad_s": noise}))
+
+
+class Formula:
+    """Workers whose scores are those of a formula of one parameter."""
+
+    count, about = 1, "nobody"
+
+    def __init__(self, of: Callable[[float], Score]) -> None:
+        self._of = of
+
+    def results(self, function: Any, tasks: Sequence[Scored]) -> Iterator[Finished]:
+        noise = [task.changes.get("gyro.noise_stddev_rad_s", 0.005) for task in tasks]
+        yield from (Finished(number, self._of(one)) for number, one in enumerate(noise))
+
+    def everywhere(self, function: Any, *arguments: Any) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize("method", ["gradient", "cma"])
+@pytest.mark.parametrize(
+    ("least", "kept", "expected", "at_bounds"),
+    [
+        (0.02, 0.0, 0.02, ()),
+        (0.2, 0.0, 0.05, ("gyro.noise_stddev_rad_s",)),  # no further than was allowed
+        (0.001, 0.004, 0.004, ()),  # smaller noise scores better, but its filter makes fewer updates
+    ],
+)
+def test_the_least_score_of_what_compares(
+    method: str, least: float, kept: float, expected: float, at_bounds: tuple[str, ...]
+) -> None:
+    def of(noise: float) -> Score:
+        return Score(math.log(noise / least) ** 2, 100 if noise >= kept else 90, {}, {})
+
+    chosen = tunables(load_configuration(find_robot("salp"), OPTIONS), ["gyro.noise_stddev_rad_s=0.0005..0.05"])
+    settings = TuningSettings("innovations", method, evaluations=120, folds=0)
+    found = tune(RUNS, OPTIONS, chosen, settings, Formula(of))
+    assert found.values["gyro.noise_stddev_rad_s"] == pytest.approx(expected, rel=0.1)
+    assert found.values["gyro.noise_stddev_rad_s"] >= kept
+    assert found.at_bounds == at_bounds
+    said = "At a bound of what was searched: gyro.noise_stddev_rad_s; widen it with --parameter."
+    assert (said in found.sentences()) == bool(at_bounds)
 
 
 @pytest.mark.slow

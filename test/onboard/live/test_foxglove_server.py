@@ -98,6 +98,7 @@ def test_messages_arrive_whole_late_topics_and_latched_ones_as_well(port: int) -
         from rclpy.qos import DurabilityPolicy, QoSProfile
 
         kind = interface_class(IMU)
+        hidden = node.create_publisher(kind, "/bench/_hidden", 10)
         imu = node.create_publisher(kind, "/bench/imu", 10)  # after the server and its client
         message = kind()
         message.header.frame_id = "bench/body"
@@ -111,6 +112,7 @@ def test_messages_arrive_whole_late_topics_and_latched_ones_as_well(port: int) -
         client.until(lambda: any(one[0] == 7 for one in client.messages))
         client.subscribe(8, "/bench/imu")
         client.until(lambda: any(one[0] == 8 for one in client.messages), lambda: imu.publish(message))
+        assert hidden.topic_name not in client.channels
     channel = client.channels["/bench/imu"]
     assert (channel["encoding"], channel["schemaName"], channel["schemaEncoding"]) == ("cdr", IMU, "ros2msg")
     # Read by nothing but the advertised text.

@@ -21,7 +21,7 @@ from onboard_estimation.live.view_recorded import load_records
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run folder of a simulated salp."""
     folder = tmp_path_factory.mktemp("rerun")
-    assert command("simulate", "salp", "--duration", "3", "--output", folder / "bag").code == 0
+    assert command("simulate", "salp", "--duration", "16", "--output", folder / "bag").code == 0
     assert command("evaluate", folder / "bag", "--settle", "0", "--output", folder / "run").code == 0
     return folder / "run"
 
@@ -29,6 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_curves_are_whole(run: Path) -> None:
     [record] = load_records(run, EvaluateOptions())
+    assert len(record.stamps_ns) > 700  # more than charts draw
     curves = {one.title: one for one in whole_curves(record)}
     assert list(curves) == ["x (cm)", "y (cm)", "heading (deg)", "alpha_1 (deg)", "alpha_2 (deg)"]
     first = curves["alpha_1 (deg)"]
