@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from setuptools import find_namespace_packages, find_packages, setup
+from setuptools import find_packages, setup
 
 NAME = "onboard_estimation"
 TOP_LEVEL_PACKAGES = [
     "onboard_estimation",
-    "embedded_ros",
     "salp_estimation",
     "hopper_estimation",
     "strapdown_estimation",
@@ -20,9 +19,7 @@ TOP_LEVEL_PACKAGES = [
 
 def packages() -> list[str]:
     """The top-level packages and all below them; `test`, `launch` and `config` are folders, not packages."""
-    ours = find_packages(include=[pattern for name in TOP_LEVEL_PACKAGES for pattern in (name, f"{name}.*")])
-    # Served as rclpy, launch, ... where ROS 2 is not: their folder is no package itself.
-    return [*ours, *find_namespace_packages(include=["embedded_ros.packages.*"])]
+    return find_packages(include=[pattern for name in TOP_LEVEL_PACKAGES for pattern in (name, f"{name}.*")])
 
 
 def data_files() -> list[tuple[str, list[str]]]:

@@ -85,9 +85,9 @@ def _node(
 ) -> tuple[Any, float, list[tuple[int, int]]]:
     """Figures of the undisturbed cycles, share of a core meanwhile, times of losses and returns."""
     os.environ.update(_graph())
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
 
     from drivers.ethercat.node import EthercatWrenchNode
@@ -187,9 +187,9 @@ def _far(interface: str) -> None:
 
 def _listen(kept: str) -> None:
     """When wrenches and reports came, and what the reports said of the bus, until nothing comes."""
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
     from diagnostic_msgs.msg import DiagnosticArray
     from geometry_msgs.msg import WrenchStamped

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-import embedded_ros
+from onboard_estimation import ros2
 
 _LISTENER = """
-import embedded_ros; embedded_ros.install()
+from onboard_estimation import ros2; ros2.require()
 import rclpy, sys
 from sensor_msgs.msg import Imu
 from rclpy.qos import QoSProfile
@@ -41,7 +41,7 @@ def main() -> None:
     """Print the figures."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     frequency_hz = float(sys.argv[2]) if len(sys.argv) > 2 else 500.0
-    embedded_ros.install()
+    ros2.require()
     import rclpy
 
     from drivers.hebi.node import HebiNode

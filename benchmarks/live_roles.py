@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-import embedded_ros
+from onboard_estimation import ros2
 from onboard_estimation.live.paced_sending import PacedSender, sleep_until, stamp_with
 
 SILENCE_S = 2.0
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--robot", choices=("salp", "hopper", "softrobot"), default="salp", help="of drive and watch")
     parser.add_argument("--keep", type=Path, help="npz file for what drive sends")
     options = parser.parse_args()
-    runtime = embedded_ros.install()
+    runtime = ros2.require()
     import rclpy
 
     rclpy.init(args=[])

@@ -140,9 +140,9 @@ def _serve(name: str, kept: str, seconds: str) -> None:
 
 
 def _listen(kept: str, heard: str) -> None:
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
     from geometry_msgs.msg import PoseStamped
     from rclpy.qos import QoSProfile, ReliabilityPolicy

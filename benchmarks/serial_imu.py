@@ -176,9 +176,9 @@ def _send(port: str, kept: str, seconds: str) -> None:
 
 
 def _listen(kept: str) -> None:
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
     from rclpy.qos import QoSProfile
     from sensor_msgs.msg import Imu
@@ -210,9 +210,9 @@ def _publish_ready_made(port: str) -> None:
     import os
     import select
 
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
     from rclpy.qos import QoSProfile
     from rclpy.serialization import serialize_message

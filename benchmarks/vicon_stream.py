@@ -118,9 +118,9 @@ def _told(began_ns: int) -> dict[str, float]:
 
 
 def _listen(kept: str, bodies: str) -> None:
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    embedded_ros.install()
+    ros2.require()
     import rclpy
     from diagnostic_msgs.msg import DiagnosticArray
     from geometry_msgs.msg import PoseStamped

@@ -44,8 +44,7 @@ from onboard_estimation.commands import (
     warmup,
 )
 from onboard_estimation.commands.installed_commands import Commands
-from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault
-from onboard_estimation.printable import printable
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError, disk_fault, printable
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141

@@ -29,8 +29,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from embedded_ros.parameter_file import PARAMETERS_KEY, flatten, is_sectioned, parameters_of, read_parameter_file
 from onboard_estimation.errors import UserError
+from onboard_estimation.parameter_file import PARAMETERS_KEY, flatten, is_sectioned, parameters_of, read_parameter_file
 from onboard_estimation.parameter_type import Limits, Number, ParameterType, Refused, shown
 
 C = TypeVar("C")

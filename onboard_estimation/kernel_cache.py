@@ -37,7 +37,6 @@ NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
 
 TOP_LEVEL_PACKAGES = (
     "onboard_estimation",
-    "embedded_ros",
     "salp_estimation",
     "hopper_estimation",
     "strapdown_estimation",

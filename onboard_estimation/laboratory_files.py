@@ -15,8 +15,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from embedded_ros.parameter_file import read_parameter_file
 from onboard_estimation.errors import UserError
+from onboard_estimation.parameter_file import read_parameter_file
 
 POSE_COLUMNS = ("x", "y", "z", "qx", "qy", "qz", "qw")
 _STAMP = "stamp_ns"

@@ -329,8 +329,8 @@ def _mapping(run: _Run) -> dict[str, Any]:
 
 def _show(runs: list[_Run]) -> None:
     """The table and what it means, for people."""
+    from onboard_estimation.errors import printable
     from onboard_estimation.evaluation.presentation import format_number
-    from onboard_estimation.printable import printable
 
     def number(value: float, digits: int = 3) -> str:
         return format_number(float(value), digits) if value == value else "-"

@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.plot_frame import INK, SERIES
-from onboard_estimation.printable import printable
 from salp_estimation.validation import Signal, Validation
 
 _ROWS = 8

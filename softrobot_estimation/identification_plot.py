@@ -9,8 +9,8 @@ from matplotlib import style
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE, TRUTH
-from onboard_estimation.printable import printable
 from softrobot_estimation.identification_tables import FreeRun
 
 _ROWS = 8

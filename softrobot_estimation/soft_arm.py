@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
-from onboard_estimation.printable import printable
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
 

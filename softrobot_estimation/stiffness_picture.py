@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix
-from onboard_estimation.printable import printable
 
 _CELLS = 81
 _BEYOND = 1.15

@@ -12,7 +12,6 @@ from benchmarks.fuzz.target import load
 
 INSTRUMENTED = (
     "drivers",
-    "embedded_ros",
     "hopper_estimation",
     "onboard_estimation",
     "salp_estimation",

@@ -14,11 +14,11 @@ from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import serialize_message
-from tf2_msgs.msg import TFMessage
 
 from drivers.motion_capture.bodies import BodyPoses, chosen_names
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.ros.message_templates import MessageTemplate
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.ros.transforms import truth_to_body
@@ -59,7 +59,7 @@ class TruthOutputs:
         self._heard_at: list[tuple[int, Any]] = []  # in the stream, and publishers: of those that are heard
         channel = truth_channel("body")
         self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialize_message, 7)
-        self._tf: Any = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100)) if publish_tf else None
+        self._tf: Any = tf_publisher(node) if publish_tf else None
         self._tf_templates: dict[tuple[str, ...], MessageTemplate] = {}
 
     def set_bodies(self, streamed: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -116,8 +116,7 @@ class TruthOutputs:
 
             def make(stamp_ns: int, values: Vector) -> Any:
                 poses = zip(names, values.reshape(-1, 7), strict=True)
-                transforms = [truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses]
-                return TFMessage(transforms=transforms)
+                return tf_message([truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses])
 
             template = self._tf_templates[names] = MessageTemplate(make, serialize_message, 7 * len(names))
         return template

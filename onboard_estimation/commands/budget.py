@@ -97,11 +97,11 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     """One for each robot, all that was asked for checked before the first of them runs."""
     from dataclasses import replace
 
+    from onboard_estimation import ros2
     from onboard_estimation.configuration import describe
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import load_configuration
     from onboard_estimation.live.budget import Job, checked, measurable
-    from onboard_estimation.live.session import install_runtime
     from onboard_estimation.robots import estimator_name
 
     if not _LEAST_S <= seconds <= _MOST_S:
@@ -111,7 +111,7 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     robots = [checked(name) for name in dict.fromkeys(names)] or [checked(name) for name in measurable()]
     if len(robots) != 1 and (estimator or options.config):
         raise UserError("--estimator and --config are of one robot: name it")
-    install_runtime()
+    ros2.require()
     from onboard_estimation.nodes.estimator import EstimatorHost  # needs rclpy
 
     node_names = {row.name for row in describe(EstimatorHost)}

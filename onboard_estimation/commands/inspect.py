@@ -23,10 +23,10 @@ def inspect(
 
     Of the truth: holes, jumps, marker flips; its clock and frames, the IMUs' lever arms, which way is up, from motion.
     """
+    from onboard_estimation.errors import printable
     from onboard_estimation.evaluation import inspection
     from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
     from onboard_estimation.evaluation.trajectory_truth import foreign_topics
-    from onboard_estimation.printable import printable
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)

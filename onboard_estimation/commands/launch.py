@@ -51,9 +51,9 @@ def launch(
     order, a second one hurries them, a third one kills them. Arguments that the file does not declare are passed on as
     under ROS 2, with a warning, since most of them are misspelt.
     """
-    import embedded_ros
+    from onboard_estimation import ros2
 
-    runtime = embedded_ros.install()
+    ros2.require()
     path, assignments = _file_and_assignments(words)
     arguments = _arguments(assignments)
     description = _read(path, debug)
@@ -61,7 +61,7 @@ def launch(
         _show(description)
         return
     _warn_of_unknown(path, description, arguments)
-    without = runtime is embedded_ros.Runtime.EMBEDDED
+    without = False
     if not without and path in project_launch_files().values():
         _require_workspace()
     typer.echo(f"launching {path} {'without' if without else 'with'} ROS 2", err=True)

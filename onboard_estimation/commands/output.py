@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.printable import printable
+from onboard_estimation.errors import UserError, printable
 
 if TYPE_CHECKING:
     from onboard_estimation.capabilities.tables import ReportTable

@@ -93,9 +93,9 @@ def record(
 def _simulated(use_sim_time: bool) -> dict[str, object]:
     if not use_sim_time:
         return {}
-    from onboard_estimation.live.session import install_runtime
+    from onboard_estimation import ros2
 
-    install_runtime()
+    ros2.require()
     from rclpy.parameter import Parameter
 
     return {"parameter_overrides": [Parameter("use_sim_time", value=True)]}

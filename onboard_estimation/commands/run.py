@@ -28,7 +28,7 @@ def run(
 
     `PACKAGE EXECUTABLE`, as with `ros2 run`, runs one of another installed package.
     """
-    from embedded_ros.executables import PACKAGE, command, executables
+    from onboard_estimation.executables import PACKAGE, command, executables
 
     first, arguments, package = words[0], words[1:], PACKAGE
     if first not in executables() and arguments and arguments[0] in executables(first):

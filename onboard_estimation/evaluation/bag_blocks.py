@@ -29,7 +29,7 @@ import numpy as np
 import zstandard
 from numpy.typing import NDArray
 
-from onboard_estimation.printable import printable
+from onboard_estimation.errors import printable
 
 MAX_BLOCK_BYTES = 512 * 2**20
 """A chunk that holds more is not decompressed (rosbag2 writes chunks of about 1 MB)."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS, is_regular
-from onboard_estimation.printable import printable
 
 METADATA = "metadata.yaml"
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
     BlockError,
@@ -36,7 +37,6 @@ from onboard_estimation.evaluation.bag_sqlite_pages import (
     SalvagedMessages,
     page_bytes,
 )
-from onboard_estimation.printable import printable
 
 MAGIC = b"SQLite format 3\x00"
 

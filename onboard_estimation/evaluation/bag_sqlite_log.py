@@ -13,8 +13,8 @@ import tempfile
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.bag_blocks import BlockError, FileBytes, is_regular
-from onboard_estimation.printable import printable
 
 _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 _FREE_SHARE = 0.5

@@ -22,7 +22,7 @@ import zstandard
 from numpy.typing import NDArray
 from rosbags.typesys.store import Typestore
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bag_blocks import (
     MAX_BLOCK_BYTES,
     MAX_TIME_NS,
@@ -33,7 +33,6 @@ from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_f
 from onboard_estimation.evaluation.bag_topics import IndexedBlock, assign_topics, choose_connections
 from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.printable import printable
 from onboard_estimation.ros.measurements import MessageFault
 
 _HELD_BYTES = 256 * 2**20

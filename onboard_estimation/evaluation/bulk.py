@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bag_blocks import gather
 from onboard_estimation.evaluation.bags import Bag, Block, RawMessage
 from onboard_estimation.measurement import Channel, Matrix, Vector, value_size
-from onboard_estimation.printable import printable
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns, value_types
 from onboard_estimation.ros.message_layouts import Layout, NoLayout, layout_of, stamps_at
 

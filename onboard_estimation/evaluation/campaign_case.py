@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.content_hash import ContentHashes
 from onboard_estimation.evaluation.error_table import write_errors
 from onboard_estimation.evaluation.evaluate import Evaluation, evaluated, read_bag
@@ -29,7 +29,6 @@ from onboard_estimation.evaluation.options import EvaluateOptions, recorded
 from onboard_estimation.evaluation.presentation import flatten
 from onboard_estimation.evaluation.run_folder import Keep
 from onboard_estimation.evaluation.simulated import SimulatedRun, simulated_source
-from onboard_estimation.printable import printable
 
 AXES = ("robot", "recording", "variant", "estimator", "configuration", "what_if", "seed")
 """What runs of a campaign differ in; of a bag, `recording` is the bag, of a simulation its scenario."""

@@ -12,10 +12,9 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.presentation import flatten, format_number, format_value, metric_label, words
 from onboard_estimation.evaluation.result import FOREIGN
-from onboard_estimation.printable import printable
 
 _FACTS = ("robot", "estimator", "source", "bag")
 _UNKNOWN = "unknown"

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.inspection_report import (
     INTERVAL_EDGES,
     Inspection,
@@ -21,7 +22,6 @@ from onboard_estimation.evaluation.inspection_report import (
     short_name,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.printable import printable
 
 _FRAMES_SHOWN = 8
 _OTHER_CLOCK_S = 10.0

@@ -10,9 +10,9 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.views import Window
-from onboard_estimation.printable import printable
 
 # Okabe and Ito's palette: told apart with every common colour blindness, and by brightness in grey.
 ESTIMATE, TRUTH, BAND, WORST, INK = "#0072B2", "#D55E00", "#56B4E9", "#F0E442", "#333333"

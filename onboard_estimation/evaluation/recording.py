@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.aligned_truth import aligned
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
@@ -26,7 +26,6 @@ from onboard_estimation.evaluation.topics import (
 from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, mirror
 from onboard_estimation.evaluation.what_if import changed_series
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
-from onboard_estimation.printable import printable
 from onboard_estimation.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Recording, Series

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.reported import Panel, ReportSection
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.presentation import axis_label, display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult, Phases
 from onboard_estimation.evaluation.views import (
@@ -23,7 +24,6 @@ from onboard_estimation.evaluation.views import (
 )
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.measurement import Vector
-from onboard_estimation.printable import printable
 
 # Five and a third characters each: keeps the page below 3 MB however long the run and however many joints it has.
 _NUMBERS = 330_000

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.presentation import format_number, format_value, metric_label, words
-from onboard_estimation.printable import printable
 
 _SENSOR_COLUMNS = {
     "received": "received",

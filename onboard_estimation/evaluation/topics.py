@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.measurement import Channel
-from onboard_estimation.printable import printable
 from onboard_estimation.robots import Robot
 
 POSE = "geometry_msgs/msg/PoseStamped"

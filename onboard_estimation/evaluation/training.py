@@ -11,14 +11,13 @@ from typing import Any
 
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.content_hash import content_hash
 from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.topics import TRUTH, TopicMatch, match_topics, names_in
-from onboard_estimation.printable import printable
 from onboard_estimation.robots import Robot
 
 Progress = Callable[[float, str], None]

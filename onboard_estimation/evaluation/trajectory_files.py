@@ -22,12 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.options import FORMATS
 from onboard_estimation.evaluation.trajectory import Trajectory, cleaned
 from onboard_estimation.evaluation.trajectory_tables import columns_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-from onboard_estimation.printable import printable
 
 Rows = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.clock_parts import clock_parts
@@ -21,7 +21,6 @@ from onboard_estimation.evaluation.trajectory import Kind, Trajectory, cleaned
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.measurement import Channel
-from onboard_estimation.printable import printable
 
 Rows = NDArray[np.float64]
 

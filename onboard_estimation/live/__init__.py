@@ -1,4 +1,4 @@
 """The live graph from the command line: looking into it, recording it, playing bags into it, and what it needs to run.
 
-Ordinary rclpy code, with ROS 2 and without it (see `embedded_ros`); nothing here knows of typer.
+Ordinary rclpy code; nothing here knows of typer.
 """

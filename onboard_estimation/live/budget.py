@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 import yaml
 
-from embedded_ros.executables import command, executables
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
+from onboard_estimation.executables import command, executables
 from onboard_estimation.installed import package_of
 from onboard_estimation.live.budget_verdict import Figures, Remedy, state
 from onboard_estimation.live.process_use import busy_s, cpu_s, resident_mb

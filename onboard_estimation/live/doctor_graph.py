@@ -1,4 +1,4 @@
-"""What the live graph needs: a runtime, a domain, ports, and that two processes on this machine find each other."""
+"""What the live graph needs: ROS 2, a domain, ports, and that two processes on this machine find each other."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ import threading
 import time
 import uuid
 from collections.abc import Generator, Iterator
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation import ros2
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.findings import Finding
-from onboard_estimation.live.session import discovery_range, domain_id, graph_node, install_runtime
+from onboard_estimation.live.session import discovery_range, domain_id, graph_node
 from onboard_estimation.live.types import interface_class
 
 EXCHANGE_S = 10.0
 
+_FROM_AN_INSTALLATION = {
+    "tf2_msgs": "nodes publish no tf, which RViz needs",
+    "launch": "launch files run by `onboard-estimation launch`",
+}
 _PARTICIPANTS = 32
 _HIGHEST_LINUX_DOMAIN = 101
 _MULTICAST_FLAG = 0x1000
@@ -31,42 +35,32 @@ _GOOD_BUFFER_BYTES = 4 * 2**20
 
 
 def check_graph() -> Iterator[Finding]:
-    """All findings about the graph; the last ones only where there is a runtime."""
-    runtime = yield from _runtime()
+    """All findings about the graph; the last ones only where ROS 2 is."""
+    yield from _runtime()
+    is_here = ros2.rclpy_folder() is not None
     domain = yield from _domain()
-    yield _discovery() if runtime is not None else Finding("discovery", "note", "not tested: there is no runtime")
+    yield _discovery()
     yield _receive_buffer()
     yield _loopback()
     if domain is not None:
         yield _ports(domain)
-    if runtime is not None and domain is not None:
+    if is_here and domain is not None:
         yield exchange()
 
 
-def _runtime() -> Generator[Finding, None, Any]:
+def _runtime() -> Iterator[Finding]:
     try:
-        runtime = install_runtime()
+        ros2.require()
     except UserError as error:
-        yield Finding("runtime", "fault", "neither ROS 2 nor the embedded runtime", str(error))
-        return None
-    name = runtime.name
-    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-    sourced = os.environ.get("ROS_DISTRO", "")
-    if name == "ROS2":
-        rmw = _rmw()
-        yield Finding("runtime", "ok", f"ROS 2 {sourced or '(ROS_DISTRO is not set)'}, rclpy {_version('rclpy')}")
-        yield Finding("DDS", "ok", rmw)
-        return runtime
-    yield Finding("runtime", "ok", "embedded (rclpy's API over CycloneDDS); ROS 2 is not installed, or not sourced")
-    if os.environ.get("AMENT_PREFIX_PATH") and importlib.util.find_spec("rclpy") is None:
-        yield Finding(
-            "ROS 2",
-            "note",
-            f"{sourced or 'a workspace'} is sourced, but {python} cannot import its rclpy",
-            "use the Python that ROS 2 was built for, in an environment made with --system-site-packages",
-        )
-    yield Finding("DDS", "ok", f"CycloneDDS {_version('cyclonedds')}")
-    return runtime
+        yield Finding("ROS 2", "fault", "not here" if ros2.rclpy_folder() is None else "cannot be used", str(error))
+        return
+    yield Finding("ROS 2", "ok", f"{ros2.name()}, in {ros2.rclpy_folder()}")
+    yield Finding("DDS", "ok", _rmw())
+    for package, purpose in _FROM_AN_INSTALLATION.items():
+        if importlib.util.find_spec(package) is None:
+            yield Finding(
+                package, "note", f"not installed: {purpose}", "an installed ROS 2 has it; PyPI's wheels do not"
+            )
 
 
 def _rmw() -> str:
@@ -211,10 +205,3 @@ def _end(child: Any) -> tuple[str, str]:
         child.kill()
         out, errors = child.communicate()
     return out or "", errors or ""
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "of unknown version"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation import installed
+from onboard_estimation import installed, ros2
 
 _ROOT = Path("/")
 _CPUS = "sys/devices/system/cpu"
@@ -90,18 +90,15 @@ def machine(root: Path = _ROOT) -> dict[str, Any]:
 
 
 def runtime() -> str:
-    """What the nodes run on: the embedded runtime, or ROS 2 with its middleware. Raises as `install_runtime` does."""
-    from onboard_estimation.live.session import install_runtime
-
-    if install_runtime().name != "ROS2":
-        return f"embedded runtime, CycloneDDS {versions(['cyclonedds'])['cyclonedds']}"
+    """Which ROS 2 the nodes run on, with its middleware. Raises as `ros2.require` does."""
+    ros2.require()
     try:
         from rclpy.utilities import get_rmw_implementation_identifier
 
         middleware = str(get_rmw_implementation_identifier())
     except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
         middleware = f"unknown RMW ({error})"
-    return f"ROS 2 {os.environ.get('ROS_DISTRO', '(ROS_DISTRO is not set)')}, {middleware}"
+    return f"{ros2.name()}, {middleware}"
 
 
 def _throttling(word: str) -> str:

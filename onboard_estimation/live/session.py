@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from onboard_estimation import ros2
 from onboard_estimation.errors import UserError
 
 _JOIN_S = 2.0
@@ -25,7 +26,7 @@ def graph_node(name: str, **options: Any) -> Iterator[Any]:
     Raises
     ------
     UserError
-        There is neither ROS 2 nor the embedded runtime, or the domain cannot be joined.
+        ROS 2 is not here, or the domain cannot be joined.
     """
     with ros_context():
         from rclpy.node import Node
@@ -55,7 +56,7 @@ def spin_beside(node: Any) -> Iterator[None]:
 @contextmanager
 def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
     """rclpy, initialised and shut down again; signals stay Python's. Raises as `graph_node` does."""
-    install_runtime()
+    ros2.require()
     import rclpy
     from rclpy.signals import SignalHandlerOptions
 
@@ -73,13 +74,6 @@ def ros_context(arguments: list[str] | None = None) -> Iterator[None]:
             rclpy.shutdown()
 
 
-def install_runtime() -> Any:
-    """ROS 2 or the embedded runtime, whichever this machine has; UserError naming both ways out where it has none."""
-    import embedded_ros
-
-    return embedded_ros.install()
-
-
 def domain_id() -> int:
     """From ROS_DOMAIN_ID, 0 where it is not set.
 
@@ -95,15 +89,12 @@ def domain_id() -> int:
 
 
 def discovery_range() -> str:
-    """LOCALHOST, SUBNET or OFF; where nothing is set, ROS 2 takes SUBNET and the embedded runtime LOCALHOST."""
+    """LOCALHOST, SUBNET or OFF; where nothing is set, nodes of this project take LOCALHOST."""
+    ros2.stay_on_this_machine()
     text = os.environ.get("ROS_AUTOMATIC_DISCOVERY_RANGE", "").strip().upper()
     if os.environ.get("ROS_LOCALHOST_ONLY", "").strip() == "1":
         return "LOCALHOST"
-    if text:
-        return text
-    import embedded_ros
-
-    return "LOCALHOST" if embedded_ros.runtime() is embedded_ros.Runtime.EMBEDDED else "SUBNET"
+    return text or "SUBNET"
 
 
 def place() -> str:

@@ -22,7 +22,6 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
 
-from embedded_ros.left_out import LeftOut
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S, PATIENCE_S
@@ -34,6 +33,7 @@ QUEUE = 500
 _AT_ONCE = 64
 """Messages of a sensor at one waking, at most: timers and services have their turn then."""
 _SHORTEST_REST_S = 0.0002
+_LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
 
 
@@ -167,6 +167,24 @@ class Arrivals:
             if executor is not None:
                 executor.wake()
         self._heard_pace = False
+
+
+class LeftOut:
+    """Counts what is left out of a topic, and says it at most once a second; `what` as in "a message on /imu"."""
+
+    def __init__(self, what: str, tell: Callable[[str], object]) -> None:
+        self._what, self._tell = what, tell
+        self._said_s = -_LEFT_OUT_SAID_S
+        self.count = 0
+
+    def __call__(self, error: Exception) -> None:
+        """One was left out because of the error."""
+        self.count += 1
+        now_s = time.monotonic()
+        if now_s - self._said_s >= _LEFT_OUT_SAID_S:
+            self._said_s = now_s
+            so_far = f" ({self.count} so far)" if self.count > 1 else ""
+            self._tell(f"{self._what} is left out{so_far}: {error}")
 
 
 class _Others(CallbackGroup):

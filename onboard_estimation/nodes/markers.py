@@ -15,7 +15,6 @@ from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, qos_profile_sensor_data
 from sensor_msgs.msg import JointState
-from tf2_ros import TransformBroadcaster
 from visualization_msgs.msg import MarkerArray
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
@@ -23,6 +22,7 @@ from onboard_estimation.configuration import parameter
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.nodes.parameters import NodeParameters
+from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
@@ -74,7 +74,7 @@ class MarkerNode(Node):
         self._truth: dict[str, deque[tuple[int, Vector]]] = {}
         self._ways: tuple[deque[Vector], deque[Vector]] = (deque(maxlen=_PATH_LENGTH), deque(maxlen=_PATH_LENGTH))
         self._way_ns = -_PATH_PERIOD_NS
-        self._tf = TransformBroadcaster(self)
+        self._tf = tf_publisher(self)
         self._output = self.create_publisher(MarkerArray, "markers", QoSProfile(depth=2))
         self._listen()
         # The node's own time may stand still, or run faster: pictures are for people.
@@ -133,6 +133,8 @@ class MarkerNode(Node):
         self._publish_tf(estimate, truth)
 
     def _publish_tf(self, estimate: Estimate, truth: Mapping[str, Vector]) -> None:
+        if self._tf is None:
+            return
         transforms = []
         if self._host.publish_body_tf:
             poses = poses_of_bodies(self._robot, self._configuration, self._space, estimate.mean[None])
@@ -142,7 +144,7 @@ class MarkerNode(Node):
                 truth_to_body(new, estimate.stamp_ns, body, pose, self._prefix) for body, pose in truth.items()
             ]
         if transforms:
-            self._tf.sendTransform(transforms)
+            self._tf.publish(tf_message(transforms))
 
     def _truth_at(self, at_ns: int) -> dict[str, Vector]:
         """Pose of each body at the instant nearest to a stamp, if that is near enough."""

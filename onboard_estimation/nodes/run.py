@@ -1,4 +1,4 @@
-"""Start of every executable: finds ROS 2 or the embedded runtime, makes its node or nodes, spins until Ctrl-C."""
+"""Start of every executable: makes its node or nodes and spins them until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from onboard_estimation import ros2
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
@@ -27,7 +28,7 @@ class NodeExecutable:
     Attributes
     ----------
     target
-        `module:Class` of an rclpy node without arguments; imported once a runtime is there.
+        `module:Class` of an rclpy node without arguments; imported when it starts.
     """
 
     target: str
@@ -62,9 +63,7 @@ def run(targets: Callable[[], Sequence[str]], arguments: list[str] | None = None
 
 
 def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Interrupts) -> None:
-    import embedded_ros
-
-    embedded_ros.install()
+    ros2.require()
     _choose_log_folder()
     import rclpy
     from rclpy._rclpy_pybind11 import RCLError

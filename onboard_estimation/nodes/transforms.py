@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import DurabilityPolicy, QoSProfile
 from rclpy.serialization import serialize_message
-from tf2_msgs.msg import TFMessage
-from tf2_ros import StaticTransformBroadcaster
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
@@ -23,6 +21,26 @@ from onboard_estimation.ros.thinning import Thinning
 from onboard_estimation.ros.transforms import estimate_transforms, transform, world_to_map
 
 _RATE_HZ = 50.0
+
+
+def tf_publisher(node: Node, static: bool = False) -> Any:
+    """Publisher of `/tf` or `/tf_static`; None, which is said once a node, where tf2_msgs is not installed.
+
+    PyPI's wheels of ROS 2 have none; RViz, which needs tf, comes with an installation that has it.
+    """
+    try:
+        from tf2_msgs.msg import TFMessage
+    except ImportError:
+        node.get_logger().info("no tf: tf2_msgs is not installed; RViz, which needs it, brings it along", once=True)
+        return None
+    latched = DurabilityPolicy.TRANSIENT_LOCAL if static else DurabilityPolicy.VOLATILE
+    qos = QoSProfile(depth=1 if static else 100, durability=latched)
+    return node.create_publisher(TFMessage, "/tf_static" if static else "/tf", qos)
+
+
+def tf_message(transforms: Sequence[Any]) -> Any:
+    """A tf2_msgs/TFMessage of geometry_msgs/TransformStamped."""
+    return new("tf2_msgs/msg/TFMessage", transforms=list(transforms))
 
 
 class EstimateTransforms:
@@ -46,18 +64,19 @@ class EstimateTransforms:
         world_to_map_m_rad: Sequence[float],
     ) -> None:
         self._robot, self._configuration, self._space, self._prefix = robot, configuration, space, prefix
-        self._output = node.create_publisher(TFMessage, "/tf", QoSProfile(depth=100))
+        self._output = tf_publisher(node)
         self._template: MessageTemplate | None = None
-        self._static = StaticTransformBroadcaster(node)
-        stamp_ns = node.get_clock().now().nanoseconds
-        self._static.sendTransform(world_to_map(new, stamp_ns, world_to_map_m_rad, prefix))
+        self._static = tf_publisher(node, static=True)
+        if self._static is not None:
+            stamp_ns = node.get_clock().now().nanoseconds
+            self._static.publish(tf_message([world_to_map(new, stamp_ns, world_to_map_m_rad, prefix)]))
         self._thinning = Thinning(_RATE_HZ)
         # A kernel of the robot's picture that compiles, or is read from disk, at the first estimate holds it up.
         poses_of_bodies(robot, configuration, space, space.origin()[None])
 
     def publish(self, estimate: Estimate, odom: Vector) -> None:
         """Publish those of an estimate in `odom`; `odom` is the planar pose (3,) of that frame in `map`."""
-        if not self._thinning.passes(estimate.stamp_ns):
+        if self._output is None or not self._thinning.passes(estimate.stamp_ns):
             return
         if self._output.get_subscription_count() == 0:
             return
@@ -74,7 +93,4 @@ class EstimateTransforms:
 def _message(frames: Sequence[tuple[str, str]], stamp_ns: int, values: Vector) -> Any:
     """Transforms from the first to the second of each two frames, with poses (7,) one after another."""
     poses = values.reshape(len(frames), 7)
-    return new(
-        "tf2_msgs/msg/TFMessage",
-        transforms=[transform(new, stamp_ns, *names, pose) for names, pose in zip(frames, poses, strict=True)],
-    )
+    return tf_message([transform(new, stamp_ns, *names, pose) for names, pose in zip(frames, poses, strict=True)])

@@ -11,6 +11,7 @@ import numpy as np
 
 from onboard_estimation.capabilities.reported import Panel, PanelGroup
 from onboard_estimation.commands import output
+from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import choose_robot
 from onboard_estimation.evaluation.judge import judge
@@ -18,7 +19,6 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.presentation import format_number
 from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.measurement import Vector
-from onboard_estimation.printable import printable
 from onboard_estimation.robots import estimator_name
 from salp_estimation.thruster_chain.assumed_chain import assumed_chain
 from salp_estimation.thruster_chain.observed_run import ObservedRun, observe_run

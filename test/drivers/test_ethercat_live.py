@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 import yaml
 from emulated_slaves import EmulatedSlaves, emulated_slaves
 from ethernet_cables import Cable, cable
 
-import embedded_ros
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
 

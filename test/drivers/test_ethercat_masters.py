@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import bag_samples
+import embedded_ros
 import numpy as np
 import pytest
 from emulated_slaves import emulated_slaves
@@ -15,7 +16,6 @@ from ethercat_masters import ask
 from ethernet_cables import Cable, cable
 from live_graph import await_being_heard, listening_node, running, set_parameter, spin_until, wait_until
 
-import embedded_ros
 from drivers.ethercat.description_file import shipped
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class

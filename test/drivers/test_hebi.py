@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from launched import Launch, nothing_is_left, recorded
 from live_graph import wait_until
 
-import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
 
 pytestmark = [

@@ -6,14 +6,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
 from natnet_samples import free_ports
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
-
-import embedded_ros
 
 pytestmark = [
     pytest.mark.skipif(

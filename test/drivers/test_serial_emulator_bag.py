@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-import embedded_ros
 from drivers.emulators.bag import HIGH_G, LOW_G, PlayedBag, SerialBag
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.serial_frames import Settings

@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 import serial
 from launched import Launch, nothing_is_left, recorded
 from live_graph import await_being_heard, call, collect, listening_node, running, spin_until, wait_until
 
-import embedded_ros
 from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
 from drivers.serial_frames import Settings
 from drivers.serial_imu.line import SerialLine

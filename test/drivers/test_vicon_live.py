@@ -7,11 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import collect, listening_node, running, spin_until
-
-import embedded_ros
 
 pytestmark = [
     pytest.mark.skipif(

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 import yaml
@@ -16,7 +17,6 @@ from hopper_samples_for_tests import HIGH, changed, hopping, values_by, write_ba
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, await_being_heard, collect, listening_node, running, spin_until, wait_until
 
-import embedded_ros
 from hopper_estimation.phases import EVENTS, PHASE_AFTER, PHASES
 from onboard_estimation.evaluation.bags import open_bag
 

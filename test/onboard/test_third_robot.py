@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import command
 from live_graph import LONGEST_WAIT_S, wait_until
 
-import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
 
 pytestmark = pytest.mark.timeout(400)

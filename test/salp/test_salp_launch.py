@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import embedded_ros
 import pytest
 import yaml
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
-import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import choose_robot
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import (
@@ -24,7 +25,6 @@ from live_graph import (
 )
 from numpy.typing import NDArray
 
-import embedded_ros
 from onboard_estimation import kernel_cache
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.resources import resource

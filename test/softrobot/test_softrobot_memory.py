@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import embedded_ros
 import pytest
 from node_memory import NEVER, started
-
-import embedded_ros
 
 
 @pytest.mark.slow

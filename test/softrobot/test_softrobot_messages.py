@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 import yaml
@@ -13,7 +14,6 @@ from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 from rviz_files import DISPLAYS, MESSAGE_OF_DISPLAY
 
-import embedded_ros
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels

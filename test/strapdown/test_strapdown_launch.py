@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import embedded_ros
 import pytest
 from evaluation_samples import command
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S
 
-import embedded_ros
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions

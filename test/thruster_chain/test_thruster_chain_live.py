@@ -6,12 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import embedded_ros
 import numpy as np
 import pytest
 from launched import LAUNCH, Launch, nothing_is_left, recorded
 from live_graph import LONGEST_WAIT_S, wait_until
 
-import embedded_ros
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.measurement import Channel

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import documents
+import embedded_ros
 import pytest
 import typer.main
 from documents import Line
 from evaluation_samples import command
 
-import embedded_ros
 from onboard_estimation import cli
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.capabilities.trained import Trained

@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import embedded_ros
 import pytest
 from built_packages import TOP_LEVEL_PACKAGES, build
-
-import embedded_ros
 
 LONGEST_WAIT_S = 90.0
 # Where the code comes from. Prints as JSON: folders of the packages, entry points and their distribution's place.

@@ -12,13 +12,13 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import embedded_ros
 import nbformat
 import numpy as np
 import pytest
 from evaluation_samples import command, salp_messages, write
 from nbclient import NotebookClient
 
-import embedded_ros
 import onboard_estimation as oe
 from onboard_estimation.evaluation.options import JudgeSettings
 

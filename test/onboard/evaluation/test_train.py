@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import command, refusal
 from salp_noise import IDEAL_NOISE
 
-import embedded_ros
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.beacon import with_beacon

@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import pytest
 from evaluation_samples import command, refusal
 from live_graph import LONGEST_WAIT_S, wait_until
 
-import embedded_ros
 from onboard_estimation.live import budget_verdict as verdict
 from onboard_estimation.live.budget_verdict import Figures, Remedy
 from onboard_estimation.live.machine_facts import machine, processor, state

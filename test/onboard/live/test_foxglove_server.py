@@ -15,11 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import pytest
 from evaluation_samples import refusal
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-import embedded_ros
 from onboard_estimation.live.session import graph_node
 from onboard_estimation.live.types import interface_class
 

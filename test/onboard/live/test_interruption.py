@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import embedded_ros
 import pytest
 from live_graph import LONGEST_WAIT_S, wait_until
-
-import embedded_ros
 
 pytestmark = [pytest.mark.usefixtures("ros_domain"), pytest.mark.timeout(300)]
 

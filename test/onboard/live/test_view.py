@@ -20,12 +20,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
 from numpy.typing import NDArray
 
-import embedded_ros
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import listening_node, spin_until
 
-import embedded_ros
 from hopper_estimation.topics import HIGH_G, LOW_G
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from launched import Launch, nothing_is_left, recorded
 from live_graph import wait_until
 
-import embedded_ros
 from hopper_estimation.robot import ROBOT as HOPPER
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.measurement import Estimate, Measurement, filter_order

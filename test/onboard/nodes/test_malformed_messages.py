@@ -15,15 +15,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-from environment import with_support
-from live_graph import LONGEST_WAIT_S, await_being_heard, call, collect, listening_node, spin_until, wait_until
-from rtps import Forger, malformed, too_long
-
 import embedded_ros
+import pytest
 from embedded_ros.messages import message_class, service_class, support
 from embedded_ros.wire import Qos
 from embedded_ros.wire.services import _joined, _split
+from environment import with_support
+from live_graph import LONGEST_WAIT_S, await_being_heard, call, collect, listening_node, spin_until, wait_until
+from rtps import Forger, malformed, too_long
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import embedded_ros
 import pytest
 from node_memory import NEVER, Started, started
 
-import embedded_ros
 from onboard_estimation.nodes.memory import unchanged_ranges
 
 TARGETS = {

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
 
-import embedded_ros
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Channel

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import embedded_ros
 import numpy as np
 import pytest
 from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
 from live_graph import LONGEST_WAIT_S
 
-import embedded_ros
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Measurement, PhaseEvent
 from onboard_estimation.nodes.outputs import published_topics

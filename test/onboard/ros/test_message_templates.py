@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from embedded_ros.messages import message_class, support
 from numpy.typing import NDArray
 
-from embedded_ros.messages import message_class, support
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
 from onboard_estimation.measurement import Channel, Estimate, value_size

@@ -20,9 +20,9 @@ from bag_samples import (
     joints,
     walk,
 )
+from embedded_ros.messages import message_class, support
 from rtps import malformed
 
-from embedded_ros.messages import message_class, support
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.serialized_readings import SerializedReader

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from embedded_ros.errors import UserError
+from onboard_estimation.errors import UserError
 
 PARAMETERS_KEY = "ros__parameters"
 

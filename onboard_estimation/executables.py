@@ -1,20 +1,21 @@
-"""Executables of a package, as `ros2 run PACKAGE EXECUTABLE` knows them, found without ROS 2.
+"""Executables of a package, as `ros2 run PACKAGE EXECUTABLE` knows them, found and started without `ros2`.
 
 They are the console scripts of the Python distribution with the package's name; a laboratory's own package is found the
 same way as this one. Scripts themselves are not looked for: in a source tree there are none, and with ROS 2 they are
-not on PATH.
+not on PATH; `python -m onboard_estimation.executables MODULE:FUNCTION [ARGUMENTS]` runs an entry point.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from importlib.metadata import distributions
+from typing import Any
 
-from embedded_ros.errors import UserError
+from onboard_estimation.errors import UserError
 
 PACKAGE = "onboard_estimation"
 _GROUP = "console_scripts"
-_RUNNER = "embedded_ros.console_script"
 
 
 def executables(package: str = PACKAGE) -> dict[str, str]:
@@ -32,7 +33,7 @@ def executables(package: str = PACKAGE) -> dict[str, str]:
 
 def command(executable: str, package: str = PACKAGE) -> list[str]:
     """How that executable is started, without its arguments. Raises as `entry_point` does."""
-    return [sys.executable, "-m", _RUNNER, entry_point(executable, package)]
+    return [sys.executable, "-m", "onboard_estimation.executables", entry_point(executable, package)]
 
 
 def entry_point(executable: str, package: str = PACKAGE) -> str:
@@ -48,3 +49,19 @@ def entry_point(executable: str, package: str = PACKAGE) -> str:
         listed = ", ".join(there) or "none"
         raise UserError(f"no executable '{executable}' in package '{package}'; it has: {listed}")
     return there[executable]
+
+
+def main() -> None:
+    """Run the entry point that the first argument names; the others are left in `sys.argv` for it."""
+    if len(sys.argv) < 2 or ":" not in sys.argv[1]:
+        sys.exit("usage: python -m onboard_estimation.executables MODULE:FUNCTION [ARGUMENTS]")
+    module, _, path = sys.argv.pop(1).partition(":")
+    sys.argv[0] = path.rpartition(".")[2]
+    function: Any = import_module(module)
+    for name in path.split("."):
+        function = getattr(function, name)
+    sys.exit(function())
+
+
+if __name__ == "__main__":
+    main()

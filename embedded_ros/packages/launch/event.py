@@ -1,9 +1,0 @@
-"""Base of events."""
-
-from __future__ import annotations
-
-
-class Event:
-    """Something that happens while a launch runs."""
-
-    name = "launch.Event"

@@ -1,1 +1,0 @@
-"""Parts of rclpy that programs import by their long names."""
