@@ -69,7 +69,8 @@ def configure() -> Path:
     kernel_files.install(
         where_impossible=lambda reason: _tell_numba(
             _temporary_folder(name, f"{reason}, and its own way may mix them up; every start compiles anew")
-        )
+        ),
+        packages={module.partition(".")[0] for module, _ in _modules()},
     )
     return folder
 
@@ -82,13 +83,16 @@ def _tell_numba(folder: Path) -> None:
 
 
 def fingerprint() -> str:
-    """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits."""
+    """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits.
+
+    Where the sources lie is not in it: a copy in a workspace finds the kernels of the clone that it was made from.
+    """
     digest = hashlib.sha256()
-    for path in sorted(_sources()):
+    for name, path in sorted(_sources()):
         content = _content(path)
-        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
-    for name in ("onboard_estimation", *COMPILERS):
+    for name in COMPILERS:
         digest.update(f"{name}=={_version(name)}\0".encode())
     return digest.hexdigest()[:16]
 
@@ -103,8 +107,8 @@ def sources_fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def _sources() -> list[Path]:
-    """Every file that a kernel may come from: those with numba's decorators, and what they import of these packages.
+def _sources() -> list[tuple[str, Path]]:
+    """Modules (name, file) that a kernel may come from: those with numba's decorators, and what they import of these.
 
     A kernel's callees are compiled too, so they have decorators themselves, and constants come by an import. Other
     files (a node, a report) may change without a minute of compiling.
@@ -117,7 +121,7 @@ def _sources() -> list[Path]:
         if name in modules and name not in found:
             found.add(name)
             wanted.extend(_imported(name, modules[name]))
-    return [modules[name] for name in found]
+    return [(name, modules[name]) for name in found]
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
