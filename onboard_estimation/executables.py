@@ -57,10 +57,13 @@ def main() -> None:
         sys.exit("usage: python -m onboard_estimation.executables MODULE:FUNCTION [ARGUMENTS]")
     module, _, path = sys.argv.pop(1).partition(":")
     sys.argv[0] = path.rpartition(".")[2]
-    function: Any = import_module(module)
-    for name in path.split("."):
-        function = getattr(function, name)
-    sys.exit(function())
+    try:
+        function: Any = import_module(module)
+        for name in path.split("."):
+            function = getattr(function, name)
+        sys.exit(function())
+    except KeyboardInterrupt:  # while it was imported
+        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Within the folder `kernel_files` keeps them, so that processes which start toget
 
 from __future__ import annotations
 
-import ast
 import atexit
 import hashlib
 import os
@@ -45,6 +44,10 @@ TOP_LEVEL_PACKAGES = (
 )
 COMPILERS = ("numba", "numpy")
 _COMPILED = re.compile(rb"\b(njit|jit|vectorize|guvectorize|cfunc|overload|jitclass)\b")
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^(\n]*)|import[ \t]+([^\n]+))", re.MULTILINE
+)
+_COMMENT = re.compile(rb"#[^\n]*|[\\\n\r]")
 FOLDER_PREFIX = "onboard_estimation-"
 UNUSED_AFTER_DAYS = 30
 
@@ -148,20 +151,22 @@ def _modules_below(package: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _imported(name: str, path: Path) -> Iterator[str]:
-    """Names that a module imports, each of which may be a module."""
-    try:
-        tree = ast.parse(_content(path))
-    except (SyntaxError, ValueError):
-        return
+    """Names that a module imports, each of which may be a module; found without parsing, which every start pays for."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+    for base, names, modules in _IMPORT.findall(_content(path)):
+        yield from _names(modules)
+        if base:
+            level = len(base) - len(base.lstrip(b"."))
+            above = package[: len(package) - level + 1] if level else []
+            module = ".".join([*above, *filter(None, [base[level:].decode(errors="replace")])])
+            yield module
+            yield from (f"{module}.{one}" for one in _names(names))
+
+
+def _names(listed: bytes) -> Iterator[str]:
+    """Of `(a, b as c)`, comments left out."""
+    for one in _COMMENT.sub(b"", listed).strip(b"() ").split(b","):
+        yield from (word.decode(errors="replace") for word in one.split()[:1])
 
 
 def _content(path: Path) -> bytes:
