@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-import embedded_ros
 import pytest
 import yaml
 from launched import LAUNCH, Launch, nothing_is_left, recorded
@@ -26,10 +25,7 @@ from onboard_estimation.resources import resource
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-        reason="with ROS 2, launch files run from a colcon workspace",
-    ),
+    pytest.mark.live,
 ]
 
 
@@ -156,7 +152,6 @@ def test_a_node_that_dies_again_and_again_at_once_is_given_up(tmp_path: Path) ->
 
 
 def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
-    embedded_ros.install()
 
     now_s = [0.0]
     said: list[str] = []
@@ -216,7 +211,6 @@ def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, with its default."""
     from onboard_estimation.configuration import describe
 
-    embedded_ros.install()
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 
 LONGEST_WAIT_S = 90.0
 """For what takes a second on an idle machine; the fixture `compiled_kernels` has the kernels compiled before."""
@@ -82,7 +81,6 @@ def running(executable: str, folder: Path, *ros_arguments: str, namespace: str =
 @contextmanager
 def listening_node(name: str = "listener", namespace: str = "/salp") -> Iterator[Any]:
     """A node of this process; spin it with `spin_until`."""
-    embedded_ros.install()
     import rclpy
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions

@@ -13,8 +13,6 @@ from pathlib import Path
 
 LONGEST_WAIT_S = 90.0
 PREAMBLE = """
-import embedded_ros
-embedded_ros.install()
 import rclpy
 from rclpy.node import Node
 from rclpy.qos import *

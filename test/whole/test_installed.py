@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import embedded_ros
 import pytest
 from built_packages import TOP_LEVEL_PACKAGES, build
 
@@ -129,9 +128,7 @@ class Running:
         raise AssertionError(f"not said: {pattern!r}; said was:\n{self.output}")
 
 
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="with ROS 2, test_ros2_launch.py installs"
-)
+@pytest.mark.live
 @pytest.mark.usefixtures("ros_domain")
 @pytest.mark.timeout(400)
 @pytest.mark.slow

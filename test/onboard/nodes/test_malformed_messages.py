@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import pytest
 from embedded_ros.messages import message_class, service_class, support
 from embedded_ros.wire import Qos
@@ -27,10 +26,7 @@ from rtps import Forger, malformed, too_long
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-        reason="ROS 2's own nodes end at a message that cannot be read",
-    ),
+    pytest.mark.live,
 ]
 NODES = {
     "/salp/salp_estimator": "salp_estimation.nodes.estimator:SalpPoseShapeNode",
@@ -55,7 +51,6 @@ PARAMETERS = (
 
 def serve(bag: Path) -> None:
     """All nodes in one executor, and what view, recorder and player do beside theirs, until SIGINT."""
-    embedded_ros.install()
     import importlib
 
     import rclpy

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import embedded_ros
 import pytest
 from node_memory import NEVER, Started, started
 
@@ -32,8 +31,6 @@ LARGEST_MB = 150.0
 
 @pytest.fixture(scope="module", params=sorted(TARGETS))
 def node(request: pytest.FixtureRequest, compiled_kernels: None) -> tuple[str, Started]:
-    if embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED:
-        pytest.skip("ROS 2's own node loads more")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
         return request.param, started(request.param, TARGETS[request.param])
