@@ -210,7 +210,6 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
 def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, with its default."""
     from onboard_estimation.configuration import describe
-
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-
 LONGEST_WAIT_S = 90.0
 """For what takes a second on an idle machine; the fixture `compiled_kernels` has the kernels compiled before."""
 

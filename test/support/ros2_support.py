@@ -1,8 +1,8 @@
 """What tests with an installed ROS 2 share: where it is, and programs run by its interpreter or by ours.
 
-An installed ROS 2, which has ros2cli, launch and rosbag2 as wheels have not, is the one whose setup.bash the environment
-variable ONBOARD_ESTIMATION_ROS2_SETUP names, or the one that is sourced already. Tests that ask for it are skipped where
-there is neither.
+An installed ROS 2, which has ros2cli, launch and rosbag2 as wheels have not, is the one whose setup.bash the
+environment variable ONBOARD_ESTIMATION_ROS2_SETUP names, or the one that is sourced already. Tests that ask for it are
+skipped where there is neither.
 """
 
 from __future__ import annotations

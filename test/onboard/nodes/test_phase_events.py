@@ -266,7 +266,6 @@ class TestLive:
 
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
         from onboard_estimation.errors import UserError
-
         from onboard_estimation.nodes.simulator import SimulatorNode
 
         class Uncontrolled(type(ROBOT)):  # type: ignore[misc]
