@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.serialization import serialize_message
 from tf2_msgs.msg import TFMessage
 from tf2_ros import StaticTransformBroadcaster
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.robots import Robot
@@ -67,7 +67,7 @@ class EstimateTransforms:
             return
         values = np.concatenate(list(poses.values()))
         if self._template is None:
-            self._template = MessageTemplate(partial(_message, list(poses)), serialize_message, len(values))
+            self._template = MessageTemplate(partial(_message, list(poses)), serialized, len(values))
         self._output.publish(self._template.message(estimate.stamp_ns, values))
 
 
