@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +43,17 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """In continuous integration tests of live nodes are run, not skipped, wherever ROS 2 can be installed."""
     if os.environ.get("CI") and ros2.rclpy_folder() is None and ros2.wheels_exist():
         pytest.exit(f"ROS 2 is not here: {ros2.how_to_install()}", returncode=1)
+
+
+def pytest_sessionfinish() -> None:
+    """Fast DDS's shared memory of processes that were killed: a small /dev/shm is full after some hundreds."""
+    an_hour_ago = time.time() - 3600.0
+    for lock in Path("/dev/shm").glob("fastrtps_*_el"):
+        with contextlib.suppress(OSError), lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its owner has it as long as it lives
+            if lock.stat().st_mtime < an_hour_ago:
+                Path(str(lock).removesuffix("_el")).unlink(missing_ok=True)
+                lock.unlink()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONGEST_WAIT_S = 90.0
+LONGEST_WAIT_S = 180.0
 PREAMBLE = """
 import rclpy
 from rclpy.node import Node
