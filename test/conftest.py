@@ -47,11 +47,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_sessionfinish() -> None:
     """Fast DDS's shared memory of processes that were killed: a small /dev/shm is full after some hundreds."""
-    an_hour_ago = time.time() - 3600.0
-    for lock in Path("/dev/shm").glob("fastrtps_*_el"):
+    a_minute_ago = time.time() - 60.0
+    for lock in Path("/dev/shm").glob("fastrtps_[0-9a-f]*_el"):
         with contextlib.suppress(OSError), lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its owner has it as long as it lives
-            if lock.stat().st_mtime < an_hour_ago:
+            if lock.stat().st_mtime < a_minute_ago:
                 Path(str(lock).removesuffix("_el")).unlink(missing_ok=True)
                 lock.unlink()
 
