@@ -56,7 +56,8 @@ class Installation:
         (self.site / "dependencies.pth").write_text(str(dependencies))
         wheel = next(build(repository, folder / "build").glob("*.whl"))
         pip = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python"), "install", "--quiet"]
-        subprocess.run([*pip, "--no-deps", "--no-index", "--no-cache-dir", str(wheel)], check=True, cwd=self.folder)
+        pip += ["--ignore-installed", "--no-deps", "--no-index", "--no-cache-dir", str(wheel)]
+        subprocess.run(pip, check=True, cwd=self.folder)
         names = ("PATH", "ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE", "LD_LIBRARY_PATH", "AMENT_PREFIX_PATH")
         kept = {name: os.environ[name] for name in names if name in os.environ}
         # Another place would have every kernel compiled anew: here it is about files, and Python finds the same ones.
@@ -154,6 +155,7 @@ def base_dependencies(folder: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_base_installation_has_no_ros2_and_says_what_brings_it(repository: Path, tmp_path: Path) -> None:
     base = base_dependencies(tmp_path / "base")
     installed = Installation(repository, tmp_path, base)
