@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 import tempfile
-from importlib.metadata import distributions, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 from onboard_estimation.errors import UserError
@@ -67,8 +67,9 @@ def name() -> str:
     """What this ROS 2 is, for people: `ROS 2 jazzy`, `ROS 2 from wheels (ros-jazzy-rclpy 7.1.6)`."""
     if not from_wheels():
         return f"ROS 2 {os.environ.get('ROS_DISTRO') or '(ROS_DISTRO is not set)'}"
-    found = [one.metadata["Name"] for one in distributions() if _META_PACKAGE.fullmatch(one.metadata["Name"] or "")]
-    return f"ROS 2 from wheels ({', '.join(f'{one} {version(one)}' for one in sorted(set(found))) or 'rclpy'})"
+    there = distributions(path=[str(_wheels_folder())])
+    found = {f"{one.name} {one.version}" for one in there if _META_PACKAGE.fullmatch(one.name or "")}
+    return f"ROS 2 from wheels ({', '.join(sorted(found)) or 'rclpy'})"
 
 
 def stay_on_this_machine() -> None:
