@@ -73,8 +73,7 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     kept, notes = _longest(column)
     covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
     one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
-    losses = [f"{found.name}: {count} messages left out: {reason}." for reason, count in column.faults.items()]
-    return replace(one, notes=(*losses, *notes, *one.notes))
+    return replace(one, notes=(*column.notes(printable(found.name)), *notes, *one.notes))
 
 
 def pose_topics(bag: Bag) -> list[str]:

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
@@ -15,9 +14,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
 pytestmark = [
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(200),
 ]

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
@@ -212,9 +211,7 @@ def test_on_the_wire_readings_are_those_of_the_bag_in_counts(both: bool, tmp_pat
 
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(200)
-@pytest.mark.skipif(
-    embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-)
+@pytest.mark.live
 @pytest.mark.parametrize("both", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_driver_publishes_what_the_bag_holds(both: bool, tmp_path: Path) -> None:
     """A simulated hopper's bag, on a pseudo-terminal, through the driver: each reading one of the bag's, in order."""

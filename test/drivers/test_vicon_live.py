@@ -7,15 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import collect, listening_node, running, spin_until
 
 pytestmark = [
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
     pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(180),
 ]

@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import (
@@ -34,9 +33,7 @@ from salp_estimation.robot import ROBOT
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 
 JOINTS = "sensor_msgs/msg/JointState"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import embedded_ros
 import pytest
 from node_memory import NEVER, started
 
@@ -10,7 +9,7 @@ from node_memory import NEVER, started
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
 @pytest.mark.timeout(400)
-@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="ROS 2's own node loads more")
+@pytest.mark.live
 def test_nothing_for_offline_use_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "OFF")
     found = started("softrobot", "softrobot_estimation.nodes.estimator:SoftRobotNode")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import documents
-import embedded_ros
 import pytest
 import typer.main
 from documents import Line
@@ -150,12 +149,9 @@ def launch_files(assignments: list[str]) -> tuple[set[str], set[str]]:
 LAUNCHES = [line for line in LINES if line.words[1] == "launch" and len(line.words) > 2]
 
 
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="real launch files need a workspace"
-)
+@pytest.mark.live
 @pytest.mark.parametrize("line", LAUNCHES, ids=str)
 def test_launch_files_declare_the_arguments(line: Line) -> None:
-    embedded_ros.install()
     (file,) = (word for word in line.words if word.endswith(".launch.py"))
     assert file in project_launch_files()
     declared = {one.name: one for one in _read(project_launch_files()[file], debug=False).get_launch_arguments()}

@@ -155,14 +155,6 @@ def test_python_packages_that_are_imported_are_declared(repository: Path, declar
     assert missing == set()
 
 
-def test_the_embedded_runtime_could_be_lifted_out(repository: Path) -> None:
-    """It imports nothing of the project; `lint-imports` does not see what it serves as rclpy, launch and so on."""
-    ours = set(TOP_LEVEL_PACKAGES) - {"embedded_ros"}
-    files = sorted((repository / "embedded_ros").rglob("*.py"))
-    assert len(files) > 50
-    assert {str(path): sorted(ours & set(imports(path))) for path in files if ours & set(imports(path))} == {}
-
-
 def test_no_requirement_holds_an_address(repository: Path, declared: configparser.ConfigParser) -> None:
     everything = declared["options"]["install_requires"] + "".join(declared["options.extras_require"].values())
     assert "://" not in everything

@@ -15,7 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import pytest
 from evaluation_samples import refusal
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
@@ -25,7 +24,7 @@ from onboard_estimation.live.types import interface_class
 
 pytestmark = [
     pytest.mark.skipif(find_spec("foxglove") is None, reason="foxglove-sdk is not installed (extra `foxglove`)"),
-    pytest.mark.skipif(embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS here"),
+    pytest.mark.live,
 ]
 LONGEST_WAIT_S = 60.0
 IMU, WORDS = "sensor_msgs/msg/Imu", "std_msgs/msg/String"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import listening_node, spin_until
@@ -19,9 +18,7 @@ from onboard_estimation.ros.sensor_messages import to_message
 pytestmark = [
     pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(100),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 CHANNELS = (HIGH_G, LOW_G)
 

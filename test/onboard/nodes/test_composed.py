@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from launched import Launch, nothing_is_left, recorded
@@ -133,10 +132,7 @@ def offline(robot: Robot[Any], series: list[Series], epoch_ns: int) -> list[Esti
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-    reason="with ROS 2, launch files run from a colcon workspace",
-)
+@pytest.mark.live
 @pytest.mark.parametrize("name", CASES)
 def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
     robot, scenario, variant, chosen, sensor = CASES[name]

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import await_being_heard, collect, listening_node, running, spin_until
@@ -21,9 +20,7 @@ from salp_estimation.robot import ROBOT
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(200),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 INSTANTS, PERIOD_NS, GYROS = 200, 5_000_000, 3
 
