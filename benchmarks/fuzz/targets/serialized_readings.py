@@ -6,6 +6,8 @@ time, when the layout is known.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 
 from benchmarks.fuzz.target import Target
 from embedded_ros.messages import message_class, support
+from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.serialized_readings import SerializedReader
@@ -38,19 +41,26 @@ def check(data: bytes) -> None:
     """The message, itself again, and with a byte changed."""
     head, message = data[:_HEAD].ljust(_HEAD, b"\0"), data[_HEAD:]
     channel = _CHANNELS[head[0] % len(_CHANNELS)]
-    decoder = support(message_class(channel.message_type))
-    read = SerializedReader(channel, decoder.deserialize)
+    decode = partial(_decoded, channel.message_type)
+    read = SerializedReader(channel, decode)
     changed = bytearray(message)
     if message:
         changed[(head[1] | head[2] << 8) % len(message)] ^= 1 + head[0] // len(_CHANNELS)
     for one in (message, message, bytes(changed), message):
-        _assert_equal(_by_its_object(channel, decoder, one), _by_its_bytes(read, one))
+        _assert_equal(_by_its_object(channel, decode, one), _by_its_bytes(read, one))
     assert len(read._layouts) <= 2
 
 
-def _by_its_object(channel: Channel, decoder: Any, data: bytes) -> Measurement | None:
+def _decoded(message_type: str, data: bytes) -> Any:
     try:
-        return to_measurement(channel, decoder.deserialize(data))
+        return decoded(jazzy_types(), message_type, data)[0]
+    except Exception as error:  # as for a bag
+        raise ValueError from error
+
+
+def _by_its_object(channel: Channel, decode: Callable[[bytes], Any], data: bytes) -> Measurement | None:
+    try:
+        return to_measurement(channel, decode(data))
     except (ValueError, MessageFault):
         return None
 
