@@ -8,19 +8,15 @@ import shutil
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
-
-if TYPE_CHECKING:
-    from onboard_estimation.small_launch.entities import LaunchContext
+from onboard_estimation.resources import PACKAGE, resource
 
 EXAMPLES = output.examples("launch salp.launch.py --show-args", "launch salp gait:=backward", "launch PACKAGE FILE")
-_PACKAGE = "onboard_estimation"
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
 _WHAT = "Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments."
@@ -62,7 +58,7 @@ def project_launch_files() -> dict[str, Path]:
     return {path.name: path for path in sorted(resource("launch").glob(f"*{_SUFFIX}"))}
 
 
-def planned(path: Path, context: LaunchContext, only_declared: bool = False) -> list[Any]:
+def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
     """What a launch file makes of its arguments; all that is wrong with these is said together.
 
     Only declared arguments are of interest: what the file does with them does not count.
@@ -100,21 +96,19 @@ def _for_ros2(words: Sequence[str]) -> list[str] | None:
     name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
     if name is None or Path(words[0]).is_file():
         return list(words)
-    if any((prefix / "share/ament_index/resource_index/packages" / _PACKAGE).is_file() for prefix in prefixes()):
-        return [_PACKAGE, name, *words[1:]]
-    typer.echo(f"ROS 2 does not know {_PACKAGE}, which pip installs for Python only: started without ros2", err=True)
+    if any((prefix / "share/ament_index/resource_index/packages" / PACKAGE).is_file() for prefix in prefixes()):
+        return [PACKAGE, name, *words[1:]]
+    typer.echo(f"ROS 2 does not know {PACKAGE}, which pip installs for Python only: started without ros2", err=True)
     return None
 
 
 def _file_and_assignments(words: Sequence[str]) -> tuple[Path, list[str]]:
-    from onboard_estimation.small_launch.nodes import share_folder
-
     first, rest = words[0], list(words[1:])
     if Path(first).is_file():
         return Path(first), rest
     there = project_launch_files()
     if rest and _ASSIGNMENT not in rest[0] and there.keys().isdisjoint((first, first + _SUFFIX)):
-        share = share_folder(first)
+        share = resource("", first)
         there = {path.name: path for folder in (share, share / "launch") for path in sorted(folder.glob("*launch*"))}
         first, *rest = rest
     for name in (first, first + _SUFFIX):
@@ -135,7 +129,7 @@ def _arguments(assignments: Sequence[str]) -> dict[str, str]:
     return dict(one.split(_ASSIGNMENT, 1) for one in assignments)
 
 
-def _show(context: LaunchContext) -> None:
+def _show(context: Any) -> None:
     typer.echo("Arguments (pass arguments as '<name>:=<value>'):")
     for one in context.declared.values():
         choices = f". Valid choices are: {list(one.choices)}" if one.choices is not None else ""

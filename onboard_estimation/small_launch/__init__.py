@@ -44,18 +44,19 @@ def real_launch_is_here() -> bool:
 @contextmanager
 def served() -> Iterator[None]:
     """Within it, `import launch` and `import launch_ros` give this package's names."""
-    finder, before = _Finder(), _take_away()
+    finder = _Finder()
+    _take_away()
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
         _take_away()
-        sys.modules.update(before)
 
 
-def _take_away() -> dict[str, ModuleType]:
-    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _REAL}
+def _take_away() -> None:
+    for name in [one for one in sys.modules if one.partition(".")[0] in _REAL]:
+        del sys.modules[name]
 
 
 class _Finder(MetaPathFinder, Loader):

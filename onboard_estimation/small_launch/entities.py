@@ -39,12 +39,12 @@ class Process:
     command: list[str]
     environment: dict[str, str]
     cwd: str | None = None
-    parameters: list[str | dict[str, Any]] = field(default_factory=list)
-    parameters_for: str = "/**"
-    remappings: list[tuple[str, str]] = field(default_factory=list)
     on_exit: Any = None
     respawn: bool = False
     respawn_delay_s: float = 0.0
+    parameters: list[str | dict[str, Any]] = field(default_factory=list)
+    parameters_for: str = "/**"
+    remappings: list[tuple[str, str]] = field(default_factory=list)
 
 
 class LaunchContext:
@@ -63,10 +63,6 @@ class LaunchContext:
         self.declared: dict[str, DeclareLaunchArgument] = {}
         self.faults: list[str] = []
         self.processes = 0
-
-    def perform_substitution(self, substitution: Substitution) -> str:
-        """The text of a substitution."""
-        return substitution.perform(self)
 
 
 def plan(entity: Any, context: LaunchContext) -> list[Process | LogInfo | Shutdown]:
@@ -92,9 +88,7 @@ def text(value: Any, context: LaunchContext) -> str:
         return value.perform(context)
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Sequence):
-        return "".join(text(one, context) for one in value)
-    raise TypeError(f"{value!r} is neither text nor a substitution")
+    return "".join(text(one, context) for one in value)
 
 
 def is_true(value: Any, context: LaunchContext) -> bool:
@@ -308,16 +302,11 @@ class Program(Action):
     def process(self, label: str, command: list[str], context: LaunchContext) -> Process:
         """The step of a program whose command line is known."""
         context.processes += 1
+        name, cwd = f"{Path(label).name}-{context.processes}", None if self.cwd is None else text(self.cwd, context)
         own = {text(name, context): text(value, context) for name, value in (self.additional_env or {}).items()}
-        return Process(
-            f"{Path(label).name}-{context.processes}",
-            command,
-            {"PYTHONUNBUFFERED": "1", **context.environment, **own},  # else what it prints comes when it ends
-            None if self.cwd is None else text(self.cwd, context),
-            on_exit=self.on_exit,
-            respawn=is_true(self.respawn, context),
-            respawn_delay_s=self.respawn_delay or 0.0,
-        )
+        environment = {"PYTHONUNBUFFERED": "1", **context.environment, **own}  # else what it prints comes at its end
+        again = is_true(self.respawn, context)
+        return Process(name, command, environment, cwd, self.on_exit, again, self.respawn_delay or 0.0)
 
 
 class ExecuteProcess(Program):

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -14,6 +13,7 @@ import yaml
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.executables import command, executables
+from onboard_estimation.resources import resource
 from onboard_estimation.small_launch.entities import (
     Action,
     Entity,
@@ -35,20 +35,6 @@ def prefixes() -> list[Path]:
     return [Path(one) for one in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if one]
 
 
-def share_folder(package: str) -> Path:
-    """Where a package's launch files and configurations are.
-
-    Beside the Python package of that name, its source tree or the prefix it is installed into, or in a workspace.
-    """
-    spec = find_spec(package) if _NAME.fullmatch(package) else None
-    code = Path(spec.origin).resolve().parent if spec is not None and spec.origin else Path(package)
-    ours = [code.parent, *(parent / "share" / package for parent in code.parents[1:4])]
-    for place in [*ours, *(prefix / "share" / package for prefix in prefixes())]:
-        if (place / "package.xml").is_file():
-            return place
-    raise UserError(f"package '{package}' not found, neither installed for this Python nor in a sourced workspace")
-
-
 class FindPackageShare(Substitution):
     """Folder of a package's files."""
 
@@ -56,7 +42,7 @@ class FindPackageShare(Substitution):
 
     def perform(self, context: LaunchContext) -> str:
         """Its path."""
-        return str(share_folder(text(self.package, context)))
+        return str(resource("", text(self.package, context)))
 
 
 class ParameterFile(Entity):
@@ -168,8 +154,7 @@ class Node(Program):
             raise ValueError(f"invalid node name '{name}'")
         namespace = _joined(context.launch_configurations.get(_NAMESPACE), own.get("namespace"))
         words = [*_program(own.get("package"), executable), *(text(one, context) for one in self.arguments or ())]
-        if self.ros_arguments:
-            words += ["--ros-args", *(text(one, context) for one in self.ros_arguments)]
+        words += ["--ros-args", *(text(one, context) for one in self.ros_arguments)] if self.ros_arguments else []
         words += ["--ros-args", *([] if name is None else ["-r", f"__node:={name}"])]
         words += [] if namespace is None else ["-r", f"__ns:={namespace}"]
         made = self.process(own.get("exec_name", executable), words, context)

@@ -6,13 +6,13 @@ import ctypes
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT, Popen
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 """At the end, one after the other."""
 _PATIENCE_S = 5.0
 """How long to wait for each before the next."""
-_OPTIONS: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+_OPTIONS: Any = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT, "start_new_session": True}
 # PR_SET_PDEATHSIG: processes get SIGTERM when this one dies without a chance to end them (kill -9).
 _die_with_this = partial(ctypes.CDLL(None).prctl, 1, signal.SIGTERM) if sys.platform == "linux" else None
 
@@ -100,9 +100,9 @@ class Launch:
                 self._start(step)
 
     def _start(self, process: Process) -> None:
-        words, options = words_of(process, self._folder), {**_OPTIONS, "preexec_fn": _die_with_this}
+        words, cwd, environment = words_of(process, self._folder), process.cwd, process.environment
         try:
-            popen = subprocess.Popen(words, cwd=process.cwd, env=process.environment, start_new_session=True, **options)
+            popen: Any = Popen(words, cwd=cwd, env=environment, preexec_fn=_die_with_this, **_OPTIONS)
         except OSError as error:
             self._code = 1
             self._print(f"[ERROR] [{process.name}]: process could not be started: {error}")

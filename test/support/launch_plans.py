@@ -1,4 +1,4 @@
-"""What launch files make of their arguments, as plain data: by this project's small launcher, and by ROS 2's own launch.
+"""What launch files make of their arguments, as plain data: by the small launcher, and by ROS 2's own launch.
 
 `python launch_plans.py` reads cases, `[[file, {argument: value}], ...]`, from standard input and prints what the real
 launch makes of them.

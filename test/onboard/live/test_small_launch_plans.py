@@ -77,7 +77,7 @@ OWN = os.path.join(FOLDER, "own.yaml")
 
 
 def more(context: LaunchContext, word, *, other):
-    value = L("n").perform(context) + context.perform_substitution(L("m", default=[word, L("n")]))
+    value = L("n").perform(context) + L("m", default=[word, L("n")]).perform(context)
     return [LogInfo(msg=[value, other]), Node(package="p", executable="opaque")] if value != "9" else None
 
 
@@ -99,8 +99,9 @@ def generate_launch_description():
                     "a": 1, "b": {"c": 2.5, "d": [1, 2], "e": {"f": "x"}}, "text": "5", "number": L("n"),
                     "as_text": ParameterValue(L("n"), value_type=str), "null_text": "null", "exponent": "1e3",
                     "list": ["a", "b"], "floats": [1, 2.5], "joined": ["x", L("n")], (L("n"), "k"): True,
-                    "float": ParameterValue(L("n"), value_type=float), "flag": ParameterValue(L("yes"), value_type=bool),
-                    "one": ParameterValue(["1", L("other", default="")], value_type=bool), "free": ParameterValue(L("n")),
+                    "float": ParameterValue(L("n"), value_type=float), "free": ParameterValue(L("n")),
+                    "flag": ParameterValue(L("yes"), value_type=bool),
+                    "one": ParameterValue(["1", L("other", default="")], value_type=bool),
                     "given": ParameterValue([1.5, 2.0], value_type=List[float]), "bools": [True, False],
                     "read": ParameterValue(["[1, ", L("n"), "]"], value_type=List[int]), "empty": L("m", default=""),
                     "parts": [["a", L("n")], ["b"]], "tuple": (1, 2), "umlaut": "\\u00fc \\u2603 'q' \\"d\\" # : [",
@@ -134,7 +135,8 @@ def generate_launch_description():
         Node(package="p", executable="last"),
         *([] if os.path.basename(__file__) == "inner.launch.py" else [
             GroupAction([IncludeLaunchDescription(
-                PythonLaunchDescriptionSource([FOLDER, "/inner.launch.py"]), launch_arguments={"n": "7", "m": L("n")}.items()
+                PythonLaunchDescriptionSource([FOLDER, "/inner.launch.py"]),
+                launch_arguments={"n": "7", "m": L("n")}.items(),
             )]),
         ]),
     ])
