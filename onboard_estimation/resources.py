@@ -62,5 +62,5 @@ def _places(name: str, package: str) -> Iterator[Path]:
         from ament_index_python.packages import get_package_share_directory
 
         yield Path(get_package_share_directory(package)) / name
-    except (ImportError, LookupError, ValueError):  # no ROS 2 here, no workspace sourced that holds it, no such name
+    except (ImportError, LookupError, ValueError, OSError):  # no ROS 2, no workspace is sourced or has it, no such name
         return

@@ -69,7 +69,9 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
     try:
         steps = plan(read(path), context)
     except Exception as error:  # a launch file may raise anything
-        fault = _fault(path, error)
+        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
+        kind = "" if isinstance(error, RuntimeError | UserError) else f"{type(error).__name__}: "
+        fault = f"launch file {path}{f', line {lines[-1]}' if lines else ''}: {kind}{error}"
     if only_declared and context.declared:
         return steps
     _warn_of_unknown(path, given, list(context.declared))
@@ -79,14 +81,6 @@ def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
         typer.echo(f"error: {fault}", err=True)
         raise typer.Exit(1)
     return steps
-
-
-def _fault(path: Path, error: Exception) -> str:
-    """What a launch file raised, and where in it."""
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
-    where = f", line {lines[-1]}" if lines else ""
-    kind = "" if isinstance(error, RuntimeError | UserError) else f"{type(error).__name__}: "
-    return f"launch file {path}{where}: {kind}{error}"
 
 
 def _for_ros2(words: Sequence[str]) -> list[str] | None:

@@ -54,9 +54,8 @@ def served() -> Iterator[None]:
         _take_away()
 
 
-def _take_away() -> None:
-    for name in [one for one in sys.modules if one.partition(".")[0] in _REAL]:
-        del sys.modules[name]
+def _take_away() -> list[ModuleType]:
+    return [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _REAL]
 
 
 class _Finder(MetaPathFinder, Loader):
