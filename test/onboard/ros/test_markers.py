@@ -156,16 +156,6 @@ def test_frames_stamps_and_ids(scene: m.Scene, estimate: Estimate) -> None:
     assert scene.clear(STAMP_NS)[0].action == m.DELETE_ALL
 
 
-def test_letters_and_spaces_have_a_size_of_their_own(scene: m.Scene, estimate: Estimate) -> None:
-    # RViz takes the letters' height from z and the width of a space from x; without x a space is half a metre wide.
-    texts = [*scene.text(estimate), *scene.legend(estimate)]
-    assert len(texts) == 3
-    for marker in texts:
-        assert marker.type == m.TEXT
-        assert marker.scale.z > 0.0
-        assert marker.scale.x == pytest.approx(0.3 * marker.scale.z)
-
-
 def test_the_text_says_error_and_sigma(scene: m.Scene, estimate: Estimate) -> None:
     # In the body frame 3 cm forward and 4 cm left, 2 deg, joint angles 1 and -1.5 deg off.
     error = np.array([0.03, 0.04, *np.deg2rad([2.0, 1.0, -1.5])])
