@@ -150,13 +150,12 @@ def read_rviz(file: Path) -> dict[str, Any]:
 def faults(content: dict[str, Any]) -> Iterator[str]:
     """Keys and values of a file that RViz would pass over."""
     manager = content["Visualization Manager"]
-    view = manager["Views"]["Current"]
-    parts = {part["Class"]: part for part in manager["Tools"]}
+    views = [manager["Views"]["Current"], *(manager["Views"]["Saved"] or ())]
     yield from (f"{key} of the window" for key in content if key not in PROPERTIES["window"])
-    rest = {**manager, "Displays": None, "Tools": None, "Views": {**manager["Views"], "Current": None}}
+    rest = {**manager, "Displays": None, "Tools": None, "Views": dict.fromkeys(manager["Views"])}
     yield from _faults("manager", rest)
     yield from _faults("geometry", content["Window Geometry"])
-    for part in (*content["Panels"], *manager["Displays"], *parts.values(), view):
+    for part in (*content["Panels"], *manager["Displays"], *manager["Tools"], *views):
         yield from _faults(part["Class"], part)
 
 
