@@ -1,4 +1,4 @@
-"""Bags with bytes behind the ends of messages, as under Fast DDS `serialize_message` leaves them, and with dead ones."""
+"""Bags with bytes behind the ends of messages (as Fast DDS leaves them), and with dead ones."""
 
 from __future__ import annotations
 
