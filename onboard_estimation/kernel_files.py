@@ -165,7 +165,7 @@ def _know_by_name(caching: ModuleType, packages: Collection[str]) -> None:
     """Folders by a package's name, and stamps by content."""
     locator, source = getattr(caching, "_CacheLocator", None), getattr(caching, "_SourceFileBackedLocatorMixin", None)
     by_path = getattr(locator, "get_suitable_cache_subpath", None)
-    if locator is None or by_path is None or not hasattr(source, "get_source_stamp"):
+    if locator is None or source is None or by_path is None:
         return  # a numba of another build finds its kernels by path: slower in a copy, and as right
 
     def folder(cls: type, py_file: str) -> str:
