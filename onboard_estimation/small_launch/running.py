@@ -59,7 +59,8 @@ class Launch:
 
     def run(self, steps: Iterable[Process | LogInfo | Shutdown]) -> int:
         """Run until all has ended; 1 where a failing process, a fault, or another signal than Ctrl-C ended it."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []  # nohup
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
             signal.signal(number, lambda heard, _: self._heard.append(heard))
         with TemporaryDirectory(prefix="onboard_estimation-launch-") as folder:
             self._folder = Path(folder)

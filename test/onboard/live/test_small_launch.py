@@ -198,6 +198,16 @@ def test_lines_of_processes_and_their_ends_are_shown_as_ros2_launch_shows_them(l
     assert launches.left() == []
 
 
+def test_nothing_that_a_short_program_says_is_lost(launches: Launches) -> None:
+    """By the time the last is started, the first have ended, and nobody has read what they wrote."""
+    code, out = launches.launch("[*[ExecuteProcess(cmd=['/bin/echo', '-n', f'end {i}']) for i in range(30)]]")
+    assert code == 0
+    for number in range(30):
+        assert out.index(f"[echo-{number + 1}] end {number}\n") < out.index(
+            f"[echo-{number + 1}]: process has finished"
+        )
+
+
 def test_arguments_have_defaults_choices_and_descriptions(launches: Launches) -> None:
     path = launches.write(
         """[
@@ -391,6 +401,26 @@ def test_what_it_starts_stays_on_this_machine_unless_the_user_has_opened_it(laun
         launches.environment = opened
 
 
+def test_an_interrupt_while_a_node_is_imported_leaves_no_traceback(launches: Launches) -> None:
+    """Which takes a while on a busy machine."""
+    slow = launches.folder / "site"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'onboard_estimation.kernel_cache' and '-c' in sys.orig_argv:\n"
+        "            print('slow', flush=True); import time; time.sleep(1000)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+    )
+    launches.environment["PYTHONPATH"] += f"{os.pathsep}{slow}"
+    process = launches.start("launch", "strapdown", "markers:=false")
+    out = read_until(process, "[strapdown_estimator-1] slow")
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert (process.returncode, "Traceback" in out, "finished cleanly" in out) == (0, False, True), out
+
+
 def test_values_reach_a_node_as_they_are(tmp_path: Path) -> None:
     """Also those that a reader of YAML may take for something else."""
     values = {"exponent": "1e3", "yes": "yes", "null": "null", "time": "12:30:45", "float": 1e-05, "whole": 2.0}
@@ -455,10 +485,11 @@ def test_further_interrupts_hurry_and_then_kill(launches: Launches) -> None:
     assert not any(is_alive(pid) for pid in pids(out))
 
 
-def test_termination_ends_everything_in_order_and_is_no_success(launches: Launches) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_termination_ends_everything_in_order_and_is_no_success(number: signal.Signals, launches: Launches) -> None:
     process = launches.start("launch", launches.write(f"[python({LISTENER!r}, 'SIGINT')]"))
     out = read_until(process, "ready")
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out += process.communicate(timeout=LONGEST_WAIT_S)[0]
     assert (process.returncode, "[p-1] heard SIGINT" in out, "finished cleanly" in out) == (1, True, True)
 

@@ -117,7 +117,7 @@ def generate_launch_description():
             Node(
                 package="p", executable="y", name="y", namespace="sub", arguments=["--foo", L("n")],
                 ros_arguments=["--log-level", "debug"], parameters=[{"k": 3}], remappings=[("g", "h")],
-                additional_env={"OWN": ["o", L("n")]}, on_exit=Shutdown(reason="it was needed"),
+                additional_env={"OWN": ["o", L("n")], "COLOUR": "own"}, on_exit=Shutdown(reason="it was needed"),
             ),
             Node(package="p", executable="z", name="z", namespace="/abs/"),
             Node(package="p", executable="q", exec_name="other"),
