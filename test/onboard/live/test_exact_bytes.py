@@ -137,7 +137,7 @@ def joint_states() -> Iterator[Any]:
     """With and without each array, names of all lengths modulo eight."""
     kind = class_of(JOINTS)
     for chosen in itertools.product((False, True), repeat=3):
-        given = dict.fromkeys(itertools.compress(("position", "velocity", "effort"), chosen), [1.0, 2.0])
+        given = {name: [1.0, 2.0] for name in itertools.compress(("position", "velocity", "effort"), chosen)}
         for length in range(8):
             yield kind(name=["n" * length, "m"], **given)
 
