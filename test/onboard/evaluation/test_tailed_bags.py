@@ -1,4 +1,4 @@
-"""Bags with bytes behind the ends of messages (as Fast DDS leaves them), and with dead ones."""
+"""Bags with bytes behind the ends of messages, as `serialize_message` leaves them under Fast DDS, and dead ones."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from onboard_estimation.evaluation import run_folder
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import evaluate_bag
+from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory
 from onboard_estimation.evaluation.inspection import inspect_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
@@ -90,34 +91,32 @@ def test_dead_messages_are_said_also_where_the_estimator_does_not_listen(
     run = tmp_path / "run"
     outcome = command("evaluate", bag, "--robot", "hopper", "--estimator", "bounce", "--output", run)
     assert outcome.code == 0, outcome
-    metrics = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    told = json.loads((run / "run.json").read_text(encoding="utf-8"))
     report = (run / "report.html").read_text(encoding="utf-8")
     terminal = " ".join(outcome.out.split())
     for topic, count in (("leg/state", legs), ("motors/command", motors // 2)):
         sentence = f"/hopper/{topic}: {count} messages left out: {DEAD}."
-        assert sentence in metrics["notes"]
+        assert sentence in told["notes"]
         assert sentence in terminal
         assert sentence in report
 
 
-def test_dead_truth_is_said_where_a_trajectory_is_judged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of_robot", [True, False])
+def test_dead_truth_is_said_where_a_trajectory_is_judged(
+    of_robot: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Which reads no sensor of the robot's."""
-    topic = "/salp/ground_truth/link_2/pose"
-    plain = recorded("salp", tmp_path / "plain")
-    bag = rewritten(
-        plain, tmp_path / "dead", lambda name, number, data: data[: 30 if name == topic and number % 2 else None]
-    )
-    estimates = tmp_path / "run"
-    assert command("evaluate", plain, "--output", estimates).code == 0
-    outcome = command(
-        "evaluate",
-        estimates / "estimates",
-        "--robot",
-        "salp",
-        "--trajectory",
-        "/salp/odometry",
-        "--truth",
-        bag,
-        "--no-write",
-    )
-    assert f"{topic}: " in outcome.out, outcome
+    monkeypatch.setattr(run_folder, "write_plots", lambda *_: None)
+    monkeypatch.setattr(run_folder, "write_report", lambda *_: None)
+    topic = "/strapdown/ground_truth/foot/pose"
+
+    def kill(name: str, number: int, data: bytes) -> bytes:
+        return data[:30] if name == topic and number % 2 else data
+
+    plain = recorded("strapdown", tmp_path / "plain")
+    bag = rewritten(plain, tmp_path / "dead", kill)
+    with open_bag(bag) as opened:
+        count = opened.topics[topic].count
+    options = EvaluateOptions(robot="strapdown" if of_robot else None, trajectory=topic, truth=bag)
+    notes = evaluate_trajectory(plain, options, tmp_path / "run").result.notes
+    assert f"{topic}: {count // 2} messages left out: does not decode as geometry_msgs/msg/PoseStamped." in notes
