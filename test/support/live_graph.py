@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
@@ -81,19 +82,20 @@ def running(executable: str, folder: Path, *ros_arguments: str, namespace: str =
 
 
 @contextmanager
-def listening_node(name: str = "listener", namespace: str = "/salp") -> Iterator[Any]:
-    """A node of this process; spin it with `spin_until`."""
+def listening_node(name: str = "listener", namespace: str = "/salp", events: bool = True) -> Iterator[Any]:
+    """A node of this process; spin it with `spin_until`.
+
+    The events executor, where rclpy has it, takes ten times the messages in the same time.
+    """
     import rclpy
+    from rclpy.executors import SingleThreadedExecutor
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
-    try:
-        from rclpy.experimental import EventsExecutor as Executor  # ten times the messages in the same time
-    except ImportError:
-        from rclpy.executors import SingleThreadedExecutor as Executor
-
+    experimental = importlib.import_module("rclpy.experimental") if find_spec("rclpy.experimental") else None
+    made = getattr(experimental, "EventsExecutor", None) if events else None
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node, executor = Node(name, namespace=namespace), Executor()
+    node, executor = Node(name, namespace=namespace), (made or SingleThreadedExecutor)()
     executor.add_node(node)
     try:
         yield node
