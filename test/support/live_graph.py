@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -92,10 +91,12 @@ def listening_node(name: str = "listener", namespace: str = "/salp", events: boo
     from rclpy.node import Node
     from rclpy.signals import SignalHandlerOptions
 
-    experimental = importlib.import_module("rclpy.experimental") if find_spec("rclpy.experimental") else None
-    made = getattr(experimental, "EventsExecutor", None) if events else None
+    kind: Any = SingleThreadedExecutor
+    if events:
+        with suppress(ImportError):
+            from rclpy.experimental import EventsExecutor as kind
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node, executor = Node(name, namespace=namespace), (made or SingleThreadedExecutor)()
+    node, executor = Node(name, namespace=namespace), kind()
     executor.add_node(node)
     try:
         yield node
