@@ -167,10 +167,10 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
             assert not acts(-11)
         assert not acts(0)
         assert [acts(-11) for _ in range(3)] == [False, False, True]
+        assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
     assert said == [
         "error: a has died 4 times within seconds (SIGSEGV) and is not started again: what it said before tells why"
     ]
-    assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
 
 
 @pytest.mark.slow

@@ -16,4 +16,4 @@ def test_nothing_for_offline_use_is_loaded(monkeypatch: pytest.MonkeyPatch) -> N
     offline = ("training", "simulator", "ground_truth", "identified", "stiffness_report")
     assert found.loaded(*NEVER, *(f"softrobot_estimation.{name}" for name in offline)) == []
     assert set(found.scipy()) <= {"special"}  # the gate's threshold
-    assert found.resident_mb < 150.0
+    assert found.resident_mb < 180.0

@@ -25,7 +25,7 @@ CHANNELS = (HIGH_G, LOW_G)
 
 def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> None:
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper") as node:
+    with listening_node("arrivals", "/hopper", events=False) as node:
         from onboard_estimation.nodes.arrivals import Arrivals
 
         def take(readings: list[Measurement]) -> float:
@@ -70,7 +70,7 @@ def stamps(wakings: list[list[Any]]) -> list[int]:
 
 def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is() -> None:
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper") as node:
+    with listening_node("arrivals", "/hopper", events=False) as node:
         from onboard_estimation.nodes.arrivals import Arrivals
 
         def take(readings: list[Measurement]) -> float:

@@ -166,9 +166,9 @@ def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(name: str, tm
     values = np.concatenate([one.values for one in series if one.channel.sensor == sensor])
     (first,) = np.flatnonzero((values == readings[0].value).all(axis=1))
     epoch_ns = readings[0].stamp_ns - int(stamps_ns[first])
-    for place, reading in enumerate(readings):
-        assert reading.stamp_ns == epoch_ns + stamps_ns[first + place]
-        np.testing.assert_array_equal(reading.value, values[first + place])
+    rows = {at_ns: row for row, at_ns in enumerate(stamps_ns.tolist())}
+    for reading in readings:  # a busy machine loses some on their way to the recorder, and none to the estimator
+        np.testing.assert_array_equal(reading.value, values[rows[reading.stamp_ns - epoch_ns]])
     found = {one.stamp_ns: one for one in offline(robot, series, epoch_ns)}
     assert len(states) >= 400
     for at_ns, mean in states.items():

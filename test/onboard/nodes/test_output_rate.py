@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from live_graph import await_being_heard, collect, listening_node, running, spin_until
+from live_graph import await_being_heard, collect, collect_transforms, listening_node, running, spin_until
 
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
@@ -53,7 +53,7 @@ def test_estimates_go_out_as_often_as_asked(tmp_path: Path, arguments: tuple[str
         estimator.wait_for("estimator ukf")
         odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
         stddevs = collect(node, "sensor_msgs/msg/JointState", "joint_states_stddev")
-        transforms = collect(node, "tf2_msgs/msg/TFMessage", "/tf")
+        transforms = collect_transforms(node)
         reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
         command, *gyros = channels()
         outputs = [
