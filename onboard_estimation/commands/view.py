@@ -16,7 +16,6 @@ EXAMPLES = output.examples(
     "view --namespace salp",
     "view runs/walk-salp",
     "view walk --no-browser --port 9000",
-    "view runs/walk-salp --rrd walk.rrd",
 )
 
 
@@ -53,10 +52,6 @@ def view(
         ),
     ] = [],  # noqa: B006 (typer copies it)
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
-    rrd: Annotated[
-        Path | None,
-        typer.Option("--rrd", metavar="FILE", help="Write the run or bag as a recording for Rerun's viewer instead."),
-    ] = None,
 ) -> None:
     """Show estimate and truth in the browser: the robot, its way, 95 % ellipses, joint angles with their uncertainty.
 
@@ -64,10 +59,6 @@ def view(
     estimates is replayed first. Only the live graph needs ROS 2, nothing needs a network. Ctrl-C ends it.
     """
     options = replace(options, robot=robot)
-    if rrd is not None:
-        _refuse("--rrd", {"--port": port, "--allow-host": allow_host, "--no-browser": no_browser})
-        _write_rerun(record, options, bag, rrd)
-        return
     from onboard_estimation.live.signals import stop_on_signal
     from onboard_estimation.live.view_server import Page, open_server
 
@@ -90,27 +81,6 @@ def view(
         with open_server(page) as (server, address), graph_node("view") as node:
             _announce(page, address, f"live graph, {place()}")
             show_live(server, LiveGraph(node, options), stop)
-
-
-def _refuse(mode: str, given: dict[str, Any]) -> None:
-    """Raise UserError where options were given that do nothing there."""
-    from onboard_estimation.errors import UserError
-
-    if there := [name for name, value in given.items() if value]:
-        raise UserError(f"{mode} has no use for {', '.join(there)}")
-
-
-def _write_rerun(record: Path | None, options: Any, bag: Path | None, path: Path) -> None:
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.live.rerun_file import write_rerun
-    from onboard_estimation.live.view_recorded import load_records
-
-    if record is None:
-        raise UserError("--rrd writes a run folder or a bag: name one")
-    with output.steps(f"reading {record}") as progress:
-        records = load_records(record, options, bag, progress)
-    count = write_rerun(records, path)
-    output.say(f"{count} estimates written; look at them: rerun {path}")
 
 
 def _announce(page: Any, address: str, what: str) -> None:

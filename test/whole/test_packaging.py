@@ -140,7 +140,6 @@ def test_python_packages_that_are_imported_are_declared(repository: Path, declar
     # Of extras, which are not installed everywhere.
     distributions = {
         "hebi": ["hebi-py"],
-        "rerun": ["rerun-sdk"],
         "serial": ["pyserial"],
         **packages_distributions(),
     }
