@@ -158,8 +158,8 @@ def hz(
     from json import dumps
 
     from onboard_estimation.live import watching
-    from onboard_estimation.live.rate import RateMeter
     from onboard_estimation.live.session import graph_node
+    from onboard_estimation.live.watching import RateMeter
 
     meter = RateMeter(window)
     with graph_node("topic_hz") as node:

@@ -21,8 +21,8 @@ from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 from onboard_estimation.commands.service import parameter_value
 from onboard_estimation.errors import UserError
 from onboard_estimation.live import by_hand, discovery, message_text, session, watching
-from onboard_estimation.live.rate import RateMeter
 from onboard_estimation.live.types import interface_class
+from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
 PATIENTLY = ("--timeout", str(LONGEST_WAIT_S))
