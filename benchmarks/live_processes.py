@@ -1,4 +1,4 @@
-"""Starts the roles of the live benchmarks, here and, where there is one, under a real ROS 2 beside it."""
+"""Starts the roles of the live benchmarks, and estimators under either of rclpy's executors."""
 
 from __future__ import annotations
 
@@ -13,34 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-SETUP_VARIABLE = "ONBOARD_ESTIMATION_ROS2_SETUP"
-"""A `setup.bash`: the roles run a second time with the `python3` that it brings."""
+EXECUTORS = ("events", "ordinary")
+"""What an estimator is spun with."""
 DOMAIN = str(60 + os.getpid() % 40)
 """Of its own for each run: two at once must not meet."""
 _START_S = 60.0
 
 
-def runtimes() -> list[str]:
-    """`embedded`, and `ROS 2` where its setup file is named."""
-    return ["embedded", *(["ROS 2"] if os.environ.get(SETUP_VARIABLE) else [])]
-
-
-def start(words: Sequence[str], runtime: str = "embedded", **options: Any) -> subprocess.Popen[str]:
+def start(words: Sequence[str], executor: str = "events", **options: Any) -> subprocess.Popen[str]:
     """`python -m ...` in a process of its own."""
-    environment = {**os.environ, "ROS_DOMAIN_ID": DOMAIN, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
-    command = [sys.executable, "-m", *words]
-    if runtime != "embedded":
-        environment["BENCHMARK_PATH"] = str(REPOSITORY)
-        script = f'source "${SETUP_VARIABLE}" && PYTHONPATH="$PYTHONPATH:$BENCHMARK_PATH" exec python3 -m "$@"'
-        command = ["bash", "-c", script, "roles", *words]
+    own = {"ROS_DOMAIN_ID": DOMAIN, "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", EXECUTOR_VARIABLE: executor}
+    command, environment = [sys.executable, "-m", *words], {**os.environ, **own}
     return subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=subprocess.PIPE, text=True, **options)
 
 
-def role(words: Sequence[str], runtime: str = "embedded") -> subprocess.Popen[str]:
+def role(words: Sequence[str]) -> subprocess.Popen[str]:
     """One of `live_roles`."""
-    return start(["benchmarks.live_roles", *words], runtime)
+    return start(["benchmarks.live_roles", *words])
 
 
 def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
@@ -57,7 +49,7 @@ def result(process: subprocess.Popen[str], timeout_s: float) -> dict[str, Any]:
 
 @contextmanager
 def estimator(
-    runtime: str = "embedded", robot: str = "salp", *parameters: str, composed: bool = False
+    executor: str = "events", robot: str = "salp", *parameters: str, composed: bool = False
 ) -> Iterator[subprocess.Popen[str]]:
     """A robot's live estimator, in a namespace with its name; parameters as `name:=value`.
 
@@ -66,7 +58,7 @@ def estimator(
     code = ["benchmarks.live_estimator_node", *(["composed"] if composed else []), robot]
     code += ["--ros-args", "-r", f"__ns:=/{robot}", "--log-level", "warn"]
     code += [word for parameter in parameters for word in ("-p", parameter)]
-    process = start(code, runtime)
+    process = start(code, executor)
     try:
         yield process
     finally:
@@ -95,9 +87,9 @@ def await_rest(node: subprocess.Popen[str]) -> None:
     raise RuntimeError(f"the estimator was not ready within {_START_S:g} s")
 
 
-def warm_up(runtime: str, robot: str) -> None:
+def warm_up(robot: str) -> None:
     """Compile the robot's kernels: a node that has compiled holds what it compiled with."""
-    with estimator(runtime, robot) as node:
+    with estimator(robot=robot) as node:
         await_rest(node)
 
 

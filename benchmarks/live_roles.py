@@ -1,4 +1,4 @@
-"""The processes that the live benchmarks start, under the runtime of their Python: `python -m benchmarks.live_roles`.
+"""The processes that the live benchmarks start: `python -m benchmarks.live_roles`.
 
     publish --rate 1000 --seconds 60       Imu messages on a schedule; rate 0: as fast as it goes, losing nothing
     subscribe                              counts them, with the latency of each, until none comes for two seconds
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--robot", choices=("salp", "hopper", "softrobot"), default="salp", help="of drive and watch")
     parser.add_argument("--keep", type=Path, help="npz file for what drive sends")
     options = parser.parse_args()
-    runtime = ros2.require()
+    ros2.require()
     import rclpy
 
     rclpy.init(args=[])
@@ -57,7 +57,7 @@ def main() -> None:
     result = {"publish": _publish, "subscribe": _subscribe, "drive": drive, "watch": _watch}[options.role](
         node, options
     )
-    print(json.dumps({"role": options.role, "runtime": runtime.name, "rss_mb": _memory_mb(), **result}), flush=True)
+    print(json.dumps({"role": options.role, "rss_mb": _memory_mb(), **result}), flush=True)
     node.destroy_node()
     rclpy.shutdown()
 

@@ -66,7 +66,7 @@ class OptitrackEmulatorNode(Node):
             server.submit(poses)
         if feed.is_over and server.is_idle:
             self.get_logger().info(f"the bag is over: {server.sent} frames sent")
-            raise SystemExit(0)
+            self.context.try_shutdown()
 
     def _tell(self) -> None:
         server = self._server

@@ -106,7 +106,7 @@ class ViconEmulatorNode(Node):
             self._send(server, self._waiting.popleft())
         if feed.is_over and not self._waiting:
             self.get_logger().info(f"the bag is over: {self.sent} frames sent")
-            raise SystemExit(0)
+            self.context.try_shutdown()
 
     def _take(self, feed: TruthFeed) -> None:
         """What the cameras have seen waits for the system's latency, which it tells, and for the network's."""

@@ -158,9 +158,9 @@ class HebiNode(Node):
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
         if self.feed.is_over:
             self.get_logger().info(self.feed.summary)
-            if self._take is None:
-                raise SystemExit(0)
             self._timer.cancel()  # the other nodes of the process go on
+            if self._take is None:
+                self.context.try_shutdown()
         return rest_s
 
     def _hand_on(self, one: Feedback, now_s: float, heard: list[bool], readings: list[Measurement]) -> list[int]:

@@ -8,43 +8,23 @@ import shutil
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
 from onboard_estimation.errors import UserError
-from onboard_estimation.resources import resource
+from onboard_estimation.resources import PACKAGE, resource
 
-if TYPE_CHECKING:
-    from onboard_estimation.small_launch.entities import LaunchContext, Step
-
-EXAMPLES = output.examples(
-    "launch salp.launch.py --show-args",
-    "launch salp.launch.py source:=simulated gait:=backward",
-    "launch my_folder/two_robots.launch.py",
-    "launch PACKAGE FILE speed:=2.0",
-)
-_PACKAGE = "onboard_estimation"
+EXAMPLES = output.examples("launch salp.launch.py --show-args", "launch salp gait:=backward", "launch PACKAGE FILE")
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
-# Launch configurations that launch itself reads; no launch file declares them.
-_OF_LAUNCH = ("sigterm_timeout", "sigkill_timeout")
+_WHAT = "Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments."
+_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=completion.launch_files)
+_SHOW = typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
 
 
-def launch(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE [NAME:=VALUE...]",
-            help="Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments.",
-            autocompletion=completion.launch_files,
-        ),
-    ],
-    show_args: Annotated[
-        bool, typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
-    ] = False,
-) -> None:
+def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW] = False) -> None:
     """Start the nodes of a launch file and stay until Ctrl-C.
 
     It hands on to `ros2 launch` where that is installed. Else a small launcher runs the same files; exit code: 0, also
@@ -75,24 +55,23 @@ def launch(
 
 def project_launch_files() -> dict[str, Path]:
     """This project's launch files by name."""
-    try:
-        return {path.name: path for path in sorted(resource("launch").glob(f"*{_SUFFIX}"))}
-    except UserError:
-        return {}
+    return {path.name: path for path in sorted(resource("launch").glob(f"*{_SUFFIX}"))}
 
 
-def planned(path: Path, context: LaunchContext, only_declared: bool = False) -> list[Step]:
+def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
     """What a launch file makes of its arguments; all that is wrong with these is said together.
 
     Only declared arguments are of interest: what the file does with them does not count.
     """
     from onboard_estimation.small_launch.entities import plan, read
 
-    given, steps, fault = list(context.launch_configurations), [], ""
+    given, steps, fault = list(context.launch_configurations), list[Any](), ""
     try:
         steps = plan(read(path), context)
     except Exception as error:  # a launch file may raise anything
-        fault = _fault(path, error)
+        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
+        kind = "" if isinstance(error, RuntimeError | UserError) else f"{type(error).__name__}: "
+        fault = f"launch file {path}{f', line {lines[-1]}' if lines else ''}: {kind}{error}"
     if only_declared and context.declared:
         return steps
     _warn_of_unknown(path, given, list(context.declared))
@@ -104,14 +83,6 @@ def planned(path: Path, context: LaunchContext, only_declared: bool = False) -> 
     return steps
 
 
-def _fault(path: Path, error: Exception) -> str:
-    """What a launch file raised, and where in it."""
-    lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
-    where = f", line {lines[-1]}" if lines else ""
-    kind = "" if isinstance(error, RuntimeError | UserError) else f"{type(error).__name__}: "
-    return f"launch file {path}{where}: {kind}{error}"
-
-
 def _for_ros2(words: Sequence[str]) -> list[str] | None:
     """What `ros2 launch` is to be asked; None: it would not find this package, whose nodes the file starts."""
     from onboard_estimation.small_launch.nodes import prefixes
@@ -119,30 +90,28 @@ def _for_ros2(words: Sequence[str]) -> list[str] | None:
     name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
     if name is None or Path(words[0]).is_file():
         return list(words)
-    if any((prefix / "share/ament_index/resource_index/packages" / _PACKAGE).is_file() for prefix in prefixes()):
-        return [_PACKAGE, name, *words[1:]]
-    typer.echo(f"ROS 2 does not know {_PACKAGE}, which pip installs for Python only: started without ros2", err=True)
+    if any((prefix / "share/ament_index/resource_index/packages" / PACKAGE).is_file() for prefix in prefixes()):
+        return [PACKAGE, name, *words[1:]]
+    typer.echo(f"ROS 2 does not know {PACKAGE}, which pip installs for Python only: started without ros2", err=True)
     return None
 
 
 def _file_and_assignments(words: Sequence[str]) -> tuple[Path, list[str]]:
-    from onboard_estimation.small_launch.nodes import share_folder
-
     first, rest = words[0], list(words[1:])
-    ours = project_launch_files()
-    for path in (Path(first), ours.get(first), ours.get(first + _SUFFIX)):
-        if path is not None and path.is_file():
-            return path, rest
-    if rest and _ASSIGNMENT not in rest[0]:
-        share = share_folder(first)
-        ours = {path.name: path for folder in (share / "launch", share) for path in folder.glob("*launch*.py")}
-        if rest[0] in ours:
-            return ours[rest[0]], rest[1:]
-        first = rest[0]
-    near = difflib.get_close_matches(first, ours, 1)
+    if Path(first).is_file():
+        return Path(first), rest
+    there = project_launch_files()
+    if rest and _ASSIGNMENT not in rest[0] and there.keys().isdisjoint((first, first + _SUFFIX)):
+        share = resource("", first)
+        there = {path.name: path for folder in (share, share / "launch") for path in sorted(folder.glob("*launch*"))}
+        first, *rest = rest
+    for name in (first, first + _SUFFIX):
+        if name in there and there[name].is_file():
+            return there[name], rest
+    near = difflib.get_close_matches(first, there, 1)
     raise UserError(
         f"no launch file {first}{f'; did you mean {near[0]}?' if near else ''} Give a path, PACKAGE FILE, or one of "
-        f"{', '.join(ours) or 'none'}"
+        f"{', '.join(there) or 'none'}"
     )
 
 
@@ -154,7 +123,7 @@ def _arguments(assignments: Sequence[str]) -> dict[str, str]:
     return dict(one.split(_ASSIGNMENT, 1) for one in assignments)
 
 
-def _show(context: LaunchContext) -> None:
+def _show(context: Any) -> None:
     typer.echo("Arguments (pass arguments as '<name>:=<value>'):")
     for one in context.declared.values():
         choices = f". Valid choices are: {list(one.choices)}" if one.choices is not None else ""
@@ -166,7 +135,7 @@ def _show(context: LaunchContext) -> None:
 
 def _warn_of_unknown(path: Path, given: Sequence[str], declared: Sequence[str]) -> None:
     for name in given:
-        if name not in (*declared, *_OF_LAUNCH):
+        if name not in declared:
             near = difflib.get_close_matches(name, declared, 2)
             hint = f"did you mean {' or '.join(near)}?" if near else f"it declares {', '.join(declared) or 'none'}"
             typer.echo(f"warning: {path.name} declares no argument '{name}'; {hint}", err=True)

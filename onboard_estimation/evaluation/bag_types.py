@@ -16,6 +16,7 @@ from rosbags.typesys.store import Typestore
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_blocks import Connection
+from onboard_estimation.ros.message_layouts import is_tail
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """A longer message is not decoded: none of those that estimators use comes near, and its objects would fill memory."""
@@ -79,7 +80,7 @@ def _own_store(connection: Connection, definitions: Definitions) -> Typestore:
 
 
 def decoded(store: Typestore, message_type: str, data: bytes) -> tuple[Any, int]:
-    """A message of its CDR, and how many bytes stand behind its end; RMWs pass over them, rosbags would refuse it.
+    """A message of its CDR, and how many bytes stand behind its end, which rosbags would refuse it for.
 
     Raises
     ------
@@ -92,8 +93,8 @@ def decoded(store: Typestore, message_type: str, data: bytes) -> tuple[Any, int]
     decode = definition.deserialize_cdr_le if data[1] else definition.deserialize_cdr_be
     message, end = decode(data[_CDR_HEADER_BYTES:], 0, definition.cls, store)
     tail = len(data) - _CDR_HEADER_BYTES - end
-    if tail < 0:
-        raise ValueError(f"{-tail} bytes too few")
+    if not is_tail(tail, end):
+        raise ValueError(f"{len(data)} bytes where {len(data) - tail} are read")
     return message, tail
 
 

@@ -1,7 +1,7 @@
 """Messages of rclpy as bytes: plain CDR as every RMW sends it, just as long as the message, its padding zero.
 
-rclpy's `serialize_message` gives what the RMW estimates: under Fast DDS a message with an empty array of float64 has up
-to eight bytes behind its end, and whatever lay in memory there and in its padding.
+rclpy's `serialize_message` gives what the RMW estimates: under Fast DDS a message has some four bytes more behind its
+end for each empty array of float64, and whatever lay in memory there and in its padding.
 """
 
 from __future__ import annotations

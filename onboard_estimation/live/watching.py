@@ -14,7 +14,7 @@ from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
 
 _POLL_S = 0.05
-_ANNOUNCED_S = 2.0
+_ANNOUNCED_S = 4.0
 _DEPTH = 100
 _RAW_DEPTH = 2000
 
@@ -50,7 +50,7 @@ def wait_for_topic(node: Any, topic: str, timeout_s: float, say_waiting: Callabl
         time.sleep(_POLL_S)
     if len(types) > 1:
         raise UserError(f"{name} has several types: {', '.join(sorted(types))}; only one can be shown")
-    settle(node, still_s=0.1, at_most_s=1.0)
+    settle(node, still_s=0.1, at_least_s=0.0)
     return Watched(name, types[0])
 
 

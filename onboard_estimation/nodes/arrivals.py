@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import rclpy.clock
-from rclpy.callback_groups import CallbackGroup
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from rclpy.serialization import deserialize_message
+from rclpy.subscription import Subscription
 
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Channel, Measurement
@@ -35,6 +35,23 @@ _AT_ONCE = 64
 _SHORTEST_REST_S = 0.0002
 _LEFT_OUT_SAID_S = 1.0
 _STAMP = attrgetter("stamp_ns")
+
+
+class ArrivalsNode(Node):
+    """A node that some of its subscriptions do not wake, whatever executor spins it.
+
+    Attributes
+    ----------
+    silent
+        Those; the node looks into them when it is awake.
+    """
+
+    silent: Collection[Subscription] = ()
+
+    @property
+    def subscriptions(self) -> Iterator[Subscription]:
+        """What an executor looks at: those that wake the node."""
+        return (one for one in super().subscriptions if one not in self.silent)
 
 
 class Arrivals:
@@ -54,7 +71,7 @@ class Arrivals:
 
     def __init__(
         self,
-        node: Node,
+        node: ArrivalsNode,
         channels: Sequence[Channel],
         reliable: bool,
         pacing: Collection[str],
@@ -64,7 +81,6 @@ class Arrivals:
         self._channels = channels
         self._paces = [channel.sensor in pacing for channel in channels]
         self._heard_pace = False
-        self._others = _Others(node.default_callback_group)
         qos = QoSProfile(
             depth=QUEUE, reliability=ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT
         )
@@ -76,15 +92,7 @@ class Arrivals:
             self._readers.append(SerializedReader(channel, partial(deserialize_message, message_type=kind)))
             topic = node.resolve_topic_name(channel.topic)
             self._left_out.append(LeftOut(f"a message on {topic}", node.get_logger().error))
-            wakes = self._paces[place] or reliable or not any(self._paces)
-            subscription = node.create_subscription(
-                kind,
-                channel.topic,
-                partial(self._wake, place),
-                qos,
-                callback_group=None if wakes else self._others,
-                raw=True,
-            )
+            subscription = node.create_subscription(kind, channel.topic, partial(self._wake, place), qos, raw=True)
             self._subscriptions.append(subscription)
         if not reliable and any(self._paces) and not all(self._paces):
             steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
@@ -161,11 +169,11 @@ class Arrivals:
 
     def _look_for_pace(self) -> None:
         """Let the others wake the node where the pacing sensors are silent, and no longer once they are heard."""
-        if self._others.wait != self._heard_pace:
-            self._others.wait = self._heard_pace
-            executor = self._node.executor
-            if executor is not None:
-                executor.wake()
+        if bool(self._node.silent) != self._heard_pace:
+            others = [one for one, paces in zip(self._subscriptions, self._paces, strict=True) if not paces]
+            self._node.silent = others if self._heard_pace else ()
+            if self._node.executor is not None:
+                self._node.executor.wake()
         self._heard_pace = False
 
 
@@ -185,28 +193,3 @@ class LeftOut:
             self._said_s = now_s
             so_far = f" ({self.count} so far)" if self.count > 1 else ""
             self._tell(f"{self._what} is left out{so_far}: {error}")
-
-
-class _Others(CallbackGroup):
-    """Of the sensors that estimates do not come with: they cannot wake the node while they are to wait.
-
-    Else as the group of all else in the node: one callback at a time.
-    """
-
-    def __init__(self, group: CallbackGroup) -> None:
-        super().__init__()
-        self.wait = False
-        self._group = group
-
-    def add_entity(self, entity: Any) -> None:
-        super().add_entity(entity)
-        self._group.add_entity(entity)
-
-    def can_execute(self, entity: Any) -> bool:
-        return not self.wait and bool(self._group.can_execute(entity))
-
-    def beginning_execution(self, entity: Any) -> bool:
-        return bool(self._group.beginning_execution(entity))
-
-    def ending_execution(self, entity: Any) -> None:
-        self._group.ending_execution(entity)

@@ -12,7 +12,6 @@ import rclpy.clock
 from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path as PathMessage
 from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
@@ -22,7 +21,7 @@ from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
-from onboard_estimation.nodes.arrivals import Arrivals
+from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
 from onboard_estimation.nodes.pacing import Instant, PacedIntake
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.phases import PhaseOutputs
@@ -92,7 +91,7 @@ class EstimatorHost:
     )
 
 
-class EstimatorNode(Node):
+class EstimatorNode(ArrivalsNode):
     """Runs one of a robot's estimators.
 
     Subscribes to the robot's channels (`onboard-estimation robots` lists them), `ground_truth/<body>/pose` only with

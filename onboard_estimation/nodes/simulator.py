@@ -230,9 +230,9 @@ class SimulatorNode(Node):
         rest_s = self._take(readings) if self._take is not None and readings else 0.0
         if not self._due and self._is_over():
             self._say_over()
-            if self._take is None:
-                raise SystemExit(0)
             self._timer.cancel()  # the other nodes of the process go on
+            if self._take is None:
+                self.context.try_shutdown()
         return rest_s
 
     def _is_over(self) -> bool:

@@ -53,7 +53,7 @@ class Layout:
     orientation
         For an attitude: place of the quaternion, which the covariance follows. Messages without one do not fit.
     tail
-        Bytes behind the message's end: RMWs pass over them.
+        Bytes behind the message's end, see `is_tail`.
     """
 
     length: int
@@ -113,13 +113,22 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
     except (KeyError, struct.error, UnicodeDecodeError, MessageFault) as error:
         raise NoLayout from error
     tail = len(message) - cursor.position
-    if tail < 0 or (tail and not cursor.cdr):
+    if not is_tail(tail, cursor.position if cursor.cdr else 0):
         raise NoLayout
     orientation = found.runs[0][0] if channel.field == "orientation" else None
     layout = Layout(len(message), tuple(cursor.fixed), stamp, *found, orientation, tail)
     if orientation is not None and not layout.fits(np.frombuffer(message, dtype=np.uint8)[None])[0]:
         raise NoLayout
     return layout
+
+
+def is_tail(tail: int, end: int) -> bool:
+    """Whether so many bytes behind a message's end are passed over, as RMWs do with any number.
+
+    DDS fills the last four bytes up, and rmw_fastrtps' `serialize_message` leaves some bytes for each empty array. What
+    is longer than the message is none of these: another type's message, or zeros that a crash has left in a file.
+    """
+    return 0 <= tail <= end
 
 
 def stamps_at(messages: Bytes, place: int, byte_order: str = "<") -> NDArray[np.int64]:

@@ -23,8 +23,8 @@ _TABLE = """
 launch LaunchContext LaunchDescription
 launch.launch_context LaunchContext
 launch.launch_description LaunchDescription
-launch.actions DeclareLaunchArgument ExecuteProcess GroupAction IncludeLaunchDescription LogInfo OpaqueFunction
-launch.actions SetEnvironmentVariable Shutdown
+launch.actions DeclareLaunchArgument ExecuteProcess GroupAction IncludeLaunchDescription LogInfo OpaqueFunction \
+    SetEnvironmentVariable Shutdown
 launch.conditions IfCondition UnlessCondition
 launch.launch_description_sources PythonLaunchDescriptionSource
 launch.substitutions LaunchConfiguration PathJoinSubstitution TextSubstitution
@@ -33,32 +33,29 @@ launch_ros.actions Node PushRosNamespace
 launch_ros.parameter_descriptions ParameterFile ParameterValue
 launch_ros.substitutions FindPackageShare
 """
-_NAMES: dict[str, list[str]] = {}
-for _module, *_names in map(str.split, _TABLE.strip().splitlines()):
-    _NAMES.setdefault(_module, []).extend(_names)
+_NAMES = {line.split()[0]: line.split()[1:] for line in _TABLE.strip().splitlines()}
 
 
 def real_launch_is_here() -> bool:
     """Whether ROS 2's own can be imported; a folder `launch` in the working directory is not it."""
-    found = [PathFinder.find_spec(name) for name in _REAL]
-    return all(one is not None and one.origin is not None for one in found)
+    return all(found is not None and found.origin is not None for found in map(PathFinder.find_spec, _REAL))
 
 
 @contextmanager
 def served() -> Iterator[None]:
     """Within it, `import launch` and `import launch_ros` give this package's names."""
-    finder, before = _Finder(), _take_away()
+    finder = _Finder()
+    _take_away()
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
         _take_away()
-        sys.modules.update(before)
 
 
-def _take_away() -> dict[str, ModuleType]:
-    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _REAL}
+def _take_away() -> list[ModuleType]:
+    return [sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in _REAL]
 
 
 class _Finder(MetaPathFinder, Loader):

@@ -7,7 +7,7 @@ import runpy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from onboard_estimation.errors import UserError
 
@@ -17,20 +17,6 @@ class NeedsRos2Launch(UserError):
 
     def __init__(self, what: str) -> None:
         super().__init__(f"it needs `ros2 launch`, for {what}: the launcher of this project knows less than ROS 2's")
-
-
-@dataclass
-class Said:
-    """A line of a launch file's own."""
-
-    text: str
-
-
-@dataclass
-class Ended:
-    """The end of the launch."""
-
-    reason: str
 
 
 @dataclass
@@ -53,15 +39,12 @@ class Process:
     command: list[str]
     environment: dict[str, str]
     cwd: str | None = None
-    parameters: list[str | dict[str, Any]] = field(default_factory=list)
-    parameters_for: str = "/**"
-    remappings: list[tuple[str, str]] = field(default_factory=list)
     on_exit: Any = None
     respawn: bool = False
     respawn_delay_s: float = 0.0
-
-
-Step: TypeAlias = Said | Ended | Process
+    parameters: list[str | dict[str, Any]] = field(default_factory=list)
+    parameters_for: str = "/**"
+    remappings: list[tuple[str, str]] = field(default_factory=list)
 
 
 class LaunchContext:
@@ -82,10 +65,10 @@ class LaunchContext:
         self.processes = 0
 
 
-def plan(entity: Any, context: LaunchContext) -> list[Step]:
-    """What an entity, several or none amount to."""
+def plan(entity: Any, context: LaunchContext) -> list[Process | LogInfo | Shutdown]:
+    """What an entity, several or none amount to: processes, and lines and ends whose texts are known."""
     if isinstance(entity, Action):
-        return list(entity.steps(context)) if entity.condition is None or entity.condition.evaluate(context) else []
+        return (entity.steps(context) or []) if entity.condition is None or entity.condition.evaluate(context) else []
     several = entity.initial_entities if isinstance(entity, LaunchDescription) else entity
     if isinstance(several, str) or not isinstance(several, Iterable | None):
         raise TypeError(f"{several!r} is nothing that can be launched")
@@ -105,9 +88,7 @@ def text(value: Any, context: LaunchContext) -> str:
         return value.perform(context)
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Sequence):
-        return "".join(text(one, context) for one in value)
-    raise TypeError(f"{value!r} is neither text nor a substitution")
+    return "".join(text(one, context) for one in value)
 
 
 def is_true(value: Any, context: LaunchContext) -> bool:
@@ -134,9 +115,8 @@ class Entity:
 class Substitution(Entity):
     """Text that is known only when the launch starts."""
 
-    def perform(self, context: LaunchContext) -> str:
+    def perform(self, context: LaunchContext) -> Any:
         """The text."""
-        raise NotImplementedError
 
 
 class TextSubstitution(Substitution):
@@ -158,11 +138,10 @@ class LaunchConfiguration(Substitution):
     def perform(self, context: LaunchContext) -> str:
         """The value, else the default."""
         name = text(self.variable_name, context)
-        if name in context.launch_configurations:
-            return str(context.launch_configurations[name])
-        if self.default is None:
+        value = context.launch_configurations.get(name, self.default)
+        if value is None:
             raise LookupError(f"launch configuration '{name}' does not exist")
-        return str(self.default) if isinstance(self.default, bool | int | float) else text(self.default, context)
+        return str(value) if isinstance(value, bool | int | float) else text(value, context)
 
 
 class PathJoinSubstitution(Substitution):
@@ -208,9 +187,8 @@ class Action(Entity):
 
     condition: Any = field(default=None, kw_only=True)
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """What it adds to the plan; or it changes the context."""
-        raise NotImplementedError
 
 
 class DeclareLaunchArgument(Action):
@@ -221,17 +199,16 @@ class DeclareLaunchArgument(Action):
     description: str = "no description given"
     choices: Sequence[str] | None = None
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Its default, where it was not given."""
         given = context.launch_configurations
         context.declared.setdefault(self.name, self)
-        if self.name not in given and self.default_value is None:
+        if self.name not in given and self.default_value is not None:
+            given[self.name] = text(self.default_value, context)
+        if self.name not in given:
             context.faults.append(f"argument {self.name}:=... is missing: {self.description}")
-            return []
-        value = given.setdefault(self.name, text(self.default_value or "", context))
-        if self.choices is not None and value not in self.choices:
+        elif self.choices is not None and (value := given[self.name]) not in self.choices:
             context.faults.append(f'argument {self.name}:="{value}" is none of {", ".join(self.choices)}')
-        return []
 
 
 class SetEnvironmentVariable(Action):
@@ -240,10 +217,9 @@ class SetEnvironmentVariable(Action):
     name: Any
     value: Any
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Nothing but the variable."""
         context.environment[text(self.name, context)] = text(self.value, context)
-        return []
 
 
 class GroupAction(Action):
@@ -252,7 +228,7 @@ class GroupAction(Action):
     actions: Iterable[Any]
     scoped: bool = True
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Theirs."""
         before = dict(context.launch_configurations), dict(context.environment)
         steps = plan(self.actions, context)
@@ -273,10 +249,10 @@ class IncludeLaunchDescription(Action):
     launch_description_source: PythonLaunchDescriptionSource
     launch_arguments: Iterable[tuple[Any, Any]] | None = None
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Those of the other file."""
-        given = [(text(name, context), text(value, context)) for name, value in self.launch_arguments or ()]
-        context.launch_configurations.update(given)
+        for name, value in self.launch_arguments or ():
+            context.launch_configurations[text(name, context)] = text(value, context)
         return plan(read(Path(text(self.launch_description_source.launch_file_path, context))), context)
 
 
@@ -287,7 +263,7 @@ class OpaqueFunction(Action):
     args: Iterable[Any] = ()
     kwargs: Mapping[str, Any] | None = None
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Those of what it returns."""
         return plan(self.function(context, *self.args, **(self.kwargs or {})), context)
 
@@ -297,9 +273,9 @@ class LogInfo(Action):
 
     msg: Any
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """The line."""
-        return [Said(text(self.msg, context))]
+        return [LogInfo(msg=text(self.msg, context))]
 
 
 class Shutdown(Action):
@@ -307,9 +283,9 @@ class Shutdown(Action):
 
     reason: Any = "the launch file asked for it"
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """The end."""
-        return [Ended(text(self.reason, context))]
+        return [Shutdown(reason=text(self.reason, context))]
 
 
 class Program(Action):
@@ -326,16 +302,11 @@ class Program(Action):
     def process(self, label: str, command: list[str], context: LaunchContext) -> Process:
         """The step of a program whose command line is known."""
         context.processes += 1
+        name, cwd = f"{Path(label).name}-{context.processes}", None if self.cwd is None else text(self.cwd, context)
         own = {text(name, context): text(value, context) for name, value in (self.additional_env or {}).items()}
-        return Process(
-            f"{Path(label).name}-{context.processes}",
-            command,
-            {"PYTHONUNBUFFERED": "1", **context.environment, **own},  # else what it prints comes when it ends
-            None if self.cwd is None else text(self.cwd, context),
-            on_exit=self.on_exit,
-            respawn=is_true(self.respawn, context),
-            respawn_delay_s=self.respawn_delay or 0.0,
-        )
+        environment = {"PYTHONUNBUFFERED": "1", **context.environment, **own}  # else what it prints comes at its end
+        again = is_true(self.respawn, context)
+        return Process(name, command, environment, cwd, self.on_exit, again, self.respawn_delay or 0.0)
 
 
 class ExecuteProcess(Program):
@@ -344,7 +315,7 @@ class ExecuteProcess(Program):
     cmd: Iterable[Any]
     name: Any = None
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """The program's start."""
         command = [text(part, context) for part in self.cmd]
         return [self.process(text(self.name or command[0], context), command, context)]

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -14,7 +13,16 @@ import yaml
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.executables import command, executables
-from onboard_estimation.small_launch.entities import Action, Entity, LaunchContext, Program, Step, Substitution, text
+from onboard_estimation.resources import resource
+from onboard_estimation.small_launch.entities import (
+    Action,
+    Entity,
+    LaunchContext,
+    Program,
+    Substitution,
+    TextSubstitution,
+    text,
+)
 
 _NAMESPACE = "ros_namespace"
 """Launch configuration that keeps the namespace pushed so far, as in launch_ros."""
@@ -27,20 +35,6 @@ def prefixes() -> list[Path]:
     return [Path(one) for one in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if one]
 
 
-def share_folder(package: str) -> Path:
-    """Where a package's launch files and configurations are.
-
-    Beside the Python package of that name, its source tree or the prefix it is installed into, or in a workspace.
-    """
-    spec = find_spec(package) if _NAME.fullmatch(package) else None
-    code = Path(spec.origin).resolve().parent if spec is not None and spec.origin else Path(package)
-    ours = [code.parent, *(parent / "share" / package for parent in code.parents[1:4])]
-    for place in [*ours, *(prefix / "share" / package for prefix in prefixes())]:
-        if (place / "package.xml").is_file():
-            return place
-    raise UserError(f"package '{package}' not found, neither installed for this Python nor in a sourced workspace")
-
-
 class FindPackageShare(Substitution):
     """Folder of a package's files."""
 
@@ -48,7 +42,7 @@ class FindPackageShare(Substitution):
 
     def perform(self, context: LaunchContext) -> str:
         """Its path."""
-        return str(share_folder(text(self.package, context)))
+        return str(resource("", text(self.package, context)))
 
 
 class ParameterFile(Entity):
@@ -65,24 +59,26 @@ class ParameterValue(Entity):
 
     def evaluate(self, context: LaunchContext) -> Any:
         """The value."""
-        kind, value = get_origin(self.value_type) or self.value_type, self.value
-        if isinstance(value, str) or _substitutes(value):
-            value = _read(text(value, context), kind)
-        if kind is not None and not isinstance(value, kind):
-            raise TypeError(f"{value!r} is no {kind.__name__}")
-        return value
+        return _value(self, context)
+
+
+def _from_yaml(said: str) -> Any:
+    return yaml.safe_load(said or "''")
+
+
+_READERS: Any = {
+    str: str,
+    int: int,
+    float: float,
+    bool: lambda said: {"1": True, "0": False}.get(said, _from_yaml(said)),
+}
+"""What text becomes that is to be of a type."""
+_EMPTY = TextSubstitution(text="")
 
 
 def _substitutes(value: Any) -> bool:
     several = isinstance(value, list | tuple) and all(isinstance(one, str | Substitution) for one in value)
     return any(isinstance(one, Substitution) for one in (value if several else [value]))
-
-
-def _read(said: str, kind: Any = None) -> Any:
-    """The value that a text stands for, of a type or as YAML reads it."""
-    if kind in (str, int, float):
-        return kind(said)
-    return yaml.safe_load({"1": "true", "0": "false"}.get(said, said) if kind is bool else said or "''")
 
 
 def values_of(parameters: Mapping[Any, Any], context: LaunchContext, prefix: str = "") -> dict[str, Any]:
@@ -101,16 +97,18 @@ def values_of(parameters: Mapping[Any, Any], context: LaunchContext, prefix: str
 
 
 def _value(value: Any, context: LaunchContext) -> Any:
+    kind = None
     if isinstance(value, ParameterValue):
-        value = value.evaluate(context)
-    elif _substitutes(value):
-        value = _read(text(value, context))
+        kind, value = get_origin(value.value_type) or value.value_type, value.value
+    if _substitutes(value):
+        value = _READERS.get(kind, _from_yaml)(text(value, context))
     elif isinstance(value, list | tuple):
-        value = [_read(text(one, context)) if isinstance(one, list | tuple) else one for one in value]
+        value = [_value([*one, _EMPTY] if isinstance(one, list | tuple) else one, context) for one in value]
         value = [float(one) for one in value] if {type(one) for one in value} == {int, float} else value
     kinds = {type(one) for one in value} if isinstance(value, list) else {type(value)}
-    if len(kinds) != 1 or not kinds <= {bool, int, float, str}:
-        raise TypeError(f"{value!r} is neither bool, int, float or str nor a list of one of them")
+    if len(kinds) != 1 or not kinds <= {bool, int, float, str} or (kind is not None and not isinstance(value, kind)):
+        wanted = "bool, int, float or str, or a list of one of them" if kind is None else kind.__name__
+        raise TypeError(f"{value!r} is not {wanted}")
     return value
 
 
@@ -118,10 +116,9 @@ def _joined(base: str | None, own: str | None) -> str | None:
     """A namespace below another one."""
     if own is None:
         return base
-    joined = own if own.startswith("/") or not base else f"{base}/{own}"
-    parts = [part for part in joined.split("/") if part]
-    if not all(_NAME.fullmatch(part) for part in parts):
-        raise ValueError(f"invalid namespace '{joined}'")
+    parts = (own if own.startswith("/") else f"{base or ''}/{own}").strip("/").split("/")
+    if parts != [""] and not all(_NAME.fullmatch(part) for part in parts):
+        raise ValueError(f"invalid namespace '{own}'")
     return "/" + "/".join(parts)
 
 
@@ -130,11 +127,10 @@ class PushRosNamespace(Action):
 
     namespace: Any
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """Nothing but the namespace."""
         below = context.launch_configurations.get(_NAMESPACE)
         context.launch_configurations[_NAMESPACE] = _joined(below, text(self.namespace, context))
-        return []
 
 
 class Node(Program):
@@ -150,7 +146,7 @@ class Node(Program):
     ros_arguments: Iterable[Any] | None = None
     arguments: Iterable[Any] | None = None
 
-    def steps(self, context: LaunchContext) -> Iterable[Step]:
+    def steps(self, context: LaunchContext) -> Any:
         """The node's start."""
         own = {one: text(said, context) for one, said in vars(self).items() if one in _TEXTS and said is not None}
         name, executable = own.get("name"), own["executable"]
@@ -158,8 +154,7 @@ class Node(Program):
             raise ValueError(f"invalid node name '{name}'")
         namespace = _joined(context.launch_configurations.get(_NAMESPACE), own.get("namespace"))
         words = [*_program(own.get("package"), executable), *(text(one, context) for one in self.arguments or ())]
-        if self.ros_arguments:
-            words += ["--ros-args", *(text(one, context) for one in self.ros_arguments)]
+        words += ["--ros-args", *(text(one, context) for one in self.ros_arguments)] if self.ros_arguments else []
         words += ["--ros-args", *([] if name is None else ["-r", f"__node:={name}"])]
         words += [] if namespace is None else ["-r", f"__ns:={namespace}"]
         made = self.process(own.get("exec_name", executable), words, context)
@@ -188,8 +183,7 @@ def _program(package: str | None, executable: str) -> list[str]:
         return [executable]
     if executables(package):
         return command(executable, package)
-    there = [str(path) for prefix in prefixes() if (path := prefix / "lib" / package / executable).is_file()]
-    found = there[0] if there else shutil.which(executable)
-    if found is None:
+    places = os.pathsep.join(str(prefix / "lib" / package) for prefix in prefixes())
+    if (found := shutil.which(executable, path=places) or shutil.which(executable)) is None:
         raise UserError(f"{package} needs an installed ROS 2: its executable {executable} is nowhere here")
     return [found]

@@ -6,35 +6,34 @@ import ctypes
 import os
 import selectors
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, STDOUT, Popen
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import yaml
 
-from onboard_estimation.small_launch.entities import Ended, LaunchContext, Process, Said, Step, plan
+from onboard_estimation.small_launch.entities import LaunchContext, LogInfo, Process, Shutdown, plan
 
 _LOOK_S = 0.1
 """How often is looked for signals, ends of processes and what is due, when nobody writes anything."""
 _LEFT_BEHIND_S = 2.0
 """What a process leaves behind in its group gets SIGTERM with its end and SIGKILL that long after."""
 _READ_BYTES = 65536
-_MOST_READS = 64
-"""At the end of a process: more than any pipe holds, and not without end where another one goes on writing."""
+"""At once: what a pipe holds."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 """At the end, one after the other."""
-_TIMEOUTS = ("sigterm_timeout", "sigkill_timeout")
-"""Launch configurations that say how long to wait for the second and the third; 5 s."""
-_SET_PDEATHSIG = 1
-# Processes get SIGTERM when this one dies without a chance to end them (kill -9).
-_die_with_this = partial(ctypes.CDLL(None).prctl, _SET_PDEATHSIG, signal.SIGTERM) if sys.platform == "linux" else None
+_PATIENCE_S = 5.0
+"""How long to wait for each before the next."""
+_OPTIONS: Any = {"stdin": DEVNULL, "stdout": PIPE, "stderr": STDOUT, "start_new_session": True}
+# PR_SET_PDEATHSIG: processes get SIGTERM when this one dies without a chance to end them (kill -9).
+_die_with_this = partial(ctypes.CDLL(None).prctl, 1, signal.SIGTERM) if sys.platform == "linux" else None
 
 
 class Launch:
@@ -58,9 +57,10 @@ class Launch:
         self._heard: list[int] = []
         self._stage, self._next_stage_s, self._code = 0, 0.0, 0
 
-    def run(self, steps: Iterable[Step]) -> int:
+    def run(self, steps: Iterable[Process | LogInfo | Shutdown]) -> int:
         """Run until all has ended; 1 where a failing process, a fault, or another signal than Ctrl-C ended it."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        hang_up = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else []  # nohup
+        for number in (signal.SIGINT, signal.SIGTERM, *hang_up):
             signal.signal(number, lambda heard, _: self._heard.append(heard))
         with TemporaryDirectory(prefix="onboard_estimation-launch-") as folder:
             self._folder = Path(folder)
@@ -91,41 +91,27 @@ class Launch:
             if not _send(group, signal.SIGKILL if now_s >= until_s else 0):
                 del self._left_behind[group]
 
-    def _do(self, steps: Iterable[Step]) -> None:
+    def _do(self, steps: Iterable[Process | LogInfo | Shutdown]) -> None:
         for step in steps:
-            if isinstance(step, Said):
-                self._say("INFO", "launch.user", step.text)
-            elif isinstance(step, Ended) and not self._stage:
+            if isinstance(step, LogInfo):
+                self._print(f"[INFO] [launch.user]: {step.msg}")
+            elif isinstance(step, Shutdown) and not self._stage:
                 self._end_harder(step.reason)
             elif isinstance(step, Process) and not self._stage:
                 self._start(step)
 
     def _start(self, process: Process) -> None:
-        pipes: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        own: Any = {"start_new_session": True, "preexec_fn": _die_with_this}
+        words, cwd, environment = words_of(process, self._folder), process.cwd, process.environment
         try:
-            popen: Any = subprocess.Popen(
-                self._words(process), cwd=process.cwd, env=process.environment, **pipes, **own
-            )
+            popen: Any = Popen(words, cwd=cwd, env=environment, preexec_fn=_die_with_this, **_OPTIONS)
         except OSError as error:
             self._code = 1
-            self._say("ERROR", process.name, f"process could not be started: {error}")
+            self._print(f"[ERROR] [{process.name}]: process could not be started: {error}")
             return
         os.set_blocking(popen.stdout.fileno(), False)
         self._outputs.register(popen.stdout, selectors.EVENT_READ, (process.name, bytearray()))
         self._running[popen.pid] = process, popen
-        self._say("INFO", process.name, f"process started with pid [{popen.pid}]")
-
-    def _words(self, process: Process) -> list[str]:
-        """The whole command line, with parameters in files of their own."""
-        words = list(process.command)
-        for number, given in enumerate(process.parameters):
-            path = self._folder / f"launch_params_{process.name}_{number}.yaml"
-            if not isinstance(given, str):
-                content = {process.parameters_for: {"ros__parameters": given}}
-                path.write_text(yaml.dump(content, Dumper=_Quoting, allow_unicode=True, width=10**9), encoding="utf-8")
-            words += ["--params-file", given if isinstance(given, str) else str(path)]
-        return [*words, *(word for pair in process.remappings for word in ("-r", ":=".join(pair)))]
+        self._print(f"[INFO] [{process.name}]: process started with pid [{popen.pid}]")
 
     def _read(self, key: Any) -> bool:
         """Show the lines that have come; False where there is nothing for now, or where no more will come."""
@@ -151,22 +137,17 @@ class Launch:
         if _send(popen.pid, 0):
             self._left_behind[popen.pid] = time.monotonic() + _LEFT_BEHIND_S
         for key in [one for one in self._outputs.get_map().values() if one.data[0] == process.name]:
-            for _ in range(_MOST_READS):
-                if not self._read(key):
-                    break
-        if code:
-            died = f"process has died [pid {popen.pid}, exit code {code}, cmd '{' '.join(popen.args)}']."
-            self._say("ERROR", process.name, died)
-        else:
-            self._say("INFO", process.name, f"process has finished cleanly [pid {popen.pid}]")
+            _ = self._read(key) and self._read(key)  # and once more for its end; others may go on writing
+        how = f"died [pid {popen.pid}, exit code {code}, cmd '{' '.join(popen.args)}']." if code else "finished cleanly"
+        self._print(f"[{'ERROR' if code else 'INFO'}] [{process.name}]: process has {how}")
         event = SimpleNamespace(process_name=process.name, returncode=code, pid=popen.pid, cmd=popen.args)
         try:
             handler = process.on_exit
             steps = plan(handler(event, self._context) if callable(handler) else handler, self._context)
         except Exception as error:  # a launch file may raise anything
-            steps = [Ended(f"on_exit of {process.name}: {type(error).__name__}: {error}")]
+            steps = [Shutdown(reason=f"on_exit of {process.name}: {type(error).__name__}: {error}")]
             code = code or 1
-        if code and not self._stage and any(isinstance(one, Ended) for one in steps):
+        if code and not self._stage and any(isinstance(one, Shutdown) for one in steps):
             self._code = 1
         self._do(steps)
         if process.respawn and not self._stage:
@@ -177,15 +158,11 @@ class Launch:
         number = _SIGNALS[min(self._stage, len(_SIGNALS) - 1)]
         self._context.is_shutdown = True
         self._waiting.clear()
-        self._say("WARNING", "launch", f"{why}: {number.name} to all processes")
-        given = self._context.launch_configurations
-        self._next_stage_s = time.monotonic() + float(given.get(_TIMEOUTS[min(self._stage, 1)], 5.0))
+        self._print(f"[WARNING] [launch]: {why}: {number.name} to all processes")
+        self._next_stage_s = time.monotonic() + _PATIENCE_S
         self._stage += 1
         for pid in self._running:
             _send(pid, number)
-
-    def _say(self, level: str, who: str, what: str) -> None:
-        self._print(f"[{level}] [{who}]: {what}")
 
     def _print(self, line: str) -> None:
         try:
@@ -193,6 +170,18 @@ class Launch:
         except OSError:  # nobody reads any more: a closed terminal, `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._heard.append(signal.SIGHUP)
+
+
+def words_of(process: Process, folder: Path) -> list[str]:
+    """The whole command line of a process; its parameters are in files that are written into a folder."""
+    words = list(process.command)
+    for number, given in enumerate(process.parameters):
+        path = folder / f"launch_params_{process.name}_{number}.yaml"
+        if not isinstance(given, str):
+            content = {process.parameters_for: {"ros__parameters": given}}
+            path.write_text(yaml.dump(content, Dumper=_Quoting, allow_unicode=True, width=10**9), encoding="utf-8")
+        words += ["--params-file", given if isinstance(given, str) else str(path)]
+    return [*words, *(word for pair in process.remappings for word in ("-r", ":=".join(pair)))]
 
 
 def _send(group: int, number: int) -> bool:

@@ -124,6 +124,16 @@ def test_ros_packages_that_are_imported_are_declared(repository: Path) -> None:
     assert set(filter(is_of_ros, imported)) <= {dependency.name for dependency in package.exec_depends}
 
 
+def test_package_xml_has_what_pip_would_install(repository: Path, declared: configparser.ConfigParser) -> None:
+    """With rosdep, which has no key for some."""
+    package = catkin_pkg.package.parse_package(str(repository / "package.xml"))
+    lines = [line for line in declared["options"]["install_requires"].splitlines() if line]
+    keys = {"pyyaml": "python3-yaml"}
+    names = {Requirement(line).name.lower() for line in lines}
+    wanted = {keys.get(name, f"python3-{name}") for name in names - {"evo", "llvmlite", "mcap", "rosbags"}}
+    assert wanted <= {dependency.name for dependency in package.exec_depends}
+
+
 def test_python_packages_that_are_imported_are_declared(repository: Path, declared: configparser.ConfigParser) -> None:
     lines = declared["options"]["install_requires"] + "".join(declared["options.extras_require"].values())
     names = {Requirement(line).name.lower().replace("-", "_") for line in lines.splitlines() if line}

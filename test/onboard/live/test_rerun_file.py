@@ -73,8 +73,6 @@ def test_without_rerun_it_says_how_to_get_it(run: Path, tmp_path: Path) -> None:
     [
         (["--rrd", "a.rrd"], "--rrd writes a run folder or a bag: name one"),
         (["walk", "--rrd", "a.rrd", "--port", "9000", "--no-browser"], "--rrd has no use for --port, --no-browser"),
-        (["--foxglove", "--robot", "salp", "--bag", "b"], "--foxglove has no use for --robot, --bag"),
-        (["--foxglove", "--no-browser"], "--foxglove has no use for --no-browser"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(words: list[str], said: str) -> None:

@@ -21,8 +21,11 @@ from bag_samples import (
     joints,
     walk,
 )
+from hypothesis import given
+from hypothesis import strategies as st
 from malformed import malformed
 
+from onboard_estimation.evaluation import bag_types
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
@@ -32,13 +35,13 @@ CHANNELS = ALL | {"/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "a
 
 
 def decoded(channel: Channel) -> Callable[[bytes], Any]:
-    """As `rosbags` decodes it."""
+    """As bags are read: by `rosbags`, which fails in any way."""
 
     def decode(data: bytes) -> Any:
         try:
-            return JAZZY.deserialize_cdr(data, channel.message_type)
-        except Exception as error:  # its code can fail in any way
-            raise ValueError("malformed") from error
+            return bag_types.decoded(JAZZY, channel.message_type, data)[0]
+        except Exception as error:
+            raise ValueError(str(error)) from error
 
     return decode
 
@@ -148,6 +151,21 @@ def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(
         else:
             assert_equal(read(data), expected)
     assert refused >= 10
+
+
+@pytest.mark.parametrize("topic", CHANNELS)
+@given(tail=st.binary(max_size=40), cut=st.integers(1, 40))
+def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail: bytes, cut: int) -> None:
+    channel = CHANNELS[topic]
+    sample = next(one for one in walk(3) if one.topic == topic)
+    valid, expected = cdr(sample.message, sample.message_type), to_measurement(channel, sample.message)
+    read = SerializedReader(channel, forbidden)
+    for data in (valid + tail, valid, valid + tail):
+        assert_equal(read(data), expected)
+    read = SerializedReader(channel, decoded(channel))
+    for refused in (valid[:-cut], valid + bytes(len(valid) + 1)):
+        with pytest.raises(MessageFault):
+            read(refused)
 
 
 def test_less_than_a_header_is_refused_though_rclpy_makes_a_message_of_it() -> None:
