@@ -88,7 +88,8 @@ class Launch:
         self._waiting = [one for one in self._waiting if one[0] > now_s]
         self._do(due)
         for group, until_s in list(self._left_behind.items()):
-            if not _send(group, signal.SIGKILL if now_s >= until_s else 0):
+            # Where nobody reaps orphans, as in some containers, a group of dead ones stays.
+            if not _send(group, signal.SIGKILL if now_s >= until_s else 0) or now_s >= until_s:
                 del self._left_behind[group]
 
     def _do(self, steps: Iterable[Process | LogInfo | Shutdown]) -> None:

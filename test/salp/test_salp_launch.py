@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -18,10 +17,8 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.evaluate import choose_robot
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
 from onboard_estimation.evaluation.recording import load_recording
-from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
-from onboard_estimation.small_launch import served
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
@@ -150,27 +147,6 @@ def test_a_node_that_dies_again_and_again_at_once_is_given_up(tmp_path: Path) ->
     assert "has died 4 times within seconds (exit code 77) and is not started again" in last, launch.output
     assert launch.output.count("process started with pid") == 4
     nothing_is_left()
-
-
-def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
-    now_s = [0.0]
-    said: list[str] = []
-    gives_up = GivesUp(lambda: now_s[0], said.append)
-    going_on = SimpleNamespace(is_shutdown=False)
-
-    def acts(code: int) -> bool:
-        return bool(gives_up(SimpleNamespace(returncode=code, process_name="a"), going_on))
-
-    with served():
-        for _ in range(20):
-            now_s[0] += 11.0
-            assert not acts(-11)
-        assert not acts(0)
-        assert [acts(-11) for _ in range(3)] == [False, False, True]
-        assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
-    assert said == [
-        "error: a has died 4 times within seconds (SIGSEGV) and is not started again: what it said before tells why"
-    ]
 
 
 @pytest.mark.slow

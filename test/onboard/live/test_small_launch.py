@@ -589,9 +589,9 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     gives_up = GivesUp(lambda: now_s[0], said.append)
     going_on = SimpleNamespace(is_shutdown=False)
 
-    def acts(code: int) -> bool:
+    def acts(code: int, context: SimpleNamespace = going_on) -> bool:
         with served():
-            return bool(gives_up(SimpleNamespace(returncode=code, process_name="a"), going_on))
+            return bool(gives_up(SimpleNamespace(returncode=code, process_name="a"), context))
 
     for _ in range(20):
         now_s[0] += 11.0
@@ -601,6 +601,7 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     assert said == [
         "error: a has died 4 times within seconds (SIGSEGV) and is not started again: what it said before tells why"
     ]
+    assert not acts(2, SimpleNamespace(is_shutdown=True))
 
 
 def test_this_projects_files_are_planned_without_starting_anything() -> None:
