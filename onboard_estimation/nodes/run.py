@@ -19,7 +19,7 @@ from onboard_estimation import ros2
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
-from onboard_estimation.nodes.memory import release_compiler
+from onboard_estimation.nodes.memory import release_libraries
 
 EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
@@ -98,7 +98,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
-        release_compiler()
+        release_libraries()
         for node in nodes:
             executor.add_node(node)
         interrupts.only_ask = True
