@@ -87,7 +87,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     except KeyboardInterrupt:
         return
     try:
-        executor = _executor()
+        executor = new_executor()
         _tell_of_compilation(get_logger("onboard_estimation").info)
         for target in targets:
             module, _, name = target.partition(":")
@@ -122,7 +122,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         rclpy.try_shutdown()
 
 
-def _executor() -> Any:
+def new_executor() -> Any:
     """rclpy's events executor: to be woken costs half of what it does with the ordinary one."""
     from rclpy.executors import SingleThreadedExecutor
 
