@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
+# `make demo`, `make live` and `make test` set up all they need in .venv; they assume nothing but Python 3.10 to 3.13 and make.
 # Another interpreter, in a new environment: `make demo PYTHON=python3.12`.
 
 VENV := .venv
@@ -6,13 +6,18 @@ RUN := $(VENV)/bin/python
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3 python3.13 python3.12 python3.11 python3.10 python)
 CHECK := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
-PIP := $(RUN) -m pip install --disable-pip-version-check --no-warn-script-location
+INSTALL := install --disable-pip-version-check --no-warn-script-location
 # What an installation depends on.
 METADATA := setup.py setup.cfg pyproject.toml
 TESTS ?=
+# The ROS 2 after that of the extra `ros`, for `make test-all`, where PyPI has it.
+NEXT := $(VENV)-kilted
+NEXT_WHEELS := ros-kilted-rclpy==9.1.2 ros-kilted-rmw-fastrtps-cpp==9.3.3 $(patsubst %,ros-kilted-%==5.5.1,diagnostic-msgs \
+    geometry-msgs nav-msgs sensor-msgs std-srvs visualization-msgs)
+HAS_WHEELS := import sys; from onboard_estimation.ros2 import wheels_exist; sys.exit(not wheels_exist())
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format benchmarks clean outdated
+.PHONY: help demo live test test-all test-next lint format benchmarks clean outdated
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -20,11 +25,19 @@ help: ## what there is to make
 demo: $(VENV)/.runtime ## simulate, estimate, judge and report: see demo_output/
 	@$(VENV)/bin/onboard-estimation demo --output demo_output
 
+live: $(VENV)/.live ## a simulated salp on ROS 2, live in the browser; Ctrl-C ends it
+	@$(VENV)/bin/onboard-estimation warmup salp
+	@$(VENV)/bin/onboard-estimation view & $(VENV)/bin/onboard-estimation launch salp.launch.py; wait
+
 test: lint ## linter, formatter's check, type checker, tests; some only: TESTS=test/onboard/timing/test_buffer.py
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal $(if $(TESTS),$(TESTS),-m 'not slow')
 
-test-all: test ## the same, and the tests that take long and rarely fail
+test-all: test ## the same, the tests that take long and rarely fail, and those of nodes on the next ROS 2
 	$(RUN) -m pytest --numprocesses 2 --dist worksteal -m slow
+	@if $(RUN) -c '$(HAS_WHEELS)'; then $(MAKE) --no-print-directory test-next; fi
+
+test-next: $(NEXT)/.development
+	$(NEXT)/bin/python -m pytest --numprocesses 2 --dist worksteal -m 'live and not slow'
 
 lint: $(VENV)/.development ## linter, formatter's check, type checker, layers of imports
 	$(RUN) -m ruff check
@@ -40,7 +53,7 @@ benchmarks: $(VENV)/.development ## measure speed and accuracy
 	$(RUN) -m benchmarks
 
 clean: ## remove .venv, caches and everything built
-	rm -rf $(VENV) build dist install log demo_output runs *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NEXT) build dist install log demo_output runs *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment that was moved or copied still names its old place in scripts and in the installation of this package.
@@ -73,10 +86,25 @@ $(VENV)/.place:
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 1.1 GB of disk"
-	@$(PIP) --editable '.[live,view,campaign]'
+	@$(RUN) -m pip $(INSTALL) --editable '.[view,campaign]'
+	@touch $@
+
+$(VENV)/.live: $(VENV)/.runtime
+	@echo "Adding ROS 2 where PyPI has wheels of it: about half a minute, 250 MB of disk"
+	@$(RUN) -m pip $(INSTALL) --editable '.[ros,view,campaign]'
 	@touch $@
 
 $(VENV)/.development: $(VENV)/.runtime
-	@echo "Adding what the tests need: about half a minute, 400 MB of disk"
-	@$(PIP) --editable '.[dev,live,view,campaign,foxglove]'
+	@echo "Adding what the tests need, ROS 2 among it where PyPI has it: about a minute, 650 MB of disk"
+	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]'
+	@touch $@
+
+# All but ROS 2 is that of $(VENV), which comes behind.
+$(NEXT)/.development: $(VENV)/.development Makefile
+	@echo "Setting up $(NEXT) with the next ROS 2: about half a minute, 250 MB of disk"
+	@rm -rf $(NEXT)
+	@$(RUN) -m venv --without-pip $(NEXT)
+	@$(RUN) -m pip --python $(NEXT)/bin/python $(INSTALL) $(NEXT_WHEELS) "$$($(RUN) -m pip freeze | grep ^numpy==)"
+	@$(RUN) -c 'import sysconfig; print("$(CURDIR)", sysconfig.get_path("purelib"), sep="\n")' \
+	    > $$($(NEXT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth
 	@touch $@

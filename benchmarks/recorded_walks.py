@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.io import loadmat
 
 from benchmarks.recordings import recordings
+from benchmarks.touchdown_detection import Touchdown, TouchdownParameters, find_touchdowns
 from benchmarks.touchdown_height import TouchdownHeight, filter_height
 from benchmarks.touchdown_judgement import (
     Matches,
@@ -41,7 +42,6 @@ from strapdown_estimation.estimator import StrapdownEstimator
 from strapdown_estimation.model import attitude
 from strapdown_estimation.pyshoe import read_pyshoe
 from strapdown_estimation.quadruped import contact_threshold, read_quadruped
-from strapdown_estimation.touchdown_detection import Touchdown, TouchdownParameters, find_touchdowns
 
 TARGETS_CM = {
     "2017-11-22-11-27-30": 4.0,

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from benchmarks.recordings import recordings
+from benchmarks.soft_arm_study.arm_course import Course, fit_course, predicted_deflections
+from benchmarks.soft_arm_study.arm_step import READ_AT_S, MarkedArc, PressureStep, fit_arc, read_pressure_step
+from benchmarks.soft_arm_study.arm_stiffness import LARGEST_BENDING_RAD, StiffnessLaw, fit_stiffness
+from benchmarks.soft_arm_study.beam_models import Beam, BeamModel, BeamMotion, arc, fit_modulus, rod
+from benchmarks.soft_arm_study.beam_release import Release, read_releases
+from benchmarks.soft_arm_study.ring_down import Measured, fit_decaying_sinusoid
 from onboard_estimation.errors import UserError
-from softrobot_estimation.arm_course import Course, fit_course, predicted_deflections
-from softrobot_estimation.arm_step import READ_AT_S, MarkedArc, PressureStep, fit_arc, read_pressure_step
-from softrobot_estimation.arm_stiffness import LARGEST_BENDING_RAD, StiffnessLaw, fit_stiffness
-from softrobot_estimation.beam_models import Beam, BeamModel, BeamMotion, arc, fit_modulus, rod
-from softrobot_estimation.beam_release import Release, read_releases
-from softrobot_estimation.ring_down import Measured, fit_decaying_sinusoid
 
 Array = NDArray[np.float64]
 

@@ -18,10 +18,10 @@ from scipy.stats import t as student_t
 
 from benchmarks.recordings import recordings
 from benchmarks.soft_arm import arm_steps, fitted
+from benchmarks.soft_arm_study.arm_course import fit_course, predicted_deflections
+from benchmarks.soft_arm_study.arm_step import PressureStep
 from onboard_estimation.errors import UserError
 from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
-from softrobot_estimation.arm_course import fit_course, predicted_deflections
-from softrobot_estimation.arm_step import PressureStep
 
 _STYLE = {
     "axes.grid": True,

@@ -9,7 +9,7 @@ import numpy as np
 from filterpy.kalman import MerweScaledSigmaPoints, UnscentedKalmanFilter
 from numpy.typing import NDArray
 
-from salp_estimation.thruster_chain import paper_equations
+from benchmarks import paper_equations
 
 Array = NDArray[np.float64]
 

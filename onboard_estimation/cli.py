@@ -28,13 +28,12 @@ from onboard_estimation.commands import (
     inspect,
     launch,
     new,
-    node,
     output,
-    parameter_command,
     play,
     record,
     robots,
     run,
+    service,
     simulate,
     topic,
     train,
@@ -102,12 +101,12 @@ app.command("config", epilog=configuration.EXAMPLES)(configuration.configuration
 app.add_typer(new.app, name="new")
 app.command("urdf", epilog=urdf.EXAMPLES)(urdf.urdf)
 
-LIVE = "The live graph, with ROS 2 or without it"
+LIVE = "The live graph"
 app.command("launch", epilog=launch.EXAMPLES, rich_help_panel=LIVE)(launch.launch)
 app.command("run", epilog=run.EXAMPLES, rich_help_panel=LIVE, context_settings=run.SETTINGS)(run.run)
 app.add_typer(topic.app, name="topic", rich_help_panel=LIVE)
-app.add_typer(node.app, name="node", rich_help_panel=LIVE)
-app.add_typer(parameter_command.app, name="param", rich_help_panel=LIVE)
+app.add_typer(service.app, name="service", rich_help_panel=LIVE)
+app.add_typer(service.parameters, name="param", rich_help_panel=LIVE)
 app.command("view", epilog=view.EXAMPLES, rich_help_panel=LIVE)(view.view)
 app.command("record", epilog=record.EXAMPLES, rich_help_panel=LIVE)(record.record)
 app.command("play", epilog=play.EXAMPLES, rich_help_panel=LIVE)(play.play)

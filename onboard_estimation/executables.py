@@ -7,6 +7,7 @@ not on PATH; `python -m onboard_estimation.executables MODULE:FUNCTION [ARGUMENT
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from importlib.metadata import distributions
@@ -16,6 +17,11 @@ from onboard_estimation.errors import UserError
 
 PACKAGE = "onboard_estimation"
 _GROUP = "console_scripts"
+# Ctrl-C while this package is still imported, which takes a while on a busy machine, ends it without a traceback.
+_START = (
+    "import os, signal; signal.signal(signal.SIGINT, lambda *_: os._exit(0)); "
+    "from onboard_estimation.executables import main; main()"
+)
 
 
 def executables(package: str = PACKAGE) -> dict[str, str]:
@@ -33,7 +39,7 @@ def executables(package: str = PACKAGE) -> dict[str, str]:
 
 def command(executable: str, package: str = PACKAGE) -> list[str]:
     """How that executable is started, without its arguments. Raises as `entry_point` does."""
-    return [sys.executable, "-m", "onboard_estimation.executables", entry_point(executable, package)]
+    return [sys.executable, "-c", _START, entry_point(executable, package)]
 
 
 def entry_point(executable: str, package: str = PACKAGE) -> str:
@@ -53,14 +59,18 @@ def entry_point(executable: str, package: str = PACKAGE) -> str:
 
 def main() -> None:
     """Run the entry point that the first argument names; the others are left in `sys.argv` for it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if len(sys.argv) < 2 or ":" not in sys.argv[1]:
         sys.exit("usage: python -m onboard_estimation.executables MODULE:FUNCTION [ARGUMENTS]")
     module, _, path = sys.argv.pop(1).partition(":")
     sys.argv[0] = path.rpartition(".")[2]
-    function: Any = import_module(module)
-    for name in path.split("."):
-        function = getattr(function, name)
-    sys.exit(function())
+    try:
+        function: Any = import_module(module)
+        for name in path.split("."):
+            function = getattr(function, name)
+        sys.exit(function())
+    except KeyboardInterrupt:  # while it was imported
+        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ Within the folder `kernel_files` keeps them, so that processes which start toget
 
 from __future__ import annotations
 
-import ast
 import atexit
 import hashlib
 import os
@@ -45,6 +44,10 @@ TOP_LEVEL_PACKAGES = (
 )
 COMPILERS = ("numba", "numpy")
 _COMPILED = re.compile(rb"\b(njit|jit|vectorize|guvectorize|cfunc|overload|jitclass)\b")
+_IMPORT = re.compile(
+    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^(\n]*)|import[ \t]+([^\n]+))", re.MULTILINE
+)
+_COMMENT = re.compile(rb"#[^\n]*|[\\\n\r]")
 FOLDER_PREFIX = "onboard_estimation-"
 UNUSED_AFTER_DAYS = 30
 
@@ -69,7 +72,8 @@ def configure() -> Path:
     kernel_files.install(
         where_impossible=lambda reason: _tell_numba(
             _temporary_folder(name, f"{reason}, and its own way may mix them up; every start compiles anew")
-        )
+        ),
+        packages={module.partition(".")[0] for module, _ in _modules()},
     )
     return folder
 
@@ -82,13 +86,16 @@ def _tell_numba(folder: Path) -> None:
 
 
 def fingerprint() -> str:
-    """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits."""
+    """Hash of every source that a kernel may come from, and of the versions that compile it: 16 hexadecimal digits.
+
+    Where the sources lie is not in it: a copy in a workspace finds the kernels of the clone that it was made from.
+    """
     digest = hashlib.sha256()
-    for path in sorted(_sources()):
+    for name, path in sorted(_sources()):
         content = _content(path)
-        digest.update(f"{path}\0{len(content)}\0".encode())
+        digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
-    for name in ("onboard_estimation", *COMPILERS):
+    for name in COMPILERS:
         digest.update(f"{name}=={_version(name)}\0".encode())
     return digest.hexdigest()[:16]
 
@@ -103,8 +110,8 @@ def sources_fingerprint() -> str:
     return digest.hexdigest()[:16]
 
 
-def _sources() -> list[Path]:
-    """Every file that a kernel may come from: those with numba's decorators, and what they import of these packages.
+def _sources() -> list[tuple[str, Path]]:
+    """Modules (name, file) that a kernel may come from: those with numba's decorators, and what they import of these.
 
     A kernel's callees are compiled too, so they have decorators themselves, and constants come by an import. Other
     files (a node, a report) may change without a minute of compiling.
@@ -117,7 +124,7 @@ def _sources() -> list[Path]:
         if name in modules and name not in found:
             found.add(name)
             wanted.extend(_imported(name, modules[name]))
-    return [modules[name] for name in found]
+    return [(name, modules[name]) for name in found]
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
@@ -144,20 +151,22 @@ def _modules_below(package: str, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _imported(name: str, path: Path) -> Iterator[str]:
-    """Names that a module imports, each of which may be a module."""
-    try:
-        tree = ast.parse(_content(path))
-    except (SyntaxError, ValueError):
-        return
+    """Names that a module imports, each of which may be a module; found without parsing, which every start pays for."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+    for base, names, modules in _IMPORT.findall(_content(path)):
+        yield from _names(modules)
+        if base:
+            level = len(base) - len(base.lstrip(b"."))
+            above = package[: len(package) - level + 1] if level else []
+            module = ".".join([*above, *filter(None, [base[level:].decode(errors="replace")])])
+            yield module
+            yield from (f"{module}.{one}" for one in _names(names))
+
+
+def _names(listed: bytes) -> Iterator[str]:
+    """Of `(a, b as c)`, comments left out."""
+    for one in _COMMENT.sub(b"", listed).strip(b"() ").split(b","):
+        yield from (word.decode(errors="replace") for word in one.split()[:1])
 
 
 def _content(path: Path) -> bytes:

@@ -12,6 +12,9 @@ could spoil. A file that is damaged, unreadable or of another key counts as none
 A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same: 230 modules, scipy's
 linear algebra among them, 25 MB of each node. Here it is left until a kernel is compiled, or until one is loaded that
 asks for a symbol that is not known without, see `kernel_symbols`.
+
+numba knows a source file by its path and, up to 0.67, by its time, so that a copy (a colcon workspace, a wheel, another
+clone) would compile everything anew. Here a package's kernels lie under its name, and what they are of is the content.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import pickle
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
 from pathlib import Path
@@ -123,22 +126,24 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def install(where_impossible: Callable[[str], None]) -> None:
+def install(where_impossible: Callable[[str], None], packages: Collection[str] = ()) -> None:
     """Let numba keep its kernels this way, now where it is imported already, else as soon as it is.
 
     Parameters
     ----------
     where_impossible
         Called with a reason where this numba is built differently; its own way would not be safe in a shared folder.
+    packages
+        Top-level packages whose kernels are the same wherever they lie: the folder is of this state of their sources.
     """
     caching = sys.modules.get(NUMBA_MODULE)
     if caching is not None:
-        _replace_in(caching, where_impossible)
+        _replace_in(caching, where_impossible, packages)
     elif not any(isinstance(finder, _WhenImported) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _WhenImported(lambda module: _replace_in(module, where_impossible)))
+        sys.meta_path.insert(0, _WhenImported(lambda module: _replace_in(module, where_impossible, packages)))
 
 
-def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None]) -> None:
+def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None], packages: Collection[str]) -> None:
     theirs = getattr(caching, _REPLACED, None)
     if theirs is KernelFiles:
         return
@@ -153,6 +158,32 @@ def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None]) ->
     code = getattr(getattr(cache, _LOADS, None), "__code__", None)
     if code is not None and {*code.co_varnames, *code.co_names} == _LOADS_NAMES:
         setattr(cache, _LOADS, _load_overload)
+    _know_by_name(caching, packages)
+
+
+def _know_by_name(caching: ModuleType, packages: Collection[str]) -> None:
+    """Folders by a package's name, and stamps by content."""
+    locator, source = getattr(caching, "_CacheLocator", None), getattr(caching, "_SourceFileBackedLocatorMixin", None)
+    by_path = getattr(locator, "get_suitable_cache_subpath", None)
+    if locator is None or source is None or by_path is None:
+        return  # a numba of another build finds its kernels by path: slower in a copy, and as right
+
+    def folder(cls: type, py_file: str) -> str:
+        name = package_of(Path(py_file).resolve())
+        return name if name.partition(".")[0] in packages else str(by_path(py_file))
+
+    locator.get_suitable_cache_subpath = classmethod(folder)
+    source.get_source_stamp = lambda self: hashlib.sha256(Path(self._py_file).read_bytes()).hexdigest()
+
+
+def package_of(source: Path) -> str:
+    """Dotted name of the package that a source file lies in; empty where it is in none."""
+    parts: list[str] = []
+    folder = source.parent
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    return ".".join(parts)
 
 
 def _load_overload(cache: Any, sig: Any, target_context: Any) -> Any:

@@ -311,9 +311,17 @@ class RobotLaunch:
             labelled = {"source": source} if source else {}
             beside.append(node(PACKAGE, "recorder", [{"output": argument("record", str), "all": True, **labelled}]))
         if values.get("rviz") == "true":
-            picture = self._beside(f"{self.robot}.rviz")
+            arguments = ["-d", self._beside(f"{self.robot}.rviz")]
+            clock = [{"use_sim_time": host["use_sim_time"]}]
             beside.append(
-                Node(package="rviz2", executable="rviz2", name="rviz", arguments=["-d", picture], output="log")
+                Node(
+                    package="rviz2",
+                    executable="rviz2",
+                    name="rviz",
+                    arguments=arguments,
+                    parameters=clock,
+                    output="log",
+                )
             )
         return in_namespace, beside
 

@@ -12,7 +12,8 @@ import os
 import platform
 import re
 import sys
-from importlib.metadata import distributions, version
+import tempfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 from onboard_estimation.errors import UserError
@@ -42,6 +43,8 @@ def require() -> None:
             f"the ROS 2 in {folder} is built for another Python ({extensions[0]}; this is {platform.python_version()}):"
             " run with that Python, in an environment made with --system-site-packages (docs/live.md)"
         )
+    _put_sourced_first()
+    choose_log_folder()
     stay_on_this_machine()
 
 
@@ -64,8 +67,9 @@ def name() -> str:
     """What this ROS 2 is, for people: `ROS 2 jazzy`, `ROS 2 from wheels (ros-jazzy-rclpy 7.1.6)`."""
     if not from_wheels():
         return f"ROS 2 {os.environ.get('ROS_DISTRO') or '(ROS_DISTRO is not set)'}"
-    found = [one.metadata["Name"] for one in distributions() if _META_PACKAGE.fullmatch(one.metadata["Name"] or "")]
-    return f"ROS 2 from wheels ({', '.join(f'{one} {version(one)}' for one in sorted(set(found))) or 'rclpy'})"
+    there = distributions(path=[str(_wheels_folder())])
+    found = {f"{one.name} {one.version}" for one in there if _META_PACKAGE.fullmatch(one.name or "")}
+    return f"ROS 2 from wheels ({', '.join(sorted(found)) or 'rclpy'})"
 
 
 def stay_on_this_machine() -> None:
@@ -76,6 +80,16 @@ def stay_on_this_machine() -> None:
         os.environ["ROS_LOCALHOST_ONLY"] = "1"
     else:
         os.environ[DISCOVERY_VARIABLE] = "LOCALHOST"
+
+
+def choose_log_folder() -> None:
+    """ROS 2 does not start where it cannot write its log: name a folder for it where there is no home to write to."""
+    if "ROS_LOG_DIR" in os.environ or "ROS_HOME" in os.environ:
+        return
+    try:
+        (Path(os.environ["HOME"]) / ".ros" / "log").mkdir(parents=True, exist_ok=True)
+    except (OSError, KeyError):  # ROS 2 knows of no other home, as a service of systemd has none
+        os.environ["ROS_LOG_DIR"] = str(Path(tempfile.gettempdir()) / f"ros-log-{os.getuid()}")
 
 
 def how_to_install() -> str:
@@ -90,6 +104,27 @@ def wheels_exist() -> bool:
     """Whether PyPI has ROS 2 for this system, processor and Python."""
     known = (3, 10) <= sys.version_info[:2] <= (3, 13) and sys.implementation.name == "cpython"
     return sys.platform == "linux" and platform.machine() == "x86_64" and known
+
+
+def _put_sourced_first() -> None:
+    """Start this process anew where a sourced ROS 2 would find libraries of wheels: they are of another distribution.
+
+    The wheels' bootstrap puts its libraries and those of the sourced workspaces into one path, in no order.
+    """
+    given = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    wheels = _wheels_folder()
+    if wheels is None or from_wheels() or "rclpy" in sys.modules:
+        return
+    prefix = Path(sys.prefix)
+    kept = [one for one in given if not {prefix, prefix.resolve()} & set(Path(one).parents)]
+    if kept == given:
+        return
+    # As they were sourced: of the first in AMENT_PREFIX_PATH first.
+    workspaces = [Path(one) for one in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)]
+    places = {one: [at for at, place in enumerate(workspaces) if place in Path(one).parents] for one in kept}
+    kept.sort(key=lambda one: min(places[one], default=len(workspaces)))
+    os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(kept)
+    os.execv(sys.executable, sys.orig_argv)
 
 
 def _wheels_folder() -> Path | None:

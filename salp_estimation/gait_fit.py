@@ -13,6 +13,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
@@ -20,7 +21,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
-from salp_estimation.gait_kernels import held
+from salp_estimation.chain_kernels import completed, propagate
 from salp_estimation.gaits import Gait
 
 TOLERANCE = 1e-6
@@ -34,6 +35,23 @@ _DIFFERENCE = 1e-5
 _LIMIT_MARGIN_RAD = float(np.deg2rad(0.5))
 _NODE = float(np.sqrt(3.0) / 6.0)
 _NEAR, _FAR = 0.5 + 2.0 * _NODE, 0.5 - 2.0 * _NODE
+
+
+Array = NDArray[np.float64]
+
+
+@njit(cache=True, error_model="numpy")
+def held(links: Array, start: Array, controls: Array, interval: float) -> Array:
+    """States (K + 1, N + 2) from `start` (N + 2,) on under the rim speeds (K, N), each held for one interval, s.
+
+    One Runge-Kutta step an interval.
+    """
+    links = completed(links)
+    out = np.empty((controls.shape[0] + 1, start.shape[0]))
+    out[0] = start
+    for k in range(controls.shape[0]):
+        out[k + 1] = propagate(links, out[k : k + 1], controls[k], interval, interval)[0]
+    return out
 
 
 def cycle(chain: Chain, gait: Gait, nominal: Vector, steps: int) -> NDArray[np.float64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from pathlib import Path
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Nodes of tests look for each other on this machine only, those of `ros_domain` in a domain of their own as well.
+os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 # `nohup make test &` and cron start processes with SIGINT ignored, which all that the tests start would inherit: not
 # those programs only that take it in any case, but also Python programs of the tests, and pytest itself.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -25,12 +29,40 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
+from onboard_estimation import ros2  # noqa: E402
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 _domains_tried = itertools.count()
 
 # The same examples in every run, and no example fails for being slow on a busy machine.
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In continuous integration tests of live nodes are run, not skipped, wherever ROS 2 can be installed."""
+    if os.environ.get("CI") and ros2.rclpy_folder() is None and ros2.wheels_exist():
+        pytest.exit(f"ROS 2 is not here: {ros2.how_to_install()}", returncode=1)
+
+
+def pytest_sessionfinish() -> None:
+    """Fast DDS's shared memory of processes that were killed: a small /dev/shm is full after some hundreds."""
+    a_minute_ago = time.time() - 60.0
+    for lock in Path("/dev/shm").glob("fastrtps_[0-9a-f]*_el"):
+        with contextlib.suppress(OSError), lock.open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its owner has it as long as it lives
+            if lock.stat().st_mtime < a_minute_ago:
+                Path(str(lock).removesuffix("_el")).unlink(missing_ok=True)
+                lock.unlink()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs ROS 2 where there is none."""
+    if ros2.rclpy_folder() is None:
+        skip = pytest.mark.skip(reason=f"ROS 2 is not here: {ros2.how_to_install()}")
+        for item in items:
+            if item.get_closest_marker("live"):
+                item.add_marker(skip)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -102,7 +134,7 @@ def ros_domain(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
                 continue
             monkeypatch.setenv("ROS_DOMAIN_ID", str(domain))
             monkeypatch.setenv("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
-            for name in ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "CYCLONEDDS_URI", "ROS_DISTRO"):
+            for name in ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS"):
                 monkeypatch.delenv(name, raising=False)
             yield domain
             return

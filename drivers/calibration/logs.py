@@ -118,7 +118,7 @@ def _read_bag(path: Path) -> dict[str, ImuLog | UserError]:
         columns = read_channels(bag, {name: Channel(name, _IMU, name) for name in topics})
     logs = {}
     for name, column in columns.items():
-        notes = tuple(f"{path}, {name}: {count} messages left out: {why}." for why, count in column.faults.items())
+        notes = tuple(f"{path}, {note}" for note in column.notes(name))
         logs[name] = _log_or_reason(path, name, column.stamps_ns, column.values, notes)
     return logs
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from drivers.ethercat import raw_sockets
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
-from drivers.ethercat.library import pysoem_library
 from onboard_estimation.errors import UserError
 
 _SAFEOP_US = 2_000_000
@@ -21,6 +21,17 @@ _OPERATION_S = 3.0
 _RECOVER_US = 20_000
 _RECONFIGURE_US = 100_000
 _STATES = {0: "no answer", 1: "INIT", 2: "PREOP", 3: "BOOT", 4: "SAFEOP", 8: "OP"}
+
+
+def pysoem_library() -> Any:
+    """The module `pysoem`, with the GIL given up in its calls; UserError with the way to get it where it is missing."""
+    try:
+        library = import_module("pysoem")
+    except (ImportError, OSError) as error:
+        raise UserError(f"pysoem cannot be loaded ({error}): pip install 'onboard_estimation[ethercat]'") from error
+    # Off by default: the whole process would stand still while a frame is under way.
+    library.settings.always_release_gil = True
+    return library
 
 
 class Bus:

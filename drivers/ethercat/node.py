@@ -16,7 +16,6 @@ from geometry_msgs.msg import WrenchStamped
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.serialization import serialize_message
 from sensor_msgs.msg import FluidPressure
 from std_srvs.srv import Trigger
 
@@ -32,6 +31,7 @@ from drivers.ethercat.health import bus_status, device_status
 from drivers.ethercat.stream import Batch, PressureStream, WrenchStream
 from drivers.ethercat.tare import Tare
 from onboard_estimation.errors import UserError
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.nodes.pacing import stay
@@ -171,7 +171,7 @@ class EthercatWrenchNode(Node):
 
     def _offer(self, channel: Channel, kind: Any, complete: Any) -> None:
         self._outputs[channel.topic] = self.create_publisher(kind, channel.topic, _STREAM)
-        self._messages[channel.topic] = SerializedSensor(channel, new, serialize_message, self._prefix, complete)
+        self._messages[channel.topic] = SerializedSensor(channel, new, serialized, self._prefix, complete)
 
     def _decimator(self, name: str, factor: int) -> Decimator | None:
         if factor == 1:

@@ -12,7 +12,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.hebi.configuration import HebiConfiguration, NoRobot
@@ -22,6 +21,7 @@ from drivers.hebi.health import health_message
 from drivers.hebi.messages import ImuMessages, JointMessages, checked_imu
 from drivers.hebi.module import Module
 from drivers.hebi.start_check import StartCheck
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import Measurement
@@ -96,18 +96,18 @@ class HebiNode(Node):
         self.imus = [
             (
                 self.create_publisher(Imu, channel.topic, _STREAM),
-                ImuMessages(new, serialize_message, prefix + channel.sensor.replace("/", "_"), variances),
+                ImuMessages(new, serialized, prefix + channel.sensor.replace("/", "_"), variances),
             )
             for channel in self._channels
         ]
         self._joints: Any = None
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, _STREAM)
-            self._joint_messages = JointMessages(new, serialize_message, chosen.joints)
+            self._joint_messages = JointMessages(new, serialized, chosen.joints)
         self._beside = {
             topic: (
                 self.create_publisher(interface_class(channel.message_type), topic, _STREAM),
-                SerializedSensor(channel, new, serialize_message, prefix),
+                SerializedSensor(channel, new, serialized, prefix),
             )
             for topic, channel in self.feed.channels.items()
         }

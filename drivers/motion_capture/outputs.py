@@ -13,9 +13,9 @@ import numpy as np
 from geometry_msgs.msg import PoseStamped
 from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from rclpy.serialization import serialize_message
 
 from drivers.motion_capture.bodies import BodyPoses, chosen_names
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
@@ -58,7 +58,7 @@ class TruthOutputs:
         self._places: list[tuple[int, str]] = []  # in the stream, and topic names
         self._heard_at: list[tuple[int, Any]] = []  # in the stream, and publishers: of those that are heard
         channel = truth_channel("body")
-        self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialize_message, 7)
+        self._pose = MessageTemplate(lambda at, value: to_message(new, channel, at, value), serialized, 7)
         self._tf: Any = tf_publisher(node) if publish_tf else None
         self._tf_templates: dict[tuple[str, ...], MessageTemplate] = {}
 
@@ -118,5 +118,5 @@ class TruthOutputs:
                 poses = zip(names, values.reshape(-1, 7), strict=True)
                 return tf_message([truth_to_body(new, stamp_ns, name, pose, self._prefix) for name, pose in poses])
 
-            template = self._tf_templates[names] = MessageTemplate(make, serialize_message, 7 * len(names))
+            template = self._tf_templates[names] = MessageTemplate(make, serialized, 7 * len(names))
         return template

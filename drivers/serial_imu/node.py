@@ -18,7 +18,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import QoSProfile
-from rclpy.serialization import serialize_message
 from sensor_msgs.msg import Imu, Temperature
 from std_srvs.srv import Trigger
 
@@ -30,6 +29,7 @@ from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
 from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S
@@ -226,7 +226,7 @@ class SerialImuNode(Node):
         variances = {LOW_G: (scales.gyro_variance, scales.low_variance), HIGH_G: (math.nan, scales.high_variance)}
         self._messages = {
             name: SerializedSensor(
-                CHANNELS[name], new, serialize_message, self._prefix, partial(_with_variances, *variances[name])
+                CHANNELS[name], new, serialized, self._prefix, partial(_with_variances, *variances[name])
             )
             for name in CHANNELS
         }

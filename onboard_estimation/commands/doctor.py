@@ -12,7 +12,7 @@ _STYLES = {"ok": "green", "note": "yellow", "fault": "bold red"}
 
 
 def doctor(json: output.JsonOption = False) -> int:
-    """Check what the live graph needs: ROS 2 or the embedded runtime, DDS, network, clocks, ports, cache, capabilities.
+    """Check what the live graph needs: ROS 2, DDS, network, clocks, ports, cache, capabilities.
 
     Two processes exchange a message, so that what is said of the network is tried. Each finding is `ok`, a `note`, or
     a `fault`, with its repair. Exits with 1 where there is a fault.

@@ -1,9 +1,10 @@
-"""`onboard-estimation launch`: a launch file, with ROS 2's launch where it is installed, else with the embedded one."""
+"""`onboard-estimation launch`: a launch file, with `ros2 launch` where that is, else with this project's launcher."""
 
 from __future__ import annotations
 
 import difflib
-import sys
+import os
+import shutil
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,197 +13,129 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
+from onboard_estimation.errors import UserError
+from onboard_estimation.resources import PACKAGE, resource
 
-EXAMPLES = output.examples(
-    "launch salp.launch.py --show-args",
-    "launch salp.launch.py source:=simulated gait:=backward",
-    "launch my_folder/two_robots.launch.py",
-    "launch PACKAGE FILE speed:=2.0",
-)
-_PACKAGE = "onboard_estimation"
+EXAMPLES = output.examples("launch salp.launch.py --show-args", "launch salp gait:=backward", "launch PACKAGE FILE")
 _SUFFIX = ".launch.py"
 _ASSIGNMENT = ":="
-# Launch configurations that launch itself reads; no launch file declares them.
-_OF_LAUNCH = ("sigterm_timeout", "sigkill_timeout", "emulate_tty", "launch-prefix", "launch-prefix-filter")
+_WHAT = "Path of a launch file, name of one of this project's, or `PACKAGE FILE`; then its arguments."
+_WORDS = typer.Argument(metavar="FILE [NAME:=VALUE...]", help=_WHAT, autocompletion=completion.launch_files)
+_SHOW = typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
 
 
-def launch(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE [NAME:=VALUE...]",
-            help="Path of a launch file, name of one of this project's, or `PACKAGE FILE` as for `ros2 launch`; then "
-            "its arguments.",
-            autocompletion=completion.launch_files,
-        ),
-    ],
-    show_args: Annotated[
-        bool, typer.Option("-s", "--show-args", "--show-arguments", help="Show its arguments and start nothing.")
-    ] = False,
-    noninteractive: Annotated[
-        bool, typer.Option("-n", "--noninteractive", help="No terminal is there; found out without it too.")
-    ] = False,
-    debug: Annotated[bool, typer.Option("-d", "--debug", help="Show the traceback where a launch file fails.")] = False,
-) -> None:
+def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW] = False) -> None:
     """Start the nodes of a launch file and stay until Ctrl-C.
 
-    The same file runs under `ros2 launch`. Exit code: 0, also after Ctrl-C and where a process failed; 1 where the
-    launch file did, or where SIGTERM ended the launch; 2 for wrong usage. A first Ctrl-C lets all processes end in
-    order, a second one hurries them, a third one kills them. Arguments that the file does not declare are passed on as
-    under ROS 2, with a warning, since most of them are misspelt.
+    It hands on to `ros2 launch` where that is installed. Else a small launcher runs the same files; exit code: 0, also
+    after Ctrl-C and where a process failed that the launch can do without; 1 where the launch file failed, where a node
+    could not start and the launch gave up, or where SIGTERM ended it; 2 for wrong usage. A first Ctrl-C lets all
+    processes end in order, a second one hurries them, a third one kills them.
     """
-    from onboard_estimation import ros2
+    from onboard_estimation.ros2 import stay_on_this_machine
+    from onboard_estimation.small_launch import real_launch_is_here, served
+    from onboard_estimation.small_launch.entities import LaunchContext
+    from onboard_estimation.small_launch.running import Launch
 
-    ros2.require()
+    if real_launch_is_here() and shutil.which("ros2") is not None and (found := _for_ros2(words)) is not None:
+        os.execvp("ros2", ["ros2", "launch", *found, *(["--show-args"] if show_args else [])])
     path, assignments = _file_and_assignments(words)
-    arguments = _arguments(assignments)
-    description = _read(path, debug)
-    if show_args:
-        _show(description)
-        return
-    _warn_of_unknown(path, description, arguments)
-    without = False
-    if not without and path in project_launch_files().values():
-        _require_workspace()
-    typer.echo(f"launching {path} {'without' if without else 'with'} ROS 2", err=True)
-    code = _run(path, description, arguments, assignments, noninteractive or not sys.stdin.isatty(), debug)
+    stay_on_this_machine()
+    context = LaunchContext(_arguments(assignments), os.environ)
+    with served():
+        steps = planned(path, context, show_args)
+        if show_args:
+            _show(context)
+            return
+        typer.echo(f"launching {path} without `ros2 launch`", err=True)
+        code = Launch(context).run(steps)
     if code:
         raise typer.Exit(code)
 
 
 def project_launch_files() -> dict[str, Path]:
     """This project's launch files by name."""
-    from onboard_estimation.errors import UserError
-    from onboard_estimation.resources import resource
+    return {path.name: path for path in sorted(resource("launch").glob(f"*{_SUFFIX}"))}
 
+
+def planned(path: Path, context: Any, only_declared: bool = False) -> list[Any]:
+    """What a launch file makes of its arguments; all that is wrong with these is said together.
+
+    Only declared arguments are of interest: what the file does with them does not count.
+    """
+    from onboard_estimation.small_launch.entities import plan, read
+
+    given, steps, fault = list(context.launch_configurations), list[Any](), ""
     try:
-        folder = resource("launch")
-    except UserError:
-        return {}
-    return {path.name: path for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+        steps = plan(read(path), context)
+    except Exception as error:  # a launch file may raise anything
+        lines = [one.lineno for one in traceback.extract_tb(error.__traceback__) if Path(one.filename) == path]
+        kind = "" if isinstance(error, RuntimeError | UserError) else f"{type(error).__name__}: "
+        fault = f"launch file {path}{f', line {lines[-1]}' if lines else ''}: {kind}{error}"
+    if only_declared and context.declared:
+        return steps
+    _warn_of_unknown(path, given, list(context.declared))
+    if context.faults:
+        raise UserError(f"launch file {path}: {'; '.join(context.faults)}")
+    if fault:
+        typer.echo(f"error: {fault}", err=True)
+        raise typer.Exit(1)
+    return steps
 
 
-def _require_workspace() -> None:
-    """ROS 2 starts nodes of packages that its workspaces hold; a wheel is in none."""
-    from ament_index_python.packages import get_package_prefix
+def _for_ros2(words: Sequence[str]) -> list[str] | None:
+    """What `ros2 launch` is to be asked; None: it would not find this package, whose nodes the file starts."""
+    from onboard_estimation.small_launch.nodes import prefixes
 
-    from onboard_estimation.errors import UserError
-
-    try:
-        get_package_prefix(_PACKAGE)
-    except LookupError:
-        raise UserError(
-            f"ROS 2 does not know the package {_PACKAGE}, whose nodes this launch file starts: pip installs it for "
-            "Python only. Build it in a workspace and source that (docs/ros2.md), or go on without ROS 2: "
-            "ONBOARD_ESTIMATION_RUNTIME=embedded onboard-estimation launch ..."
-        ) from None
+    name = next((one for one in (words[0], words[0] + _SUFFIX) if one in project_launch_files()), None)
+    if name is None or Path(words[0]).is_file():
+        return list(words)
+    if any((prefix / "share/ament_index/resource_index/packages" / PACKAGE).is_file() for prefix in prefixes()):
+        return [PACKAGE, name, *words[1:]]
+    typer.echo(f"ROS 2 does not know {PACKAGE}, which pip installs for Python only: started without ros2", err=True)
+    return None
 
 
 def _file_and_assignments(words: Sequence[str]) -> tuple[Path, list[str]]:
-    from onboard_estimation.errors import UserError
-
     first, rest = words[0], list(words[1:])
     if Path(first).is_file():
         return Path(first), rest
-    ours = project_launch_files()
+    there = project_launch_files()
+    if rest and _ASSIGNMENT not in rest[0] and there.keys().isdisjoint((first, first + _SUFFIX)):
+        share = resource("", first)
+        there = {path.name: path for folder in (share, share / "launch") for path in sorted(folder.glob("*launch*"))}
+        first, *rest = rest
     for name in (first, first + _SUFFIX):
-        if name in ours:
-            return ours[name], rest
-    if rest and _ASSIGNMENT not in rest[0]:
-        return _of_package(first, rest[0]), rest[1:]
-    near = difflib.get_close_matches(first, ours, 1)
+        if name in there and there[name].is_file():
+            return there[name], rest
+    near = difflib.get_close_matches(first, there, 1)
     raise UserError(
         f"no launch file {first}{f'; did you mean {near[0]}?' if near else ''} Give a path, PACKAGE FILE, or one of "
-        f"{', '.join(ours) or 'none'}"
+        f"{', '.join(there) or 'none'}"
     )
 
 
-def _of_package(package: str, file_name: str) -> Path:
-    from ament_index_python.packages import get_package_share_directory
-
-    from onboard_estimation.errors import UserError
-
-    try:
-        share = Path(get_package_share_directory(package))
-    except (LookupError, ValueError) as error:
-        raise UserError(str(error.args[0] if error.args else error)) from None
-    # A source tree holds more than a share folder: environments, builds.
-    folder = share / "launch" if (share / "launch").is_dir() else share
-    found = sorted(folder.rglob(file_name))
-    if len(found) != 1:
-        there = ", ".join(sorted(path.name for path in folder.rglob(f"*{_SUFFIX}"))) or "none"
-        raise UserError(f"{len(found)} files {file_name} in {folder}; launch files there: {there}")
-    return found[0]
+def _arguments(assignments: Sequence[str]) -> dict[str, str]:
+    """Values by name; of assignments to one name the last counts."""
+    for one in assignments:
+        if one.find(_ASSIGNMENT) < 1:
+            raise UserError(f"malformed launch argument '{one}', expected format '<name>:=<value>'")
+    return dict(one.split(_ASSIGNMENT, 1) for one in assignments)
 
 
-def _arguments(assignments: Sequence[str]) -> list[tuple[str, str]]:
-    """Names and values; of assignments to one name the last counts."""
-    from onboard_estimation.errors import UserError
-
-    out: dict[str, str] = {}
-    for assignment in assignments:
-        name, mark, value = assignment.partition(_ASSIGNMENT)
-        if not name or not mark:
-            raise UserError(f"malformed launch argument '{assignment}', expected format '<name>:=<value>'")
-        out[name] = value
-    return list(out.items())
-
-
-def _read(path: Path, debug: bool) -> Any:
-    from launch.launch_description_sources import get_launch_description_from_any_launch_file
-
-    from onboard_estimation.errors import UserError
-
-    try:
-        description = get_launch_description_from_any_launch_file(str(path))
-        description.get_launch_arguments()  # reads the files that it includes, too
-        return description
-    except Exception as error:  # a launch file may raise anything
-        if debug:
-            traceback.print_exc()
-        where = "" if debug else " (--debug shows where)"
-        raise UserError(f"launch file {path}: {type(error).__name__}: {error}{where}") from error
-
-
-def _show(description: Any) -> None:
-    arguments = description.get_launch_arguments()
+def _show(context: Any) -> None:
     typer.echo("Arguments (pass arguments as '<name>:=<value>'):")
-    for argument in arguments:
-        star = "*" if argument._conditionally_included else ""
-        typer.echo(f"\n    '{argument.name}':{star}\n        {argument.description}")
-        if argument.default_value is not None:
-            typer.echo(f"        (default: {' + '.join(part.describe() for part in argument.default_value)})")
-    if not arguments:
+    for one in context.declared.values():
+        choices = f". Valid choices are: {list(one.choices)}" if one.choices is not None else ""
+        default = "" if one.default_value is None else f"\n        (default: {one.default_value!r})"
+        typer.echo(f"\n    '{one.name}':\n        {one.description}{choices}{default}")
+    if not context.declared:
         typer.echo("\n  No arguments.")
-    elif any(argument._conditionally_included for argument in arguments):
-        typer.echo("\n* argument(s) which are only used if specific conditions occur")
 
 
-def _warn_of_unknown(path: Path, description: Any, arguments: Sequence[tuple[str, str]]) -> None:
-    known = [argument.name for argument in description.get_launch_arguments()]
-    for name, _ in arguments:
-        if name in known or name in _OF_LAUNCH:
-            continue
-        near = difflib.get_close_matches(name, known, 2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"it declares {', '.join(known) or 'none'}"
-        typer.echo(f"warning: {path.name} declares no argument '{name}'; {hint}", err=True)
-
-
-def _run(
-    path: Path,
-    description: Any,
-    arguments: Sequence[tuple[str, str]],
-    assignments: Sequence[str],
-    noninteractive: bool,
-    debug: bool,
-) -> int:
-    from launch.actions import IncludeLaunchDescription
-    from launch.launch_description import LaunchDescription
-    from launch.launch_description_source import LaunchDescriptionSource
-    from launch.launch_service import LaunchService
-
-    service = LaunchService(argv=assignments, noninteractive=noninteractive, debug=debug)
-    source = LaunchDescriptionSource(description, str(path))
-    include = IncludeLaunchDescription(source, launch_arguments=arguments)
-    service.include_launch_description(LaunchDescription([include]))
-    return int(service.run())
+def _warn_of_unknown(path: Path, given: Sequence[str], declared: Sequence[str]) -> None:
+    for name in given:
+        if name not in declared:
+            near = difflib.get_close_matches(name, declared, 2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"it declares {', '.join(declared) or 'none'}"
+            typer.echo(f"warning: {path.name} declares no argument '{name}'; {hint}", err=True)

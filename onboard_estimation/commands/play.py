@@ -51,8 +51,8 @@ def play(
     Publishers are made first and found by the subscribers that are there, so that the first messages arrive.
 
     Keys: space pauses and goes on; `s` or the right arrow plays the next message in a pause; the up and down arrows
-    change the rate by a tenth. The node `bag_player` has services as rosbag2's player: `~/pause`, `~/resume`,
-    `~/toggle_paused`, `~/is_paused`, `~/play_next`, `~/get_rate`, `~/set_rate`.
+    change the rate by a tenth. The node `bag_player` has services for it: `onboard-estimation service call
+    /bag_player/pause`, `resume`, `toggle_paused`, `play_next`.
 
     `--rate 0` plays in step: each message is published when every node that subscribes has taken the one before, so
     that a node gets all messages in the bag's order, as fast as it can.

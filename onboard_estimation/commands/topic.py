@@ -1,4 +1,4 @@
-"""`onboard-estimation topic`: list, echo, hz and info, shaped as those of `ros2`."""
+"""`onboard-estimation topic`: list, echo, hz and pub, shaped as those of `ros2`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onboard_estimation.commands import output
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Look into topics of the live graph: which there are, what they carry, how often.",
+    help="Look into topics of the live graph: which there are, what they carry, how often; and publish on them.",
 )
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Full name, e.g. `/salp/odometry`.")]
@@ -20,14 +20,12 @@ HiddenOption = Annotated[
     bool, typer.Option("--include-hidden", help="Also names of which a part starts with an underscore.")
 ]
 
-_NOT_PUBLISHED_S = 1.0
-
 
 @app.command("list", epilog=output.examples("topic list", "topic list -t", "topic list --verbose"))
 def list_(
     show_types: Annotated[bool, typer.Option("-t", "--show-types", help="Show the types too.")] = False,
     verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show types and numbers of publishers and subscribers.")
+        bool, typer.Option("-v", "--verbose", help="Show types, and the nodes that publish -> that subscribe.")
     ] = False,
     include_hidden: HiddenOption = False,
     json: output.JsonOption = False,
@@ -36,69 +34,28 @@ def list_(
     from onboard_estimation.live import discovery
     from onboard_estimation.live.session import graph_node, place
 
+    def names(endpoints: list[Any]) -> list[str]:
+        return sorted({discovery.full_name(one.node_name, one.node_namespace) for one in endpoints})
+
     with graph_node("topic_list") as node:
         discovery.settle(node)
-        found = discovery.topics(node, include_hidden)
-        counts = {
-            name: (len(discovery.publishers(node, name)), len(discovery.subscriptions(node, name))) for name in found
-        }
-    if json:
-        output.print_json(
-            {
-                "topics": [
-                    {"name": name, "types": types, "publishers": counts[name][0], "subscribers": counts[name][1]}
-                    for name, types in found.items()
-                ]
-            }
-        )
-    elif not found:
-        typer.echo(f"no topic in {place()}: is a node running, with the same ROS_DOMAIN_ID?", err=True)
-    elif verbose:
-        for place_in_counts, (title, word) in enumerate((("Published", "publisher"), ("Subscribed", "subscriber"))):
-            typer.echo(f"{title} topics:")
-            for name, types in found.items():
-                count = counts[name][place_in_counts]
-                if count:
-                    typer.echo(f" * {name} [{', '.join(types)}] {count} {word}{'s' if count > 1 else ''}")
-            typer.echo("")
-    else:
-        for name, types in found.items():
-            typer.echo(f"{name} [{', '.join(types)}]" if show_types else name)
-
-
-@app.command("info", epilog=output.examples("topic info /salp/odometry", "topic info /salp/odometry --verbose"))
-def info(
-    topic: TopicArgument,
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Show every publisher and subscription, with type hash and QoS.")
-    ] = False,
-    json: output.JsonOption = False,
-) -> None:
-    """Show the type of a topic, and who publishes and subscribes."""
-    from onboard_estimation.live import discovery, qos
-    from onboard_estimation.live.session import graph_node
-
-    with graph_node("topic_info") as node:
-        types = discovery.find_topic(node, topic)
-        name = discovery.absolute(topic)
-        writers, readers = discovery.publishers(node, name), discovery.subscriptions(node, name)
-    if json:
-        output.print_json(
+        found = [
             {
                 "name": name,
                 "types": types,
-                "publishers": [qos.to_mapping(one) for one in writers],
-                "subscriptions": [qos.to_mapping(one) for one in readers],
+                "publishers": names(discovery.publishers(node, name)),
+                "subscribers": names(discovery.subscriptions(node, name)),
             }
-        )
-        return
-    typer.echo(f"Type: {types[0] if len(types) == 1 else types}")
-    for title, endpoints in (("Publisher", writers), ("Subscription", readers)):
-        if verbose:
-            typer.echo("")
-        typer.echo(f"{title} count: {len(endpoints)}")
-        if verbose and endpoints:
-            typer.echo("\n" + "\n\n".join("\n".join(qos.describe(one)) for one in endpoints))
+            for name, types in discovery.topics(node, include_hidden).items()
+        ]
+    if json:
+        output.print_json({"topics": found})
+    elif not found:
+        typer.echo(f"no topic in {place()}: is a node running, with the same ROS_DOMAIN_ID?", err=True)
+    for one in () if json else found:
+        line = f"{one['name']} [{', '.join(one['types'])}]" if show_types or verbose else str(one["name"])
+        nodes = f": {', '.join(one['publishers'])} -> {', '.join(one['subscribers'])}" if verbose else ""
+        typer.echo((line + nodes).rstrip())
 
 
 @app.command(
@@ -106,7 +63,7 @@ def info(
     epilog=output.examples(
         "topic echo /salp/odometry --once",
         "topic echo /salp/odometry --field pose.pose.position",
-        "topic echo /salp/joint_states --csv",
+        "topic echo /salp/joint_states --json > joint_states.jsonl",
     ),
 )
 def echo(
@@ -115,36 +72,74 @@ def echo(
     field: Annotated[
         str | None, typer.Option(metavar="FIELD", help="Only a part, e.g. `pose.pose.position.x` or `position[0]`.")
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="One line of values for each message.")] = False,
-    no_arr: Annotated[bool, typer.Option("--no-arr", help="Show only type and length of arrays.")] = False,
-    no_str: Annotated[bool, typer.Option("--no-str", help="Show only the length of texts.")] = False,
-    full_length: Annotated[bool, typer.Option("-f", "--full-length", help="Cut nothing.")] = False,
-    truncate_length: Annotated[
-        int, typer.Option("-l", "--truncate-length", metavar="N", min=1, help="Arrays and texts are cut there.")
-    ] = 128,
-    flow_style: Annotated[bool, typer.Option("--flow-style", help="Each message in one line of YAML.")] = False,
+    full_length: Annotated[
+        bool, typer.Option("-f", "--full-length", help="Cut nothing: arrays and texts end after 128 otherwise.")
+    ] = False,
     timeout: Annotated[
         float, typer.Option(metavar="S", min=0.0, help="Give up after S seconds without a message; 0: never.")
     ] = 0.0,
-    json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Each message as a line of JSON, whole.")] = False,
 ) -> None:
     """Show the messages of a topic until Ctrl-C. Waits for a topic that is not there yet."""
     from json import dumps
 
     from onboard_estimation.live import message_text
 
-    style = message_text.Style(None if full_length else truncate_length, no_arr, no_str, flow_style)
-
     def show(message: Any) -> None:
         value = message if field is None else message_text.pick(message, field)
         if json:
-            typer.echo(dumps(message_text.to_json_value(value)))
-        elif csv:
-            typer.echo(message_text.to_csv(value, style), nl=False)
+            typer.echo(dumps(message_text.to_plain(value)))
         else:
-            typer.echo(message_text.to_yaml(value, style) + "---")
+            typer.echo(message_text.to_yaml(value, None if full_length else message_text.LONGEST) + "---")
 
     _follow(topic, "topic_echo", timeout, show, once)
+
+
+@app.command(
+    "pub",
+    epilog=output.examples(
+        "topic pub --once /salp/set_pose '{pose: {pose: {position: {x: 0.5, y: 0.1}, orientation: {w: 1.0}}}}'",
+        "topic pub -r 20 /thruster_chain/actuators/command '{header: {stamp: now}, name: [thruster_1], effort: [0.2]}'",
+        "topic pub --once /note std_msgs/msg/String '{data: start of run 3}'",
+    ),
+)
+def pub(
+    topic: TopicArgument,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TYPE] [YAML]", help="Its type, otherwise taken from the graph; fields, `stamp: now`."),
+    ] = None,
+    once: Annotated[bool, typer.Option("-1", "--once", help="Publish one message and end.")] = False,
+    rate: Annotated[float, typer.Option("-r", "--rate", metavar="HZ", min=0.01, help="Messages a second.")] = 1.0,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="S", min=0.1, help="Give up after S seconds without a subscriber.")
+    ] = 5.0,
+) -> None:
+    """Publish on a topic that somebody subscribes to, until Ctrl-C or `--once`.
+
+    A name that is not there is answered with those that are.
+    """
+    from onboard_estimation.errors import UserError
+    from onboard_estimation.live import by_hand, discovery
+    from onboard_estimation.live.session import graph_node
+    from onboard_estimation.live.types import interface_class
+
+    wanted, fields = by_hand.split_words("msg", words or [])
+    name = discovery.absolute(topic)
+    with graph_node("topic_pub") as node:
+        kind = interface_class(by_hand.find_type(node, "topic", name, wanted, node.get_topic_names_and_types))
+        by_hand.fill(node, kind(), fields)
+        publisher = node.create_publisher(kind, name, 10)
+        if not discovery.wait_until(lambda: bool(publisher.get_subscription_count()), timeout):
+            raise UserError(f"nobody subscribed to {name} within {timeout:g} s")
+        while True:
+            message = kind()
+            by_hand.fill(node, message, fields)
+            publisher.publish(message)
+            if once:
+                publisher.wait_for_all_acked()
+                return
+            time.sleep(1.0 / rate)
 
 
 @app.command("hz", epilog=output.examples("topic hz /salp/odometry", "topic hz /imu/link_1/data_raw --window 200"))
@@ -163,8 +158,8 @@ def hz(
     from json import dumps
 
     from onboard_estimation.live import watching
-    from onboard_estimation.live.rate import RateMeter
     from onboard_estimation.live.session import graph_node
+    from onboard_estimation.live.watching import RateMeter
 
     meter = RateMeter(window)
     with graph_node("topic_hz") as node:

@@ -21,28 +21,15 @@ from onboard_estimation.evaluation.bag_blocks import (
     BlockError,
     Connection,
     FileBytes,
-    Span,
     Storage,
     ros2_type_name,
 )
 from onboard_estimation.evaluation.bag_sqlite_log import without_log
-from onboard_estimation.evaluation.bag_sqlite_pages import (
-    LENGTH,
-    NUMBER,
-    START,
-    STOP,
-    TIME,
-    TOPIC,
-    Pages,
-    SalvagedMessages,
-    page_bytes,
-)
+from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages, page_bytes
 
 MAGIC = b"SQLite format 3\x00"
 
 _BLOCK_BYTES = 16 * 2**20
-_REREAD_AT_MOST = 4
-_MESSAGE_COLUMNS = ["id", "topic_id", "timestamp", "data"]
 _MAX_TOPICS = 100_000
 _MAX_DESCRIPTIONS_BYTES = 64 * 2**20
 _HEADER_BYTES = 100
@@ -56,7 +43,7 @@ class SqliteStorage(Storage):
     Attributes
     ----------
     places
-        Of each block: its `Span`; or number of its first row, and how many rows it has.
+        Of each block: number of its first row, and how many rows it has.
 
     Raises
     ------
@@ -77,9 +64,7 @@ class SqliteStorage(Storage):
             raise BlockError(f"it cannot be read as a bag's database ({str(error) or 'no memory'})") from error
 
     def load(self, block: int) -> bytes:
-        """The messages of the block, one after the other, or the part of the file that holds them."""
-        if isinstance(self.places[block], Span):
-            return self.file.read(self.places[block].start, self.places[block].stop)
+        """The messages of the block, one after the other."""
         first, count = self.places[block]
         if self._salvaged is not None:
             return self._salvaged.data(first, count)
@@ -176,8 +161,7 @@ class SqliteStorage(Storage):
     def _read_messages(self) -> None:
         if self._is_cut():
             self._salvage_messages()
-        elif not self._index_pages():
-            self._clear()
+        else:
             try:
                 self._index_rows()
             except sqlite3.DatabaseError:
@@ -220,47 +204,11 @@ class SqliteStorage(Storage):
                 break
         return rows
 
-    def _index_pages(self) -> bool:
-        """Index the messages where they lie in the file; false where a row or page is not as rosbag2 writes them.
-
-        That takes a third of the time, and the messages need not be fetched from the database later.
-        """
-        root, sql = self._database.execute(
-            "SELECT rootpage, sql FROM sqlite_master WHERE lower(name) = 'messages'"
-        ).fetchone()
-        pages = Pages(self.file)
-        ordinary = self._columns("messages") == _MESSAGE_COLUMNS and b"without" not in sql.lower()
-        leaves = pages.leaves(root) if ordinary and isinstance(root, int) else None
-        if leaves is None:
-            return False
-        parts = np.split(leaves, np.flatnonzero(np.diff(leaves // pages.piece)) + 1)
-        if len(parts) > _REREAD_AT_MOST * (pages.count // pages.piece + 1):
-            return False
-        last_number = -1
-        for part in parts:
-            first, last = int(part.min()), int(part.max())
-            rows, ordinary = pages.rows(pages.read(first, last)[part - first], (part - 1) * pages.size)
-            numbers = rows[NUMBER]
-            if not ordinary or numbers[0] <= last_number or np.any(numbers[1:] <= numbers[:-1]):
-                return False
-            if np.any(rows[STOP] - rows[START] != rows[LENGTH]):
-                return False
-            last_number = int(numbers[-1])
-            span = Span(pages.place(first), pages.place(last + 1))
-            rows[START] -= span.start
-            self.add_block(rows[[TOPIC, TIME, START, LENGTH]], span)
-            if self.full:
-                break
-        return True
-
-    def _clear(self) -> None:
+    def _salvage_messages(self) -> None:
+        """Take the messages from the pages, because the way through the tables is broken."""
         self.blocks.clear()
         self.places.clear()
         self.message_count = 0
-
-    def _salvage_messages(self) -> None:
-        """Take the messages from the pages, because the way through the tables is broken."""
-        self._clear()
         self._salvaged = SalvagedMessages(self.file)
         rows = self._salvaged.rows
         blocks = np.cumsum(rows[:, 2]) // _BLOCK_BYTES

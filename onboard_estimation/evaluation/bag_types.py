@@ -16,6 +16,7 @@ from rosbags.typesys.store import Typestore
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_blocks import Connection
+from onboard_estimation.ros.message_layouts import is_tail
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 """A longer message is not decoded: none of those that estimators use comes near, and its objects would fill memory."""
@@ -25,6 +26,8 @@ _MAX_UNROLLED_ELEMENTS = 1000
 _TYPE_NAME = re.compile(r"[A-Za-z]\w*/(msg|srv|action)/[A-Za-z]\w*", re.ASCII)
 _FIELD_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _IDL_SEPARATOR = "=" * 80 + "\nIDL: "
+_BYTE_ORDERS = (b"\0\0", b"\0\1")
+_CDR_HEADER_BYTES = 4
 
 Definitions = dict[str, Any]
 
@@ -74,6 +77,25 @@ def _own_store(connection: Connection, definitions: Definitions) -> Typestore:
     except Exception as error:  # the code that rosbags makes of a definition can fail in any way
         raise UserError(f"the definition of {_named(connection)} in the bag cannot be used") from error
     return store
+
+
+def decoded(store: Typestore, message_type: str, data: bytes) -> tuple[Any, int]:
+    """A message of its CDR, and how many bytes stand behind its end, which rosbags would refuse it for.
+
+    Raises
+    ------
+    Exception
+        Of any kind: the bytes are no message of the type.
+    """
+    if data[:2] not in _BYTE_ORDERS:
+        raise ValueError("no plain CDR")
+    definition = store.get_msgdef(message_type)
+    decode = definition.deserialize_cdr_le if data[1] else definition.deserialize_cdr_be
+    message, end = decode(data[_CDR_HEADER_BYTES:], 0, definition.cls, store)
+    tail = len(data) - _CDR_HEADER_BYTES - end
+    if not is_tail(tail, end):
+        raise ValueError(f"{len(data)} bytes where {len(data) - tail} are read")
+    return message, tail
 
 
 def is_standard(store: Typestore) -> bool:

@@ -31,7 +31,7 @@ from onboard_estimation.evaluation.bag_blocks import (
 )
 from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
 from onboard_estimation.evaluation.bag_topics import IndexedBlock, assign_topics, choose_connections
-from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, has_header, is_standard, type_store
+from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
 
@@ -196,7 +196,11 @@ class Bag:
             )
 
     def deserialize(self, raw: RawMessage) -> Any:
-        """The message as an object with the fields of its type.
+        """The message as an object with the fields of its type. Raises as `decoded` does."""
+        return self.decoded(raw)[0]
+
+    def decoded(self, raw: RawMessage) -> tuple[Any, int]:
+        """The message as an object with the fields of its type, and how many bytes stand behind its end.
 
         Raises
         ------
@@ -211,8 +215,8 @@ class Bag:
             raise MessageFault(f"is {len(raw.data):,} bytes long; up to {MAX_MESSAGE_BYTES:,} are decoded")
         try:
             if connection.encoding == "ros1":
-                return store.deserialize_ros1(raw.data, connection.message_type)
-            return store.deserialize_cdr(raw.data, connection.message_type)
+                return store.deserialize_ros1(raw.data, connection.message_type), 0
+            return decoded(store, connection.message_type, raw.data)
         except Exception as error:  # code that rosbags made of a definition in the bag can fail in any way
             raise MessageFault(f"does not decode as {connection.message_type}") from error
 

@@ -24,6 +24,7 @@ Integers = NDArray[np.int64]
 _MAX_LAYOUTS = 8
 _MAX_REASONS = 20
 _MAX_FRAME_CHARACTERS = 256
+_MOST_PADDING = 3  # of DDS, to the next four bytes
 _HEADER_BYTES = 16  # encapsulation (CDR) or sequence number (ROS 1), stamp, length of the frame's name
 
 
@@ -43,6 +44,8 @@ class Column:
         (K,) int64: each message's place in the log order of the whole bag.
     faults
         Why messages were left out, and how many.
+    tailed, longest_tail
+        Messages with more bytes behind their end than padding takes, and the most such bytes of one.
     """
 
     stamps_ns: Integers
@@ -50,6 +53,18 @@ class Column:
     values: Matrix
     order: Integers
     faults: Counter[str] = field(default_factory=Counter)
+    tailed: int = 0
+    longest_tail: int = 0
+
+    def notes(self, topic: str) -> list[str]:
+        """What became of the topic's messages that are not as they should be, a sentence each."""
+        notes = [f"{topic}: {count} messages left out: {reason}." for reason, count in self.faults.items()]
+        if self.tailed:
+            notes.append(
+                f"{topic}: {self.tailed} messages carry up to {self.longest_tail} bytes behind their end, as "
+                "rmw_fastrtps' serialize_message leaves them; they are read without them."
+            )
+        return notes
 
 
 @dataclass(frozen=True)
@@ -131,6 +146,7 @@ class _ChannelReader:
         self._stamps, self._times, self._order = (np.empty(self._room, dtype=np.int64) for _ in range(3))
         self._values: Matrix | None = None
         self._faults: Counter[str] = Counter()
+        self._tailed = self._longest_tail = 0
 
     def column(self) -> Column:
         stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
@@ -138,7 +154,7 @@ class _ChannelReader:
         if np.any(order[1:] < order[:-1]):
             sorting = np.argsort(order)
             stamps, times, values, order = stamps[sorting], times[sorting], values[sorting], order[sorting]
-        return Column(stamps, times, values, order, self._faults)
+        return Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
 
     def read(self, block: Block, rows: Integers) -> None:
         """Read the rows of the block; those without a common layout one by one."""
@@ -182,6 +198,7 @@ class _ChannelReader:
         taken = candidates[fits]
         if len(taken):
             self._append(block, taken, layout.stamps_ns(messages), layout.values(messages))
+            self._count_tails(len(taken), layout.tail)
         alike[alike] = fits
         return rows[~alike]
 
@@ -191,7 +208,9 @@ class _ChannelReader:
             start, length = int(block.starts[row]), int(block.lengths[row])
             raw = RawMessage(self._topic, 0, block.buffer[start : start + length].tobytes())
             try:
-                value = self._checked(message := self._bag.deserialize(raw))
+                message, tail = self._bag.decoded(raw)
+                self._count_tails(1, tail)
+                value = self._checked(message)
                 stamp = stamp_ns(message)
             except MessageFault as fault:
                 self._count(str(fault))
@@ -211,6 +230,11 @@ class _ChannelReader:
     def _count(self, reason: str) -> None:
         known = reason in self._faults or len(self._faults) < _MAX_REASONS
         self._faults[reason if known else "other faults"] += 1
+
+    def _count_tails(self, messages: int, tail: int) -> None:
+        if tail > _MOST_PADDING:
+            self._tailed += messages
+            self._longest_tail = max(self._longest_tail, tail)
 
     def _append(self, block: Block, rows: Integers, stamps: Integers, values: Matrix) -> None:
         place = slice(self._taken, self._taken + len(rows))

@@ -118,14 +118,6 @@ def run_campaign(
         return campaign
 
 
-def read_campaign(folder: Path) -> Campaign:
-    """The rows of a campaign's folder, by the names of their runs; UserError where it is none."""
-    if not (folder / ABOUT).is_file():
-        raise UserError(f"{folder} is no campaign: it has no {ABOUT}")
-    rows = [row for place in sorted((folder / RUNS).glob("*")) if (row := _read_row(place)) is not None]
-    return Campaign(folder, tuple(rows), len(rows))
-
-
 def figure(row: Row, name: str) -> float:
     """A figure of a run; NaN where it has none."""
     value = row.get("figures", {}).get(name)

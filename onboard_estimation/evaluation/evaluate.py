@@ -20,11 +20,12 @@ from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_configuration import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
+from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
-from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
+from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
@@ -199,6 +200,10 @@ def read_bag(
                 Smoothed[Any].of(robot).smoother(configuration, name)  # a robot without a smoother
         read = _listened(match, robot, configuration, names, options.what_if)
         recording = load_recording(bag, robot, read, options.what_if, options.mirror_truth, options.align_clock)
+        # Dead messages are said also where these estimators do not listen: another one does.
+        others = {topic: one for topic, one in match.channels.items() if topic not in read.channels}
+        others = {topic: one for topic, one in others.items() if kinds[topic] == one.message_type}
+        recording = replace(recording, notes=(*recording.notes, *losses(read_channels(bag, others))))
     own = configuration_in(bag_path, robot.name) if options.config is None else None
     if own is not None:
         note = f"Parameters are those that came with the bag, {own.name} (another file: --config)."

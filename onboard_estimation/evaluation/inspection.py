@@ -150,6 +150,8 @@ def _topic_report(bag: Bag, topic: TopicInfo, headers: Headers | None, columns: 
         delay_median_s=median,
         delay_largest_s=farthest,
         frames=tuple(name for name, _ in headers.frames.most_common()) if headers else (),
+        tailed=max((column.tailed for column in columns), default=0),
+        longest_tail=max((column.longest_tail for column in columns), default=0),
     )
 
 

@@ -98,12 +98,19 @@ def _worst_first(
 
 
 def _decoding(topics: Sequence[TopicReport]) -> list[Finding]:
-    return _worst_first(
+    found = _worst_first(
         "error",
         "Messages are not what their type says",
         topics,
         lambda topic: topic.undecodable,
         lambda topic: f"{topic.undecodable:,} of {topic.count:,} ({topic.message_type})",
+    )
+    return found + _worst_first(
+        "note",
+        "Messages carry bytes behind their end, as rmw_fastrtps' serialize_message leaves them, and are read without",
+        topics,
+        lambda topic: topic.tailed,
+        lambda topic: f"{topic.tailed:,} of {topic.count:,}, up to {topic.longest_tail} bytes",
     )
 
 

@@ -61,6 +61,8 @@ class TopicReport:
         Times are header stamps; otherwise log times.
     undecodable
         Messages that are not what the topic's type says.
+    tailed, longest_tail
+        Messages with bytes behind their end, and the most such bytes of one; of topics that an estimator could read.
     not_finite
         Messages with NaN or infinity among the numbers that an estimator reads; None where they were not looked at.
     delay_median_s, delay_largest_s
@@ -79,6 +81,8 @@ class TopicReport:
     delay_median_s: float | None
     delay_largest_s: float | None
     frames: tuple[str, ...]
+    tailed: int = 0
+    longest_tail: int = 0
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def load_recording(
         raise wrong
     columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
     notes = [*match.notes, *([bag.damage] if bag.damage else [])]
-    notes += [f"{topic}: {reason}." for topic, column in columns.items() for reason in _losses(column)]
+    notes += losses(columns)
     _refuse_useless(bag, match, columns)
     columns, jumps = _longest_part(columns, match)
     notes += jumps
@@ -171,7 +171,7 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch, mirror_truth: str | No
         raise wrong
     columns = read_channels(bag, {**match.truth, **match.held})
     tracks, held = _known(match, columns, mirror_truth)
-    notes = [*match.notes, *([bag.damage] if bag.damage else []), *_track_notes(tracks)]
+    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *_track_notes(tracks)]
     if match.missing_bodies:
         notes.append(_missing_truth(match, kinds))
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
@@ -306,8 +306,9 @@ def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
     return f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
 
 
-def _losses(column: Column) -> list[str]:
-    return [f"{count} messages left out: {reason}" for reason, count in column.faults.items()]
+def losses(columns: Mapping[str, Column]) -> list[str]:
+    """What became of messages that are not as they should be, by topic, a sentence each."""
+    return [note for topic, column in columns.items() for note in column.notes(printable(topic))]
 
 
 def is_simulated(bag: Any) -> bool:

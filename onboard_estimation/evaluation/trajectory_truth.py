@@ -73,8 +73,7 @@ def topic_trajectory(bag: Bag, topic: str) -> Trajectory:
     kept, notes = _longest(column)
     covariances = column.values[kept, 7:].reshape(-1, 6, 6) if column.values.shape[1] == 43 else None
     one = cleaned(printable(found.name), column.stamps_ns[kept], values[kept], covariances)
-    losses = [f"{found.name}: {count} messages left out: {reason}." for reason, count in column.faults.items()]
-    return replace(one, notes=(*losses, *notes, *one.notes))
+    return replace(one, notes=(*column.notes(printable(found.name)), *notes, *one.notes))
 
 
 def pose_topics(bag: Bag) -> list[str]:
@@ -192,9 +191,11 @@ def _longest(column: Column) -> tuple[slice, list[str]]:
 def _tracked(bag: Bag, name: str, topic: str) -> TrackedTruth:
     column = _column(bag, topic, bag.topics[topic].message_type)
     track = BodyTrack.clean(printable(name), column.stamps_ns, column.values[:, :7])
+    notes = tuple(column.notes(printable(topic)))
     if not len(track.stamps_ns):
-        raise UserError(f"none of the {len(column.stamps_ns)} messages on {printable(topic)} is a pose")
-    return TrackedTruth(track)
+        why = f" ({' '.join(notes)})" if notes else ""
+        raise UserError(f"none of the {bag.topics[topic].count} messages on {printable(topic)} is a pose{why}")
+    return TrackedTruth(track, notes=notes)
 
 
 def is_trajectory_file(path: Path) -> bool:

@@ -11,38 +11,31 @@ from collections.abc import Callable
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.session import place
 
 STILL_S = 0.5
 """The graph is complete when it has not changed for this long: endpoints come 0.1 to 0.3 s after their node."""
 
-AT_MOST_S = 3.0
+FOUND_S = 3.3
+"""Fast DDS finds about half of the others at once, the rest when they announce themselves anew, which is every 3 s."""
+
+AT_MOST_S = 6.0
 """A graph in which nodes come and go never stands still."""
 
-NAMED_S = 2.0
-"""How long a topic or node that was named is waited for."""
-
-EMPTY_S = 1.5
-"""How long an empty graph is waited for."""
+NAMED_S = 5.0
+"""How long a topic or service that was named is waited for."""
 
 _POLL_S = 0.03
-_NAMES_SHOWN = 12
-_UNKNOWN_NODES = ("_NODE_NAME_UNKNOWN_", "_CREATED_BY_BARE_DDS_APP_")
 
 
-def settle(node: Any, still_s: float = STILL_S, at_most_s: float = AT_MOST_S) -> None:
-    """Return when the graph has stood still; an empty one is waited for a little longer."""
-    started = changed = time.monotonic()
+def settle(node: Any, still_s: float = STILL_S, at_least_s: float = FOUND_S) -> None:
+    """Return when the graph has stood still, and others have had time to show themselves."""
+    started = changed = now = time.monotonic()
     last = None
-    while True:
-        now = time.monotonic()
-        seen = _snapshot(node)
+    while now - started < AT_MOST_S and (now - started < at_least_s or now - changed < still_s):
+        time.sleep(_POLL_S)
+        now, seen = time.monotonic(), _snapshot(node)
         if seen != last:
             last, changed = seen, now
-        patience = still_s if _has_others(node, seen) else EMPTY_S
-        if now - changed >= patience or now - started >= at_most_s:
-            return
-        time.sleep(_POLL_S)
 
 
 def wait_until(condition: Callable[[], bool], at_most_s: float) -> bool:
@@ -79,47 +72,6 @@ def subscriptions(node: Any, topic: str) -> list[Any]:
     return [one for one in node.get_subscriptions_info_by_topic(topic) if not _is_own(node, one)]
 
 
-def nodes(node: Any, include_hidden: bool = False) -> list[str]:
-    """Full names of all nodes but this one, sorted; a name that several nodes have comes several times."""
-    names = [full_name(name, namespace) for name, namespace in node.get_node_names_and_namespaces()]
-    own = node.get_fully_qualified_name()
-    if own in names:
-        names.remove(own)
-    return sorted(name for name in names if include_hidden or not is_hidden(name))
-
-
-def find_topic(node: Any, topic: str) -> list[str]:
-    """The types of a topic, once the graph stands still.
-
-    Raises
-    ------
-    UserError
-        It is not there (says which topics are).
-    """
-    name = absolute(topic)
-    wait_until(lambda: bool(others_endpoints(node, name)), NAMED_S)
-    settle(node)
-    there = topics(node, include_hidden=True)
-    if name in there:
-        return there[name]
-    raise UserError(f"no topic {name} in {place()}; {_offer('topics', [one for one in there if not is_hidden(one)])}")
-
-
-def find_node(node: Any, name: str) -> str:
-    """The full name of a node, as soon as it is there.
-
-    Raises
-    ------
-    UserError
-        It is not there (says which nodes are).
-    """
-    wanted = absolute(name)
-    if wait_until(lambda: wanted in nodes(node, include_hidden=True), NAMED_S):
-        return wanted
-    there = nodes(node, include_hidden=True)
-    raise UserError(f"no node {wanted} in {place()}; {_offer('nodes', [one for one in there if not is_hidden(one)])}")
-
-
 def absolute(name: str) -> str:
     """`/name`; UserError where the name is none."""
     bare = name[1:] if name.startswith("/") else name
@@ -147,23 +99,3 @@ def _snapshot(node: Any) -> tuple[Any, ...]:
     found = tuple((name, tuple(types)) for name, types in sorted(node.get_topic_names_and_types()))
     counts = tuple((node.count_publishers(name), node.count_subscribers(name)) for name, _ in found)
     return names, found, counts
-
-
-def _has_others(node: Any, seen: tuple[Any, ...]) -> bool:
-    """Whether there is another node; endpoints whose node is not known yet are no complete graph."""
-    names, found, counts = seen
-    if len(names) <= 1:
-        return False
-    return not any(
-        endpoint.node_name in _UNKNOWN_NODES
-        for (name, _), (writers, readers) in zip(found, counts, strict=True)
-        if writers + readers
-        for endpoint in node.get_publishers_info_by_topic(name) + node.get_subscriptions_info_by_topic(name)
-    )
-
-
-def _offer(what: str, names: list[str]) -> str:
-    if not names:
-        return f"no {what} there at all: is a node running, with the same ROS_DOMAIN_ID?"
-    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-    return f"{what} there: {', '.join(names[:_NAMES_SHOWN])}{more}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ _FROM_AN_INSTALLATION = {
     "launch": "launch files run by `onboard-estimation launch`",
 }
 _PARTICIPANTS = 32
+_PERIOD_S = 0.05
 _HIGHEST_LINUX_DOMAIN = 101
 _MULTICAST_FLAG = 0x1000
 _UP_FLAG = 0x1
@@ -172,7 +174,7 @@ def exchange() -> Finding:
                 10,
             )
             child = subprocess.Popen(
-                [sys.executable, "-m", "onboard_estimation.live.doctor_partner", topic, token],
+                [sys.executable, "-m", __name__, topic, token],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -193,7 +195,7 @@ def exchange() -> Finding:
         "fault",
         f"no message between two processes on this machine within {EXCHANGE_S:g} s"
         + (f": {last[:200]}" if last else ""),
-        "allow UDP on the loopback interface (firewall), and unset CYCLONEDDS_URI and ROS_STATIC_PEERS if they are set",
+        "allow UDP on the loopback interface (firewall), and unset ROS_STATIC_PEERS if it is set",
     )
 
 
@@ -205,3 +207,18 @@ def _end(child: Any) -> tuple[str, str]:
         child.kill()
         out, errors = child.communicate()
     return out or "", errors or ""
+
+
+def partner() -> None:
+    """The second process, `TOPIC WORD`: publishes the word until its standard input is closed."""
+    topic, word = sys.argv[1:3]
+    with graph_node("doctor_partner") as node:
+        kind = interface_class("std_msgs/msg/String")
+        publisher = node.create_publisher(kind, topic, 10)
+        deadline = time.monotonic() + 3.0 * EXCHANGE_S
+        while time.monotonic() < deadline and not select.select([sys.stdin], [], [], _PERIOD_S)[0]:
+            publisher.publish(kind(data=word))
+
+
+if __name__ == "__main__":
+    partner()

@@ -1,14 +1,10 @@
-"""Messages as text, shaped as `ros2 topic echo` shapes them: YAML, one value, or CSV."""
+"""Messages as text, shaped as `ros2 topic echo` shapes them: YAML, or one value."""
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,68 +15,32 @@ from onboard_estimation.errors import UserError
 _INDEXED = re.compile(r"([A-Za-z]\w*)((?:\[\d+\])*)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How messages are shown.
-
-    Attributes
-    ----------
-    truncate
-        Longer arrays, texts and bytes are cut there; None: never.
-    no_arr, no_str
-        Show only type and length of arrays, of texts.
-    flow
-        Messages in one line.
-    """
-
-    truncate: int | None = 128
-    no_arr: bool = False
-    no_str: bool = False
-    flow: bool = False
+LONGEST = 128
+"""Longer arrays, texts and bytes are cut there, as `ros2` does."""
 
 
-def to_yaml(value: Any, style: Style = Style()) -> str:
+def to_yaml(value: Any, longest: int | None = LONGEST) -> str:
     """A message, or a part of one, as YAML; ends with a line break."""
-    plain = to_plain(value, style)
+    plain = to_plain(value, longest)
     if not isinstance(plain, (dict, list)):
         return f"{plain}\n"
     return yaml.dump(
-        plain,
-        allow_unicode=True,
-        width=sys.maxsize,
-        default_flow_style=style.flow,
-        sort_keys=False,
-        Dumper=_Dumper,
+        plain, allow_unicode=True, width=sys.maxsize, default_flow_style=False, sort_keys=False, Dumper=_Dumper
     )
 
 
-def to_csv(value: Any, style: Style = Style()) -> str:
-    """All values of a message in one line, separated by commas; ends with a line break."""
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(list(_leaves(to_plain(value, style))))
-    return line.getvalue()
-
-
-def to_plain(value: Any, style: Style, field_type: str = "") -> Any:
-    """A message as dictionaries, lists, numbers and texts."""
-    limit = style.truncate
-    if isinstance(value, (bytes, bytearray)):
-        text = "".join(map(chr, value[:limit]))
-        return text + "..." if limit is not None and len(value) > limit else text
-    if isinstance(value, str):
-        if style.no_str:
-            return f"<string length: <{len(value)}>>"
-        return value[:limit] + "..." if limit is not None and len(value) > limit else value
+def to_plain(value: Any, longest: int | None = None) -> Any:
+    """A message as dictionaries, lists, numbers and texts, cut after so many; None: never."""
+    if isinstance(value, (bytes, bytearray, str)):
+        text = value if isinstance(value, str) else "".join(map(chr, value))
+        return text[:longest] + "..." * (len(text[:longest]) < len(text))
     if isinstance(value, (list, tuple, array, np.ndarray)):
-        if style.no_arr and field_type:
-            return _summary(value, field_type)
-        shown = [to_plain(part, style) for part in value[:limit]]
-        return [*shown, "..."] if limit is not None and len(value) > limit else shown
+        shown = [to_plain(part, longest) for part in value[:longest]]
+        return [*shown, "..."] if len(shown) < len(value) else shown
     if isinstance(value, np.generic):
         return value.item()
     if hasattr(value, "get_fields_and_field_types"):
-        kinds = value.get_fields_and_field_types()
-        return {name: to_plain(getattr(value, name), style, kind) for name, kind in kinds.items()}
+        return {name: to_plain(getattr(value, name), longest) for name in value.get_fields_and_field_types()}
     return value
 
 
@@ -106,28 +66,6 @@ def pick(message: Any, path: str) -> Any:
             except (IndexError, TypeError):
                 raise UserError(f"--field {path}: no element {index} in {match[1]}") from None
     return value
-
-
-def to_json_value(value: Any) -> Any:
-    """A message, or a part of it, for JSON: nothing cut."""
-    return to_plain(value, Style(truncate=None))
-
-
-def _summary(value: Any, field_type: str) -> str:
-    """`<sequence type: double, length: 3>` or `<array type: double[9]>`."""
-    element = re.fullmatch(r"sequence<(.+?)(?:, \d+)?>", field_type)
-    return f"<sequence type: {element[1]}, length: {len(value)}>" if element else f"<array type: {field_type}>"
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for part in value.values():
-            yield from _leaves(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
 
 
 def _kind(value: Any) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from onboard_estimation.live.types import interface_class
 
 _SEQUENCE = re.compile(r"sequence<(\w+)(?:, \d+)?>")
-_TYPE_CODES = {
+TYPE_CODES = {
     "double": "d",
     "float": "f",
     "int8": "b",
@@ -25,6 +25,7 @@ _TYPE_CODES = {
     "int64": "q",
     "uint64": "Q",
 }
+"""Of numbers as the fields of messages name them, for `array`."""
 
 
 def new(message_type: str, **fields: Any) -> Any:
@@ -50,8 +51,8 @@ def _maker(message_type: str) -> tuple[Any, dict[str, Callable[[Any], Any]]]:
     rows = {}
     for name, field_type in kind.get_fields_and_field_types().items():
         sequence = _SEQUENCE.fullmatch(field_type)
-        if sequence is not None and sequence[1] in _TYPE_CODES:
-            rows[name] = _to_array(_TYPE_CODES[sequence[1]])
+        if sequence is not None and sequence[1] in TYPE_CODES:
+            rows[name] = _to_array(TYPE_CODES[sequence[1]])
     return kind, rows
 
 

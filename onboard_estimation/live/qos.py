@@ -1,4 +1,4 @@
-"""Quality of service: what suits the publishers of a topic, how it is shown, and rosbag2's form of it in a bag.
+"""Quality of service: what suits the publishers of a topic, and rosbag2's form of it in a bag.
 
 rosbag2 notes for each topic what its publishers offered (`offered_qos_profiles`), as YAML: with policies as numbers up
 to version 8 of its metadata, as words from version 9 (Jazzy) on. A player then offers the same.
@@ -132,57 +132,6 @@ def offer_for_topic(topic: str, offers: Sequence[Offer]) -> tuple[Offer, bool]:
     return Offer(), False
 
 
-def describe(endpoint: Any) -> list[str]:
-    """Lines of `topic info --verbose` about an endpoint."""
-    profile = endpoint.qos_profile
-    history = profile.history.name + (f" ({profile.depth})" if profile.history.name == "KEEP_LAST" else "")
-    lines = [
-        f"Node name: {endpoint.node_name}",
-        f"Node namespace: {endpoint.node_namespace}",
-        f"Topic type: {endpoint.topic_type}",
-        f"Topic type hash: {type_hash(endpoint) or 'unknown'}",
-        f"Endpoint type: {endpoint.endpoint_type.name}",
-        f"GID: {gid(endpoint)}",
-        "QoS profile:",
-        f"  Reliability: {profile.reliability.name}",
-        f"  History (Depth): {history}",
-        f"  Durability: {profile.durability.name}",
-        f"  Lifespan: {_duration(profile.lifespan.nanoseconds)}",
-        f"  Deadline: {_duration(profile.deadline.nanoseconds)}",
-        f"  Liveliness: {profile.liveliness.name}",
-        f"  Liveliness lease duration: {_duration(profile.liveliness_lease_duration.nanoseconds)}",
-    ]
-    return lines
-
-
-def to_mapping(endpoint: Any) -> dict[str, Any]:
-    """The same for JSON; durations in seconds, null: infinite."""
-    profile = endpoint.qos_profile
-    return {
-        "node": endpoint.node_name,
-        "namespace": endpoint.node_namespace,
-        "type": endpoint.topic_type,
-        "type_hash": type_hash(endpoint),
-        "endpoint_type": endpoint.endpoint_type.name,
-        "gid": gid(endpoint),
-        "qos": {
-            "reliability": profile.reliability.name,
-            "history": profile.history.name,
-            "depth": profile.depth,
-            "durability": profile.durability.name,
-            "lifespan_s": _seconds(profile.lifespan.nanoseconds),
-            "deadline_s": _seconds(profile.deadline.nanoseconds),
-            "liveliness": profile.liveliness.name,
-            "liveliness_lease_duration_s": _seconds(profile.liveliness_lease_duration.nanoseconds),
-        },
-    }
-
-
-def gid(endpoint: Any) -> str:
-    """The endpoint's identity in DDS, as `ros2` prints it."""
-    return ".".join(f"{byte:02x}" for byte in endpoint.endpoint_gid)
-
-
 def type_hash(endpoint: Any) -> str | None:
     """`RIHS01_...`; None where the endpoint tells none (ROS 2 Humble, other DDS programs)."""
     text = str(getattr(endpoint, "topic_type_hash", "") or "")
@@ -224,11 +173,3 @@ def _time(value_ns: int) -> QosTime:
 
 def _finite(value_ns: int) -> int:
     return value_ns if 0 < value_ns < INFINITE_NS else 0
-
-
-def _duration(value_ns: int) -> str:
-    return f"{value_ns} nanoseconds" if _finite(value_ns) else "Infinite"
-
-
-def _seconds(value_ns: int) -> float | None:
-    return value_ns / 1e9 if _finite(value_ns) else None

@@ -60,18 +60,12 @@ def curves(record: ShownRun, until_now: bool = False) -> list[Curve]:
     return out[:MOST_PLOTS]
 
 
-def whole_curves(record: ShownRun) -> list[Curve]:
-    """All dimensions, at all instants: for a viewer that draws and thins by itself."""
-    drawn = _Drawn(record, False, len(record.stamps_ns))
-    return [curve for block in record.subject.space.blocks for curve in drawn.values(block)]
-
-
 class _Drawn:
     """A record's curves at no more instants than a chart needs."""
 
-    def __init__(self, record: ShownRun, until_now: bool, most: int = _POINTS) -> None:
+    def __init__(self, record: ShownRun, until_now: bool) -> None:
         self._record, self._space = record, record.subject.space
-        self._chosen = _evenly(len(record.stamps_ns), most)
+        self._chosen = _evenly(len(record.stamps_ns), _POINTS)
         self._time_s = record.time_s[self._chosen] - (record.time_s[-1] if until_now else 0.0)
         variances = np.diagonal(record.covariances[self._chosen], axis1=1, axis2=2)
         self._deviations = np.sqrt(np.maximum(variances, 0.0))

@@ -1,10 +1,14 @@
-"""Subscribing to a topic as it is published: its type from the graph, its quality of service from its publishers."""
+"""Subscribing to a topic as it is published, its type and quality of service from the graph; and how often it comes."""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from onboard_estimation.errors import UserError
@@ -14,9 +18,48 @@ from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
 
 _POLL_S = 0.05
-_ANNOUNCED_S = 2.0
+_ANNOUNCED_S = 4.0
 _DEPTH = 100
 _RAW_DEPTH = 2000
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Times between the messages of a window, seconds; `window` is their number, `count` that of all messages."""
+
+    rate_hz: float
+    min_s: float
+    max_s: float
+    std_dev_s: float
+    window: int
+    count: int
+
+
+class RateMeter:
+    """Takes the time of each message; `note` and `read` may be called from different threads."""
+
+    def __init__(self, window: int) -> None:
+        self.count = 0
+        self._times_ns: deque[int] = deque(maxlen=window + 1)
+        self._lock = threading.Lock()
+
+    def note(self, time_ns: int) -> None:
+        """A message came at that time (of any one clock, nanoseconds)."""
+        with self._lock:
+            self.count += 1
+            self._times_ns.append(time_ns)
+
+    def read(self) -> Rate | None:
+        """Of the window; None before the second message."""
+        with self._lock:
+            times, count = list(self._times_ns), self.count
+        if len(times) < 2:
+            return None
+        gaps_s = [(after - before) / 1e9 for before, after in pairwise(times)]
+        mean_s = sum(gaps_s) / len(gaps_s)
+        deviation_s = math.sqrt(sum((gap - mean_s) ** 2 for gap in gaps_s) / len(gaps_s))
+        rate_hz = 1.0 / mean_s if mean_s > 0.0 else math.inf
+        return Rate(rate_hz, min(gaps_s), max(gaps_s), deviation_s, len(gaps_s), count)
 
 
 @dataclass(frozen=True)
@@ -50,7 +93,7 @@ def wait_for_topic(node: Any, topic: str, timeout_s: float, say_waiting: Callabl
         time.sleep(_POLL_S)
     if len(types) > 1:
         raise UserError(f"{name} has several types: {', '.join(sorted(types))}; only one can be shown")
-    settle(node, still_s=0.1, at_most_s=1.0)
+    settle(node, still_s=0.1, at_least_s=0.0)
     return Watched(name, types[0])
 
 

@@ -13,11 +13,11 @@ from diagnostic_msgs.msg import DiagnosticArray
 from nav_msgs.msg import Path as PathMessage
 from rclpy.clock import ClockType
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.serialization import serialize_message
 from std_srvs.srv import SetBool, Trigger
 from visualization_msgs.msg import Marker
 
 from onboard_estimation.configuration import parameter
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement
@@ -199,7 +199,7 @@ class EstimatorNode(ArrivalsNode):
         odom, base = f"{self._prefix}odom", f"{self._prefix}base_link"
         self._messages = EstimateMessages(self.pipeline.space, new, odom, base)
         origin = self._messages.types()
-        self._serialized = SerializedEstimates(self._messages, serialize_message)
+        self._serialized = SerializedEstimates(self._messages, serialized)
         self._outputs = {
             topic: self.create_publisher(interface_class(kind), topic, _STREAM) for topic, kind in origin.items()
         }

@@ -6,13 +6,11 @@ import gc
 import os
 import signal
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from onboard_estimation import ros2
@@ -70,7 +68,6 @@ def run(targets: Callable[[], Sequence[str]], arguments: list[str] | None = None
 
 def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Interrupts) -> None:
     ros2.require()
-    _choose_log_folder()
     import rclpy
     from rclpy._rclpy_pybind11 import RCLError
     from rclpy.executors import ExternalShutdownException
@@ -164,13 +161,3 @@ def _tell_of_compilation(tell: Callable[[str], object]) -> None:
             pass
 
     event.register("numba:compile", Listener())
-
-
-def _choose_log_folder() -> None:
-    """ROS 2 does not start where it cannot write its log: name a folder for it where there is no home to write to."""
-    if "ROS_LOG_DIR" in os.environ or "ROS_HOME" in os.environ:
-        return
-    try:
-        (Path.home() / ".ros" / "log").mkdir(parents=True, exist_ok=True)
-    except (OSError, RuntimeError):
-        os.environ["ROS_LOG_DIR"] = str(Path(tempfile.gettempdir()) / f"ros-log-{os.getuid()}")

@@ -16,13 +16,13 @@ from nav_msgs.msg import Odometry
 from rclpy.clock import ClockType
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.serialization import serialize_message
 from rosgraph_msgs.msg import Clock as ClockMessage
 from std_msgs.msg import String
 
 from onboard_estimation.capabilities.simulated import SimulatedLive, Simulation, chosen_scenario
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, Vector
@@ -253,7 +253,7 @@ class _Output:
     def __init__(self, node: Node, channel: Channel, frame_prefix: str) -> None:
         self._node = node
         self._publisher = node.create_publisher(interface_class(channel.message_type), channel.topic, _STREAM)
-        self._message = SerializedSensor(channel, new, serialize_message, frame_prefix)
+        self._message = SerializedSensor(channel, new, serialized, frame_prefix)
 
     def is_heard(self) -> bool:
         return bool(self._publisher.get_subscription_count())

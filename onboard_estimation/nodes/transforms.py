@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
-from rclpy.serialization import serialize_message
 
 from onboard_estimation.capabilities.drawn import poses_of_bodies
 from onboard_estimation.filtering.state_space import StateSpace
+from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Estimate, Vector
 from onboard_estimation.robots import Robot
@@ -86,7 +86,7 @@ class EstimateTransforms:
             return
         values = np.concatenate(list(poses.values()))
         if self._template is None:
-            self._template = MessageTemplate(partial(_message, list(poses)), serialize_message, len(values))
+            self._template = MessageTemplate(partial(_message, list(poses)), serialized, len(values))
         self._output.publish(self._template.message(estimate.stamp_ns, values))
 
 

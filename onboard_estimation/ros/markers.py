@@ -45,6 +45,8 @@ _SHADE = {"body": 1.0, "wheel": 0.55, "joint": 0.35}
 """Brightness of a part's colour."""
 _LETTERS, _LINE_WIDTH, _ABOVE, _WEDGE = 0.055, 0.008, 0.05, 0.35
 """As shares of the robot's length: letters, lines, height of what is drawn over the robot, radius of the wedge."""
+_SPACE = 0.3
+"""Width of a space, as share of the letters' height."""
 _BESIDE, _CAP, _ASIDE = 0.3, 0.05, 0.8
 """Of a robot seen from the side: distance of the bar along x, half-width of its ends, distance of the legend."""
 _WHITE = "#F0F0F0"
@@ -250,9 +252,11 @@ class Scene:
         return None if base is None else _Place(np.append(base.position_m, base.height_m), np.array([0.0, 1.0, 0.0]))
 
     def _letters(self, stamp_ns: int, namespace: str, index: int, words: str, place: Vector, colour: str) -> Any:
-        height = self._xyz("Vector3", [0.0, 0.0, _LETTERS * self._size])
+        height = _LETTERS * self._size
+        # RViz takes the width of a space from x; without it, that of letters a metre high.
+        scale = self._xyz("Vector3", [_SPACE * height, 0.0, height])
         pose = self._pose(np.array([*place, 0.0, 0.0, 0.0, 1.0]))
-        return self._marker(stamp_ns, self._frame, namespace, index, TEXT, colour, pose=pose, scale=height, text=words)
+        return self._marker(stamp_ns, self._frame, namespace, index, TEXT, colour, pose=pose, scale=scale, text=words)
 
     def _marker(
         self,

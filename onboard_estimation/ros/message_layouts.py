@@ -25,7 +25,6 @@ Bytes = NDArray[np.uint8]
 _U32 = struct.Struct("<I")
 _CDR_LITTLE_ENDIAN = b"\x00\x01"
 _CDR_HEADER_BYTES = 4
-_MOST_PADDING = 3
 _MAX_STRINGS = 10_000
 
 
@@ -53,6 +52,8 @@ class Layout:
         Of each part of the value that may be absent: place of element 0 of its covariance, and its elements.
     orientation
         For an attitude: place of the quaternion, which the covariance follows. Messages without one do not fit.
+    tail
+        Bytes behind the message's end, see `is_tail`.
     """
 
     length: int
@@ -62,6 +63,7 @@ class Layout:
     columns: tuple[int, ...]
     covariances: tuple[tuple[int, slice], ...] = ()
     orientation: int | None = None
+    tail: int = 0
 
     def fits(self, messages: Bytes) -> NDArray[np.bool_]:
         """(M,) which of the messages (M, length) have this layout."""
@@ -110,13 +112,23 @@ def layout_of(channel: Channel, encoding: str, message: bytes) -> Layout:
         found = walk(cursor, channel)
     except (KeyError, struct.error, UnicodeDecodeError, MessageFault) as error:
         raise NoLayout from error
-    if not cursor.position <= len(message) <= cursor.position + (_MOST_PADDING if cursor.cdr else 0):
+    tail = len(message) - cursor.position
+    if not is_tail(tail, cursor.position if cursor.cdr else 0):
         raise NoLayout
     orientation = found.runs[0][0] if channel.field == "orientation" else None
-    layout = Layout(len(message), tuple(cursor.fixed), stamp, *found, orientation)
+    layout = Layout(len(message), tuple(cursor.fixed), stamp, *found, orientation, tail)
     if orientation is not None and not layout.fits(np.frombuffer(message, dtype=np.uint8)[None])[0]:
         raise NoLayout
     return layout
+
+
+def is_tail(tail: int, end: int) -> bool:
+    """Whether so many bytes behind a message's end are passed over, as RMWs do with any number.
+
+    DDS fills the last four bytes up, and rmw_fastrtps' `serialize_message` leaves some bytes for each empty array. What
+    is longer than the message is none of these: another type's message, or zeros that a crash has left in a file.
+    """
+    return 0 <= tail <= end
 
 
 def stamps_at(messages: Bytes, place: int, byte_order: str = "<") -> NDArray[np.int64]:

@@ -109,12 +109,6 @@ class ChainModel:
         """Number of links."""
         return len(self.links)
 
-    @property
-    def needs_velocity(self) -> bool:
-        """Whether forces depend on how fast the chain moves as a whole."""
-        translation = self.links[:, [DRAG_ALONG, DRAG_ACROSS, QUADRATIC_ALONG, QUADRATIC_ACROSS]]
-        return not self.pivoted and bool(translation.any())
-
     def _check(self) -> None:
         if not (np.isfinite(self.links).all() and np.isfinite(self.gravity).all()):
             raise UserError("the chain's model has numbers that are infinite or none: give each link finite ones")

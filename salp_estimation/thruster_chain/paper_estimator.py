@@ -7,6 +7,7 @@ robots that are not, see the other estimator of the chain.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,48 @@ from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.paper_filter import Moments, PaperFilter
 from salp_estimation.thruster_chain.space import published_space
-from salp_estimation.thruster_chain.stamp_groups import StampGroups
+
+
+class StampGroups(NamedTuple):
+    """What is known of that; a value.
+
+    Attributes
+    ----------
+    partners
+        By sensor, those that it was last heard together with, itself among them.
+    stamp_ns
+        Of the instant that is being gathered; None before the first.
+    heard
+        Sensors that were heard at that instant, in that order.
+    """
+
+    partners: tuple[frozenset[int], ...]
+    stamp_ns: int | None = None
+    heard: tuple[int, ...] = ()
+
+    @classmethod
+    def start(cls, count: int) -> StampGroups:
+        """So many sensors, which are all expected to speak together."""
+        return cls((frozenset(range(count)),) * count)
+
+    def is_over(self, stamp_ns: int) -> bool:
+        """Whether something that comes at that stamp ends the instant that is being gathered."""
+        return self.stamp_ns is not None and stamp_ns > self.stamp_ns
+
+    def with_sensor(self, sensor: int, stamp_ns: int) -> StampGroups:
+        """One more message."""
+        if self.stamp_ns == stamp_ns:
+            return self._replace(heard=(*self.heard, sensor))
+        return StampGroups(self._learned(), stamp_ns, (sensor,))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that were expected have been heard."""
+        return self.partners[self.heard[0]] <= set(self.heard)
+
+    def _learned(self) -> tuple[frozenset[int], ...]:
+        together = frozenset(self.heard)
+        return tuple(together if sensor in together else known for sensor, known in enumerate(self.partners))
 
 
 @dataclass(frozen=True, slots=True)

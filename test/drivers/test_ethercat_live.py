@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 import yaml
@@ -94,7 +93,6 @@ def running() -> Iterator[Callable[..., Running]]:
         made.append(Running(*words))
         return made[-1]
 
-    embedded_ros.install()
     yield make
     for one in made:
         one.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import bag_samples
-import embedded_ros
 import numpy as np
 import pytest
 from emulated_slaves import emulated_slaves
@@ -22,9 +21,7 @@ from onboard_estimation.live.types import interface_class
 
 WRENCH = (1.5, -2.25, 30.125, 0.25, -0.5, 0.125)
 VOLTS = (1.0, -2.0, 3.0, 9.99, 0.0, 0.0, 0.0, 0.0)
-needs_graph = pytest.mark.skipif(
-    embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-)
+needs_graph = pytest.mark.live
 pytestmark = pytest.mark.timeout(120)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from launched import Launch, nothing_is_left, recorded
@@ -74,7 +73,6 @@ def running() -> Iterator[Callable[..., Running]]:
         made.append(Running(*words))
         return made[-1]
 
-    embedded_ros.install()
     yield make
     for one in made:
         one.close()

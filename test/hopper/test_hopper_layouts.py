@@ -69,8 +69,8 @@ def test_it_is_seen_from_the_side_in_a_frame_that_stands_still(rviz: dict[str, A
     view = rviz["Views"]["Current"]
     assert view["Target Frame"] == "hopper/map"
     assert abs(view["Pitch"]) < 0.2
-    # Hops of 4 m fit in.
-    reach_m = view["Distance"] * np.tan(0.5 * view["Field of View"])
+    # Hops of 4 m fit in: from top to bottom the camera sees 45 deg.
+    reach_m = view["Distance"] * np.tan(np.deg2rad(22.5))
     assert view["Focal Point"]["Z"] - reach_m < 0.0
     assert view["Focal Point"]["Z"] + reach_m > 4.0 + CONFIGURATION.robot.standing_height_m
     (height,) = (one for one in rviz["Displays"] if one["Name"] == "Height")

@@ -9,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 import yaml
@@ -23,14 +22,8 @@ from onboard_estimation.evaluation.bags import open_bag
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
-needs_embedded = pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-    reason="with ROS 2, launch files run from a colcon workspace",
-)
 TYPES = {
     "state": "sensor_msgs/msg/JointState",
     "state_covariance": "sensor_msgs/msg/JointState",
@@ -152,7 +145,6 @@ def test_a_high_g_sensor_at_odds_is_left_out_live_as_offline_and_said_once(tmp_p
 
 
 @pytest.mark.slow
-@needs_embedded
 def test_a_simulated_robot_hops_by_the_live_estimate_and_its_recording_is_replayed(tmp_path: Path) -> None:
     bag, replayed = tmp_path / "bag", tmp_path / "replayed"
     arguments = ("control:=estimate", "hops:=1m", "seed:=3", f"record:={bag}")
@@ -198,7 +190,6 @@ def test_a_simulated_robot_hops_by_the_live_estimate_and_its_recording_is_replay
     assert len(again["apex"]) >= 2
 
 
-@needs_embedded
 @pytest.mark.parametrize("name", ["hopper.launch.py", "hopper_replay.launch.py"])
 def test_arguments_are_shown(name: str) -> None:
     shown = subprocess.run([*LAUNCH, name, "--show-args"], capture_output=True, text=True, timeout=LONGEST_WAIT_S)
@@ -207,7 +198,6 @@ def test_arguments_are_shown(name: str) -> None:
     assert "file of filter parameters made by `train`" in shown.stdout
 
 
-@needs_embedded
 @pytest.mark.slow
 def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
     for words, sentence in (
@@ -225,13 +215,11 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
 
 def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, and all there are."""
-    from onboard_estimation.configuration import describe, load
-
-    embedded_ros.install()
     from drivers.emulators.bag import SerialBag
     from drivers.emulators.serial_imu import SerialFaults
     from drivers.serial_imu.node import SerialImu, SerialImuHost
     from hopper_estimation.robot import ROBOT
+    from onboard_estimation.configuration import describe, load
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -178,3 +178,30 @@ def test_folders_nobody_used_for_a_month_are_removed(tree: Path) -> None:
         os.utime(folder, (0, 0))
     folder = Path(output(SHOW_FOLDER, environment(tree, ONBOARD_ESTIMATION_CACHE_DIR=str(base))))
     assert sorted(base.iterdir()) == sorted([folder, recent, foreign])
+
+
+def test_a_copy_elsewhere_finds_the_kernels_and_a_changed_copy_its_own(tree: Path) -> None:
+    """As colcon installs a package, with other times and under another path."""
+    variables = environment(tree)
+    assert output(RUN_KERNEL, variables) == "6.0 0"
+    copy = tree.parent / "workspace" / "lib" / "python3" / "site-packages"
+    shutil.copytree(tree, copy, copy_function=shutil.copyfile)
+    elsewhere = {**variables, "PYTHONPATH": str(copy)}
+    assert output(SHOW_FOLDER, elsewhere) == output(SHOW_FOLDER, variables)
+    assert output(RUN_KERNEL, elsewhere) == "6.0 1"
+    shutil.rmtree(tree)
+    assert output(RUN_KERNEL, elsewhere) == "6.0 1"
+    (copy / "onboard_estimation" / "probe_callee.py").write_text(CALLEE.format(factor=5.0))
+    assert output(RUN_KERNEL, elsewhere) == "10.0 0"
+
+
+def test_a_script_s_kernel_is_known_by_its_path(tree: Path) -> None:
+    """Of two scripts of one name, whose callees differ, neither runs the other's machine code."""
+    for name, factor in (("one", 3.0), ("other", 5.0)):
+        folder = tree.parent / name
+        folder.mkdir()
+        (folder / "script.py").write_text("import onboard_estimation\n" + KERNEL.format(callee="callee"))
+        (folder / "callee.py").write_text(CALLEE.format(factor=factor))
+        paths = os.pathsep.join([str(folder), str(tree)])
+        code = "from script import kernel; print(kernel(2.0))"
+        assert output(code, environment(tree, PYTHONPATH=paths)) == f"{2.0 * factor}"

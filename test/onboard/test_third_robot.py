@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import command
@@ -178,7 +177,7 @@ def test_a_robot_that_does_not_load_hides_no_other(place: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+@pytest.mark.live
 def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
     path = os.pathsep.join([str(place / "installed"), *filter(None, [os.environ.get("PYTHONPATH")])])
     words = ["run", "turntable_estimation", "turntable_estimator", "--ros-args", "-p", "waiting_period_s:=0.5"]
@@ -203,7 +202,7 @@ def test_its_node_runs_by_its_name(place: Path, ros_domain: int) -> None:
     assert "0 messages" in said
 
 
-@pytest.mark.skipif(embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="needs the embedded runtime")
+@pytest.mark.live
 @pytest.mark.slow
 def test_its_launch_files_are_few_lines(place: Path, ros_domain: int) -> None:
     """A bag through its node, started by a launch file of its own package."""

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-import embedded_ros
 import pytest
 import yaml
 from launched import LAUNCH, Launch, nothing_is_left, recorded
@@ -22,14 +21,12 @@ from onboard_estimation.evaluation.recording import load_recording
 from onboard_estimation.nodes.giving_up import GivesUp
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
+from onboard_estimation.small_launch import served
 
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-        reason="with ROS 2, launch files run from a colcon workspace",
-    ),
+    pytest.mark.live,
 ]
 
 
@@ -156,8 +153,6 @@ def test_a_node_that_dies_again_and_again_at_once_is_given_up(tmp_path: Path) ->
 
 
 def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
-    embedded_ros.install()
-
     now_s = [0.0]
     said: list[str] = []
     gives_up = GivesUp(lambda: now_s[0], said.append)
@@ -166,15 +161,16 @@ def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
     def acts(code: int) -> bool:
         return bool(gives_up(SimpleNamespace(returncode=code, process_name="a"), going_on))
 
-    for _ in range(20):
-        now_s[0] += 11.0
-        assert not acts(-11)
-    assert not acts(0)
-    assert [acts(-11) for _ in range(3)] == [False, False, True]
+    with served():
+        for _ in range(20):
+            now_s[0] += 11.0
+            assert not acts(-11)
+        assert not acts(0)
+        assert [acts(-11) for _ in range(3)] == [False, False, True]
+        assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
     assert said == [
         "error: a has died 4 times within seconds (SIGSEGV) and is not started again: what it said before tells why"
     ]
-    assert not gives_up(SimpleNamespace(returncode=2, process_name="a"), SimpleNamespace(is_shutdown=True))
 
 
 @pytest.mark.slow
@@ -215,8 +211,6 @@ def test_what_cannot_be_launched_is_said_in_one_line(tmp_path: Path) -> None:
 def test_parameter_files_say_what_the_nodes_take(repository: Path) -> None:
     """Every line of the nodes' file is a parameter that the node has, with its default."""
     from onboard_estimation.configuration import describe
-
-    embedded_ros.install()
     from onboard_estimation.nodes.estimator import EstimatorHost
     from onboard_estimation.nodes.markers import MarkerHost
     from onboard_estimation.nodes.simulator import SimulatorHost

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 import yaml
@@ -153,10 +152,7 @@ def test_arguments_are_shown(name: str) -> None:
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-    reason="with ROS 2, launch files run from a colcon workspace",
-)
+@pytest.mark.live
 def test_a_simulated_robot_is_estimated_drawn_and_recorded_live(tmp_path: Path) -> None:
     bag = tmp_path / "bag"
     words = ("softrobot.launch.py", f"record:={bag}", "seed:=3", "estimator:=marginalized_pf")

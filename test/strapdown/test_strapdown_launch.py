@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import embedded_ros
 import pytest
 from evaluation_samples import command
 from launched import LAUNCH, Launch, nothing_is_left, recorded
@@ -18,10 +17,7 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 pytestmark = [
     pytest.mark.timeout(400),
     pytest.mark.usefixtures("ros_domain"),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-        reason="with ROS 2, launch files run from a colcon workspace",
-    ),
+    pytest.mark.live,
 ]
 
 

@@ -12,6 +12,14 @@ from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
 from benchmarks.recorded_walks import GO1, TARGETS_CM, WALKS, Walk, label_rows, load_walk, times_of
+from benchmarks.touchdown_detection import (
+    Touchdown,
+    TouchdownDetector,
+    TouchdownParameters,
+    find_touchdowns,
+    jerk,
+    speeds_before,
+)
 from benchmarks.touchdown_judgement import (
     begun_later,
     match_onsets,
@@ -23,14 +31,6 @@ from benchmarks.touchdown_judgement import (
 from onboard_estimation.errors import UserError
 from strapdown_estimation import simulator as simulator
 from strapdown_estimation.quadruped import contact_threshold, read_quadruped
-from strapdown_estimation.touchdown_detection import (
-    Touchdown,
-    TouchdownDetector,
-    TouchdownParameters,
-    find_touchdowns,
-    jerk,
-    speeds_before,
-)
 
 LIFTS = "2018-02-09-11-16-53"
 

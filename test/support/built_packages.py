@@ -9,7 +9,6 @@ from pathlib import Path
 
 TOP_LEVEL_PACKAGES = [
     "onboard_estimation",
-    "embedded_ros",
     "salp_estimation",
     "hopper_estimation",
     "strapdown_estimation",

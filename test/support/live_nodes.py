@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LONGEST_WAIT_S = 90.0
+LONGEST_WAIT_S = 180.0
 PREAMBLE = """
-import embedded_ros
-embedded_ros.install()
 import rclpy
 from rclpy.node import Node
 from rclpy.qos import *

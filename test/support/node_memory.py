@@ -13,8 +13,6 @@ from onboard_estimation.kernel_cache import configure
 
 # In place of spinning: by then the node has made all it needs, and has been through every kind of measurement.
 CODE = """
-import embedded_ros
-embedded_ros.install()
 import json, os, sys
 import rclpy
 from pathlib import Path

@@ -1,13 +1,14 @@
-"""What tests against a real ROS 2 share: where it is, and programs run by its interpreter or by ours.
+"""What tests with an installed ROS 2 share: where it is, and programs run by its interpreter or by ours.
 
-A real ROS 2 is the one whose setup.bash the environment variable ONBOARD_ESTIMATION_ROS2_SETUP names, or the one that
-is sourced already. Tests that ask for it are skipped where there is neither.
+An installed ROS 2, which has ros2cli, launch and rosbag2 as wheels have not, is the one whose setup.bash the
+environment variable ONBOARD_ESTIMATION_ROS2_SETUP names, or the one that is sourced already. Tests that ask for it are
+skipped where there is neither.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ import pytest
 
 SETUP_VARIABLE = "ONBOARD_ESTIMATION_ROS2_SETUP"
 ROOT = Path(__file__).resolve().parents[2]
-# What sourcing a ROS 2 sets, and what the embedded runtime must not see of it.
+# What sourcing a ROS 2 sets.
 _ROS_VARIABLES = ("AMENT_PREFIX_PATH", "CMAKE_PREFIX_PATH", "COLCON_PREFIX_PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
 
 
@@ -151,23 +152,17 @@ class Running:
         self._process.wait(5.0)
 
 
-def embedded() -> Peer:
-    """This interpreter, with the embedded runtime even where a ROS 2 is sourced."""
-    environment = {name: value for name, value in os.environ.items() if name not in _ROS_VARIABLES}
-    return Peer(sys.executable, {**environment, "ONBOARD_ESTIMATION_RUNTIME": "embedded", "PYTHONPATH": str(ROOT)})
+def ours() -> Peer:
+    """This interpreter, on whatever ROS 2 it has."""
+    return Peer(sys.executable, dict(os.environ))
 
 
 def real_ros2() -> Peer:
-    """The real ROS 2 of this machine; the test is skipped where there is none."""
+    """The installed ROS 2 of this machine; the test is skipped where there is none."""
     found = _real_ros2()
     if found is None:
         pytest.skip(f"no ROS 2: source one, or name its setup.bash in {SETUP_VARIABLE}")
     return found
-
-
-def under_cyclonedds() -> bool:
-    """Whether the real ROS 2 speaks through CycloneDDS, as the embedded runtime does, and not through Fast DDS."""
-    return "cyclonedds" in real_ros2().environment.get("RMW_IMPLEMENTATION", "rmw_fastrtps_cpp")
 
 
 @cache
@@ -175,10 +170,7 @@ def _real_ros2() -> Peer | None:
     setup = os.environ.get(SETUP_VARIABLE)
     if setup:
         return _sourced(Path(setup))
-    # Past sys.meta_path, in which the embedded runtime may have put its own rclpy.
-    if importlib.machinery.PathFinder.find_spec("rclpy") is None:
-        return None
-    return Peer(sys.executable, dict(os.environ))
+    return ours() if importlib.util.find_spec("ros2cli") else None
 
 
 def _sourced(setup: Path) -> Peer:

@@ -7,8 +7,8 @@ import pytest
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, drawn_model
 
+from benchmarks import paper_equations
 from onboard_estimation.errors import UserError
-from salp_estimation.thruster_chain import paper_equations
 from salp_estimation.thruster_chain.batches import propagate, read_imus
 from salp_estimation.thruster_chain.chain_model import QUADRATIC_ALONG, QUADRATIC_TURNING, ChainModel, checked_inertia
 from salp_estimation.thruster_chain.forces import accelerate_under_forces, external_forces, link_velocities

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from thruster_chains import RandomChain, Surroundings, in_mujoco
 
-from salp_estimation.thruster_chain import paper_equations
+from benchmarks import paper_equations
 from salp_estimation.thruster_chain.chain_model import ChainModel
 from salp_estimation.thruster_chain.forces import accelerate_under_forces
 from salp_estimation.thruster_chain.imu import imu_readings

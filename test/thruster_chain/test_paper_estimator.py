@@ -18,10 +18,9 @@ from onboard_estimation.testing import Check, checks
 from salp_estimation.thruster_chain.batches import propagate, read_imus
 from salp_estimation.thruster_chain.channels import COMMAND
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.paper_estimator import PaperEstimator
+from salp_estimation.thruster_chain.paper_estimator import PaperEstimator, StampGroups
 from salp_estimation.thruster_chain.paper_filter import PaperFilter
 from salp_estimation.thruster_chain.robot import ROBOT
-from salp_estimation.thruster_chain.stamp_groups import StampGroups
 
 PERIOD_NS = 10_000_000
 CONFIGURATION = ThrusterChainConfiguration()

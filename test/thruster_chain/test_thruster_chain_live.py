@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import embedded_ros
 import numpy as np
 import pytest
 from launched import LAUNCH, Launch, nothing_is_left, recorded
@@ -21,10 +20,7 @@ from salp_estimation.thruster_chain.configuration import ThrusterChainConfigurat
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(400),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-        reason="with ROS 2, launch files run from a colcon workspace",
-    ),
+    pytest.mark.live,
 ]
 
 CHAIN = ThrusterChainConfiguration().chain

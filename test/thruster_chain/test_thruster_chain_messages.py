@@ -92,7 +92,11 @@ def test_rviz_shows_what_is_published(rviz: dict[str, Any]) -> None:
         if kind in MESSAGE_OF_DISPLAY:
             assert known[display["Topic"]["Value"]] == MESSAGE_OF_DISPLAY[kind]
     assert rviz["Global Options"]["Fixed Frame"] == "thruster_chain/map"
-    assert rviz["Views"]["Current"]["Target Frame"] == "thruster_chain/base_link"
+    # The estimate drifts: the view goes along with the truth, and no covariance covers it.
+    assert rviz["Views"]["Current"]["Target Frame"] == "thruster_chain/truth/link_2"
+    assert [view["Target Frame"] for view in rviz["Views"]["Saved"]] == ["thruster_chain/base_link"]
+    (odometry,) = (one for one in rviz["Displays"] if one["Class"].endswith("/Odometry"))
+    assert odometry["Covariance"]["Value"] is False
     assert not any(tool["Class"].endswith("/SetInitialPose") for tool in rviz["Tools"])
 
 

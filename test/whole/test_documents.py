@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import time
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import documents
-import embedded_ros
 import pytest
 import typer.main
 from documents import Line
@@ -20,12 +20,14 @@ from evaluation_samples import command
 from onboard_estimation import cli
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.capabilities.trained import Trained
-from onboard_estimation.commands.launch import _read, project_launch_files
+from onboard_estimation.commands.launch import planned, project_launch_files
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.option import parse_overrides
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.robots import all_robots, find_robot, robot_names
+from onboard_estimation.small_launch import served
+from onboard_estimation.small_launch.entities import LaunchContext
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 APP: Any = typer.main.get_command(cli.app)
@@ -150,15 +152,14 @@ def launch_files(assignments: list[str]) -> tuple[set[str], set[str]]:
 LAUNCHES = [line for line in LINES if line.words[1] == "launch" and len(line.words) > 2]
 
 
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="real launch files need a workspace"
-)
 @pytest.mark.parametrize("line", LAUNCHES, ids=str)
 def test_launch_files_declare_the_arguments(line: Line) -> None:
-    embedded_ros.install()
     (file,) = (word for word in line.words if word.endswith(".launch.py"))
     assert file in project_launch_files()
-    declared = {one.name: one for one in _read(project_launch_files()[file], debug=False).get_launch_arguments()}
+    context = LaunchContext({}, os.environ)
+    with served():
+        planned(project_launch_files()[file], context, only_declared=True)
+    declared = context.declared
     for word in line.words:
         name, assigned, value = word.partition(":=")
         if assigned:

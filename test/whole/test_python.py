@@ -12,7 +12,6 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
-import embedded_ros
 import nbformat
 import numpy as np
 import pytest
@@ -86,7 +85,6 @@ def test_pages_and_examples_import_nothing_that_is_not_listed() -> None:
 
 
 def test_what_is_listed_is_there() -> None:
-    embedded_ros.install()
     for module, names in re.findall(r"^\| `(onboard_estimation[\w.]*)` \| (.+?) \|", PAGE, re.M):
         for name in re.findall(r"`(\w+)`", names):
             assert hasattr(import_module(module), name), f"{module} has no {name}"

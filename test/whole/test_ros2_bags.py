@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ros2_support import ROOT, embedded, real_ros2
+from ros2_support import ROOT, ours, real_ros2
 
 pytestmark = pytest.mark.ros2
 
 PROGRAM = ROOT / "test" / "support" / "ros2_peer.py"
-TOPICS = ("imu", "joint_states", "odometry", "tf_like", "empty")
+TOPICS = ("imu", "joint_states", "odometry", "transform", "empty")
 OURS = ("-m", "onboard_estimation")
 
 
@@ -40,8 +40,8 @@ def assert_same_messages(played: list[dict[str, Any]], published: list[dict[str,
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_ours_records_and_ros2_plays(tmp_path: Path, environment: dict[str, str], storage: str) -> None:
-    ros2, ours, bag = real_ros2(), embedded(), tmp_path / "walk"
-    with ours.start(*OURS, "record", "--all", "--output", bag, "--storage", storage, **environment) as recording:
+    ros2, own, bag = real_ros2(), ours(), tmp_path / "walk"
+    with own.start(*OURS, "record", "--all", "--output", bag, "--storage", storage, **environment) as recording:
         recording.wait_for_line("recording to")  # else the publisher may be through before the recorder is there
         with ros2.start(PROGRAM, "publish", **environment) as publishing:
             publishing.wait_until(lambda told: has(told, 120))
@@ -51,7 +51,7 @@ def test_ours_records_and_ros2_plays(tmp_path: Path, environment: dict[str, str]
     assert info.returncode == 0, info.stderr
     assert f"Storage id:        {storage}" in info.stdout
     assert "Topic: /odometry | Type: nav_msgs/msg/Odometry" in info.stdout
-    with ours.start(PROGRAM, "subscribe", **environment) as subscribing:
+    with own.start(PROGRAM, "subscribe", **environment) as subscribing:
         subscribing.wait_ready()
         played = ros2.command(
             "ros2", "bag", "play", bag, "--rate", "3", "--disable-keyboard-controls", "--delay", "2", **environment
@@ -63,17 +63,17 @@ def test_ours_records_and_ros2_plays(tmp_path: Path, environment: dict[str, str]
 
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_ros2_records_and_ours_plays(tmp_path: Path, environment: dict[str, str], storage: str) -> None:
-    ros2, ours, bag = real_ros2(), embedded(), tmp_path / "walk"
+    ros2, own, bag = real_ros2(), ours(), tmp_path / "walk"
     with (
         ros2.start_command("ros2", "bag", "record", "--all", "-o", bag, "-s", storage, **environment) as recording,
-        ours.start(PROGRAM, "publish", **environment) as publishing,
+        own.start(PROGRAM, "publish", **environment) as publishing,
     ):
         publishing.wait_until(lambda told: has(told, 120))
         assert recording.stop() == 0
         published = publishing.told
     with ros2.start(PROGRAM, "subscribe", **environment) as subscribing:
         subscribing.wait_ready()
-        played = ours.run(*OURS, "play", bag, "--rate", "3", "--delay", "2", **environment)
+        played = own.run(*OURS, "play", bag, "--rate", "3", "--delay", "2", **environment)
         assert played.returncode == 0, played.stderr
         subscribing.wait_until(lambda told: has(told, 20))
         assert_same_messages(subscribing.told, published)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzz.target import Target
-from onboard_estimation.evaluation.bag_types import jazzy_types
+from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
@@ -53,9 +53,9 @@ def check(data: bytes) -> None:
 
 def _decoded(message_type: str, data: bytes) -> Any:
     try:
-        return jazzy_types().deserialize_cdr(data, message_type)
-    except Exception as error:  # damaged bytes can make rosbags' code fail in any way
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        return decoded(jazzy_types(), message_type, data)[0]
+    except Exception as error:  # as for a bag
+        raise ValueError from error
 
 
 def _by_its_object(channel: Channel, decode: Callable[[bytes], Any], data: bytes) -> Measurement | None:

@@ -270,7 +270,7 @@ def test_a_damaged_definition_of_a_standard_type_does_no_harm(tmp_path: Path) ->
 def test_messages_that_are_not_what_their_type_says(tmp_path: Path) -> None:
     path = tmp_path / "bag"
     data = bytes(JAZZY.serialize_cdr(imu(START_NS, (1, 2, 3), (4, 5, 6)), IMU))
-    wrong = [b"", data[:100], data + bytes(8), b"\7\7" + data[2:], data[:12] + b"\xff\xff\xff\xff" + data[16:]]
+    wrong = [b"", data[:100], data + bytes(len(data)), b"\7\7" + data[2:], data[:12] + b"\xff\xff\xff\xff" + data[16:]]
     with Writer(path, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         connection = writer.add_connection("/x", IMU, typestore=JAZZY)
         for step, content in enumerate(wrong):
@@ -278,6 +278,36 @@ def test_messages_that_are_not_what_their_type_says(tmp_path: Path) -> None:
     with open_bag(path) as bag:
         for raw in bag.messages():
             with pytest.raises(MessageFault, match="does not decode as sensor_msgs/msg/Imu"):
+                bag.deserialize(raw)
+
+
+@pytest.mark.parametrize("little_endian", [True, False])
+def test_bytes_behind_the_end_are_counted_and_mean_nothing(tmp_path: Path, little_endian: bool) -> None:
+    message = imu(START_NS, (1, 2, 3), (4, 5, 6))
+    data = bytes(JAZZY.serialize_cdr(message, IMU, little_endian=little_endian))
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/x", IMU, typestore=JAZZY)
+        for tail in range(20):
+            writer.write(connection, START_NS + tail, data + b"\x7f" * tail)
+    with open_bag(tmp_path / "bag") as bag:
+        for place, raw in enumerate(bag.messages()):
+            read, tail = bag.decoded(raw)
+            assert tail == place
+            assert bytes(JAZZY.serialize_cdr(read, IMU, little_endian=little_endian)) == data
+
+
+def test_a_last_word_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """`rosbags` would take what is there of it."""
+    data = bytes(JAZZY.serialize_cdr(JAZZY.types["std_msgs/msg/String"]("seven"), "std_msgs/msg/String"))
+    with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/x", "std_msgs/msg/String", typestore=JAZZY)
+        for length in range(len(data) + 1):
+            writer.write(connection, START_NS + length, data[:length])
+    with open_bag(tmp_path / "bag") as bag:
+        *cut, whole = bag.messages()
+        assert bag.deserialize(whole).data == "seven"
+        for raw in cut:
+            with pytest.raises(MessageFault, match="does not decode as std_msgs/msg/String"):
                 bag.deserialize(raw)
 
 

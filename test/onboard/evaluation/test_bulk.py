@@ -212,7 +212,7 @@ def test_messages_that_do_not_decode_are_counted(tmp_path: Path) -> None:
     data = [bytes(JAZZY.serialize_cdr(imu(START_NS + n, (n, 0, 0), (0, 0, 0)), IMU)) for n in range(6)]
     data[1] = data[1][:-9]
     data[2] = data[2] + b"\0\0\0"  # padding that a middleware may leave
-    data[3] = data[3] + b"\0\0\0\0"
+    data[3] = data[3] + bytes(len(data[3]))
     data[4] = data[4][:16] + b"\xff\xff" + data[4][18:]  # a frame's name that is no text
     with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         connection = writer.add_connection("/imu", IMU, typestore=JAZZY)
@@ -392,6 +392,47 @@ def test_a_value_is_a_copy() -> None:
 def test_a_message_that_cannot_be_a_measurement_says_why(message: Duck, said: str) -> None:
     with pytest.raises(MessageFault, match=said):
         to_measurement(Channel("j", JOINTS, "j", names=("a", "b")), message)
+
+
+# Bytes behind the end
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(tails=st.lists(st.binary(max_size=14), min_size=1, max_size=9), cuts=st.lists(st.integers(1, 30), max_size=3))
+def test_tails_are_counted_and_change_nothing(
+    one_by_one: bool, tails: list[bytes], cuts: list[int], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And what is cut off is left out, as ever."""
+    samples, path = walk(40), tmp_path_factory.mktemp("tails")
+    written = [(one, bytes(JAZZY.serialize_cdr(one.message, one.message_type))) for one in samples]
+    tailed = [(one, data + tails[place % len(tails)]) for place, (one, data) in enumerate(written)]
+    for place, cut in enumerate(cuts):
+        tailed[3 * place] = (tailed[3 * place][0], written[3 * place][1][:-cut])
+    kept = [one for place, one in enumerate(written) if place not in range(0, 3 * len(cuts), 3)]
+    columns = []
+    for name, content in (("plain", kept), ("tailed", tailed)):
+        with Writer(path / name, version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+            connections = {
+                topic: writer.add_connection(topic, channel.message_type, typestore=JAZZY)
+                for topic, channel in CHANNELS.items()
+            }
+            for sample, data in content:
+                writer.write(connections[sample.topic], sample.log_time_ns, data)
+        with open_bag(path / name) as bag:
+            columns.append(read_channels(bag, CHANNELS, bulk=not one_by_one))
+    for topic, plain in columns[0].items():
+        found, places = columns[1][topic], [place for place, one in enumerate(samples) if one.topic == topic]
+        np.testing.assert_array_equal(found.stamps_ns, plain.stamps_ns)
+        np.testing.assert_array_equal(found.values, plain.values)
+        lost = sum(place in range(0, 3 * len(cuts), 3) for place in places)
+        assert sum(found.faults.values()) == lost
+        lengths = [len(tailed[place][1]) - len(written[place][1]) for place in places]
+        long = [length for length in lengths if length > 3]
+        assert (found.tailed, found.longest_tail) == (len(long), max(long, default=0))
+        assert (plain.tailed, plain.longest_tail, plain.notes(topic)) == (0, 0, [])
+        said = [note for note in found.notes("x") if note.startswith(f"x: {len(long)} messages carry up to ")]
+        assert len(said) == bool(long)
 
 
 # Databases that no recorder makes

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import command, refusal
@@ -357,10 +356,9 @@ def test_beacons_that_cannot_be(folder: Path) -> None:
 # The live node.
 
 
-@pytest.mark.skipif(embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="no runtime for nodes is here")
+@pytest.mark.live
 @pytest.mark.usefixtures("ros_domain")
 def test_the_live_node_takes_the_model_at_its_start_only(folder: Path) -> None:
-    embedded_ros.install()
     import rclpy
     from rclpy.parameter import Parameter
     from rclpy.signals import SignalHandlerOptions

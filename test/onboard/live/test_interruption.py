@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import embedded_ros
 import pytest
 from live_graph import LONGEST_WAIT_S, wait_until
 
@@ -123,9 +122,7 @@ def test_an_interrupt_that_c_code_makes_an_error_of_is_no_fault(interrupted: boo
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("compiled_kernels")
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED, reason="with ROS 2, launch files need a workspace"
-)
+@pytest.mark.live
 def test_what_was_started_with_sigint_ignored_ends_at_sigint(tmp_path: Path) -> None:
     bag, log = tmp_path / "bag", tmp_path / "launch.log"
     recorder = program("record", "--all", "-o", bag, ignoring=True)

@@ -1,14 +1,12 @@
-"""topic, node and param against a node in another process; and the texts they are made of."""
+"""topic, service and param against a node in another process; and the texts they are made of."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-import re
 import subprocess
 import sys
+import time
 from typing import Any
 
 import numpy as np
@@ -17,17 +15,42 @@ import yaml
 from evaluation_samples import command, refusal
 from hypothesis import given
 from hypothesis import strategies as st
+from live_graph import wait_until
 from live_nodes import LONGEST_WAIT_S, SPIN, TALKER, running, start, stop
 
+from onboard_estimation.commands.service import parameter_value
 from onboard_estimation.errors import UserError
-from onboard_estimation.live import discovery, message_text, parameters, session
-from onboard_estimation.live.rate import RateMeter
+from onboard_estimation.live import by_hand, discovery, message_text, session, watching
 from onboard_estimation.live.types import interface_class
-
-IMU_HASH = "RIHS01_7d9a00ff131080897a5ec7e26e315954b8eae3353c3f995c55faf71574000b5b"
-"""As ROS 2 Jazzy publishes it."""
+from onboard_estimation.live.watching import RateMeter
 
 IMU_TOPIC = "/salp/imu/link_1/data_raw"
+PATIENTLY = ("--timeout", str(LONGEST_WAIT_S))
+
+SERVER = """
+import time
+from geometry_msgs.msg import PoseWithCovarianceStamped
+from std_srvs.srv import SetBool, Trigger
+
+def reset(request, response):
+    response.success, response.message = True, "started anew"
+    return response
+
+def enable(request, response):
+    response.success, response.message = request.data, f"{request.data}"
+    return response
+
+def sleep(request, response):
+    time.sleep(1.5)
+    return response
+
+node.create_service(Trigger, "reset", reset)
+node.create_service(SetBool, "imu/link_2/enable", enable)
+node.create_service(Trigger, "sleep", sleep)
+latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+poses = node.create_publisher(PoseWithCovarianceStamped, "pose", latched)
+node.create_subscription(PoseWithCovarianceStamped, "set_pose", poses.publish, 10)
+"""
 
 
 def out_of(*words: str) -> str:
@@ -46,22 +69,24 @@ def json_of(*words: str) -> Any:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands wait as long as it takes for a node that is known to be there, and for its answers."""
-    monkeypatch.setattr(discovery, "EMPTY_S", LONGEST_WAIT_S)
     monkeypatch.setattr(discovery, "NAMED_S", LONGEST_WAIT_S)
-    monkeypatch.setattr(discovery.settle, "__defaults__", (discovery.STILL_S, LONGEST_WAIT_S))
-    monkeypatch.setattr(parameters, "ANSWER_S", LONGEST_WAIT_S)
+    monkeypatch.setattr(watching, "_ANNOUNCED_S", LONGEST_WAIT_S)
 
 
 def refusal_of_unknown(*words: str) -> str:
     """What a command says of a name that is not there, for which it does not wait long."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discovery, "NAMED_S", 2.0)
+        patch.setattr(discovery, "NAMED_S", 0.5)
         return refusal(*words)
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_topics_of_a_running_node(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
+        wait_until(
+            lambda: IMU_TOPIC in command("topic", "list").out
+        )  # a busy machine may need longer than a user waits
         listed = out_of("topic", "list", "-t").splitlines()
         assert f"{IMU_TOPIC} [sensor_msgs/msg/Imu]" in listed
         assert "/salp/phase [std_msgs/msg/String]" in listed
@@ -69,17 +94,13 @@ def test_topics_of_a_running_node(ros_domain: int, patient: None) -> None:
         assert not any("_internal" in line for line in listed)
         found = {one["name"]: one for one in json_of("topic", "list", "--include-hidden")["topics"]}
         assert found["/salp/_internal"]["types"] == ["std_msgs/msg/String"]
-        assert (found["/salp/commands"]["publishers"], found["/salp/commands"]["subscribers"]) == (0, 1)
-
-        text = out_of("topic", "info", IMU_TOPIC, "-v")
-        assert text.startswith("Type: sensor_msgs/msg/Imu\n\nPublisher count: 1\n\nNode name: talker\n")
-        for line in ("Node namespace: /salp", f"Topic type hash: {IMU_HASH}", "Endpoint type: PUBLISHER"):
-            assert f"\n{line}\n" in text
-        assert "QoS profile:\n  Reliability: BEST_EFFORT\n" in text
-        assert "  Durability: VOLATILE\n  Lifespan: Infinite\n" in text
-        assert re.search(r"\nGID: ([0-9a-f]{2}\.){15}[0-9a-f]{2}\n", text)
-        assert text.endswith("\nSubscription count: 0\n")
-        assert "topics there: " in refusal_of_unknown("topic", "info", "/salp/nothing")
+        assert f"{IMU_TOPIC} [sensor_msgs/msg/Imu]: /salp/talker ->" in out_of("topic", "list", "-v").splitlines()
+        assert found["/salp/commands"] == {
+            "name": "/salp/commands",
+            "types": ["std_msgs/msg/String"],
+            "publishers": [],
+            "subscribers": ["/salp/talker"],
+        }
 
         assert len(out_of("topic", "hz", IMU_TOPIC, "--duration", "1", "--json").splitlines()) <= 1
         meter = start("topic", "hz", IMU_TOPIC, "--json")
@@ -92,6 +113,7 @@ def test_topics_of_a_running_node(ros_domain: int, patient: None) -> None:
         assert rate["min_s"] <= 1.0 / rate["rate_hz"] <= rate["max_s"]
 
 
+@pytest.mark.live
 def test_echo_of_a_running_node(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
         # A message from before the command was started: durability is taken from the publisher.
@@ -113,52 +135,89 @@ def test_echo_of_a_running_node(ros_domain: int, patient: None) -> None:
     assert f"no topic /salp/phase within 0.2 s in domain {ros_domain}, this machine only" in fault.error
 
 
+@pytest.mark.live
+def test_services_of_a_running_node_are_called(ros_domain: int, patient: None) -> None:
+    with running(TALKER + SERVER + SPIN):
+        assert out_of("service", "call", "/salp/reset", *PATIENTLY) == "success: true\nmessage: started anew\n"
+        assert json_of("service", "call", "salp/reset", "std_srvs/srv/Trigger", *PATIENTLY)["success"] is True
+        enable = ("service", "call", "/salp/imu/link_2/enable")
+        assert out_of(*enable, "{data: true}", *PATIENTLY) == "success: true\nmessage: 'True'\n"
+        refused = command(*enable, "std_srvs/srv/SetBool", "data: false", *PATIENTLY)
+        assert (refused.code, refused.out, refused.error) == (1, "success: false\nmessage: 'False'\n", "")
+
+        assert refusal(*enable, "{data: 2}") == "data: '2' is no boolean"
+        assert refusal(*enable, "{active: true}") == "no field 'active' in the message; its fields: data"
+        assert refusal(*enable, "std_srvs/srv/Trigger").endswith(
+            "is of type std_srvs/srv/SetBool, not std_srvs/srv/Trigger"
+        )
+        unknown = refusal_of_unknown("service", "call", "/salp/rest")
+        assert unknown.startswith(
+            f"no service /salp/rest in domain {ros_domain}, this machine only; did you mean /salp/reset?"
+        )
+        assert unknown.endswith("services there: /salp/imu/link_2/enable, /salp/reset, /salp/sleep")
+        slow = refusal("service", "call", "/salp/sleep", "--timeout", "0.5")
+        assert slow == "/salp/sleep did not answer within 0.5 s: is its node busy, or stopped?"
+
+
+@pytest.mark.live
 @pytest.mark.slow
-def test_nodes_and_parameters_of_a_running_node(ros_domain: int, patient: None) -> None:
+def test_parameters_of_a_running_node_are_set_and_read(ros_domain: int, patient: None) -> None:
     with running(TALKER + SPIN):
-        assert out_of("node", "list") == "/salp/talker\n"
-        found = json_of("node", "info", "/salp/talker")
-        assert found["publishers"][IMU_TOPIC] == ["sensor_msgs/msg/Imu"]
-        assert found["subscribers"]["/salp/commands"] == ["std_msgs/msg/String"]
-        assert found["service_servers"]["/salp/talker/get_parameters"] == ["rcl_interfaces/srv/GetParameters"]
-        assert found["service_clients"] == {}
-        text = out_of("node", "info", "/salp/talker")
-        assert text.startswith("/salp/talker\n  Subscribers:\n")
-        assert "\n  Publishers:\n    /parameter_events: rcl_interfaces/msg/ParameterEvent\n    " in text
-        assert "nodes there: /salp/talker" in refusal_of_unknown("node", "info", "/nobody")
-
-        names = ("chain.names", "count", "fixed", "gate_probability", "use_sim_time")
-        listed = out_of("param", "list").splitlines()
-        assert listed[0] == "/salp/talker:"
-        assert {f"  {name}" for name in names} <= set(listed[1:])
-        assert out_of("param", "get", "/salp/talker", "gate_probability") == "Double value is: 0.997\n"
-        fault = refusal("param", "get", "/salp/talker", "nothing")
-        assert fault.startswith("/salp/talker has no parameter nothing; it has: chain.names, count")
-
-        # The type of a parameter stays: a whole number becomes the double that it is, text does not become a number.
-        assert out_of("param", "set", "/salp/talker", "gate_probability", "1") == "Set parameter successful\n"
-        assert out_of("param", "get", "/salp/talker", "gate_probability") == "Double value is: 1.0\n"
+        set_ = ("param", "set", "/salp/talker")
+        assert out_of(*set_, "gate_probability", "0.9", *PATIENTLY) == "Set parameter successful\n"
+        assert out_of(*set_, "chain.names", "[c, d]", *PATIENTLY) == "Set parameter successful\n"
         for name, value in (("gate_probability", "1.5"), ("fixed", "y"), ("count", "2.5"), ("count", "many")):
-            refused = command("param", "set", "/salp/talker", name, value)
+            refused = command(*set_, name, value, *PATIENTLY)
             assert (refused.code, refused.out) == (1, ""), (name, value)
             assert refused.error.startswith("Setting parameter failed: ")
-        assert out_of("param", "set", "/salp/talker", "chain.names", "[c, d]") == "Set parameter successful\n"
-        dumped = yaml.safe_load(out_of("param", "dump", "/salp/talker"))["/salp/talker"]["ros__parameters"]
-        assert (dumped["chain"], dumped["count"], dumped["fixed"]) == ({"names": ["c", "d"]}, 3, "x")
-        described = out_of("param", "describe", "/salp/talker", "gate_probability", "fixed")
-        assert "  Type: double\n  Description: of gating\n" in described
-        assert "    Min value: 0.5\n    Max value: 1.0\n" in described
-        assert "    Read only: true\n" in described
+        read = ("service", "call", "/salp/talker/get_parameters", "{names: [gate_probability, chain.names, fixed]}")
+        first, second, third = json_of(*read, *PATIENTLY)["values"]
+        assert first["double_value"] == 0.9
+        assert (second["string_array_value"], third["string_value"]) == (["c", "d"], "x")
+        unknown = refusal_of_unknown("param", "set", "/salp/walker", "count", "1")
+        assert "did you mean /salp/talker/set_parameters?" in unknown
 
 
+@pytest.mark.live
+def test_messages_are_published_by_hand(ros_domain: int, patient: None) -> None:
+    with running(TALKER + SERVER + SPIN):
+        before_s = time.time()
+        fields = "{header: {frame_id: map, stamp: now}, pose: {pose: {position: {x: 1}, orientation: {w: 1e0}}}}"
+        assert out_of("topic", "pub", "--once", "/salp/set_pose", fields, *PATIENTLY) == ""
+        shown = json.loads(out_of("topic", "echo", "/salp/pose", "--once", "--json", *PATIENTLY))
+        assert shown["header"]["frame_id"] == "map"
+        assert before_s - 1.0 < shown["header"]["stamp"]["sec"] < time.time() + 1.0
+        assert shown["pose"]["pose"]["position"] == {"x": 1.0, "y": 0.0, "z": 0.0}
+        assert shown["pose"]["pose"]["orientation"]["w"] == 1.0
+        assert refusal("topic", "pub", "--once", "/salp/set_pose", "{pose: {covariance: [1.0]}}") == (
+            "pose.covariance: write a list of 36, not '[1.0]'"
+        )
+        assert "did you mean /salp/set_pose?" in refusal_of_unknown("topic", "pub", "/salp/set_pos", "{}")
+        assert "nobody subscribed to /salp/phase within 0.5 s" in refusal(
+            "topic", "pub", "/salp/phase", "--timeout", "0.5"
+        )
+
+        publisher = start("topic", "pub", "-r", "50", "/salp/commands", "data: go")
+        try:
+            heard = start("topic", "echo", "/salp/commands", "--field", "data")
+            assert heard.stdout is not None
+            assert [next(heard.stdout) for _ in range(3)] == ["go\n", "---\n", "go\n"]
+            stop(heard)
+        finally:
+            assert stop(publisher)[1] == "interrupted\n"
+
+
+@pytest.mark.live
 def test_an_empty_domain_is_said_to_be_empty(ros_domain: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "EMPTY_S", 0.2)
     monkeypatch.setattr(discovery, "NAMED_S", 0.2)
-    for words in (("topic", "list"), ("node", "list"), ("param", "list")):
-        outcome = command(*words)
-        assert (outcome.code, outcome.out) == (0, "")
-        assert f"in domain {ros_domain}, this machine only" in outcome.error
-    assert "no nodes there at all" in refusal("node", "info", "/salp/talker")
+    monkeypatch.setattr(discovery.settle, "__defaults__", (0.1, 0.2))
+    outcome = command("topic", "list")
+    assert (outcome.code, outcome.out) == (0, "")
+    assert f"in domain {ros_domain}, this machine only" in outcome.error
+    assert refusal("service", "call", "/salp/reset") == (
+        f"no service /salp/reset in domain {ros_domain}, this machine only; "
+        "is a node running, with the same ROS_DOMAIN_ID?"
+    )
 
 
 @pytest.mark.parametrize("domain", ["-1", "233", "one", "1.0"])
@@ -177,51 +236,29 @@ def test_names_that_are_none_are_refused(name: str) -> None:
 # Messages as text.
 
 
-@pytest.fixture(scope="module")
-def runtime() -> None:
-    session.install_runtime()
-
-
 def joint_state(**fields: Any) -> Any:
     return interface_class("sensor_msgs/msg/JointState")(**fields)
 
 
-def test_arrays_and_texts_are_cut_as_ros2_cuts_them(runtime: None) -> None:
+@pytest.mark.live
+def test_arrays_and_texts_are_cut_as_ros2_cuts_them() -> None:
     message = joint_state(name=["a" * 200], position=np.arange(130.0).tolist())
     shown = yaml.safe_load(message_text.to_yaml(message))
     assert shown["name"] == ["a" * 128 + "..."]
     assert shown["position"] == [*np.arange(128.0), "..."]
     assert shown["velocity"] == []
-    whole = yaml.safe_load(message_text.to_yaml(message, message_text.Style(truncate=None)))
+    whole = yaml.safe_load(message_text.to_yaml(message, None))
     assert whole["position"] == list(np.arange(130.0))
     assert whole["name"] == ["a" * 200]
 
 
-def test_arrays_and_texts_can_be_left_out(runtime: None) -> None:
-    message = joint_state(name=["a", "b"], position=[1.0, 2.0, 3.0])
-    shown = yaml.safe_load(message_text.to_yaml(message, message_text.Style(no_arr=True, no_str=True)))
-    assert shown["name"] == "<sequence type: string, length: 2>"
-    assert shown["position"] == "<sequence type: double, length: 3>"
-    assert shown["header"]["frame_id"] == "<string length: <0>>"
-    imu = yaml.safe_load(
-        message_text.to_yaml(interface_class("sensor_msgs/msg/Imu")(), message_text.Style(no_arr=True))
-    )
-    assert imu["orientation_covariance"] == "<array type: double[9]>"
+@pytest.mark.live
+def test_equal_parts_are_written_out() -> None:
+    assert "&" not in message_text.to_yaml(joint_state(position=[1.0], velocity=[1.0]))
 
 
-def test_equal_parts_are_written_out_and_flow_style_is_one_line(runtime: None) -> None:
-    message = joint_state(position=[1.0], velocity=[1.0])
-    assert "&" not in message_text.to_yaml(message)
-    assert message_text.to_yaml(message, message_text.Style(flow=True)).count("\n") == 1
-
-
-def test_csv_holds_every_value_in_the_order_of_the_fields(runtime: None) -> None:
-    message = joint_state(name=["a,b", 'c"d'], position=[1.5, -2.0])
-    (row,) = csv.reader(io.StringIO(message_text.to_csv(message)))
-    assert row == ["0", "0", "", "a,b", 'c"d', "1.5", "-2.0"]
-
-
-def test_parts_of_messages_are_picked_by_name_and_index(runtime: None) -> None:
+@pytest.mark.live
+def test_parts_of_messages_are_picked_by_name_and_index() -> None:
     message = joint_state(name=["a", "b"], position=[1.5, -2.0])
     message.header.stamp.sec = 7
     assert message_text.pick(message, "header.stamp.sec") == 7
@@ -232,46 +269,76 @@ def test_parts_of_messages_are_picked_by_name_and_index(runtime: None) -> None:
             message_text.pick(message, path)
 
 
-# Parameters.
+# Messages from text.
+
+
+@pytest.mark.live
+def test_fields_of_every_kind_are_filled_from_yaml() -> None:
+    kind, fields = by_hand.split_words(
+        "msg",
+        ["sensor_msgs/JointState", "{header: {frame_id: a, stamp: {sec: 3}}, name: [b, c], position: [1, -2e-3]}"],
+    )
+    assert kind == "sensor_msgs/msg/JointState"
+    message = joint_state()
+    by_hand.fill(None, message, fields)
+    assert (message.header.frame_id, message.header.stamp.sec, list(message.name)) == ("a", 3, ["b", "c"])
+    assert list(message.position) == [1.0, -0.002]
+    transforms = interface_class("diagnostic_msgs/msg/DiagnosticArray")()
+    by_hand.fill(None, transforms, {"status": [{"name": "a", "values": [{"key": "b", "value": "c"}]}]})
+    assert transforms.status[0].values[0].value == "c"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"position": 1.0}, "position: write a list, not '1.0'"),
+        ({"position": [True]}, r"position\[0\]: 'True' is no double"),
+        ({"position": ["a"]}, r"position\[0\]: 'a' is no double"),
+        ({"name": [1]}, r"name\[0\]: '1' is no string"),
+        ({"header": {"stamp": {"sec": 2**31}}}, "header.stamp.sec: '2147483648' is no int32"),
+        ({"header": {"stamp": {"sec": 0.5}}}, "header.stamp.sec: '0.5' is no int32"),
+        ({"header": {"stamp": "later"}}, r"header.stamp: write its fields \(sec, nanosec\), not 'later'"),
+        ({"header": {"seq": 1}}, "no field 'seq' in header; its fields: stamp, frame_id"),
+        ({1: 2}, "no field '1' in the message"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(fields: Any, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        by_hand.fill(None, joint_state(), fields)
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "value"),
+    "words", [["{data: true", ""], ["{data: true"], ["data:true"], ["[1]"], ["data: true", "x: 1"]]
+)
+def test_words_that_are_no_fields_are_refused(words: list[str]) -> None:
+    with pytest.raises(UserError, match=r"YAML|write"):
+        by_hand.split_words("srv", words)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "field", "value"),
     [
-        ("true", parameters.BOOL, True),
-        ("3", parameters.INTEGER, 3),
-        ("-3.5", parameters.DOUBLE, -3.5),
-        ("hello", parameters.STRING, "hello"),
-        ("'3'", parameters.STRING, "3"),
-        ("[true, false]", parameters.BOOLS, [True, False]),
-        ("[1, 2]", parameters.INTEGERS, [1, 2]),
-        ("[1, 2.5]", parameters.DOUBLES, [1.0, 2.5]),
-        ("[a, b]", parameters.STRINGS, ["a", "b"]),
-        ("2026-01-01", parameters.STRING, "2026-01-01"),
-        ("~", parameters.STRING, "~"),
-        ("a: b: c", parameters.STRING, "a: b: c"),
+        ("true", 1, "bool_value", True),
+        ("3", 2, "integer_value", 3),
+        ("-3.5", 3, "double_value", -3.5),
+        ("hello", 4, "string_value", "hello"),
+        ("'3'", 4, "string_value", "3"),
+        ("[true, false]", 6, "bool_array_value", [True, False]),
+        ("[1, 2]", 7, "integer_array_value", [1, 2]),
+        ("[1.0, 2.5]", 8, "double_array_value", [1.0, 2.5]),
+        ("[a, b]", 9, "string_array_value", ["a", "b"]),
+        ("a: b: c", 4, "string_value", "a: b: c"),
     ],
 )
-def test_values_of_parameters_keep_their_type(runtime: None, text: str, kind: int, value: Any) -> None:
-    parsed = parameters.parse(text)
-    assert (parsed.type, parameters.to_python(parsed)) == (kind, value)
+def test_values_of_parameters_have_the_type_that_yaml_gives_them(text: str, kind: int, field: str, value: Any) -> None:
+    assert parameter_value(text) == {"type": kind, field: value}
 
 
-@pytest.mark.parametrize("text", ["{a: 1}", "[1, a]", "[[1]]", "9223372036854775808", "[true, 1]"])
-def test_values_that_no_parameter_holds_are_refused(runtime: None, text: str) -> None:
-    with pytest.raises(UserError):
-        parameters.parse(text)
-
-
-@given(st.dictionaries(st.from_regex(r"[a-z]{1,3}(\.[a-z]{1,3}){0,2}", fullmatch=True), st.integers(), max_size=6))
-def test_nested_parameters_are_the_same_parameters(values: dict[str, int]) -> None:
-    def flat(level: dict[str, Any], prefix: str = "") -> dict[str, int]:
-        out: dict[str, int] = {}
-        for name, value in level.items():
-            out.update(flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value})
-        return out
-
-    assert flat(parameters.nested(values)) == values
+@pytest.mark.parametrize("text", ["{a: 1}", "[1, a]", "[[1]]", "[true, 1]"])
+def test_values_that_no_parameter_holds_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="a parameter holds"):
+        parameter_value(text)
 
 
 # Rates.
@@ -293,9 +360,8 @@ def test_rates_are_those_of_the_window(gaps_ns: list[int], window: int) -> None:
 
 def test_help_of_each_command_teaches() -> None:
     for words in (
-        *(("topic", name) for name in ("list", "info", "echo", "hz")),
-        *(("node", name) for name in ("list", "info")),
-        *(("param", name) for name in ("list", "get", "set", "dump", "describe")),
+        *(("topic", name) for name in ("list", "echo", "hz", "pub")),
+        *(("service", "call"), ("param", "set")),
         *((name,) for name in ("record", "play", "doctor", "warmup")),
     ):
         outcome = command(*words, "--help")
@@ -307,7 +373,7 @@ def test_commands_start_without_numerical_libraries() -> None:
     """A start costs what is imported: `topic` needs none of these."""
     code = (
         "import sys\nfrom onboard_estimation import cli\n"
-        "from onboard_estimation.live import discovery, message_text, session, watching\n"
+        "from onboard_estimation.live import by_hand, discovery, message_text, session, watching\n"
         "print(sorted({'numba', 'scipy', 'matplotlib', 'pandas'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)

@@ -36,6 +36,8 @@ from onboard_estimation.live.session import graph_node, ros_context, spin_beside
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
+TRANSFORM = "geometry_msgs/msg/TransformStamped"
+"""The wheels of ROS 2 have no tf2_msgs."""
 START_NS = 1_700_000_000 * 10**9
 MODULE = [sys.executable, "-m", "onboard_estimation"]
 PATIENTLY = ("--wait-for-subscribers", "90")
@@ -50,7 +52,7 @@ def bag_of(path: Path, count: int = 100, topics: int = 3, step_ns: int = 2_000_0
             message = imu(number * 10**9, (number, 0.0, 0.0), (0.0, 0.0, 9.81))
             stamp_ns = START_NS + number * step_ns // topics
             writer.write(f"/imu_{number % topics}", IMU, stamp_ns, message)
-        writer.write("/tf_static", "tf2_msgs/msg/TFMessage", stamp_ns, new("tf2_msgs/msg/TFMessage"))
+        writer.write("/tf_static", TRANSFORM, stamp_ns, new(TRANSFORM))
     return path
 
 
@@ -85,6 +87,7 @@ def wait_for(condition: Callable[[], Any], what: str, at_most_s: float = LONGEST
 # Recording what is played.
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
 def test_what_is_played_is_what_is_recorded(storage: str, ros_domain: int, tmp_path: Path) -> None:
     source, copy = bag_of(tmp_path / "source", storage=storage), tmp_path / "copy"
@@ -121,6 +124,7 @@ def test_what_is_played_is_what_is_recorded(storage: str, ros_domain: int, tmp_p
                 assert before_ns < message.publish_time <= message.log_time
 
 
+@pytest.mark.live
 def test_what_has_arrived_when_a_recorder_is_interrupted_is_recorded(ros_domain: int, tmp_path: Path) -> None:
     """Its node gets to the messages only after the end was asked for."""
     with ros_context():
@@ -145,6 +149,7 @@ def test_what_has_arrived_when_a_recorder_is_interrupted_is_recorded(ros_domain:
     assert [message.data[4] for message in raw(tmp_path / "bag")["/imu"]] == list(range(50))
 
 
+@pytest.mark.live
 @pytest.mark.slow
 def test_a_recorder_that_is_killed_leaves_a_bag_up_to_there(ros_domain: int, tmp_path: Path) -> None:
     source = bag_of(tmp_path / "source", step_ns=SLOW_NS)
@@ -170,6 +175,7 @@ def test_a_recorder_that_is_killed_leaves_a_bag_up_to_there(ros_domain: int, tmp
             assert messages == [whole[topic][(first + number) % 100] for number in range(len(messages))]
 
 
+@pytest.mark.live
 def test_a_full_disk_ends_a_recording_with_one_line_and_a_bag(ros_domain: int, tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     player = start("play", bag_of(tmp_path / "source"), "--loop", *PATIENTLY)
@@ -193,6 +199,7 @@ def test_a_full_disk_ends_a_recording_with_one_line_and_a_bag(ros_domain: int, t
     assert written(tmp_path / "cut") > 100
 
 
+@pytest.mark.live
 def test_nothing_is_overwritten(ros_domain: int, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
@@ -208,6 +215,7 @@ def test_nothing_is_overwritten(ros_domain: int, tmp_path: Path) -> None:
 # Playing.
 
 
+@pytest.mark.live
 def test_rate_zero_loses_nothing_and_keeps_the_order(ros_domain: int, tmp_path: Path) -> None:
     """A node with short queues that is slower than the bag: what overflows at rate 1 does not in step."""
     source = bag_of(tmp_path / "source", count=40, step_ns=1000)
@@ -220,6 +228,7 @@ def test_rate_zero_loses_nothing_and_keeps_the_order(ros_domain: int, tmp_path: 
         assert heard_by(counter) == [[number % 3, number] for number in range(120)]
 
 
+@pytest.mark.live
 def test_a_ros1_bag_is_played_as_ros2_messages(ros_domain: int, tmp_path: Path) -> None:
     samples = [
         Sample("/imu_0", IMU, START_NS + number, imu(number * 10**9, (1.0, 2.0, 3.0), (4.0, 5.0, 6.0)))
@@ -232,6 +241,7 @@ def test_a_ros1_bag_is_played_as_ros2_messages(ros_domain: int, tmp_path: Path) 
         assert heard_by(counter) == [[0, number] for number in range(20)]
 
 
+@pytest.mark.live
 def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
     """Keys of a terminal and the player's services; /clock stands still in a pause, at the bag's time."""
     source = bag_of(tmp_path / "source", count=100, topics=1)
@@ -255,7 +265,7 @@ def test_pause_steps_and_clock(ros_domain: int, tmp_path: Path) -> None:
             preexec_fn=lambda: _own_terminal(terminal),
         )
         try:
-            kind = interface_class("rosbag2_interfaces/srv/PlayNext")
+            kind = interface_class("std_srvs/srv/Trigger")
             play_next = node.create_client(kind, "/bag_player/play_next")
             assert play_next.wait_for_service(timeout_sec=LONGEST_WAIT_S)
             wait_for(lambda: clock, "no /clock")
@@ -286,6 +296,7 @@ def _own_terminal(terminal: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
+@pytest.mark.live
 def test_bad_requests_to_play_are_refused(ros_domain: int, tmp_path: Path) -> None:
     source = bag_of(tmp_path / "source", count=2)
     assert "has no topic /nothing; it has: /imu_0, " in refusal("play", source, "--topics", "/nothing")
@@ -299,6 +310,7 @@ def test_bad_requests_to_play_are_refused(ros_domain: int, tmp_path: Path) -> No
         PlayOptions(exclude_topics=("/a b",))
 
 
+@pytest.mark.live
 def test_node_executables_play_and_record(ros_domain: int, tmp_path: Path) -> None:
     """As launch files start them, with parameters; both end with 0 on SIGINT, or with the bag."""
     source, copy = bag_of(tmp_path / "source", count=20), tmp_path / "copy"
@@ -448,6 +460,7 @@ def test_growing_bag_of_a_type_that_nobody_defines(tmp_path: Path) -> None:
 # Beside a real ROS 2.
 
 
+@pytest.mark.live
 @pytest.mark.ros2
 def test_ros2_bag_takes_our_bags_and_we_take_its(ros_domain: int, tmp_path: Path) -> None:
     from ros2_support import real_ros2

@@ -20,7 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
@@ -41,9 +40,7 @@ from onboard_estimation.ros.estimates import EstimateMessages
 from salp_estimation.robot import ROBOT as SALP
 
 NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
-NO_RUNTIME = pytest.mark.skipif(
-    embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-)
+NO_RUNTIME = pytest.mark.live
 JOINTS = "sensor_msgs/msg/JointState"
 SPACE = CONFIGURATION.chain.build().space()
 LONGEST_WAIT_S = 60.0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from live_graph import listening_node, spin_until
@@ -19,16 +18,14 @@ from onboard_estimation.ros.sensor_messages import to_message
 pytestmark = [
     pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(100),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 CHANNELS = (HIGH_G, LOW_G)
 
 
 def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> None:
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper") as node:
+    with listening_node("arrivals", "/hopper", events=False) as node:
         from onboard_estimation.nodes.arrivals import Arrivals
 
         def take(readings: list[Measurement]) -> float:
@@ -73,7 +70,7 @@ def stamps(wakings: list[list[Any]]) -> list[int]:
 
 def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is() -> None:
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper") as node:
+    with listening_node("arrivals", "/hopper", events=False) as node:
         from onboard_estimation.nodes.arrivals import Arrivals
 
         def take(readings: list[Measurement]) -> float:

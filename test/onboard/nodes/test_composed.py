@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from launched import Launch, nothing_is_left, recorded
@@ -133,10 +132,7 @@ def offline(robot: Robot[Any], series: list[Series], epoch_ns: int) -> list[Esti
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("compiled_kernels", "ros_domain")
-@pytest.mark.skipif(
-    embedded_ros.runtime() is not embedded_ros.Runtime.EMBEDDED,
-    reason="with ROS 2, launch files run from a colcon workspace",
-)
+@pytest.mark.live
 @pytest.mark.parametrize("name", CASES)
 def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(name: str, tmp_path: Path) -> None:
     robot, scenario, variant, chosen, sensor = CASES[name]
@@ -170,9 +166,9 @@ def test_the_estimates_are_those_of_the_simulation_to_the_last_bit(name: str, tm
     values = np.concatenate([one.values for one in series if one.channel.sensor == sensor])
     (first,) = np.flatnonzero((values == readings[0].value).all(axis=1))
     epoch_ns = readings[0].stamp_ns - int(stamps_ns[first])
-    for place, reading in enumerate(readings):
-        assert reading.stamp_ns == epoch_ns + stamps_ns[first + place]
-        np.testing.assert_array_equal(reading.value, values[first + place])
+    rows = {at_ns: row for row, at_ns in enumerate(stamps_ns.tolist())}
+    for reading in readings:  # a busy machine loses some on their way to the recorder, and none to the estimator
+        np.testing.assert_array_equal(reading.value, values[rows[reading.stamp_ns - epoch_ns]])
     found = {one.stamp_ns: one for one in offline(robot, series, epoch_ns)}
     assert len(states) >= 400
     for at_ns, mean in states.items():

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
-from live_graph import await_being_heard, collect, listening_node, running, spin_until
+from live_graph import await_being_heard, collect, collect_transforms, listening_node, running, spin_until
 
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
@@ -21,9 +20,7 @@ from salp_estimation.robot import ROBOT
 pytestmark = [
     pytest.mark.usefixtures("compiled_kernels", "ros_domain"),
     pytest.mark.timeout(200),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 INSTANTS, PERIOD_NS, GYROS = 200, 5_000_000, 3
 
@@ -56,7 +53,7 @@ def test_estimates_go_out_as_often_as_asked(tmp_path: Path, arguments: tuple[str
         estimator.wait_for("estimator ukf")
         odometry = collect(node, "nav_msgs/msg/Odometry", "odometry")
         stddevs = collect(node, "sensor_msgs/msg/JointState", "joint_states_stddev")
-        transforms = collect(node, "tf2_msgs/msg/TFMessage", "/tf")
+        transforms = collect_transforms(node)
         reports = collect(node, "diagnostic_msgs/msg/DiagnosticArray", "/diagnostics")
         command, *gyros = channels()
         outputs = [

@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import embedded_ros
 import numpy as np
 import pytest
 from bouncer import HEIGHT, PHASES, ROBOT, Bouncer, BouncerEstimator
@@ -29,9 +28,7 @@ APEX = PhaseEvent("apex", START_NS + 123_456_789, START_NS + 150_000_000, 0.004,
 live = [
     pytest.mark.usefixtures("ros_domain"),
     pytest.mark.timeout(300),
-    pytest.mark.skipif(
-        embedded_ros.runtime() is embedded_ros.Runtime.NONE, reason="neither ROS 2 nor CycloneDDS for Python is here"
-    ),
+    pytest.mark.live,
 ]
 
 
@@ -111,7 +108,6 @@ def test_what_a_bag_holds_of_phases_is_not_played_beside_the_nodes() -> None:
 @contextmanager
 def spinning(*makers: Callable[[], Any], arguments: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Nodes of this process; the first of what is given is a function that spins all until a condition holds."""
-    embedded_ros.install()
     import rclpy
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.signals import SignalHandlerOptions
@@ -270,8 +266,6 @@ class TestLive:
 
     def test_a_robot_without_a_controller_refuses_to_go_by_an_estimate(self) -> None:
         from onboard_estimation.errors import UserError
-
-        embedded_ros.install()
         from onboard_estimation.nodes.simulator import SimulatorNode
 
         class Uncontrolled(type(ROBOT)):  # type: ignore[misc]

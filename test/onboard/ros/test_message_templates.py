@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from embedded_ros.messages import message_class, support
+from bag_samples import JAZZY
 from numpy.typing import NDArray
 
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
+from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate
@@ -31,13 +32,8 @@ ROBOTS = {
 }
 
 
-def new(message_type: str, **fields: Any) -> Any:
-    plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in fields.items()}
-    return message_class(message_type)(**plain)
-
-
 def serialized(message: Any) -> bytes:
-    return support(type(message)).serialize(message)
+    return bytes(JAZZY.serialize_cdr(message, message.__msgtype__))
 
 
 def drawn(dimension: int, coordinates: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], ...]:
@@ -62,7 +58,7 @@ def test_estimates_are_those_of_the_ordinary_way(name: str) -> None:
             assert written[topic] == serialized(ordinary[topic].message)
             template = MessageTemplate(partial(messages.message, topic), serialized, values.shape[1])
             assert template.messages(np.array([stamp_ns]), values)[0].tobytes() == written[topic]
-            back = support(message_class(message_type)).deserialize(written[topic])
+            back = JAZZY.deserialize_cdr(written[topic], message_type)
             assert serialized(back) == written[topic]
         assert dict(write(estimate, {"state"})).keys() == {"state"}
         assert not dict(write(estimate, set()))

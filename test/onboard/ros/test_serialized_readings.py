@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,12 @@ from bag_samples import (
     joints,
     walk,
 )
-from embedded_ros.messages import message_class, support
-from rtps import malformed
+from hypothesis import given
+from hypothesis import strategies as st
+from malformed import malformed
 
+from onboard_estimation.evaluation import bag_types
+from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.serialized_readings import SerializedReader
@@ -31,7 +35,24 @@ CHANNELS = ALL | {"/imu/link_2/data_raw": Channel("imu/link_2/data_raw", IMU, "a
 
 
 def decoded(channel: Channel) -> Callable[[bytes], Any]:
-    return lambda data: support(message_class(channel.message_type)).deserialize(data)
+    """As bags are read: by `rosbags`, which fails in any way."""
+
+    def decode(data: bytes) -> Any:
+        try:
+            return bag_types.decoded(JAZZY, channel.message_type, data)[0]
+        except Exception as error:
+            raise ValueError(str(error)) from error
+
+    return decode
+
+
+def decoded_by_ros2(channel: Channel) -> Callable[[bytes], Any]:
+    """As a live node decodes it."""
+    from rclpy.serialization import deserialize_message
+
+    from onboard_estimation.live.types import interface_class
+
+    return partial(deserialize_message, message_type=interface_class(channel.message_type))
 
 
 def forbidden(data: bytes) -> Any:
@@ -108,19 +129,22 @@ def test_an_attitude_that_is_none_is_refused_as_ever() -> None:
         assert str(as_bytes.value) == str(as_message.value)
 
 
+@pytest.mark.parametrize("decoding", [decoded, pytest.param(decoded_by_ros2, marks=pytest.mark.live)])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("topic", CHANNELS)
-def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(topic: str, seed: int) -> None:
+def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(
+    topic: str, seed: int, decoding: Callable[[Channel], Callable[[bytes], Any]]
+) -> None:
     channel = CHANNELS[topic]
     sample = next(one for one in walk(3) if one.topic == topic)
-    valid, decode = cdr(sample.message, sample.message_type), decoded(channel)
+    valid, decode = cdr(sample.message, sample.message_type), decoding(channel)
     refused = 0
     for data in (*malformed(valid, seed), b"", b"\0", b"\0\1\0\0"):
         read = SerializedReader(channel, decode)
         read(valid)
         try:
             expected = to_measurement(channel, decode(data))
-        except (ValueError, MessageFault):
+        except (ValueError, RuntimeError, MessageFault):
             with pytest.raises(MessageFault):
                 read(data)
             refused += 1
@@ -129,9 +153,23 @@ def test_malformed_bytes_are_refused_or_read_as_their_object_would_be(topic: str
     assert refused >= 10
 
 
+@pytest.mark.parametrize("topic", CHANNELS)
+@given(tail=st.binary(max_size=40), cut=st.integers(1, 40))
+def test_bytes_behind_the_end_mean_nothing_and_missing_ones_all(topic: str, tail: bytes, cut: int) -> None:
+    channel = CHANNELS[topic]
+    sample = next(one for one in walk(3) if one.topic == topic)
+    valid, expected = cdr(sample.message, sample.message_type), to_measurement(channel, sample.message)
+    read = SerializedReader(channel, forbidden)
+    for data in (valid + tail, valid, valid + tail):
+        assert_equal(read(data), expected)
+    read = SerializedReader(channel, decoded(channel))
+    for refused in (valid[:-cut], valid + bytes(len(valid) + 1)):
+        with pytest.raises(MessageFault):
+            read(refused)
+
+
 def test_less_than_a_header_is_refused_though_rclpy_makes_a_message_of_it() -> None:
     channel = CHANNELS["/wrench"]
-    empty = support(message_class(WRENCH))
-    read = SerializedReader(channel, lambda _: empty.cls())
+    read = SerializedReader(channel, lambda _: new(WRENCH))
     with pytest.raises(MessageFault, match="has 0 bytes"):
         read(b"")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from softrobot_estimation.marked_bodies import TipMotion, read_tip_motion
-from softrobot_estimation.ring_down import Measured, Reading, agreed, ring_down
+from benchmarks.soft_arm_study.marked_bodies import TipMotion, read_tip_motion
+from benchmarks.soft_arm_study.ring_down import Measured, Reading, agreed, ring_down
 
 SETTLED_S = 1.0
 """At the end of a recording, which the sag is averaged over."""

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
 
+from benchmarks.soft_arm_study.marked_bodies import read_tip_motion
 from onboard_estimation.errors import UserError
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
-from softrobot_estimation.marked_bodies import read_tip_motion
 
 Array = NDArray[np.float64]
 

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import least_squares, root
 
+from benchmarks.soft_arm_study.ring_down import Measured
 from onboard_estimation.errors import UserError
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.integration_limits import linearised
-from softrobot_estimation.ring_down import Measured
 
 Array = NDArray[np.float64]
 

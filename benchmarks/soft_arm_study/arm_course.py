@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import least_squares, minimize_scalar
 from scipy.signal import bilinear, lfilter
 
-from softrobot_estimation.arm_step import READ_AT_S, MarkedArc, PressureStep
-from softrobot_estimation.arm_stiffness import StiffnessLaw
+from benchmarks.soft_arm_study.arm_step import READ_AT_S, MarkedArc, PressureStep
+from benchmarks.soft_arm_study.arm_stiffness import StiffnessLaw
 
 Array = NDArray[np.float64]
 

@@ -1,0 +1,126 @@
+"""Calling a service and publishing a message by hand: its type found in the graph, its fields written in YAML."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import yaml
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.live import discovery
+from onboard_estimation.live.session import place
+from onboard_estimation.live.types import interface_class
+
+_ELEMENTS = re.compile(r"sequence<([\w/]+)(?:<\d+>)?(?:, \d+)?>|([\w/]+)\[(\d+)\]")
+_NAMES_SHOWN = 12
+_OF_EVERY_NODE = ("rcl_interfaces/", "type_description_interfaces/")
+"""Services that each node has are called all the same, but not listed among those that there are."""
+
+
+def split_words(kind: str, words: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
+    """Type, where one is given, and fields, of the command's words `[TYPE] [YAML]`; the kind is `srv` or `msg`."""
+    rest = list(words)
+    wanted = rest.pop(0) if rest and re.fullmatch(rf"\w+/({kind}/)?\w+", rest[0]) else None
+    if len(rest) > 1:
+        raise UserError(f"write the fields as one word, '{' '.join(rest)[:80]}', in quotation marks")
+    try:
+        fields = yaml.safe_load(rest[0]) if rest else {}
+    except yaml.YAMLError as error:
+        raise UserError(f"{rest[0][:80]!r} is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(fields, dict):
+        raise UserError(f"{rest[0][:80]!r}: write fields as '{{name: value}}', with a blank after the colon")
+    return wanted and (wanted if f"/{kind}/" in wanted else wanted.replace("/", f"/{kind}/")), fields
+
+
+def call(node: Any, service: str, wanted: str | None, fields: Mapping[str, Any], answer_s: float) -> Any:
+    """The response of a service.
+
+    Raises
+    ------
+    UserError
+        No such service, another type, no such fields, or no answer in time.
+    """
+    name = discovery.absolute(service)
+    kind = interface_class(find_type(node, "service", name, wanted, node.get_service_names_and_types))
+    request = kind.Request()
+    fill(node, request, fields)
+    client = node.create_client(kind, name)
+    answered = threading.Event()
+    if client.wait_for_service(timeout_sec=answer_s):
+        future = client.call_async(request)
+        future.add_done_callback(lambda done: answered.set())
+        if answered.wait(answer_s):
+            return future.result()
+    raise UserError(f"{name} did not answer within {answer_s:g} s: is its node busy, or stopped?")
+
+
+def find_type(
+    node: Any, what: str, name: str, wanted: str | None, search: Callable[[], Sequence[tuple[str, Sequence[str]]]]
+) -> str:
+    """Type of what has that name in the graph, as soon as it is there; UserError where none or another one is."""
+    if not discovery.wait_until(lambda: name in dict(search()), discovery.NAMED_S):
+        discovery.settle(node)
+    there = {one: types for one, types in search() if not discovery.is_hidden(one)}
+    if name not in there:
+        own = [one for one, types in sorted(there.items()) if not types[0].startswith(_OF_EVERY_NODE)]
+        near = difflib.get_close_matches(name, there, 1)
+        shown = ", ".join(own[:_NAMES_SHOWN]) + (f" and {len(own) - _NAMES_SHOWN} more" * (len(own) > _NAMES_SHOWN))
+        raise UserError(
+            f"no {what} {name} in {place()}; "
+            + (f"did you mean {near[0]}? " if near else "")
+            + (f"{what}s there: {shown}" if own else "is a node running, with the same ROS_DOMAIN_ID?")
+        )
+    types = there[name]
+    if wanted is None and len(types) > 1:
+        raise UserError(f"{name} has several types, name one: {', '.join(types)}")
+    if wanted is not None and wanted not in types:
+        raise UserError(f"{name} is of type {', '.join(types)}, not {wanted}")
+    return wanted or types[0]
+
+
+def fill(node: Any, message: Any, values: Any, path: str = "") -> None:
+    """Set fields of a message, and of those in it, from mappings, lists and numbers; `stamp: now` is the node's time.
+
+    Raises
+    ------
+    UserError
+        There is no such field (says which there are), or its type is another.
+    """
+    kinds = message.get_fields_and_field_types()
+    if not isinstance(values, Mapping):
+        raise UserError(f"{path or 'the message'}: write its fields ({', '.join(kinds)}), not {str(values)[:80]!r}")
+    for field, value in values.items():
+        if field not in kinds:
+            there = ", ".join(kinds) or "none"
+            raise UserError(f"no field {str(field)[:80]!r} in {path or 'the message'}; its fields: {there}")
+        setattr(message, field, _value(node, kinds[field], value, f"{path}.{field}".lstrip(".")))
+
+
+def _value(node: Any, kind: str, value: Any, path: str) -> Any:
+    if elements := _ELEMENTS.fullmatch(kind):
+        if not isinstance(value, list) or (elements[3] and len(value) != int(elements[3])):
+            raise UserError(f"{path}: write a list{f' of {elements[3]}' * bool(elements[3])}, not {str(value)[:80]!r}")
+        return [_value(node, elements[1] or elements[2], one, f"{path}[{i}]") for i, one in enumerate(value)]
+    if "/" in kind:
+        if kind == "builtin_interfaces/Time" and value == "now":
+            return node.get_clock().now().to_msg()
+        part = interface_class(kind.replace("/", "/msg/"))()
+        fill(node, part, value, path)
+        return part
+    if kind in ("float", "double"):
+        try:
+            return float(value if not isinstance(value, bool) else "")  # `1e-3` is a text to YAML
+        except (TypeError, ValueError):
+            pass
+    elif "int" in kind:
+        limits = np.iinfo(kind)
+        if type(value) is int and limits.min <= value <= limits.max:
+            return value
+    elif isinstance(value, bool if kind == "boolean" else str) and kind != "octet":
+        return value
+    raise UserError(f"{path}: {str(value)[:80]!r} is no {kind}")

@@ -1,0 +1,611 @@
+"""The small launcher: launch files in processes of their own, with real processes below them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from onboard_estimation.small_launch import entities, served
+from onboard_estimation.small_launch.entities import LaunchContext, Process
+from onboard_estimation.small_launch.running import words_of
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LONGEST_WAIT_S = 90.0
+HEADER = """
+import os
+import sys
+from launch import LaunchDescription
+from launch.actions import (
+    DeclareLaunchArgument, ExecuteProcess, GroupAction, IncludeLaunchDescription, LogInfo, OpaqueFunction,
+    SetEnvironmentVariable, Shutdown,
+)
+from launch.conditions import IfCondition, UnlessCondition
+from launch.substitutions import LaunchConfiguration as L
+from launch_ros.actions import Node, PushRosNamespace
+from launch_ros.parameter_descriptions import ParameterFile, ParameterValue
+from launch_ros.substitutions import FindPackageShare
+
+PYTHON = sys.executable
+
+
+def python(code, *arguments, **options):
+    return ExecuteProcess(cmd=[PYTHON, "-u", "-c", code, *arguments], **{"output": "screen", "name": "p", **options})
+
+
+def generate_launch_description():
+    return LaunchDescription(
+"""
+# A program that says when it is ready and which signals it gets, and ends at the signals it is told to.
+# Each line in one call: several of them write to one pipe, and a signal may come while a line is being written.
+LISTENER = """
+import os, signal, sys, time
+then = globals().get("then")
+ends = [getattr(signal, name) for name in sys.argv[1:]]
+def say(text):
+    os.write(1, (text + chr(10)).encode())
+def heard(number, frame):
+    say("heard " + signal.Signals(number).name)
+    if then and number == signal.SIGINT:
+        then()
+    if number in ends:
+        os._exit(0)
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, heard)
+say("ready " + str(os.getpid()))
+while True:
+    time.sleep(0.05)
+"""
+# A LISTENER with another one below it, which ends only when the other has heard SIGINT too.
+PARENT = f"""
+import os, subprocess, sys
+LISTENER = {LISTENER!r}
+told, tell = os.pipe()
+code = f"import os\\nthen = lambda: os.write({{tell}}, b'.')\\n" + LISTENER
+subprocess.Popen([sys.executable, "-c", code, "SIGTERM"], pass_fds=[tell])
+then = lambda: os.read(told, 1)
+exec(LISTENER)
+"""
+IMPATIENT = """
+import sys
+from onboard_estimation.small_launch import running
+running._PATIENCE_S = 0.3
+from onboard_estimation.cli import main
+sys.argv[0] = "onboard-estimation"
+main()
+"""
+
+
+class Launches:
+    """Launches of launch files written by a test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[str]] = []
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("ROS_", "AMENT_"))},
+            "TMPDIR": str(folder / "tmp"),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+        }
+        (folder / "tmp").mkdir()
+
+    def write(self, entities: str, name: str = "t.launch.py") -> Path:
+        path = self.folder / name
+        path.write_text(HEADER + textwrap.indent(textwrap.dedent(entities).strip(), " " * 8) + "\n    )\n")
+        return path
+
+    def start(self, *words: str | Path, program: tuple[str, ...] = ("-m", "onboard_estimation")) -> Any:
+        process = subprocess.Popen(
+            [sys.executable, *program, *map(str, words)],
+            cwd=self.folder,
+            env=self.environment,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *words: str | Path) -> tuple[int, str]:
+        process = self.start(*words)
+        out, _ = process.communicate(timeout=LONGEST_WAIT_S)
+        return process.returncode, out
+
+    def launch(self, entities: str, *arguments: str) -> tuple[int, str]:
+        return self.run("launch", self.write(entities), *arguments)
+
+    def left(self) -> list[str]:
+        return [path.name for path in (self.folder / "tmp").iterdir() if not path.name.endswith(".lock")]
+
+
+@pytest.fixture
+def launches(tmp_path: Path) -> Iterator[Launches]:
+    made = Launches(tmp_path)
+    yield made
+    for process in made.started:
+        for _ in range(3):  # in order, hurried, killed
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.2)
+        process.kill()
+        process.wait()
+
+
+def until(condition: Callable[[], Any], seconds: float = LONGEST_WAIT_S) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+    return found
+
+
+def read_until(process: Any, text: str) -> str:
+    """Output of a launch up to the line that holds a text."""
+    seen = ""
+    for line in process.stdout:
+        seen += line
+        if text in line:
+            return seen
+    raise AssertionError(f"{text!r} is not in:\n{seen}")
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def pids(output: str) -> list[int]:
+    return [int(line.split()[-1]) for line in output.splitlines() if "] ready " in line]
+
+
+def test_lines_of_processes_and_their_ends_are_shown_as_ros2_launch_shows_them(launches: Launches) -> None:
+    code, out = launches.launch(
+        r"""[
+        python("import sys; print('one'); print('two', file=sys.stderr); sys.stdout.buffer.write(b'\\xff\\xfe\\n')"),
+        python("import sys; sys.stdout.write('no end of line'); sys.exit(3)", name="q"),
+        python("print('x' * 300000)", name="long"),
+        ExecuteProcess(cmd=["not-a-program"]),
+        ]"""
+    )
+    assert code == 1  # not-a-program
+    assert "[p-1] one\n" in out
+    assert "[p-1] two\n" in out
+    assert "[p-1] \ufffd\ufffd\n" in out
+    assert "[q-2] no end of line\n" in out
+    assert out.count("x") > 300000
+    assert "[INFO] [p-1]: process started with pid [" in out
+    assert "[INFO] [p-1]: process has finished cleanly" in out
+    died = next(line for line in out.splitlines() if "[ERROR] [q-2]: process has died [pid " in line)
+    assert ", exit code 3, cmd '" in died
+    assert "[ERROR] [not-a-program-4]: process could not be started: [Errno 2]" in out
+    assert launches.left() == []
+
+
+def test_nothing_that_a_short_program_says_is_lost(launches: Launches) -> None:
+    """By the time the last is started, the first have ended, and nobody has read what they wrote."""
+    code, out = launches.launch("[*[ExecuteProcess(cmd=['/bin/echo', '-n', f'end {i}']) for i in range(30)]]")
+    assert code == 0
+    for number in range(30):
+        assert out.index(f"[echo-{number + 1}] end {number}\n") < out.index(
+            f"[echo-{number + 1}]: process has finished"
+        )
+
+
+def test_arguments_have_defaults_choices_and_descriptions(launches: Launches) -> None:
+    path = launches.write(
+        """[
+        DeclareLaunchArgument("source", default_value="simulated", choices=["simulated", "bag"],
+            description="where from"),
+        DeclareLaunchArgument("mode", default_value="a", choices=["a", "b"]),
+        DeclareLaunchArgument("needed"),
+        DeclareLaunchArgument("hidden", condition=IfCondition("false")),
+        LogInfo(msg=["source is ", L("source"), ", needed is ", L("needed")]),
+        OpaqueFunction(function=lambda context: {"simulated": [], "bag": []}[L("source").perform(context)]),
+        ]"""
+    )
+    code, out = launches.run("launch", path, "needed:=a:=b c")
+    assert (code, "[INFO] [launch.user]: source is simulated, needed is a:=b c\n" in out) == (0, True)
+
+    code, out = launches.run("launch", path, "source:=nix", "mode:=c", "sorce:=bag")
+    assert code == 2
+    assert 'argument source:="nix" is none of simulated, bag; argument mode:="c" is none of a, b; ' in out
+    assert "argument needed:=... is missing" in out
+    assert "warning: t.launch.py declares no argument 'sorce'; did you mean source?" in out
+    assert "launch.user" not in out
+
+    code, out = launches.run("launch", path, "source=bag")
+    assert (code, "malformed launch argument 'source=bag'" in out) == (2, True)
+
+    code, out = launches.run("launch", path, "--show-args")
+    assert code == 0
+    assert out == textwrap.dedent("""\
+        Arguments (pass arguments as '<name>:=<value>'):
+
+            'source':
+                where from. Valid choices are: ['simulated', 'bag']
+                (default: 'simulated')
+
+            'mode':
+                no description given. Valid choices are: ['a', 'b']
+                (default: 'a')
+
+            'needed':
+                no description given
+        """)
+
+
+NEEDS = "it needs `ros2 launch`, for "
+FAULTS = [
+    ("[Node(executable='true', parameters={'a': 1})]", "parameter file a does not exist"),
+    ("[Node(executable='true', parameters=[{'a': []}])]", "parameter 'a': [] is not bool, int, float or str"),
+    ("[Node(executable='true', parameters=[{'a': {'b': None}}])]", "parameter 'a.b': None is not bool"),
+    ("[Node(executable='true', parameters=[{'a': [1, 'b']}])]", "parameter 'a': [1, 'b'] is not bool"),
+    ("[Node(executable='true', parameters=[{'a': ParameterValue(L('x', default='x'), value_type=int)}])]", "'a': inv"),
+    ("[Node(executable='true', parameters=['/not/there.yaml'])]", "parameter file /not/there.yaml does not exist"),
+    ("[Node(executable='true', name='a/b')]", "invalid node name 'a/b'"),
+    ("[PushRosNamespace('1st')]", "invalid namespace '1st'"),
+    ("[Node(package='onboard_estimation', executable='nix')]", "no executable 'nix' in package 'onboard_estimation'"),
+    ("[Node(package='rviz2', executable='rviz2')]", "rviz2 needs an installed ROS 2"),
+    ("[LogInfo(msg=FindPackageShare('nix'))]", "nix not found"),
+    ("[LogInfo(msg=L('nix'))]", "launch configuration 'nix' does not exist"),
+    ("[LogInfo(msg='no answer', condition=IfCondition('perhaps'))]", "'perhaps' is neither true nor false"),
+    ("[python('', shell=True)]", f"{NEEDS}ExecuteProcess(shell=...)"),
+    ("[GroupAction([], forwarding=False)]", f"{NEEDS}GroupAction(forwarding=...)"),
+    ("[ParameterFile('a', allow_substs=True)]", f"{NEEDS}ParameterFile(allow_substs=...)"),
+    ("[__import__('launch').substitutions.PythonExpression('1')]", f"{NEEDS}launch.substitutions.PythonExpression"),
+    ("[__import__('launch_ros').actions.LifecycleNode()]", f"{NEEDS}launch_ros.actions.LifecycleNode"),
+    ("[__import__('launch.event_handlers')]", f"{NEEDS}launch.event_handlers"),
+    ("['a']", "'a' is nothing that can be launched"),
+    ("[1 / 0]", "line 24: ZeroDivisionError: division by zero"),
+]
+
+
+@pytest.mark.parametrize(("content", "sentence"), FAULTS, ids=[sentence for _, sentence in FAULTS])
+def test_faults_are_told_in_one_line_and_start_nothing(
+    content: str, sentence: str, launches: Launches, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import typer
+
+    from onboard_estimation.commands.launch import planned
+
+    monkeypatch.delenv("AMENT_PREFIX_PATH", raising=False)
+    with served(), pytest.raises(typer.Exit) as raised:
+        planned(launches.write(f"[python('print(1)'), *{content}]"), LaunchContext({}, os.environ))
+    assert raised.value.exit_code == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: launch file {launches.folder / 't.launch.py'}")
+    assert sentence in line
+
+
+def test_a_launch_file_in_another_language_needs_ros2(launches: Launches) -> None:
+    (launches.folder / "a.launch.xml").write_text("<launch/>")
+    code, out = launches.run("launch", "a.launch.xml")
+    assert (code, f"{NEEDS}a launch file that is not in Python" in out, "Traceback" in out) == (1, True, False)
+
+
+def test_launch_is_served_only_meanwhile() -> None:
+    with served():
+        import launch.actions
+
+        assert launch.actions.LogInfo is entities.LogInfo
+        assert launch.LaunchDescription is entities.LaunchDescription
+    assert not [name for name in sys.modules if name.partition(".")[0] in ("launch", "launch_ros")]
+
+
+def test_folders_called_launch_are_not_taken_for_packages(launches: Launches) -> None:
+    for name in ("launch", "test", "launch_ros"):
+        (launches.folder / name).mkdir()
+    code, out = launches.launch("[LogInfo(msg='runs')]")
+    assert (code, "[launch.user]: runs" in out) == (0, True)
+
+
+def make_ros2(launches: Launches) -> None:
+    """A `ros2` that says what it is asked, with a `launch` beside it."""
+    for name in ("launch", "launch_ros"):
+        (launches.folder / "site" / name).mkdir(parents=True)
+        (launches.folder / "site" / name / "__init__.py").write_text("raise SystemExit('imported')")
+    script = launches.folder / "bin" / "ros2"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\necho asked "$@"\n')
+    script.chmod(0o755)
+    launches.environment["PATH"] = f"{script.parent}{os.pathsep}{launches.environment['PATH']}"
+    launches.environment["PYTHONPATH"] += f"{os.pathsep}{launches.folder / 'site'}"
+
+
+def test_where_ros2_is_it_does_the_launch(launches: Launches) -> None:
+    make_ros2(launches)
+    path = launches.write("[LogInfo(msg='small')]")
+    assert launches.run("launch", path, "a:=b", "--show-args") == (0, f"asked launch {path} a:=b --show-args\n")
+    assert launches.run("launch", "demo_nodes", "x.launch.py") == (0, "asked launch demo_nodes x.launch.py\n")
+    # This package is not known to it, and so none of its nodes would be found.
+    code, out = launches.run("launch", "salp", "--show-args")
+    assert (code, "ROS 2 does not know onboard_estimation" in out, "'source':" in out) == (0, True, True)
+    index = launches.folder / "prefix" / "share" / "ament_index" / "resource_index" / "packages"
+    index.mkdir(parents=True)
+    (index / "onboard_estimation").touch()
+    launches.environment["AMENT_PREFIX_PATH"] = str(launches.folder / "prefix")
+    expected = "asked launch onboard_estimation salp.launch.py source:=bag\n"
+    assert launches.run("launch", "salp", "source:=bag") == (0, expected)
+
+
+def test_launch_files_are_found_by_path_name_and_package(launches: Launches) -> None:
+    for words in (["salp.launch.py"], ["salp"], ["onboard_estimation", "salp.launch.py"]):
+        code, out = launches.run("launch", *words, "--show-args")
+        assert (code, "'source':" in out) == (0, True)
+    code, out = launches.run("launch", "slp.launch.py")
+    assert (code, "did you mean salp.launch.py?" in out, "salp_replay.launch.py" in out) == (2, True, True)
+    code, out = launches.run("launch", "onboard_estimation", "nix.launch.py")
+    assert (code, "salp_replay.launch.py" in out) == (2, True)
+    code, out = launches.run("launch", "nix", "nix.launch.py")
+    assert (code, "nix not found" in out) == (2, True)
+
+
+def test_packages_of_other_distributions_and_workspaces_bring_nodes(launches: Launches) -> None:
+    site = launches.folder / "site"
+    information = site / "crawler_estimation-1.0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: crawler-estimation\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text("[console_scripts]\ncrawler = crawler_nodes:Main.run\n")
+    (site / "crawler_nodes.py").write_text(
+        "import sys\nclass Main:\n    def run():\n        print(sys.argv)\n        return 7\n"
+    )
+    (site / "package.xml").write_text("<package><name>crawler_estimation</name></package>")
+    (site / "crawler_estimation").mkdir()
+    (site / "crawler_estimation" / "__init__.py").touch()
+    launches.environment["PYTHONPATH"] += os.pathsep + str(site)
+    program = launches.folder / "prefix" / "lib" / "rviz2" / "rviz2"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho drawn "$@"\n')
+    program.chmod(0o755)
+    launches.environment["AMENT_PREFIX_PATH"] = str(launches.folder / "prefix")
+    code, out = launches.launch(
+        """[
+        LogInfo(msg=FindPackageShare("crawler_estimation")),
+        Node(package="crawler_estimation", executable="crawler", name="c", output="screen"),
+        Node(package="rviz2", executable="rviz2", arguments=["-d", "x.rviz"], output="log"),
+        ]"""
+    )
+    assert "[crawler-1] ['run', '--ros-args', '-r', '__node:=c']\n" in out
+    assert "[rviz2-2] drawn -d x.rviz --ros-args\n" in out
+    assert (code, ", exit code 7, cmd '" in out, f"[launch.user]: {site}\n" in out) == (0, True, True)
+
+
+def test_what_it_starts_stays_on_this_machine_unless_the_user_has_opened_it(launches: Launches) -> None:
+    names = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS")
+    code = f"import os; print([os.environ.get(one) for one in {names}])"
+    path = launches.write(f"[python({code!r})]")
+    for name in (None, *names):
+        opened = dict(launches.environment)
+        if name is not None:
+            launches.environment[name] = "1"
+        code, out = launches.run("launch", path)
+        seen = [("LOCALHOST" if name is None and one == names[0] else "1" if one == name else None) for one in names]
+        assert (code, f"[p-1] {seen}" in out) == (0, True), out
+        launches.environment = opened
+
+
+def test_an_interrupt_while_a_node_is_imported_leaves_no_traceback(launches: Launches) -> None:
+    """Which takes a while on a busy machine."""
+    slow = launches.folder / "site"
+    slow.mkdir()
+    (slow / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Slow:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'onboard_estimation.kernel_cache' and '-c' in sys.orig_argv:\n"
+        "            print('slow', flush=True); import time; time.sleep(1000)\n"
+        "sys.meta_path.insert(0, Slow())\n"
+    )
+    launches.environment["PYTHONPATH"] += f"{os.pathsep}{slow}"
+    process = launches.start("launch", "strapdown", "markers:=false")
+    out = read_until(process, "[strapdown_estimator-1] slow")
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert (process.returncode, "Traceback" in out, "finished cleanly" in out) == (0, False, True), out
+
+
+def test_values_reach_a_node_as_they_are(tmp_path: Path) -> None:
+    """Also those that a reader of YAML may take for something else."""
+    values = {"exponent": "1e3", "yes": "yes", "null": "null", "time": "12:30:45", "float": 1e-05, "whole": 2.0}
+    values |= {"umlaut": "\u00fc\u2603", "quotes": "'\"\\", "lines": "a\nb: [", "list": ["1", "on"], "flag": True}
+    process = Process("n-1", ["n"], {}, parameters=[values, "own.yaml"], parameters_for="/a/n", remappings=[("b", "c")])
+    words = words_of(process, tmp_path)
+    assert [*words[:2], *words[3:]] == ["n", "--params-file", "--params-file", "own.yaml", "-r", "b:=c"]
+    text = Path(words[2]).read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == {"/a/n": {"ros__parameters": values}}
+    assert '"exponent": "1e3"' in text  # rcl's reader goes by the quotes
+    assert '"time": "12:30:45"' in text
+
+
+def test_one_interrupt_ends_everything(launches: Launches) -> None:
+    """Each process hears SIGINT once, what it started goes too, and nobody waits for a timer."""
+    listener = repr(LISTENER)
+    path = launches.write(
+        f"""[
+        python({listener}, "SIGINT"), python({PARENT!r}, "SIGINT", name="q"),
+        python({listener}, "SIGINT", respawn=True, respawn_delay=1000.0, name="r"),
+        ]"""
+    )
+    process = launches.start("launch", path)
+    out = "".join(read_until(process, "ready") for _ in range(4))
+    found = pids(out)
+    os.kill(next(pid for line in out.splitlines() if "[r-3] ready" in line for pid in pids(line)), signal.SIGKILL)
+    out += read_until(process, "[ERROR] [r-3]: process has died")
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert process.returncode == 0, out
+    assert len(found) == 4
+    assert not any(is_alive(pid) for pid in found)
+    assert [out.count(f"[{name}] heard SIGINT") for name in ("p-1", "q-2")] == [1, 2]
+    assert "[WARNING] [launch]: user interrupted with SIGINT" in out
+    assert "Traceback" not in out
+    assert launches.left() == []
+
+
+def test_processes_that_heed_no_signal_are_killed(launches: Launches) -> None:
+    process = launches.start("launch", launches.write(f"[python({LISTENER!r})]"), program=("-c", IMPATIENT))
+    out = read_until(process, "ready")
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert process.returncode == 0, out
+    assert "[p-1] heard SIGINT" in out
+    assert "some have not ended after SIGINT: SIGTERM to all processes" in out
+    assert "some have not ended after SIGTERM: SIGKILL to all processes" in out
+    assert ", exit code -9, cmd" in out
+    assert not any(is_alive(pid) for pid in pids(out))
+
+
+def test_further_interrupts_hurry_and_then_kill(launches: Launches) -> None:
+    process = launches.start("launch", launches.write(f"[python({LISTENER!r})]"))
+    out = read_until(process, "ready")
+    for word in ("heard SIGINT", "heard SIGTERM"):
+        process.send_signal(signal.SIGINT)
+        out += read_until(process, word)
+    process.send_signal(signal.SIGINT)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert (process.returncode, ", exit code -9, cmd" in out) == (0, True)
+    assert "some have not ended" not in out
+    assert not any(is_alive(pid) for pid in pids(out))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_termination_ends_everything_in_order_and_is_no_success(number: signal.Signals, launches: Launches) -> None:
+    process = launches.start("launch", launches.write(f"[python({LISTENER!r}, 'SIGINT')]"))
+    out = read_until(process, "ready")
+    process.send_signal(number)
+    out += process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert (process.returncode, "[p-1] heard SIGINT" in out, "finished cleanly" in out) == (1, True, True)
+
+
+def test_what_a_process_leaves_behind_goes_with_it(launches: Launches) -> None:
+    """Also where it heeds no SIGTERM; the launch goes on meanwhile, and then starts it again."""
+    parent = f"import subprocess, sys, time\nc = subprocess.Popen([sys.executable, '-c', {LISTENER!r}])\ntime.sleep(1)"
+    code, out = launches.launch(f"[python({parent!r}, name='left')]")
+    (pid,) = pids(out)
+    assert code == 0
+    assert "[left-1] heard SIGTERM" in out
+    assert not is_alive(pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
+def test_a_launch_that_is_killed_leaves_no_process(launches: Launches) -> None:
+    process = launches.start("launch", launches.write(f"[python({LISTENER!r}, 'SIGTERM')]"))
+    (pid,) = pids(read_until(process, "ready"))
+    process.kill()
+    until(lambda: not is_alive(pid))
+
+
+def test_output_that_nobody_reads_ends_the_launch(launches: Launches) -> None:
+    path = launches.write("[python('import time\\nwhile True: print(1); time.sleep(0.01)')]")
+    process = launches.start("launch", path)
+    pid = int(read_until(process, "process started with pid").rpartition("[")[2].rstrip("]\n"))
+    process.stdout.close()
+    until(lambda: process.poll() is not None)
+    assert process.returncode == 1
+    assert not is_alive(pid)
+
+
+@pytest.mark.parametrize("code", [0, 4])
+def test_a_required_process_ends_the_launch_and_says_whether_it_failed(code: int, launches: Launches) -> None:
+    ended, out = launches.launch(
+        f"""[
+        python({LISTENER!r}, "SIGINT"),
+        python("import sys; sys.exit({code})", name="required", on_exit=Shutdown(reason="it was required")),
+        ]"""
+    )
+    assert ended == (1 if code else 0)
+    assert "[WARNING] [launch]: it was required: SIGINT to all processes" in out
+    assert "[p-1]: process has" in out
+
+
+def test_what_follows_an_end_runs(launches: Launches) -> None:
+    code, out = launches.launch(
+        """[
+        python("import sys; sys.exit(5)", on_exit=lambda event, context: [
+            LogInfo(msg=f"{event.process_name} ended with {event.returncode}"), python("print('next')"),
+        ]),
+        python("", name="q", on_exit=[LogInfo(msg="so has q")]),
+        python("", name="r", on_exit=lambda event, context: None),
+        ]"""
+    )
+    assert code == 0
+    assert "[launch.user]: p-1 ended with 5\n" in out
+    assert "[launch.user]: so has q\n" in out
+    assert "[p-4] next\n" in out
+    code, out = launches.launch(f"[python({LISTENER!r}, 'SIGINT'), python('', on_exit=lambda event, context: 1 / 0)]")
+    assert (code, "on_exit of p-2: ZeroDivisionError" in out, "Traceback" in out) == (1, True, False)
+
+
+GIVES_UP = """[
+    (lambda options: python("import sys; sys.exit({})", respawn=True, respawn_delay=0.05, **options))(
+        __import__("onboard_estimation.nodes.giving_up", fromlist=["GivesUp"]).GivesUp().options
+    ),
+    ]"""
+
+
+@pytest.mark.parametrize(("code", "starts", "words"), [(2, 1, "cannot start"), (77, 4, "died 4 times within seconds")])
+def test_a_node_that_cannot_start_is_given_up_and_the_launch_has_failed(
+    code: int, starts: int, words: str, launches: Launches
+) -> None:
+    ended, out = launches.launch(GIVES_UP.format(code))
+    assert (ended, out.count("[p-1]: process started")) == (1, starts), out
+    *_, last = out.splitlines()
+    assert last.startswith("error: p-1 ")
+    assert words in last
+    assert launches.left() == []
+
+
+def test_programs_that_end_well_are_started_again_too(launches: Launches) -> None:
+    process = launches.start("launch", launches.write("[python('', respawn=True, respawn_delay=0.05)]"))
+    for _ in range(3):
+        read_until(process, "[p-1]: process started")
+    process.send_signal(signal.SIGINT)
+    out = process.communicate(timeout=LONGEST_WAIT_S)[0]
+    assert process.returncode == 0, out
+
+
+def test_deaths_that_are_far_apart_are_left_to_the_restart() -> None:
+    from onboard_estimation.nodes.giving_up import GivesUp
+
+    now_s = [0.0]
+    said: list[str] = []
+    gives_up = GivesUp(lambda: now_s[0], said.append)
+    going_on = SimpleNamespace(is_shutdown=False)
+
+    def acts(code: int) -> bool:
+        with served():
+            return bool(gives_up(SimpleNamespace(returncode=code, process_name="a"), going_on))
+
+    for _ in range(20):
+        now_s[0] += 11.0
+        assert not acts(-11)
+    assert not acts(0)
+    assert [acts(-11) for _ in range(3)] == [False, False, True]
+    assert said == [
+        "error: a has died 4 times within seconds (SIGSEGV) and is not started again: what it said before tells why"
+    ]
+
+
+def test_this_projects_files_are_planned_without_starting_anything() -> None:
+    import launch_plans
+
+    plan = launch_plans.small(str(REPOSITORY / "launch" / "salp.launch.py"), {"record": "r", "namespace": "a"})
+    assert [one["name"] for one in plan] == ["salp_estimator", "markers", "salp_simulator", "recorder"]
+    assert json.dumps(plan[3]["words"]).count('"output": "r"') == 1
