@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import row, start
+from onboard_estimation.nodes.run import new_executor
 
 RATE_HZ = 1000
 SECONDS, QUICK_S = 60.0, 10.0
@@ -98,7 +99,7 @@ def _node(
     own = [f"bus.interface:={interface}", "diagnostics_period_s:=3600.0", f"bus.realtime_priority:={priority}"]
     rclpy.init(args=["--ros-args", "--log-level", "error", *(word for one in own for word in ("-p", one))])
     node = EthercatWrenchNode()
-    executor = rclpy.executors.SingleThreadedExecutor()
+    executor = new_executor()
     executor.add_node(node)
 
     def spin(duration_s: float) -> None:

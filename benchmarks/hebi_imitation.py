@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from onboard_estimation import ros2
+from onboard_estimation.nodes.run import new_executor
 
 _LISTENER = """
 from onboard_estimation import ros2; ros2.require()
@@ -56,7 +57,7 @@ def main() -> None:
     while not all(publisher.get_subscription_count() for publisher, _ in node.imus):
         time.sleep(0.1)
     time.sleep(1.0)
-    executor = rclpy.get_global_executor()
+    executor = new_executor()
     executor.add_node(node)
     started_s, started_cpu_s = time.monotonic(), time.process_time()
     while time.monotonic() < started_s + seconds:

@@ -1,8 +1,7 @@
 """The hopper's live estimator with both accelerometers at 840 Hz: latency, losses, and phases against those offline.
 
 A simulated run (scenario `hardware`, heights `mixed`) is sent in real time, each reading with the stamp of its sending.
-What was sent is then filtered offline. Beside ours, real rclpy where `ONBOARD_ESTIMATION_ROS2_SETUP` names its
-`setup.bash`.
+What was sent is then filtered offline. With the events executor, and with the ordinary one.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle, start, warm_up
+from benchmarks.live_processes import EXECUTORS, await_rest, estimator, result, role, row, settle, start, warm_up
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT
 from hopper_estimation.topics import LOW_G
@@ -28,8 +27,8 @@ from onboard_estimation.series import Recording, Series
 _SAMPLES_APART = 2
 _STARTS_S = 8.0
 """A composed process starts, and those that listen find it."""
-_SHARE = {True: 0.14, False: 0.35}
-"""Of a core that the estimator may take: ours, and under ROS 2."""
+_SHARE = 0.20
+"""Of a core that the estimator may take."""
 
 
 class Told(NamedTuple):
@@ -41,23 +40,24 @@ class Told(NamedTuple):
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """Rows for each runtime; targets are of the embedded one."""
+    """Rows for each executor."""
+    warm_up("hopper")
     rows = []
-    for runtime in runtimes():
-        rows += _live(runtime, 16.0 if quick else 60.0)
-        rows += _composed(runtime, 8.0 if quick else 30.0)
+    for executor in EXECUTORS:
+        rows += _live(executor, 16.0 if quick else 60.0)
+        rows += _composed(executor, 8.0 if quick else 30.0)
     return rows
 
 
-def _composed(runtime: str, seconds: float) -> list[dict[str, Any]]:
+def _composed(executor: str, seconds: float) -> list[dict[str, Any]]:
     """Simulator and estimator in one process, with a listener of the odometry only, and with a recorder of all."""
     rows = []
     for recorded in (False, True):
-        with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper", composed=True) as node:
+        with tempfile.TemporaryDirectory() as folder, estimator(executor, "hopper", composed=True) as node:
             bag = Path(folder) / "bag"
             words = ["onboard_estimation", "record", "--all", "-o", str(bag), "--duration", str(seconds + _STARTS_S)]
-            listener = role(["watch", "--robot", "hopper"], runtime)
-            recorder = start(words, runtime) if recorded else None
+            listener = role(["watch", "--robot", "hopper"])
+            recorder = start(words) if recorded else None
             time.sleep(_STARTS_S)
             before_s, begin_s = cpu_s(node.pid), time.monotonic()
             time.sleep(seconds)
@@ -73,62 +73,60 @@ def _composed(runtime: str, seconds: float) -> list[dict[str, Any]]:
             got = result(listener, 90.0)
         settle()
         allowed, what = (0.25, "a recorder of all topics") if recorded else (0.08, "no recorder")
-        name = f"{runtime}: hopper, simulator and estimator in one process, {what}: core used"
+        name = f"{executor} executor: hopper, simulator and estimator in one process, {what}: core used"
         figure = f"{100.0 * used:.1f} %; odometry at {got['per_second']:.0f} Hz{kept}"
         rows.append(row(name, figure, f"<= {100.0 * allowed:.0f} %", used <= allowed))
     return rows
 
 
-def _live(runtime: str, seconds: float) -> list[dict[str, Any]]:
-    warm_up(runtime, "hopper")
-    with tempfile.TemporaryDirectory() as folder, estimator(runtime, "hopper") as node:
+def _live(executor: str, seconds: float) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder, estimator(executor, "hopper") as node:
         kept = Path(folder) / "sent.npz"
-        listener = role(["watch", "--robot", "hopper"], runtime)
+        listener = role(["watch", "--robot", "hopper"])
         await_rest(node)
         before_s = cpu_s(node.pid)
         words = ["drive", "--robot", "hopper", "--seconds", str(seconds), "--keep", str(kept)]
-        sent = result(role(words, runtime), seconds + 120.0)
+        sent = result(role(words), seconds + 120.0)
         used = (cpu_s(node.pid) - before_s) / sent["seconds"]
         got, memory_mb = result(listener, 90.0), resident_mb(node.pid)
         series, evenly = _series(kept, "stamps_ns"), _series(kept, "due_ns")
     settle()
-    ours = runtime == "embedded"
-    name = f"{runtime}: hopper, two accelerometers at 840 Hz for {seconds:.0f} s"
+    name = f"{executor} executor: hopper, two accelerometers at 840 Hz for {seconds:.0f} s"
     lost = sent["sent"] - got["taken"][LOW_G.sensor]
     median_us, p99_us = got["latency_median_us"], got["latency_p99_us"]
     return [
         row(
             f"{name}: low-g reading in to odometry out, median",
             f"{median_us / 1e3:.2f} ms",
-            "<= 2 ms" if ours else "",
-            median_us <= 2000.0 if ours else None,
+            "<= 2 ms",
+            median_us <= 2000.0,
         ),
         row(
             f"{name}: low-g reading in to odometry out, 99 %",
             f"{p99_us / 1e3:.2f} ms; 99.9 % {got['latency_p999_us'] / 1e3:.2f} ms, "
             f"worst {got['latency_worst_us'] / 1e3:.1f} ms",
-            "<= 5 ms" if ours else "",
-            p99_us <= 5000.0 if ours else None,
+            "<= 5 ms",
+            p99_us <= 5000.0,
         ),
         row(
             f"{name}: low-g readings that the node did not get",
             f"{lost} of {sent['sent']:,} ({got['received']:,} estimates out)",
-            "0" if ours else "",
-            lost == 0 if ours else None,
+            "0",
+            lost == 0,
         ),
         row(
             f"{name}: core used by the estimator",
             f"{100.0 * used:.0f} %; sending takes {100.0 * sent['cpu']:.0f} %, receiving {100.0 * got['cpu']:.0f} %",
-            f"<= {100.0 * _SHARE[ours]:.0f} %",
-            used <= _SHARE[ours],
+            f"<= {100.0 * _SHARE:.0f} %",
+            used <= _SHARE,
         ),
         row(f"{name}: resident memory of the estimator", f"{memory_mb:.0f} MB", "<= 120 MB", memory_mb <= 120.0),
-        *_phases(name, got["events"], series, evenly, ours),
+        *_phases(name, got["events"], series, evenly),
     ]
 
 
 def _phases(
-    name: str, heard: list[list[Any]], series: tuple[Series, ...], evenly: tuple[Series, ...], ours: bool
+    name: str, heard: list[list[Any]], series: tuple[Series, ...], evenly: tuple[Series, ...]
 ) -> list[dict[str, Any]]:
     """Rows on the events: those published against those of the offline filter on what was sent.
 
@@ -148,14 +146,14 @@ def _phases(
         row(
             f"{name}: phase events live and offline, in the same order",
             f"{len(live)} live, {len(offline)} offline, {equal} the same to the nanosecond",
-            "the same order" if ours else "",
-            same_order and len(live) > 0 if ours else None,
+            "the same order",
+            same_order and len(live) > 0,
         ),
         row(
             f"{name}: phase decisions live and offline, apart at most",
             f"{worst} samples" if same_order else "not the same events",
-            f"<= {_SAMPLES_APART} samples" if ours else "",
-            same_order and worst <= _SAMPLES_APART if ours else None,
+            f"<= {_SAMPLES_APART} samples",
+            same_order and worst <= _SAMPLES_APART,
         ),
         row(
             f"{name}: phase events by the times of sending, and by the sensors' own times",

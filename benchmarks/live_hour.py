@@ -26,7 +26,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
     """The whole hour; a minute with `--quick`."""
     seconds = 60.0 if quick else HOUR_S
     reliable = ["--reliable", "--depth", "2000"]
-    with _busy(), estimator("embedded", "salp", "reliable_sensors:=true") as node:
+    with _busy(), estimator("events", "salp", "reliable_sensors:=true") as node:
         watcher, listener = role(["watch"]), role(["subscribe", *reliable])
         driver = role(["drive", "--rate", "50", "--seconds", str(seconds)])
         sender = role(["publish", "--rate", "1000", "--seconds", str(seconds), *reliable])

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, result, row, runtimes, settle, start
+from benchmarks.live_processes import await_rest, result, row, settle, start
 from onboard_estimation.live.process_use import cpu_s
 
 BODIES = 20
@@ -63,27 +63,21 @@ SYSTEMS = {
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """Rows for each runtime and system; targets are of the embedded one; one body is listened to, then all."""
+    """Rows for each system; one body is listened to, then all."""
     seconds = QUICK_S if quick else SECONDS
-    return [
-        one
-        for runtime in runtimes()
-        for name in SYSTEMS
-        for heard in (1, BODIES)
-        for one in _case(runtime, name, seconds, heard)
-    ]
+    return [one for name in SYSTEMS for heard in (1, BODIES) for one in _case(name, seconds, heard)]
 
 
-def _case(runtime: str, name: str, seconds: float, heard: int) -> list[dict[str, Any]]:
+def _case(name: str, seconds: float, heard: int) -> list[dict[str, Any]]:
     system = SYSTEMS[name]
     with tempfile.TemporaryDirectory() as folder:
         sent, came = (str(Path(folder) / one) for one in ("sent.npy", "came.npy"))
-        listener = start(["benchmarks.motion_capture", "listen", came, str(heard)], runtime)
+        listener = start(["benchmarks.motion_capture", "listen", came, str(heard)])
         words = [word for one in system.parameters for word in ("-p", one)]
         arguments = ["--ros-args", "-r", "__ns:=/lab", "--log-level", "warn", *words]
-        node = start(["benchmarks.motion_capture", "drive", name, *arguments], runtime)
+        node = start(["benchmarks.motion_capture", "drive", name, *arguments])
         await_rest(node)
-        server = start(["benchmarks.motion_capture", "serve", name, sent, str(seconds + _SETTLING_S)], runtime)
+        server = start(["benchmarks.motion_capture", "serve", name, sent, str(seconds + _SETTLING_S)])
         time.sleep(_SETTLING_S)
         before_s, begin_s = cpu_s(node.pid), time.monotonic()
         time.sleep(seconds - 2.0)
@@ -98,21 +92,20 @@ def _case(runtime: str, name: str, seconds: float, heard: int) -> list[dict[str,
     lost = expected - len(np.unique(number))
     errors_s = 1e-9 * np.abs(stamp_ns - sent_ns[number])
     median_s, p99_s = np.percentile(errors_s, [50.0, 99.0])
-    judged = runtime == "embedded"
-    case = f"{runtime}: {name} at {system.rate_hz} Hz, {BODIES} bodies, {heard} heard, {seconds:.0f} s"
+    case = f"{name} at {system.rate_hz} Hz, {BODIES} bodies, {heard} heard, {seconds:.0f} s"
     return [
-        row(f"{case}: frames lost", f"{lost} of {expected:,}", "0" if judged else "", lost == 0 if judged else None),
+        row(f"{case}: frames lost", f"{lost} of {expected:,}", "0", lost == 0),
         row(
             f"{case}: core used by the node",
             f"{100.0 * share:.1f} %",
-            f"<= {100.0 * LARGEST_SHARE:g} %" if judged else "",
-            bool(share <= LARGEST_SHARE) if judged else None,
+            f"<= {100.0 * LARGEST_SHARE:g} %",
+            bool(share <= LARGEST_SHARE),
         ),
         row(
             f"{case}: error of stamps",
             f"median {1e6 * median_s:.0f} us, 99 % {1e6 * p99_s:.0f} us, worst {1e6 * errors_s.max():.0f} us",
-            f"<= {1e6 * MEDIAN_S:.0f} us, {1e6 * P99_S:.0f} us" if judged else "",
-            bool(median_s <= MEDIAN_S and p99_s <= P99_S) if judged else None,
+            f"<= {1e6 * MEDIAN_S:.0f} us, {1e6 * P99_S:.0f} us",
+            bool(median_s <= MEDIAN_S and p99_s <= P99_S),
         ),
     ]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, result, role, row, runtimes, settle, start
+from benchmarks.live_processes import await_rest, result, role, row, settle, start
 from drivers.serial_frames import FrameReader, Sample, encode_sample
 from onboard_estimation.live.process_use import cpu_s
 
@@ -32,13 +32,10 @@ _NUMBERS = 30_000
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """Rows for each runtime; targets are of the embedded one."""
+    """Rows."""
     seconds = QUICK_S if quick else SECONDS
     rows = [_damaged(rate, least, 200_000 if quick else 10_000_000 // 3) for rate, least in ERROR_RATES.items()]
-    for runtime in runtimes():
-        rows += _alone(runtime, seconds)
-        rows.append(_composed(runtime, min(seconds, COMPOSED_S)))
-    return rows
+    return [*rows, *_alone(seconds), _composed(min(seconds, COMPOSED_S))]
 
 
 def _damaged(rate: float, least: float, count: int) -> dict[str, Any]:
@@ -64,13 +61,13 @@ def _damaged(rate: float, least: float, count: int) -> dict[str, Any]:
     return row(name, figure, f">= {100.0 * least:g} %, 0", share >= least and not wrong)
 
 
-def _bare(runtime: str, seconds: float) -> float:
+def _bare(seconds: float) -> float:
     """Share of a core of the peer."""
     with tempfile.TemporaryDirectory() as folder:
         port, sent, came = (str(Path(folder) / name) for name in ("port", "sent.npy", "came.npy"))
-        listener = start(["benchmarks.serial_imu", "listen", came], runtime)
-        sender = start(["benchmarks.serial_imu", "send", port, sent, str(seconds)], runtime)
-        peer = start(["benchmarks.serial_imu", "bare", port], runtime)
+        listener = start(["benchmarks.serial_imu", "listen", came])
+        sender = start(["benchmarks.serial_imu", "send", port, sent, str(seconds)])
+        peer = start(["benchmarks.serial_imu", "bare", port])
         used = _share(peer, seconds)
         result(sender, seconds + 60.0)
         peer.terminate()
@@ -89,15 +86,15 @@ def _share(process: Any, seconds: float) -> float:
     return (cpu_s(process.pid) - before_s) / (time.monotonic() - begin_s)
 
 
-def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
-    bare = _bare(runtime, min(seconds, 60.0))
+def _alone(seconds: float) -> list[dict[str, Any]]:
+    bare = _bare(min(seconds, 60.0))
     with tempfile.TemporaryDirectory() as folder:
         port, sent, came = (Path(folder) / name for name in ("port", "sent.npy", "came.npy"))
-        listener = start(["benchmarks.serial_imu", "listen", str(came)], runtime)
+        listener = start(["benchmarks.serial_imu", "listen", str(came)])
         arguments = ["--ros-args", "-r", "__ns:=/hopper", "--log-level", "warn", "-p", f"port:={port}"]
-        node = start(["benchmarks.serial_imu", "drive", *arguments], runtime)
+        node = start(["benchmarks.serial_imu", "drive", *arguments])
         await_rest(node)
-        sender = start(["benchmarks.serial_imu", "send", str(port), str(sent), str(seconds)], runtime)
+        sender = start(["benchmarks.serial_imu", "send", str(port), str(sent), str(seconds)])
         used = _share(node, seconds)
         result(sender, seconds + 60.0)
         result(listener, 60.0)
@@ -111,25 +108,22 @@ def _alone(runtime: str, seconds: float) -> list[dict[str, Any]]:
     # The first second tells the ranges, and who listens is not known before.
     expected = len(sent_ns) - int(whole[0])
     lost = expected - len(np.unique(whole))
-    ours = runtime == "embedded"
-    name = f"{runtime}: serial IMU at {RATE_HZ} Hz for {seconds:.0f} s"
+    name = f"serial IMU at {RATE_HZ} Hz for {seconds:.0f} s"
     median_ms, p99_ms = np.percentile(latency_ms, [50.0, 99.0])
     return [
-        row(f"{name}: samples that did not become messages", f"{lost} of {expected:,}", "0" if ours else "", lost == 0),
+        row(f"{name}: samples that did not become messages", f"{lost} of {expected:,}", "0", lost == 0),
         row(
             f"{name}: sent to message received",
             f"median {median_ms:.2f} ms, 99 % {p99_ms:.2f} ms, worst {latency_ms.max():.1f} ms",
-            "median <= 0.5 ms" if ours else "",
-            bool(median_ms <= 0.5) if ours else None,
+            "median <= 0.5 ms",
+            bool(median_ms <= 0.5),
         ),
-        row(f"{name}: core used by the node", f"{100.0 * used:.1f} %", "<= 6 %" if ours else "", used <= 0.06),
-        row(
-            f"{runtime}: core used by the bare peer", f"{100.0 * bare:.1f} %; the node takes {used / bare:.2f} times it"
-        ),
+        row(f"{name}: core used by the node", f"{100.0 * used:.1f} %", "<= 6 %", used <= 0.06),
+        row("core used by the bare peer", f"{100.0 * bare:.1f} %; the node takes {used / bare:.2f} times it"),
     ]
 
 
-def _composed(runtime: str, seconds: float) -> dict[str, Any]:
+def _composed(seconds: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         port, parameters = Path(folder) / "port", Path(folder) / "parameters.yaml"
         parameters.write_text(
@@ -137,18 +131,18 @@ def _composed(runtime: str, seconds: float) -> dict[str, Any]:
             f"/**/serial_imu_emulator:\n  ros__parameters:\n    link: {port}\n"
         )
         arguments = ["--ros-args", "-r", "__ns:=/hopper", "--log-level", "warn", "--params-file", str(parameters)]
-        listener = role(["watch", "--robot", "hopper"], runtime)
-        device = start(["benchmarks.serial_imu", "emulate", *arguments], runtime)
-        node = start(["benchmarks.serial_imu", "composed", *arguments], runtime)
+        listener = role(["watch", "--robot", "hopper"])
+        device = start(["benchmarks.serial_imu", "emulate", *arguments])
+        node = start(["benchmarks.serial_imu", "composed", *arguments])
         used = _share(node, (seconds + _STARTS_S) / 0.8)
         for one in (node, device):
             one.terminate()
             one.wait(20.0)
         got = result(listener, 90.0)
     settle()
-    name = f"{runtime}: serial driver and hopper's estimator in one process, 840 Hz: core used"
+    name = "serial driver and hopper's estimator in one process, 840 Hz: core used"
     figure = f"{100.0 * used:.1f} %; odometry at {got['per_second']:.0f} Hz, {len(got['events'])} phase events"
-    return row(name, figure, "<= 10 %" if runtime == "embedded" else "", used <= 0.10)
+    return row(name, figure, "<= 10 %", used <= 0.10)
 
 
 def _send(port: str, kept: str, seconds: str) -> None:

@@ -1,8 +1,7 @@
 """Ten minutes of the soft robot's particle filter, live: pressures and wrench at 125 Hz, 500 particles that learn.
 
 A simulated run (scenario `laboratory`, by a chain that is no arc) is sent in real time, each reading with the stamp of
-its sending. A deadline is the next wrench: estimates may be late by one period at most. Memory must stay flat. Beside
-the embedded runtime, real rclpy where `ONBOARD_ESTIMATION_ROS2_SETUP` names its `setup.bash`.
+its sending. A deadline is the next wrench: estimates may be late by one period at most. Memory must stay flat.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, estimator, result, role, row, runtimes, settle
+from benchmarks.live_processes import await_rest, estimator, result, role, row, settle
 from onboard_estimation.live.process_use import cpu_s, resident_mb
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
@@ -24,19 +23,17 @@ _OVERHEAD_S = 180.0
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """Rows for each runtime and filter; the targets are the particle filter's."""
+    """Rows for each filter; the targets are the particle filter's."""
     seconds = _SHORT_S if quick else _LONG_S
-    return [
-        one for runtime in runtimes() for name in ("marginalized_pf", "ukf") for one in _live(runtime, name, seconds)
-    ]
+    return [one for name in ("marginalized_pf", "ukf") for one in _live(name, seconds)]
 
 
-def _live(runtime: str, filter_name: str, seconds: float) -> list[dict[str, Any]]:
+def _live(filter_name: str, seconds: float) -> list[dict[str, Any]]:
     seconds = seconds if filter_name == "marginalized_pf" else min(seconds, 60.0)
-    with estimator(runtime, "softrobot", f"estimator:={filter_name}", "output_rate_hz:=0.0") as node:
+    with estimator("events", "softrobot", f"estimator:={filter_name}", "output_rate_hz:=0.0") as node:
         await_rest(node)
-        sender = role(["drive", "--robot", "softrobot", "--seconds", str(seconds)], runtime)
-        listener = role(["watch", "--robot", "softrobot"], runtime)
+        sender = role(["drive", "--robot", "softrobot", "--seconds", str(seconds)])
+        listener = role(["watch", "--robot", "softrobot"])
         before_s, memory_mb = cpu_s(node.pid), []
         while sender.poll() is None:
             time.sleep(min(10.0, seconds / 20.0))
@@ -47,9 +44,9 @@ def _live(runtime: str, filter_name: str, seconds: float) -> list[dict[str, Any]
     particles = SoftRobotConfiguration().learning.particles
     period_ms = 1e3 / SoftRobotConfiguration().wrench.rate_hz
     what = f"{filter_name}, {particles} particles" if filter_name == "marginalized_pf" else filter_name
-    name = f"{runtime}: {what}, {seconds / 60.0:.0f} min at {1e3 / period_ms:.0f} Hz"
+    name = f"{what}, {seconds / 60.0:.0f} min at {1e3 / period_ms:.0f} Hz"
     lost, worst_ms = sent["sent"] - got["received"], got["latency_worst_us"] / 1e3
-    asked = filter_name == "marginalized_pf" and runtime == "embedded"
+    asked = filter_name == "marginalized_pf"
     # What particles share comes and goes by some MB: a quarter of the run against another one.
     quarter = max(1, len(memory_mb) // 4)
     early_mb, late_mb = (float(np.median(part)) for part in (memory_mb[quarter : 2 * quarter], memory_mb[-quarter:]))

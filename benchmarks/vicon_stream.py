@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.live_processes import await_rest, result, row, runtimes, settle, start
+from benchmarks.live_processes import await_rest, result, row, settle, start
 from onboard_estimation.live.process_use import cpu_s
 
 RATE_HZ, BODIES = 600.0, 20
@@ -30,22 +30,22 @@ _SETTLES_S = 5.0
 
 
 def run(quick: bool) -> list[dict[str, Any]]:
-    """Rows for each runtime; targets are of the embedded one. One body is listened to, all are read."""
+    """Rows. One body is listened to, all are read."""
     seconds = QUICK_S if quick else SECONDS
-    return [one for runtime in runtimes() for one in _case(runtime, seconds, 1)]
+    return _case(seconds, 1)
 
 
-def _case(runtime: str, seconds: float, bodies: int) -> list[dict[str, Any]]:
+def _case(seconds: float, bodies: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as held:
         sent, came, port = str(Path(folder) / "sent.npy"), str(Path(folder) / "came.npy"), held.getsockname()[1]
         held.close()
-        listener = start(["benchmarks.vicon_stream", "listen", came, str(bodies)], runtime)
+        listener = start(["benchmarks.vicon_stream", "listen", came, str(bodies)])
         arguments = ["--ros-args", "-r", "__ns:=/robot", "--log-level", "warn", "-p", f"port:={port}"]
-        node = start(["benchmarks.vicon_stream", "drive", *arguments], runtime)
+        node = start(["benchmarks.vicon_stream", "drive", *arguments])
         try:
             await_rest(node)
             words = ["benchmarks.vicon_stream", "send", sent, str(port), str(seconds + _STARTS_S)]
-            sender = start(words, runtime)
+            sender = start(words)
             time.sleep(_STARTS_S + 0.1 * seconds)
             before_s, begin_s = cpu_s(node.pid), time.monotonic()
             time.sleep(0.8 * seconds)
@@ -63,21 +63,20 @@ def _case(runtime: str, seconds: float, bodies: int) -> list[dict[str, Any]]:
     settled = number >= number[0] + _SETTLES_S * RATE_HZ
     errors_us = 1e-3 * np.abs(stamp_ns - exposed_ns[number])[settled]
     median_us, p99_us = np.percentile(errors_us, [50.0, 99.0])
-    ours = runtime == "embedded"
-    name = f"{runtime}: Vicon at {RATE_HZ:g} Hz, {BODIES} bodies, {bodies} listened to, {seconds:.0f} s"
+    name = f"Vicon at {RATE_HZ:g} Hz, {BODIES} bodies, {bodies} listened to, {seconds:.0f} s"
     return [
         row(
             f"{name}: poses that did not become messages",
             f"{lost} of {expected * bodies:,}; {heard['lost']:.0f} frames lost by the driver's count, "
             f"{told['missed']} not taken from the server",
-            "0" if ours else "",
+            "0",
             lost == 0 and heard["lost"] == 0,
         ),
-        row(f"{name}: core used by the node", f"{100.0 * used:.1f} %", "<= 15 %" if ours else "", used <= 0.15),
+        row(f"{name}: core used by the node", f"{100.0 * used:.1f} %", "<= 15 %", used <= 0.15),
         row(
             f"{name}: stamp less exposure, after {_SETTLES_S:g} s",
             f"median {median_us:.1f} us, 99 % {p99_us:.1f} us, worst {errors_us.max():.1f} us",
-            "<= 50 us, <= 300 us" if ours else "",
+            "<= 50 us, <= 300 us",
             bool(median_us <= 50.0 and p99_us <= 300.0),
         ),
     ]

@@ -268,7 +268,8 @@ class HopperEstimator(Estimator[HopperState]):
 
         `ground` (N, 3) is what that adds to them.
         """
-        return _scaled(out, ground, self._scales, self._floors)
+        # One layout only: for another one numba would call its compiler back into a node that runs.
+        return _scaled(out, np.ascontiguousarray(ground), self._scales, self._floors)
 
 
 def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:

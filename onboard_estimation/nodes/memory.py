@@ -1,8 +1,9 @@
-"""What a node needs to start and not to run: the pages of LLVM's code, two fifths of what a node holds resident.
+"""What a node needs to start and not to run: pages of libraries, half of what a node holds resident.
 
-LLVM links the kernels when a node starts, and is not called again. Its code, 70 MB that were read from the library's
-file by then, would be counted as the node's as long as it runs, and be the last that the system drops when memory is
-short. Given back, it is a part of a file that was read: it goes first, and comes back where LLVM is called after all.
+LLVM links the kernels when a node starts, and is not called again; of Fast DDS, NumPy and Python much is used once too.
+Those pages, 110 MB that were read from the libraries' files by then, would be counted as the node's as long as it runs,
+and be the last that the system drops when memory is short. Given back, they are parts of files that were read: they go
+first, and what is called again, 7 MB, comes back at once.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-_LIBRARY = "libllvmlite"
 _DO_NOT_NEED = 4  # MADV_DONTNEED, in Linux on every processor but Alpha
 _READ_ONLY = ("r--p", "r-xp")
 _CHANGED = ("Anonymous", "Private_Dirty", "Shared_Dirty", "Swap")
 
 
-def release_compiler() -> None:
-    """Give the pages of the compiler's library back to the system, which reads them from the file where needed again.
+def release_libraries() -> None:
+    """Give the pages of libraries back to the system, which reads them from their files where they are needed again.
 
     Only what is mapped read-only and is as in the file: what the loader or a debugger has changed stays. Does nothing
     where the system is not Linux or does not tell.
@@ -28,7 +28,7 @@ def release_compiler() -> None:
         return
     try:
         with Path("/proc/self/smaps").open(encoding="utf-8", errors="replace") as lines:
-            ranges = list(unchanged_ranges(lines, _LIBRARY))
+            ranges = list(unchanged_ranges(lines))
         advise = ctypes.CDLL(None).madvise
     except (OSError, AttributeError, ValueError):
         return
@@ -37,8 +37,8 @@ def release_compiler() -> None:
         advise(start, length, _DO_NOT_NEED)
 
 
-def unchanged_ranges(lines: Iterable[str], library: str) -> Iterator[tuple[int, int]]:
-    """Address and length of what is mapped read-only from a library's file and not changed, by lines of `smaps`."""
+def unchanged_ranges(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Address and length of what is mapped read-only from files and not changed, by lines of `smaps`."""
     current: tuple[int, int] | None = None
     known: set[str] = set()
     for line in lines:
@@ -47,7 +47,7 @@ def unchanged_ranges(lines: Iterable[str], library: str) -> Iterator[tuple[int, 
             if current is not None and known.issuperset(_CHANGED):
                 yield current
             current, known = None, set()
-            if len(rest) == 5 and rest[0] in _READ_ONLY and PurePosixPath(rest[4]).name.startswith(library):
+            if len(rest) == 5 and rest[0] in _READ_ONLY and rest[4].startswith("/"):
                 start, end = (int(word, 16) for word in first.split("-"))
                 current = (start, end - start)
         elif current is not None and first[:-1] in _CHANGED:

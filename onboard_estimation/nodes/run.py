@@ -17,7 +17,7 @@ from onboard_estimation import ros2
 from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
 from onboard_estimation.live.signals import Interrupts, heed_interrupts
 from onboard_estimation.nodes.giving_up import leave_reason
-from onboard_estimation.nodes.memory import release_compiler
+from onboard_estimation.nodes.memory import release_libraries
 
 EXECUTOR_VARIABLE = "ONBOARD_ESTIMATION_EXECUTOR"
 """`ordinary`: rclpy's single-threaded executor, where its events executor gives trouble or is to be compared with."""
@@ -84,7 +84,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     except KeyboardInterrupt:
         return
     try:
-        executor = _executor()
+        executor = new_executor()
         _tell_of_compilation(get_logger("onboard_estimation").info)
         for target in targets:
             module, _, name = target.partition(":")
@@ -95,7 +95,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         gc.collect()
         gc.freeze()
         gc.set_threshold(20_000, 50, 100)
-        release_compiler()
+        release_libraries()
         for node in nodes:
             executor.add_node(node)
         interrupts.only_ask = True
@@ -119,7 +119,7 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         rclpy.try_shutdown()
 
 
-def _executor() -> Any:
+def new_executor() -> Any:
     """rclpy's events executor: to be woken costs half of what it does with the ordinary one."""
     from rclpy.executors import SingleThreadedExecutor
 

@@ -1,0 +1,292 @@
+"""Nodes on rclpy's events executor and on its ordinary one: what they take, when, and how they end."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hopper_estimation.topics import ATTITUDE, HIGH_G, LOW_G
+from onboard_estimation.live.messages import new
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import Measurement, neutral_value
+from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
+from onboard_estimation.ros.sensor_messages import to_message
+
+pytestmark = [pytest.mark.usefixtures("ros_domain"), pytest.mark.timeout(300), pytest.mark.live]
+CHANNELS = (ATTITUDE, HIGH_G, LOW_G)
+LONGEST_WAIT_S = 60.0
+
+
+@pytest.fixture(autouse=True, params=["events", "ordinary"])
+def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(EXECUTOR_VARIABLE, request.param)
+    return str(request.param)
+
+
+class Graph:
+    """A node with arrivals, spun by `until`, and a node of another context beside it that sends."""
+
+    def __init__(self, reliable: bool = False, rest_s: float = 0.0, parameters: tuple[str, ...] = ()) -> None:
+        import rclpy
+        from rclpy.context import Context
+        from rclpy.node import Node
+
+        from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+        from onboard_estimation.nodes.run import new_executor
+
+        rclpy.init(args=["--ros-args", *parameters], signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
+        self.context = Context()
+        rclpy.init(context=self.context, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
+        self.node, self.executor = ArrivalsNode("listener", namespace="/hopper"), new_executor()
+        self.sender = Node("sender", namespace="/hopper", context=self.context, enable_rosout=False)
+        self.wakings: list[list[Measurement]] = []
+
+        def take(readings: list[Measurement]) -> float:
+            self.wakings.append(readings)
+            return rest_s
+
+        self.arrivals = Arrivals(self.node, CHANNELS, reliable, [LOW_G.sensor], take)
+        self.outputs = {
+            one: self.sender.create_publisher(interface_class(one.message_type), one.topic, 500) for one in CHANNELS
+        }
+        self.executor.add_node(self.node)
+        self.until(lambda: all(one.get_subscription_count() for one in self.outputs.values()))
+        self.spin(0.3)  # the other side may not have seen us yet
+
+    def send(self, channel: Any, stamp_ns: int) -> None:
+        self.outputs[channel].publish(to_message(new, channel, stamp_ns, neutral_value(channel)))
+
+    def spin(self, seconds: float) -> None:
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0.0:
+            self.executor.spin_once(timeout_sec=left_s)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        end_s = time.monotonic() + LONGEST_WAIT_S
+        while not condition():
+            assert time.monotonic() < end_s
+            self.executor.spin_once(timeout_sec=0.02)
+
+    @contextmanager
+    def sender_spun(self) -> Iterator[None]:
+        from rclpy.executors import SingleThreadedExecutor
+
+        executor = SingleThreadedExecutor(context=self.context)
+        executor.add_node(self.sender)
+        thread = threading.Thread(target=executor.spin)
+        thread.start()
+        try:
+            yield
+        finally:
+            executor.shutdown()
+            thread.join()
+
+    @property
+    def stamps(self) -> list[int]:
+        return [one.stamp_ns for readings in self.wakings for one in readings]
+
+    def close(self) -> None:
+        import rclpy
+
+        self.executor.shutdown()
+        for node in (self.node, self.sender):
+            node.destroy_node()
+        rclpy.shutdown()
+        rclpy.shutdown(context=self.context)
+
+
+@contextmanager
+def graph(**options: Any) -> Iterator[Graph]:
+    made = Graph(**options)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_one_waking_takes_all_that_has_come_from_every_sensor_in_order() -> None:
+    with graph() as one:
+        for number in range(1, 61):
+            for channel, every in ((ATTITUDE, 4), (HIGH_G, 2), (LOW_G, 1)):
+                if number % every == 0:
+                    one.send(channel, 10 * number)
+        time.sleep(0.3)
+        one.until(lambda: len(one.stamps) == 60 + 30 + 15)
+        assert one.stamps == sorted(one.stamps)
+        assert len(one.wakings) == 1
+        # What the executor still has of messages that were taken with others wakes nobody.
+        one.spin(0.3)
+        assert len(one.wakings) == 1
+
+
+def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> None:
+    with graph() as one:
+        for number in range(60):
+            one.send(LOW_G, 10 * number + 5)
+            one.spin(0.01)
+        one.wakings.clear()
+        for stamp_ns in (1001, 1004):
+            one.send(HIGH_G, stamp_ns)
+        one.spin(0.05)
+        assert one.wakings == []
+        one.send(LOW_G, 1003)
+        one.until(lambda: bool(one.wakings))
+        assert one.stamps == [1001, 1003, 1004]
+        one.wakings.clear()
+        one.send(HIGH_G, 2001)
+        one.until(lambda: one.stamps == [2001])
+        one.send(HIGH_G, 2002)
+        one.until(lambda: one.stamps == [2001, 2002])
+
+
+def test_a_rest_gathers_readings_and_a_service_has_its_turn_all_the_same() -> None:
+    from std_srvs.srv import Trigger
+
+    with graph(rest_s=0.008) as one:
+        one.node.create_service(Trigger, "reset", lambda _, response: response)
+        client = one.sender.create_client(Trigger, "reset")
+        one.until(client.service_is_ready)
+        over, sent = threading.Event(), itertools.count(1)
+
+        def stream() -> None:
+            while not over.wait(0.001):
+                one.send(LOW_G, next(sent))
+
+        thread = threading.Thread(target=stream)
+        thread.start()
+        try:
+            one.until(lambda: len(one.wakings) > 50)
+            answered = threading.Event()
+            with one.sender_spun():
+                client.call_async(Trigger.Request()).add_done_callback(lambda _: answered.set())
+                one.until(answered.is_set)
+        finally:
+            over.set()
+            thread.join()
+        one.until(lambda: len(one.stamps) == next(sent) - 1)
+        assert one.stamps == sorted(one.stamps)
+        assert len(one.wakings) < len(one.stamps) / 2
+
+
+def test_in_step_each_message_is_taken_before_the_next_is_sent() -> None:
+    from onboard_estimation.live.in_step import InStep
+
+    taken_then: list[int] = []
+    with graph(reliable=True) as one, one.sender_spun():
+        in_step, over = InStep(one.sender), threading.Event()
+
+        def play() -> None:
+            in_step.meet([channel.topic for channel in CHANNELS])
+            for number in range(300):
+                channel = CHANNELS[number % 3]
+                one.send(channel, number + 1)
+                in_step.taken(channel.topic)
+                taken_then.append(len(one.stamps))
+            over.set()
+
+        threading.Thread(target=play, daemon=True).start()
+        one.until(over.is_set)
+        assert in_step.notes == []
+        assert taken_then == list(range(1, 301))
+        assert one.stamps == list(range(1, 301))
+
+
+def test_steady_timers_go_on_while_the_clock_of_a_bag_stands_still() -> None:
+    from rclpy.clock import Clock, ClockType
+    from rosgraph_msgs.msg import Clock as ClockMessage
+
+    ticks = {"steady": 0, "own": 0}
+
+    def tick(name: str) -> None:
+        ticks[name] += 1
+
+    with graph(parameters=("-p", "use_sim_time:=true")) as one:
+        clock = one.sender.create_publisher(ClockMessage, "/clock", 10)
+        one.node.create_timer(0.05, lambda: tick("steady"), clock=Clock(clock_type=ClockType.STEADY_TIME))
+        one.node.create_timer(0.05, lambda: tick("own"))
+        one.until(lambda: ticks["steady"] >= 5)
+        assert ticks["own"] == 0
+        one.until(lambda: bool(clock.get_subscription_count()))
+        message = ClockMessage()
+        for number in range(1, 40):
+            message.clock.sec = number
+            clock.publish(message)
+            one.spin(0.02)
+        assert ticks["own"] > 5
+
+
+NODES = """
+import time
+from rclpy.node import Node
+from onboard_estimation.errors import UserError
+
+class Ticks(Node):
+    def __init__(self):
+        super().__init__("ticks")
+        self.create_timer(0.01, self.tick)
+    def tick(self):
+        print("tick", flush=True)
+        time.sleep(0.005)
+
+class Ends(Ticks):
+    def tick(self):
+        self.context.try_shutdown()
+
+class Fails(Ticks):
+    def tick(self):
+        raise ValueError("of its own")
+
+class Refuses(Ticks):
+    def tick(self):
+        raise UserError("the line is gone")
+"""
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
+    (tmp_path / "some_nodes.py").write_text(NODES)
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+
+    def begin(name: str) -> subprocess.Popen[str]:
+        code = f"from onboard_estimation.nodes.run import NodeExecutable; NodeExecutable('some_nodes:{name}')([])"
+        return subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+
+    return begin
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_node_in_order(start: Callable[[str], subprocess.Popen[str]], number: signal.Signals) -> None:
+    node = start("Ticks")
+    assert node.stdout is not None
+    for _ in range(20):
+        assert node.stdout.readline() == "tick\n"
+    node.send_signal(number)
+    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
+    assert (node.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "sentence"),
+    [("Ends", 0, None), ("Fails", 1, "ValueError: of its own"), ("Refuses", 2, "error: the line is gone")],
+)
+def test_a_node_that_ends_itself_says_why(
+    start: Callable[[str], subprocess.Popen[str]], name: str, code: int, sentence: str | None
+) -> None:
+    node = start(name)
+    _, errors = node.communicate(timeout=LONGEST_WAIT_S)
+    assert node.returncode == code, errors
+    assert (errors.splitlines() or [None])[-1] == sentence
