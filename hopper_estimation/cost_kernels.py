@@ -15,8 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import error_state_kernels, vertical_kernels
-from hopper_estimation.bounce_lanes import filter_bounce_lanes
-from hopper_estimation.lane_kernels import LANES, filter_lanes
+from hopper_estimation.bounce_kernels import filter_bounces
 from hopper_estimation.phase_kernels import E_HEIGHT, E_KIND, E_TIME, E_VARIANCE, EVENT_SIZE
 from hopper_estimation.phases import APEX
 from hopper_estimation.vertical_kernels import Body, Signals, part_of
@@ -115,59 +114,52 @@ def hop_errors(
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
+def _filtered(
+    kind: int, parameters: Array, body: Body, state: Array, signals: Signals, out: Array, events: Array
+) -> int:
+    """A trial through the filter of that kind; how many events there were. `out` has two columns for `BOUNCE`."""
+    if kind == BOUNCE:
+        return filter_bounces(0, parameters, body, state, signals, out, events)
+    if kind >= ERROR_STATE:
+        return error_state_kernels.filter_error_samples(
+            kind - ERROR_STATE, parameters, body, state, signals, out, events
+        )
+    return vertical_kernels.filter_samples(kind, parameters, body, state, signals, out, events)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
 def population_costs(kind: int, population: Array, body: Body, trials: JoinedTrials, costs: Array) -> None:
     """Costs (P,) of parameters (P, n) over trials. Every hop counts the same, whichever trial it is of."""
-    lanes = LANES if kind in (vertical_kernels.KF1, vertical_kernels.KF3, BOUNCE) else 1  # several filters at once
     samples, hops = trials.sample_offsets, trials.hop_offsets
     longest = 0
     for t in range(trials.starts.shape[0]):
         longest = max(longest, samples[t + 1] - samples[t])
-    out, events = np.empty((longest, 6)), np.empty((lanes, 4 + longest // 20, EVENT_SIZE))
-    found, squares = np.zeros(lanes, dtype=np.int64), np.empty((lanes, 3))
-    parameters, sums = np.empty((lanes, population.shape[1])), np.empty((lanes, 5))
-    for first in range(0, population.shape[0], lanes):
-        count = min(lanes, population.shape[0] - first)
-        for k in range(lanes):  # the last ones may be there more than once
-            parameters[k] = population[first + min(k, count - 1)]
-        sums[:] = 0.0
+    out, events = np.empty((longest, 2 if kind == BOUNCE else 6)), np.empty((4 + longest // 20, EVENT_SIZE))
+    squares = np.empty(3)
+    for k in range(population.shape[0]):
+        errors, miscounts, surprises, squares_z, squares_v = 0.0, 0.0, 0.0, 0.0, 0.0
         for t in range(trials.starts.shape[0]):
             a, b, c, d = samples[t], samples[t + 1], hops[t], hops[t + 1]
-            signals, start = part_of(trials.signals, a, b), trials.starts[t]
-            height, velocity = trials.true_height[a:b], trials.true_velocity[a:b]
-            truth = (height, velocity, RMSE_STEPS, LARGEST_SQUARE)
-            if kind == BOUNCE:
-                filter_bounce_lanes(parameters, body, start, signals, truth, squares, events, found)
-            elif lanes > 1:
-                filter_lanes(kind, parameters, body, start, signals, truth, squares, events, found)
-            else:
-                if kind >= ERROR_STATE:
-                    found[0] = error_state_kernels.filter_error_samples(
-                        kind - ERROR_STATE, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
-                    )
-                else:
-                    found[0] = vertical_kernels.filter_samples(
-                        kind, parameters[0], body, start.copy(), signals, out[: b - a], events[0]
-                    )
-                add_squares(out[: b - a], height, velocity, squares[0])
-            for k in range(count):
-                apex, miscount, surprise, judged = hop_errors(
-                    min(found[k], events.shape[1]),
-                    events[k],
-                    body.length,
-                    trials.touchdown_s[c:d],
-                    trials.next_touchdown_s[c:d],
-                    trials.hop_height[c:d],
-                )
-                rmse_z, rmse_v = np.sqrt(squares[k, 0] / squares[k, 2]), np.sqrt(squares[k, 1] / squares[k, 2])
-                if judged == 0 or squares[k, 2] == 0.0:
-                    apex, miscount, rmse_z, rmse_v = 1.0, 1.0, 0.0, 0.0
-                sums[k, 0] += apex * (d - c)
-                sums[k, 1] += miscount * (d - c)
-                sums[k, 4] += surprise * (d - c)
-                sums[k, 2] += rmse_z * rmse_z * (b - a)
-                sums[k, 3] += rmse_v * rmse_v * (b - a)
-        for k in range(count):
-            rmse = np.sqrt(sums[k, 2] / samples[-1]) + np.sqrt(sums[k, 3] / samples[-1])
-            costs[first + k] = (sums[k, 0] + sums[k, 1]) / hops[-1] + RMSE_WEIGHT * rmse
-            if kind == BOUNCE:
-                costs[first + k] += SURPRISE_WEIGHT * (sums[k, 4] / hops[-1] + _USUAL_SURPRISE)
+            signals, start = part_of(trials.signals, a, b), trials.starts[t].copy()
+            found = _filtered(kind, population[k], body, start, signals, out[: b - a], events)
+            add_squares(out[: b - a], trials.true_height[a:b], trials.true_velocity[a:b], squares)
+            apex, miscount, surprise, judged = hop_errors(
+                min(found, events.shape[0]),
+                events,
+                body.length,
+                trials.touchdown_s[c:d],
+                trials.next_touchdown_s[c:d],
+                trials.hop_height[c:d],
+            )
+            rmse_z, rmse_v = np.sqrt(squares[0] / squares[2]), np.sqrt(squares[1] / squares[2])
+            if judged == 0 or squares[2] == 0.0:
+                apex, miscount, rmse_z, rmse_v = 1.0, 1.0, 0.0, 0.0
+            errors += apex * (d - c)
+            miscounts += miscount * (d - c)
+            surprises += surprise * (d - c)
+            squares_z += rmse_z * rmse_z * (b - a)
+            squares_v += rmse_v * rmse_v * (b - a)
+        rmse = np.sqrt(squares_z / samples[-1]) + np.sqrt(squares_v / samples[-1])
+        costs[k] = (errors + miscounts) / hops[-1] + RMSE_WEIGHT * rmse
+        if kind == BOUNCE:
+            costs[k] += SURPRISE_WEIGHT * (surprises / hops[-1] + _USUAL_SURPRISE)
