@@ -297,7 +297,7 @@ def test_bytes_behind_the_end_are_counted_and_mean_nothing(tmp_path: Path, littl
 
 
 def test_a_last_word_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """`rosbags` would take what is there of it."""
+    """However little is missing: only what stands behind the end means nothing."""
     data = bytes(JAZZY.serialize_cdr(JAZZY.types["std_msgs/msg/String"]("seven"), "std_msgs/msg/String"))
     with Writer(tmp_path / "bag", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
         connection = writer.add_connection("/x", "std_msgs/msg/String", typestore=JAZZY)
