@@ -16,15 +16,20 @@ CODE = """
 import json, os, sys
 import rclpy
 from pathlib import Path
-from onboard_estimation.nodes.run import NodeExecutable
+from onboard_estimation.nodes import run
 
-def tell(node):
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    resident_mb = 1e-6 * pages * os.sysconf("SC_PAGE_SIZE")
-    print(json.dumps([sorted(sys.modules), resident_mb]), flush=True)
+class Tells:
+    def add_node(self, node):
+        pass
 
-rclpy.spin = tell
-NodeExecutable(sys.argv[1])(["--ros-args", "-r", "__ns:=/" + sys.argv[2], "--log-level", "warn"])
+    def spin_until_future_complete(self, never, timeout_s):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        resident_mb = 1e-6 * pages * os.sysconf("SC_PAGE_SIZE")
+        print(json.dumps([sorted(sys.modules), resident_mb]), flush=True)
+        rclpy.shutdown()
+
+run.new_executor = Tells
+run.NodeExecutable(sys.argv[1])(["--ros-args", "-r", "__ns:=/" + sys.argv[2], "--log-level", "warn"])
 """
 
 NEVER = (
