@@ -23,10 +23,12 @@ pytestmark = [
 CHANNELS = (HIGH_G, LOW_G)
 
 
-def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent() -> None:
+@pytest.mark.parametrize("events", [True, False], ids=["events executor", "waiting executor"])
+def test_the_others_wait_for_the_pace_and_wake_the_node_once_it_is_silent(events: bool) -> None:
+    from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper", events=False) as node:
-        from onboard_estimation.nodes.arrivals import Arrivals
+    with listening_node("arrivals", "/hopper", events, ArrivalsNode) as node:
 
         def take(readings: list[Measurement]) -> float:
             wakings.append(readings)
@@ -69,9 +71,10 @@ def stamps(wakings: list[list[Any]]) -> list[int]:
 
 
 def test_what_a_source_measures_is_no_longer_listened_to_and_the_rest_still_is() -> None:
+    from onboard_estimation.nodes.arrivals import Arrivals, ArrivalsNode
+
     wakings: list[list[Measurement]] = []
-    with listening_node("arrivals", "/hopper", events=False) as node:
-        from onboard_estimation.nodes.arrivals import Arrivals
+    with listening_node("arrivals", "/hopper", make=ArrivalsNode) as node:
 
         def take(readings: list[Measurement]) -> float:
             wakings.append(readings)
