@@ -81,8 +81,10 @@ def running(executable: str, folder: Path, *ros_arguments: str, namespace: str =
 
 
 @contextmanager
-def listening_node(name: str = "listener", namespace: str = "/salp", events: bool = True) -> Iterator[Any]:
-    """A node of this process; spin it with `spin_until`.
+def listening_node(
+    name: str = "listener", namespace: str = "/salp", events: bool = True, make: Callable[..., Any] | None = None
+) -> Iterator[Any]:
+    """A node of this process, an ordinary one or what `make` makes; spin it with `spin_until`.
 
     The events executor, where rclpy has it, takes ten times the messages in the same time.
     """
@@ -96,7 +98,7 @@ def listening_node(name: str = "listener", namespace: str = "/salp", events: boo
         with suppress(ImportError):
             from rclpy.experimental import EventsExecutor as kind
     rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-    node, executor = Node(name, namespace=namespace), kind()
+    node, executor = (make or Node)(name, namespace=namespace), kind()
     executor.add_node(node)
     try:
         yield node
