@@ -40,8 +40,8 @@ class Interrupts:
     came
         Whether there was one.
     only_ask
-        Do not interrupt: rclpy ends its executors at SIGINT, and the events executor takes an interrupted callback for
-        one at fault. One that comes late interrupts all the same.
+        Do not interrupt: whoever spins looks for it, and a callback goes on to its end. One that comes
+        late interrupts all the same.
     """
 
     def __init__(self) -> None:

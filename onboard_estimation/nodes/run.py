@@ -56,6 +56,7 @@ def run(targets: Callable[[], Sequence[str]], arguments: list[str] | None = None
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
     interrupts = heed_interrupts()
+    signal.signal(signal.SIGTERM, interrupts)
     try:
         _spin(targets(), arguments, interrupts)
     except UserError as error:
@@ -72,13 +73,15 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
     from rclpy._rclpy_pybind11 import RCLError
     from rclpy.executors import ExternalShutdownException
     from rclpy.logging import get_logger
+    from rclpy.signals import SignalHandlerOptions
     from rclpy.task import Future
 
     from onboard_estimation.nodes.source import connect
 
     nodes: list[Any] = []
     try:
-        rclpy.init(args=arguments)
+        # Its own handlers take the context away amid a callback, which then fails in many ways.
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
     except RCLError as error:  # a parameter file that is none, an unknown log level
         raise UserError(str(error).strip().splitlines()[0]) from error
     except KeyboardInterrupt:
@@ -101,19 +104,19 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         interrupts.only_ask = True
         never = Future()
         # Without a timeout the wheels' events executor waits for the end of time, which overflows: it takes all of a
-        # core and lets no message in. So the loop looks for the end now and then; SIGTERM does not always wake it.
+        # core and lets no message in. So the loop looks for the end now and then.
         while rclpy.ok() and not interrupts.came:
             executor.spin_until_future_complete(never, _LOOK_S)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:
-        # Ctrl-C takes rclpy's context away, sooner or later; what was being made or taken then fails in many ways. So
-        # does the making of a message in C that is interrupted.
-        if rclpy.ok() and not interrupts.came:
+        # While a node is made, an interrupt amid C code comes out as any error.
+        if not interrupts.came:
             raise
     finally:
         # A second Ctrl-C (a shell's, and that of `ros2 launch` on top) must not break the orderly end.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for node in nodes:
             node.destroy_node()
         rclpy.try_shutdown()
