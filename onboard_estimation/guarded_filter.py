@@ -103,6 +103,11 @@ class GuardedFilter:
         self.estimator = estimator
         self._scan = estimator.scan if isinstance(estimator, Scanner) else None
 
+    @property
+    def scans(self) -> bool:
+        """Whether the estimator takes several measurements at once."""
+        return self._scan is not None
+
     def rank(self, sensor: str) -> int:
         return self._order.get(sensor, len(self._order))
 

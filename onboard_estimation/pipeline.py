@@ -125,7 +125,10 @@ class Pipeline:
         """
         tell = self._tell
         passed = self._check.all_that_pass(list(measurements), tell)
-        estimates = self._buffer.add_all(passed)
+        if self._guarded.scans:
+            estimates = self._buffer.add_all(passed)
+        else:
+            estimates = [one for one in map(self._buffer.add, passed) if one is not None]
         self._buffer.take_settled()
         return estimates
 
