@@ -32,7 +32,7 @@ def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW
     could not start and the launch gave up, or where SIGTERM ended it; 2 for wrong usage. A first Ctrl-C lets all
     processes end in order, a second one hurries them, a third one kills them.
     """
-    from onboard_estimation.ros2 import stay_on_this_machine
+    from onboard_estimation import ros2
     from onboard_estimation.small_launch import real_launch_is_here, served
     from onboard_estimation.small_launch.entities import LaunchContext
     from onboard_estimation.small_launch.running import Launch
@@ -40,7 +40,8 @@ def launch(words: Annotated[list[str], _WORDS], show_args: Annotated[bool, _SHOW
     if real_launch_is_here() and shutil.which("ros2") is not None and (found := _for_ros2(words)) is not None:
         os.execvp("ros2", ["ros2", "launch", *found, *(["--show-args"] if show_args else [])])
     path, assignments = _file_and_assignments(words)
-    stay_on_this_machine()
+    if not show_args:
+        ros2.require()
     context = LaunchContext(_arguments(assignments), os.environ)
     with served():
         steps = planned(path, context, show_args)

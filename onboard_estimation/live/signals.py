@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -39,20 +39,22 @@ class Interrupts:
     ----------
     came
         Whether there was one.
-    only_ask
-        Do not interrupt: whoever spins looks for it, and a callback goes on to its end. One that comes
-        late interrupts all the same.
+    ask
+        Called in the place of an interruption, once whoever spins can be asked to end: a callback amid which the signal
+        comes goes on to its end. A signal that comes late interrupts all the same.
     """
 
     def __init__(self) -> None:
-        self.came = self.only_ask = False
+        self.came = False
+        self.ask: Callable[[], object] | None = None
         self._first_s = math.inf
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self.came, now_s = True, time.monotonic()
         self._first_s = min(self._first_s, now_s)
-        if not self.only_ask or now_s - self._first_s > _SAME_WISH_S:
+        if self.ask is None or now_s - self._first_s > _SAME_WISH_S:
             raise KeyboardInterrupt
+        self.ask()
 
 
 def heed_interrupts() -> Interrupts:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -101,12 +102,12 @@ def _spin(targets: Sequence[str], arguments: list[str] | None, interrupts: Inter
         release_libraries()
         for node in nodes:
             executor.add_node(node)
-        interrupts.only_ask = True
-        never = Future()
+        asked_to_end = Future()
+        interrupts.ask = partial(asked_to_end.set_result, None)
         # Without a timeout the wheels' events executor waits for the end of time, which overflows: it takes all of a
-        # core and lets no message in. So the loop looks for the end now and then.
+        # core and lets no message in.
         while rclpy.ok() and not interrupts.came:
-            executor.spin_until_future_complete(never, _LOOK_S)
+            executor.spin_until_future_complete(asked_to_end, _LOOK_S)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:
