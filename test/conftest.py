@@ -19,6 +19,8 @@ from pathlib import Path
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+for _variable in ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE"):
+    os.environ.setdefault(_variable, str(Path(__file__).parent / "support" / "quick_discovery.xml"))
 # Nodes of tests look for each other on this machine only, those of `ros_domain` in a domain of their own as well.
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 # `nohup make test &` and cron start processes with SIGINT ignored, which all that the tests start would inherit: not
