@@ -19,8 +19,6 @@ from pathlib import Path
 for _library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
-for _variable in ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE"):
-    os.environ.setdefault(_variable, str(Path(__file__).parent / "support" / "quick_discovery.xml"))
 # Nodes of tests look for each other on this machine only, those of `ros_domain` in a domain of their own as well.
 os.environ["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
 # `nohup make test &` and cron start processes with SIGINT ignored, which all that the tests start would inherit: not
@@ -34,6 +32,11 @@ from hypothesis import settings  # noqa: E402
 from onboard_estimation import ros2  # noqa: E402
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# Fast DDS 3, from Kilted on, warns of the name that Fast DDS 2 reads.
+_fast_dds = "FASTRTPS" if any(older in ros2.name() for older in ("humble", "iron", "jazzy")) else "FASTDDS"
+os.environ.setdefault(
+    f"{_fast_dds}_DEFAULT_PROFILES_FILE", str(REPOSITORY / "test" / "support" / "quick_discovery.xml")
+)
 _domains_tried = itertools.count()
 
 # The same examples in every run, and no example fails for being slow on a busy machine.
