@@ -9,6 +9,7 @@ CHECK := import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))
 INSTALL := install --disable-pip-version-check --no-warn-script-location
 # What an installation depends on.
 METADATA := setup.py setup.cfg pyproject.toml
+EXAMPLE := examples/recorded_robots
 TESTS ?=
 # The ROS 2 after that of the extra `ros`, for `make test-all`, where PyPI has it.
 NEXT := $(VENV)-kilted
@@ -94,9 +95,9 @@ $(VENV)/.live: $(VENV)/.runtime
 	@$(RUN) -m pip $(INSTALL) --editable '.[ros,view,campaign]'
 	@touch $@
 
-$(VENV)/.development: $(VENV)/.runtime
+$(VENV)/.development: $(VENV)/.runtime $(EXAMPLE)/setup.py
 	@echo "Adding what the tests need, ROS 2 among it where PyPI has it: about a minute, 650 MB of disk"
-	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]'
+	@$(RUN) -m pip $(INSTALL) --editable '.[dev,ros,view,campaign]' --editable $(EXAMPLE)
 	@touch $@
 
 # All but ROS 2 is that of $(VENV), which comes behind.

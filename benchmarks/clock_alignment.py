@@ -20,7 +20,7 @@ from onboard_estimation.evaluation.body_frames import find_frames
 from onboard_estimation.evaluation.clock_alignment import ClockReport, find_offset
 from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
 from onboard_estimation.evaluation.truth import BodyTrack
-from salp_estimation.thruster_chain.two_link.recordings import read_two_link_imu
+from recorded_robots.two_link.recordings import read_two_link_imu
 
 Rows = NDArray[np.float64]
 

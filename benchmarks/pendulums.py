@@ -17,11 +17,11 @@ from benchmarks.recordings import recordings
 from onboard_estimation.configuration import load, to_mapping
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
-from salp_estimation.thruster_chain.pendulum_estimator import ANGLES, TORQUES, PendulumEstimator
-from salp_estimation.thruster_chain.pendulum_figures import Figure, estimated, figures
-from salp_estimation.thruster_chain.pendulum_forecast import Forecasts, Motion, forecast
-from salp_estimation.thruster_chain.pendulum_recordings import read_actuated_pendulum, read_triple_pendulum
+from recorded_robots.pendulum.configuration import Pendulum
+from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
+from recorded_robots.pendulum.figures import Figure, estimated, figures
+from recorded_robots.pendulum.forecast import Forecasts, Motion, forecast
+from recorded_robots.pendulum.recordings import read_actuated_pendulum, read_triple_pendulum
 
 HORIZONS_S = (0.0, 0.05, 0.2, 0.5, 1.0)
 AUTHORS = np.array(
@@ -34,7 +34,7 @@ AUTHORS = np.array(
         [0.0, 0.0, 0.0],
     ]
 )
-"""What the authors of the triple pendulum's recordings fitted, as the kernels' parameters."""
+"""What the authors of the triple pendulum's recordings fitted, as parameters of the motion."""
 LEAST_SQUARES = {"second_moment": 0.1745, "weight_moment": 3.497}
 """Of the single pendulum, kg m^2 and N m, by ../shared/data/README.md."""
 LEAST_SQUARES_RATIOS, AUTHORS_RATIOS = (3.07, 4.9), (3.197, 4.147)
@@ -125,7 +125,7 @@ def triple_rows(path: Path) -> list[dict[str, Any]]:
         *(forecast_row(one) for one in others.forecasts()),
     ]
     names = learned.estimator.configuration.links.joint_names
-    authors = figures(AUTHORS, learned.estimator.length, names)
+    authors = figures(AUTHORS, learned.estimator.setting.length, names)
     for name, one in learned.figures().items():
         if name.startswith(("reduced_length", "first_moment_ratio", "mass_ratio")):
             rows.append(compared(f"triple, {name}", one, float(authors[name]), 10.0))

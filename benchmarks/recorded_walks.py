@@ -37,11 +37,11 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
+from recorded_robots.pyshoe import read_pyshoe
+from recorded_robots.quadruped import contact_threshold, read_quadruped
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
 from strapdown_estimation.model import attitude
-from strapdown_estimation.pyshoe import read_pyshoe
-from strapdown_estimation.quadruped import contact_threshold, read_quadruped
 
 TARGETS_CM = {
     "2017-11-22-11-27-30": 4.0,

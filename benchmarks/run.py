@@ -12,11 +12,13 @@ A benchmark is a module of this package with a first docstring line that says wh
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import sys
 from datetime import datetime, timezone
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +78,27 @@ ON_REQUEST = (
 
 def summary(name: str) -> str:
     """What a benchmark measures, in a line."""
-    text = import_module(f"benchmarks.{name}").__doc__ or ""
-    return text.splitlines()[0]
+    spec = find_spec(f"benchmarks.{name}")
+    text = Path(spec.origin or "").read_text(encoding="utf-8") if spec else ""
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
 
 
 def measure(name: str, quick: bool) -> dict[str, Any]:
     """A benchmark's result."""
     before = machine()
-    cases = import_module(f"benchmarks.{name}").run(quick)
+    try:
+        benchmark = import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "recorded_robots":
+            raise
+        sys.exit(f"{name} needs the recordings' own package: pip install ./examples/recorded_robots")
     return {
         "benchmark": name,
         "summary": summary(name),
         "date_utc": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": before,
         "versions": versions(),
-        "cases": cases,
+        "cases": benchmark.run(quick),
     }
 
 

@@ -22,10 +22,10 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_parts import IMU, POSE
 from onboard_estimation.series import Recording, Series
-from salp_estimation.thruster_chain.two_link.configuration import TwoLink
-from salp_estimation.thruster_chain.two_link.readings import Readings
-from salp_estimation.thruster_chain.two_link.recordings import read_two_link_imu
-from salp_estimation.thruster_chain.two_link.robot import ROBOT
+from recorded_robots.two_link.configuration import TwoLink
+from recorded_robots.two_link.readings import Readings
+from recorded_robots.two_link.recordings import read_two_link_imu
+from recorded_robots.two_link.robot import ROBOT
 
 PUBLISHED_DEG = {"1D_01": 4.2, "1D_02": 2.1, "1D_03": 1.9, "2D_01": 3.0, "3D_01": 4.1}
 COVERAGE_TARGET = 0.985

@@ -9,6 +9,12 @@ from typing import Any
 
 from onboard_estimation.errors import UserError
 
+IN_EXAMPLES = dict.fromkeys(
+    ("actuated-pendulum", "pendulum", "pyshoe", "quadruped", "soft-arm", "triple-pendulum", "two-link-imu", "two_link"),
+    "recorded_robots",
+)
+"""Robots and formats of packages below `examples/` in the source tree, which are installed by themselves."""
+
 
 @cache
 def _points(group: str) -> dict[str, EntryPoint]:
@@ -30,7 +36,8 @@ def load(group: str, kind: str, name: str, expected: type = object) -> Any:
     """
     points = _points(group)
     if name not in points:
-        raise UserError(f"no {kind} {name!r}; installed are: {', '.join(offered(group)) or 'none'}")
+        example = f"; it comes with: pip install ./examples/{IN_EXAMPLES[name]}" if name in IN_EXAMPLES else ""
+        raise UserError(f"no {kind} {name!r}{example}; installed are: {', '.join(offered(group)) or 'none'}")
     try:
         found = points[name].load()
     except (ImportError, AttributeError) as error:

@@ -13,7 +13,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_parts import POSE
 from onboard_estimation.series import Series
-from softrobot_estimation.soft_arm import read_soft_arm
+from recorded_robots.soft_arm import read_soft_arm
 
 Array = NDArray[np.float64]
 

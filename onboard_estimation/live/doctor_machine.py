@@ -23,7 +23,6 @@ _OPTIONAL = {
     "serial": ("pyserial", "IMUs on serial ports", "pip install 'onboard_estimation[serial]'"),
     "hebi": ("hebi-py", "HEBI actuators", "pip install 'onboard_estimation[hebi]'"),
     "pysoem": ("pysoem", "EtherCAT force sensors", "pip install pysoem"),
-    "c3d": ("c3d", "`convert soft-arm`, markers in .c3d files", "pip install 'onboard_estimation[c3d]'"),
     "viser": ("viser", "`view`, live pictures without RViz", "pip install 'onboard_estimation[view]'"),
 }
 _CPUS = Path("/sys/devices/system/cpu")

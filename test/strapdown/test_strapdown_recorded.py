@@ -20,9 +20,9 @@ from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.measurement import Measurement
+from recorded_robots.pyshoe import read_pyshoe
 from strapdown_estimation.configuration import Strapdown
 from strapdown_estimation.estimator import StrapdownEstimator
-from strapdown_estimation.pyshoe import read_pyshoe
 from strapdown_estimation.robot import ROBOT
 
 BOUNDS_M = {

@@ -29,8 +29,8 @@ from benchmarks.touchdown_judgement import (
     stances_from_position,
 )
 from onboard_estimation.errors import UserError
+from recorded_robots.quadruped import contact_threshold, read_quadruped
 from strapdown_estimation import simulator as simulator
-from strapdown_estimation.quadruped import contact_threshold, read_quadruped
 
 LIFTS = "2018-02-09-11-16-53"
 

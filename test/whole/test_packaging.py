@@ -192,8 +192,6 @@ def test_wheel_brings_command_robots_types_and_licence(wheel: zipfile.ZipFile) -
         "softrobot": "softrobot_estimation.robot:ROBOT",
         "strapdown": "strapdown_estimation.robot:ROBOT",
         "thruster_chain": "salp_estimation.thruster_chain.robot:ROBOT",
-        "pendulum": "salp_estimation.thruster_chain.pendulum_robot:ROBOT",
-        "two_link": "salp_estimation.thruster_chain.two_link.robot:ROBOT",
     }
     metadata = Parser().parsestr(wheel.read(f"{info}/METADATA").decode())
     assert metadata["Requires-Python"] == ">=3.10"

@@ -21,7 +21,7 @@ OFFLINE = {
         "onboard_estimation.learning", "salp_estimation.hardware_simulator", "salp_estimation.identification",
         "salp_estimation.motion", "salp_estimation.population", "salp_estimation.training_runs",
     ),
-    "strapdown": ("strapdown_estimation.pyshoe",),
+    "strapdown": (),
 }  # fmt: skip
 WITHOUT_SCIPY = ("hopper", "salp")
 """Strapdown takes scipy's rotations and, in its kernels, its linear algebra."""
@@ -41,7 +41,7 @@ def test_nothing_for_offline_use_is_loaded(node: tuple[str, Started]) -> None:
     robot, found = node
     assert found.loaded(*NEVER, *OFFLINE[robot]) == []
     others = {f"{other}_estimation" for other in ("salp", "hopper", "strapdown", "softrobot") if other != robot}
-    assert found.loaded(*others) == []
+    assert found.loaded(*others, "recorded_robots") == []
 
 
 def test_scipy_is_loaded_only_where_it_is_used(node: tuple[str, Started]) -> None:

@@ -1,29 +1,24 @@
 """What swings say of a pendulum's links, and what they cannot say without known torques.
 
-With p_i the first and J_i the second moment of mass about joint i of link i and, as a point at its end, all that hangs
-on it,
-
-    p_i = m_i a_i + l_i sum_{j > i} m_j,    J_i = j_i + m_i a_i^2 + l_i^2 sum_{j > i} m_j,
-
-the motion depends on p, J and the frictions alone. Torques of motors set their scale; free swings give ratios only.
-Which combinations a recording leaves open is computed, from the information in its angles: exact derivatives of the
-motion with respect to the logarithms of the unknowns, less what an unknown start of the motion could explain.
+The motion depends on the first moments p, the second moments J (see `dynamics`) and the frictions alone. Torques of
+motors set their scale; free swings give ratios only. Which combinations a recording leaves open is computed, from the
+information in its angles: exact derivatives of the motion with respect to the logarithms of the unknowns, less what an
+unknown start of the motion could explain.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
-from salp_estimation.thruster_chain import pendulum_kernels as kernels
-from salp_estimation.thruster_chain.pendulum_estimator import PendulumEstimator
-from salp_estimation.thruster_chain.pendulum_forecast import Motion
+from recorded_robots.pendulum import dynamics
+from recorded_robots.pendulum.estimator import PendulumEstimator
+from recorded_robots.pendulum.forecast import Motion
 
 _STEP = 1e-30
 """Imaginary: the derivative is exact, whatever its size."""
@@ -32,8 +27,7 @@ _NULL = 1e-12
 _WINDOW_S = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class Figure:
+class Figure(NamedTuple):
     """A figure of the links.
 
     Attributes
@@ -48,7 +42,7 @@ class Figure:
 
     value: float
     gradient: Vector
-    stddev_ratio: float = float("nan")
+    stddev_ratio: float
 
 
 def figures(parameters: NDArray[Any], length: Vector, names: Sequence[str]) -> dict[str, Any]:
@@ -57,11 +51,8 @@ def figures(parameters: NDArray[Any], length: Vector, names: Sequence[str]) -> d
     `first_moment` p (kg m), `second_moment` J (kg m^2), `reduced_length` J / p (m: of the simple pendulum that swings
     alike), `first_moment_ratio` to that of the first joint, and `mass_ratio` to that of the first link.
     """
-    mass, centre, inertia = parameters[:3]
-    beyond = np.cumsum(mass[::-1])[::-1] - mass
-    first = mass * centre + beyond * length
-    second = inertia + mass * centre**2 + beyond * length**2
-    out: dict[str, Any] = {}
+    first, second = dynamics.moments(parameters, length)
+    mass, out = parameters[dynamics.MASS], dict[str, Any]()
     for i, name in enumerate(names):
         out |= {f"first_moment.{name}": first[i], f"second_moment.{name}": second[i]}
         out[f"reduced_length.{name}"] = second[i] / first[i]
@@ -73,25 +64,23 @@ def figures(parameters: NDArray[Any], length: Vector, names: Sequence[str]) -> d
 
 def estimated(estimator: PendulumEstimator, mean: Vector, covariance: Matrix) -> dict[str, Figure]:
     """The unknowns themselves and the `figures`, by name, from an estimate in the estimator's space."""
-    names, start = estimator.configuration.links.joint_names, 2 * len(estimator.configuration.links.joint_names)
+    names, length = estimator.configuration.links.joint_names, estimator.setting.length
+    start = 2 * len(names)
     logarithms, spread = mean[start:], covariance[start:, start:]
-    unknowns = estimator.space.names[start:]
-    out = {
-        name.removeprefix("log_"): Figure(float(np.exp(value)), row)
-        for name, value, row in zip(unknowns, logarithms, np.eye(len(unknowns)), strict=True)
-    }
-    values = figures(estimator.parameters(logarithms), estimator.length, names)
-    gradients = {name: np.zeros(len(unknowns)) for name in values}
-    for k in range(len(unknowns)):
-        moved = logarithms.astype(np.complex128)
-        moved[k] += _STEP * 1j
-        for name, value in figures(estimator.parameters(moved), estimator.length, names).items():
-            gradients[name][k] = value.imag / _STEP / values[name]
-    out |= {name: Figure(float(values[name]), gradients[name]) for name in values}
+    unknowns = [name.removeprefix("log_") for name in estimator.space.names[start:]]
+    found = dict(zip(unknowns, zip(np.exp(logarithms), np.eye(len(unknowns)), strict=True), strict=True))
+    moved = [figures(estimator.parameters(one), length, names) for one in _nudged(logarithms)]
+    for name, value in figures(estimator.parameters(logarithms), length, names).items():
+        found[name] = value, np.array([one[name].imag for one in moved]) / _STEP / value
     return {
-        name: replace(one, stddev_ratio=float(np.sqrt(one.gradient @ spread @ one.gradient)))
-        for name, one in out.items()
+        name: Figure(float(value), gradient, float(np.sqrt(gradient @ spread @ gradient)))
+        for name, (value, gradient) in found.items()
     }
+
+
+def _nudged(values: Vector) -> NDArray[np.complex128]:
+    """(n, n) the values (n,), in each row another one with an imaginary step: so derivatives are exact."""
+    return values + 1j * _STEP * np.eye(len(values))
 
 
 def information(
@@ -107,27 +96,16 @@ def information(
         (F,) the unknowns about which derivatives are taken.
     """
     c, count = estimator.configuration, motion.angles.shape[1]
-    noise = np.array(c.noise.angle_stddev_rad)
     total = np.zeros((len(logarithms), len(logarithms)))
     for window in _windows(motion, c.longest_gap_s, settle_s):
         seconds = np.diff(motion.stamps_ns[window]) / NANOSECONDS_PER_SECOND
-        torques = motion.torques[window][:-1].astype(np.complex128)
-        columns = []
-        for k in range(2 * count + len(logarithms)):
-            state = np.concatenate([means[window][0, : 2 * count], logarithms]).astype(np.complex128)
-            state[k] += _STEP * 1j
-            moved = kernels.simulate(
-                state[:count],
-                state[count : 2 * count],
-                estimator.parameters(state[2 * count :]),
-                estimator.length,
-                c.gravity_m_s2,
-                torques,
-                c.smooth_rate_rad_s,
-                seconds,
-                c.longest_step_s,
+        torques, columns = motion.torques[window][:-1], []
+        for begun in _nudged(np.concatenate([means[window][0, : 2 * count], logarithms])):
+            parameters = estimator.parameters(begun[2 * count :])
+            moved = dynamics.simulate(
+                begun[: 2 * count], parameters, torques, estimator.setting, seconds, c.longest_step_s
             )
-            columns.append((moved[:, :count].imag / _STEP / noise).ravel())
+            columns.append((moved[:, :count].imag / _STEP / c.noise.angle_stddev_rad).ravel())
         derivatives = np.array(columns).T
         start, _ = np.linalg.qr(derivatives[:, : 2 * count])
         unknown = derivatives[:, 2 * count :]
@@ -152,7 +130,7 @@ def is_seen(figure: Figure, open_combinations: Matrix) -> bool:
 def statement(estimator: PendulumEstimator, open_combinations: Matrix) -> str:
     """In a sentence, what cannot be told apart."""
     count = open_combinations.shape[1]
-    names = [name.removeprefix("log_") for name in estimator.space.names[2 * len(estimator.length) :]]
+    names = [name.removeprefix("log_") for name in estimator.space.names[2 * len(estimator.setting.length) :]]
     if not count:
         return f"The angles tell all {len(names)} unknowns."
     scale = np.array([0.0 if name.startswith(("centre_of_mass", "gear")) else 1.0 for name in names])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onboard_estimation.filtering.unscented import Unscented
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.pendulum_estimator import ANGLES, TORQUES, PendulumEstimator
+from recorded_robots.pendulum.estimator import ANGLES, TORQUES, PendulumEstimator
 
 
 class Forecasts(NamedTuple):

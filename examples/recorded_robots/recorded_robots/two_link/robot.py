@@ -16,9 +16,9 @@ from onboard_estimation.reading_parts import POSE
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import imu_channel
-from salp_estimation.thruster_chain.two_link import simulator
-from salp_estimation.thruster_chain.two_link.configuration import TwoLink
-from salp_estimation.thruster_chain.two_link.estimator import TwoLinkEstimator
+from recorded_robots.two_link import simulator
+from recorded_robots.two_link.configuration import TwoLink
+from recorded_robots.two_link.estimator import TwoLinkEstimator
 
 
 class TwoLinkRobot(Simulated[TwoLink]):

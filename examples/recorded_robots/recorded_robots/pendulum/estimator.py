@@ -30,8 +30,8 @@ from onboard_estimation.measurement import (
     Notice,
     Vector,
 )
-from salp_estimation.thruster_chain import pendulum_kernels as kernels
-from salp_estimation.thruster_chain.pendulum_configuration import QUANTITIES, Pendulum
+from recorded_robots.pendulum import dynamics
+from recorded_robots.pendulum.configuration import QUANTITIES, Pendulum
 
 ANGLES, TORQUES = "joints/angles", "joints/torques"
 _JOINTS = "sensor_msgs/msg/JointState"
@@ -76,7 +76,9 @@ class PendulumEstimator(Estimator[PendulumState]):
         self.configuration, names, noise = configuration, configuration.links.joint_names, configuration.noise
         deviations = configuration.deviations()
         self.held, self.free = configuration.parameters(), np.argwhere(deviations > 0.0)
-        self.length = np.array(configuration.links.lengths_m)
+        self.setting = dynamics.Setting(
+            np.array(configuration.links.lengths_m), configuration.gravity_m_s2, configuration.smooth_rate_rad_s
+        )
         joint_angles = angles("joint_angles", names)
         self.space = StateSpace(joint_angles, vector("joint_rates", names, "rad/s"), *_unknown(names, deviations))
         self._count, self._measured = len(names), StateSpace(joint_angles)
@@ -153,13 +155,11 @@ class PendulumEstimator(Estimator[PendulumState]):
 
     def predicted(self, points: SigmaPoints, torque: Vector, duration_s: float) -> SigmaPoints:
         """Moved under constant torques, in steps of `longest_step_s` at most."""
-        c = self.configuration
-        steps = math.ceil(duration_s / c.longest_step_s - 1e-9)
+        steps = math.ceil(duration_s / self.configuration.longest_step_s - 1e-9)
         step_s = duration_s / max(steps, 1)
 
         def propagate(before: Matrix) -> Matrix:
-            held, free, length = self.held, self.free, self.length
-            return kernels.propagate(before, held, free, length, c.gravity_m_s2, torque, c.smooth_rate_rad_s, step_s)
+            return dynamics.propagate(before, self.held, self.free, torque, self.setting, step_s)
 
         for _ in range(steps):
             points = self._unscented.predict(points, propagate, math.sqrt(step_s) * self._walk_root)

@@ -13,12 +13,11 @@ from onboard_estimation.measurement import Measurement
 from onboard_estimation.series import Recording
 from onboard_estimation.simulation import truth_channel
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain import pendulum_figures as figures
-from salp_estimation.thruster_chain import pendulum_kernels as kernels
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
-from salp_estimation.thruster_chain.pendulum_estimator import ANGLES, PendulumEstimator
-from salp_estimation.thruster_chain.pendulum_forecast import Motion, forecast
-from salp_estimation.thruster_chain.pendulum_robot import ROBOT
+from recorded_robots.pendulum import dynamics, figures
+from recorded_robots.pendulum.configuration import Pendulum
+from recorded_robots.pendulum.estimator import ANGLES, PendulumEstimator
+from recorded_robots.pendulum.forecast import Motion, forecast
+from recorded_robots.pendulum.robot import ROBOT
 
 pytest.importorskip("mujoco")
 
@@ -165,9 +164,9 @@ def test_information_is_what_an_unknown_start_leaves_of_it() -> None:
     start, steps_s = np.concatenate([means[first, :4], means[-1][4:]]), np.diff(motion.stamps_ns[first:]) * 1e-9
 
     def angles_from(state: np.ndarray) -> np.ndarray:
-        c, parameters = estimator.configuration, estimator.parameters(state[4:])
-        arguments = parameters, estimator.length, c.gravity_m_s2, motion.torques[first:-1], c.smooth_rate_rad_s
-        moved = kernels.simulate(state[:2], state[2:4], *arguments, steps_s, c.longest_step_s)
+        parameters, longest_s = estimator.parameters(state[4:]), estimator.configuration.longest_step_s
+        torques = motion.torques[first:-1]
+        moved = dynamics.simulate(state[:4], parameters, torques, estimator.setting, steps_s, longest_s)
         return moved[:, :2].ravel() / ANGLE_NOISE_RAD
 
     steps = 1e-5 * np.eye(len(start))

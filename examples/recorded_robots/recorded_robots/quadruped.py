@@ -13,7 +13,6 @@ seldom than lines were written: values repeat.
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +21,10 @@ from numpy.typing import NDArray
 
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
+from recorded_robots.files import in_unit
 
 IMU = imu_channel("foot")
 FORCE = Channel("foot/contact_force", "sensor_msgs/msg/JointState", "foot/contact_force", "effort", ("fz_counts",))
@@ -36,7 +36,6 @@ CONTACT_SHARE = 0.15
 """The foot stands where the force is above this share of the way from its 5th to its 95th percentile."""
 
 _COLUMNS = 7
-_PLAUSIBLE_FORCE_G = (0.5, 2.0)
 _CLIPPED_G = 3.99
 # What is searched for the IMU's clock, and how well it has to fit.
 _RATES_HZ = np.arange(225.0, 276.0, 1.0)
@@ -55,20 +54,10 @@ class ImuClock(NamedTuple):
     correlation: float
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class QuadrupedRecording(Converted):
-    """IMU (gyro rad/s, accelerometer m/s^2) and force (counts), stamps from the force's first line on, ns.
-
-    Attributes
-    ----------
-    clock
-        Of the IMU, as used.
-    """
-
-    clock: ImuClock
+_NOMINAL = ImuClock(IMU_RATE_HZ, 0.0, float("nan"))
 
 
-def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRecording:
+def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> Converted:
     """IMU at a foot and the force that it reads (.csv, Maravgakis and others: Fz, accelerometer, gyro; no header).
 
     Acceleration and rotation become SI units, the force stays in counts (`effort` of a joint `fz_counts`). Two clocks
@@ -81,20 +70,14 @@ def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRec
         No such table, a cell that is no number, IMU columns that are filled in part or in another unit.
     """
     force, imu_columns = _table(path)
-    size = float(np.median(np.linalg.norm(imu_columns[:, :3], axis=1)))
-    low, high = _PLAUSIBLE_FORCE_G
-    if not low < size < high:
-        raise UserError(f"{path}: accelerometer reads {size:.3g} in the median; in g it would be {low:g} to {high:g}")
+    in_unit(path, imu_columns[:, :3], 0.5, 2.0, "g")
     imu = np.hstack([np.deg2rad(imu_columns[:, 3:]), imu_columns[:, :3] * STANDARD_GRAVITY_M_S2])
-    notes = ["Force left in counts, as recorded."]
-    clock = ImuClock(IMU_RATE_HZ, 0.0, float("nan"))
     if clocks_as_recorded:
-        notes.append(
-            f"Clocks left as recorded: {FORCE_RATE_HZ:g} and {IMU_RATE_HZ:g} lines a second, starting together."
-        )
+        clock = _NOMINAL
+        said = f"Clocks left as recorded: {FORCE_RATE_HZ:g} and {IMU_RATE_HZ:g} lines a second, starting together."
     else:
-        clock, note = _fitted(force, imu)
-        notes.append(note)
+        clock, said = _fitted(force, imu)
+    notes = ["Force left in counts, as recorded.", said]
     clipped = np.count_nonzero(np.abs(imu_columns[:, :3]).max(axis=1) >= _CLIPPED_G)
     if clipped:
         notes.append(f"Accelerometer clipped near 4 g in {clipped} of {len(imu)} lines.")
@@ -103,26 +86,18 @@ def read_quadruped(path: Path, clocks_as_recorded: bool = False) -> QuadrupedRec
         f"New values come at about {force_new * FORCE_RATE_HZ:.0f} Hz (force) and {imu_new * clock.rate_hz:.0f} Hz "
         "(IMU); between them they repeat."
     )
-    recording = Recording(
-        (
-            Series(IMU, _stamps(len(imu), clock.rate_hz, clock.offset_s), imu),
-            Series(FORCE, _stamps(len(force), FORCE_RATE_HZ, 0.0), force[:, None]),
-        ),
-        (),
-    )
-    return QuadrupedRecording(recording=recording, clock=clock, notes=tuple(notes))
+    readings = Series(IMU, _stamps(len(imu), clock.rate_hz, clock.offset_s), imu)
+    counts = Series(FORCE, _stamps(len(force), FORCE_RATE_HZ, 0.0), force[:, None])
+    return Converted(recording=Recording((readings, counts), ()), notes=tuple(notes))
 
 
-def contact_threshold(force: NDArray[np.float64]) -> float:
+def contact_threshold(force: Vector) -> float:
     """Force above which the foot stands, from the forces of a walk (K,); see `CONTACT_SHARE`."""
     low, high = np.percentile(force, [5.0, 95.0])
     return float(low + CONTACT_SHARE * (high - low))
 
 
-def fit_imu_clock(
-    force: NDArray[np.float64],
-    rotation_rad_s: NDArray[np.float64],
-) -> ImuClock:
+def fit_imu_clock(force: Vector, rotation_rad_s: Vector) -> ImuClock:
     """The clock of the IMU with which its rotation (K,) correlates best with the swings that the force (N,) shows.
 
     A constant delay between rotation and force cannot be told from an offset of the clocks. Resolution 1 Hz and 10 ms;
@@ -131,7 +106,7 @@ def fit_imu_clock(
     times = np.arange(len(force)) / FORCE_RATE_HZ
     swing = (force < contact_threshold(force)).astype(np.float64)
     activity = np.minimum(rotation_rad_s, _SWING_RAD_S)
-    best = ImuClock(IMU_RATE_HZ, 0.0, float("nan"))
+    best = _NOMINAL
     for rate in _RATES_HZ.tolist():
         for offset in _OFFSETS_S.tolist():
             position = (times - offset) * rate
@@ -148,11 +123,11 @@ def fit_imu_clock(
     return best
 
 
-def _fitted(force: NDArray[np.float64], imu: NDArray[np.float64]) -> tuple[ImuClock, str]:
+def _fitted(force: Vector, imu: Matrix) -> tuple[ImuClock, str]:
     """The clock that fits, else the nominal one, and a sentence on it."""
     found = fit_imu_clock(force, np.linalg.norm(imu[:, :3], axis=1))
     if not found.correlation >= _LEAST_CORRELATION:
-        return ImuClock(IMU_RATE_HZ, 0.0, found.correlation), (
+        return _NOMINAL, (
             f"No clock of the IMU fits its rotation to the swings (best correlation {found.correlation:.2f}): "
             f"left at {IMU_RATE_HZ:g} Hz, starting with the force."
         )
@@ -162,35 +137,30 @@ def _fitted(force: NDArray[np.float64], imu: NDArray[np.float64]) -> tuple[ImuCl
     )
 
 
-def _table(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _table(path: Path) -> tuple[Vector, Matrix]:
     """Force (N,) and the IMU's columns (K, 6) as recorded."""
-    force: list[float] = []
-    imu: list[list[float]] = []
-    ended: int | None = None
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for number, cells in enumerate(csv.reader(file), start=1):
-                if len(cells) != _COLUMNS:
-                    raise UserError(
-                        f"{path}, line {number}: {len(cells)} cells; it must be {_COLUMNS}: Fz, ax, ay, az, gx, gy, gz"
-                    )
-                force.append(_number(path, number, cells[0]))
-                filled = [cell.strip() != "" for cell in cells[1:]]
-                if not any(filled):
-                    ended = ended or number
-                elif not all(filled):
-                    raise UserError(f"{path}, line {number}: {sum(filled)} of 6 cells of the IMU are filled")
-                elif ended is not None:
-                    raise UserError(f"{path}, line {number}: readings of the IMU after they had ended in line {ended}")
-                else:
-                    imu.append([_number(path, number, cell) for cell in cells[1:]])
+            rows = list(csv.reader(file))
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path} is no comma-separated table: {error}") from error
+    force, imu = np.empty(len(rows)), list[list[float]]()
+    for line, cells in enumerate(rows, start=1):
+        if len(cells) != _COLUMNS:
+            raise UserError(f"{path}, line {line}: {len(cells)} cells; it must be 7: Fz, ax, ay, az, gx, gy, gz")
+        force[line - 1] = _number(path, line, cells[0])
+        filled = [cell for cell in cells[1:] if cell.strip()]
+        if filled and len(imu) < line - 1:
+            raise UserError(f"{path}, line {line}: readings of the IMU after they had ended in line {len(imu) + 1}")
+        if 0 < len(filled) < _COLUMNS - 1:
+            raise UserError(f"{path}, line {line}: {len(filled)} of 6 cells of the IMU are filled")
+        if filled:
+            imu.append([_number(path, line, cell) for cell in filled])
     if len(imu) < 2:
-        raise UserError(f"{path}: {len(force)} lines, {len(imu)} with readings of the IMU; two at least are needed")
-    return np.array(force), np.array(imu)
+        raise UserError(f"{path}: {len(rows)} lines, {len(imu)} with readings of the IMU; two at least are needed")
+    return force, np.array(imu)
 
 
 def _number(path: Path, line: int, cell: str) -> float:
@@ -203,7 +173,7 @@ def _number(path: Path, line: int, cell: str) -> float:
     return value
 
 
-def _share_of_new(values: NDArray[np.float64]) -> float:
+def _share_of_new(values: Matrix) -> float:
     """Share of the rows that differ from the one before."""
     return float(np.mean((np.diff(values, axis=0) != 0.0).any(axis=1)))
 

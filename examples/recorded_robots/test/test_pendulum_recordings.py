@@ -16,9 +16,8 @@ from onboard_estimation.evaluation.bag_configuration import configuration_in, wr
 from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.robots import robot_names
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
-from salp_estimation.thruster_chain.pendulum_recordings import read_actuated_pendulum, read_triple_pendulum
+from recorded_robots.pendulum.configuration import Pendulum
+from recorded_robots.pendulum.recordings import read_actuated_pendulum, read_triple_pendulum
 
 SINGLE = "time,position,velocity,torque\n0.5,0.1,0.2,0.3\n0.502,0.11,0.21,0.31\n0.505,0.12,0.22,0.32\n"
 
@@ -73,10 +72,6 @@ def test_configurations_go_along_with_the_bag(tmp_path: Path) -> None:
     assert load(Pendulum, configuration_in(tmp_path, "pendulum")) == configuration
 
 
-def test_default_file_is_the_defaults(repository: Path) -> None:
-    assert load(Pendulum, repository / "config/pendulum.yaml") == Pendulum()
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -101,7 +96,10 @@ def test_faulty_segments_are_refused_with_numbers(tmp_path: Path, changes: dict,
         ("", "is empty"),
         ("time,position\n0,1\n1,1\n", "no column velocity, torque"),
         ("a,b\n0,1\n1,1\n", "no column time, pos_meas1"),
-        (SINGLE.replace("0.505", "0.502"), "time does not increase from 0.502000 s to 0.502000 s"),
+        (
+            SINGLE.replace("0.505", "0.502"),
+            "not increase at 1 of 2 steps, first from 0.502000 s to 0.502000 s",
+        ),
         (SINGLE.replace("0.21", "nan"), "1 of 12 values are not finite"),
         (SINGLE.replace("0.21", "fast"), "no table of numbers"),
         (SINGLE.replace(",torque", ""), "3 names, 4 columns"),
@@ -136,7 +134,7 @@ def test_recorded_free_swings(shared_data: Path, start: dict[str, list[float]]) 
     learned, others = benchmark.triple(shared_data / "triple_pendulum", start)
     found = learned.figures()
     names = learned.estimator.configuration.links.joint_names
-    authors = benchmark.figures(benchmark.AUTHORS, learned.estimator.length, names)
+    authors = benchmark.figures(benchmark.AUTHORS, learned.estimator.setting.length, names)
     for name, one in found.items():
         if name.startswith(("reduced_length", "first_moment_ratio", "mass_ratio")):
             assert one.stddev_ratio < 0.02, name
@@ -179,9 +177,6 @@ def test_recorded_double_pendulum(shared_data: Path, name: str) -> None:
         assert length.stddev_ratio < 0.05
 
 
-@pytest.mark.skipif(
-    "pendulum" not in robot_names(), reason="installed before it had the pendulum: make .venv/.development"
-)
 def test_a_table_becomes_a_bag_that_is_judged_with_its_own_configuration(tmp_path: Path) -> None:
     """Robot and configuration are found by themselves; the table is of a pendulum of one link, swung by MuJoCo."""
     pytest.importorskip("mujoco")

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 from pendulums import GRAVITY, Links, in_mujoco, swung
 
-from salp_estimation.thruster_chain import pendulum_kernels as kernels
+from recorded_robots.pendulum import dynamics
 
 SMOOTH_RATE = 0.05
 
 
+def setting(links: Links) -> dynamics.Setting:
+    return dynamics.Setting(links.length, GRAVITY, SMOOTH_RATE)
+
+
 def accelerations(links: Links, angle: np.ndarray, rate: np.ndarray, torque: np.ndarray, **rows: float) -> np.ndarray:
-    parameters, out = links.parameters, np.empty(len(angle))
+    parameters = links.parameters
     for name, value in rows.items():
-        parameters[getattr(kernels, name)] = value
-    kernels.joint_accelerations(angle, rate, parameters, links.length, GRAVITY, torque, SMOOTH_RATE, out)
-    return out
+        parameters[getattr(dynamics, name)] = value
+    return dynamics.joint_accelerations(angle, rate, parameters, torque, setting(links))
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
@@ -48,9 +51,8 @@ def test_a_swing_is_mujoco_s() -> None:
     angle, torques = rng.uniform(-1, 1, 3), np.repeat(rng.normal(0, 0.3, (100, 3)), 10, axis=0)
     expected = swung(links, angle, torques)
     steps_s = np.full(1000, 1e-3)
-    found = kernels.simulate(
-        angle, np.zeros(3), links.parameters, links.length, GRAVITY, torques, SMOOTH_RATE, steps_s, 1e-3
-    )
+    start = np.concatenate([angle, np.zeros(3)])
+    found = dynamics.simulate(start, links.parameters, torques, setting(links), steps_s, 1e-3)
     np.testing.assert_allclose(found[:, :3], expected, rtol=0.0, atol=1e-8)
 
 
@@ -62,9 +64,8 @@ def test_energy_is_kept_without_friction() -> None:
     for step_s in (2e-3, 1e-3):
         count = round(2.0 / step_s)
         torques, steps_s = np.zeros((count, 3)), np.full(count, step_s)
-        motion = kernels.simulate(
-            angle, np.zeros(3), links.parameters, links.length, GRAVITY, torques, SMOOTH_RATE, steps_s, 1.0
-        )
+        start = np.concatenate([angle, np.zeros(3)])
+        motion = dynamics.simulate(start, links.parameters, torques, setting(links), steps_s, 1.0)
         energies = energy(links, motion[:, :3], motion[:, 3:])
         errors.append(np.abs(energies - energies[0]).max() / np.ptp(kinetic(links, motion[:, :3], motion[:, 3:])))
     assert errors[1] < 3e-7
@@ -73,15 +74,14 @@ def test_energy_is_kept_without_friction() -> None:
 
 def test_sigma_points_move_each_with_its_own_parameters() -> None:
     links, rng = Links.drawn(2, 4), np.random.default_rng(4)
-    free = np.array([[kernels.MASS, 1], [kernels.INERTIA, 0]])
+    free = np.array([[dynamics.MASS, 1], [dynamics.INERTIA, 0]])
     points = np.column_stack([rng.normal(0, 1, (7, 4)), rng.normal(-1, 0.3, (7, 2))])
     torque, held = np.array([0.1, 0.2]), links.parameters
-    moved = kernels.propagate(points, held, free, links.length, GRAVITY, torque, SMOOTH_RATE, 0.004)
+    moved = dynamics.propagate(points, held, free, torque, setting(links), 0.004)
     for before, after in zip(points, moved, strict=True):
         own = held.copy()
-        own[kernels.MASS, 1], own[kernels.INERTIA, 0] = np.exp(before[4:])
-        arguments = own, links.length, GRAVITY, torque[None], SMOOTH_RATE, np.array([0.004]), 1.0
-        expected = kernels.simulate(before[:2], before[2:4], *arguments)[-1]
+        own[dynamics.MASS, 1], own[dynamics.INERTIA, 0] = np.exp(before[4:])
+        expected = dynamics.simulate(before[:4], own, torque[None], setting(links), np.array([0.004]), 1.0)[-1]
         np.testing.assert_allclose(after, [*expected, *before[4:]], rtol=1e-13)
 
 

@@ -20,10 +20,10 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
-from salp_estimation.thruster_chain.two_link.configuration import TwoLink
-from salp_estimation.thruster_chain.two_link.recordings import read_two_link_imu
-from salp_estimation.thruster_chain.two_link.robot import ROBOT
-from salp_estimation.thruster_chain.two_link.simulator import STYLES, Conditions, simulate
+from recorded_robots.two_link.configuration import TwoLink
+from recorded_robots.two_link.recordings import read_two_link_imu
+from recorded_robots.two_link.robot import ROBOT
+from recorded_robots.two_link.simulator import STYLES, Conditions, simulate
 
 Array = NDArray[np.float64]
 

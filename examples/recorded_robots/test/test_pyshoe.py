@@ -13,7 +13,7 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
-from strapdown_estimation.pyshoe import read_pyshoe
+from recorded_robots.pyshoe import read_pyshoe
 
 NAME = "2017-11-22-11-48-35"
 EPOCH_S = 1511351315  # 2017-11-22 11:48:35 UTC

@@ -12,23 +12,20 @@ for there is no other; it serves to judge rates (see `pendulum_robot`).
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
 
 from onboard_estimation.configuration import load
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
-from onboard_estimation.resources import resource
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum, link_names
-from salp_estimation.thruster_chain.pendulum_estimator import angle_channel, torque_channel
+from recorded_robots.files import increasing, read_matlab, size
+from recorded_robots.pendulum.configuration import Pendulum, link_names
+from recorded_robots.pendulum.estimator import angle_channel, torque_channel
 
 SEGMENTS_FILE = "identification_segments.mat"
 GAP_S = 1.0
@@ -57,17 +54,16 @@ def read_triple_pendulum(path: Path, as_recorded: bool = False) -> Converted:
     headings, rates = segments[:, :3].swapaxes(1, 2).copy(), segments[:, 3:].swapaxes(1, 2)
     headings -= np.pi
     seconds = np.arange(count)[:, None] * (length * step_s + GAP_S) + np.arange(length) * step_s
-    motion = _Recorded(seconds.ravel(), _joints(headings).reshape(-1, 3), _joints(rates).reshape(-1, 3))
     notes = (
         f"{count} segments of {length * step_s:.2f} s, with gaps of {GAP_S:g} s, at which the motion starts anew; how "
         "long the pendulum swung on in between is not recorded.",
         "Angles from the upright became angles of the joints, zero where it hangs.",
     )
     return Converted(
-        recording=motion.recording(None),
+        recording=_recording(seconds.ravel(), _joints(headings), _joints(rates), None),
         notes=notes,
         counts={"segments": count},
-        configurations={"pendulum": _configuration("pendulum")},
+        configurations={"pendulum": Pendulum()},
     )
 
 
@@ -91,62 +87,41 @@ def read_actuated_pendulum(path: Path, as_recorded: bool = False) -> Converted:
     columns = np.column_stack([table[name] for name in wanted])
     joints = (len(wanted) - 1) // 3
     time_s, angles, rates, torques = np.split(columns, [1, 1 + joints, 1 + 2 * joints], axis=1)
-    steps = np.diff(time_s[:, 0])
-    if not (steps > 0.0).all():
-        row = int(np.argmin(steps > 0.0))
-        raise UserError(f"{path}: time does not increase from {time_s[row, 0]:.6f} s to {time_s[row + 1, 0]:.6f} s")
-    name = "pendulum_single" if joints == 1 else "pendulum_double"
+    increasing(path, time_s[:, 0])
     notes = [f"{joints} joint{'s' if joints > 1 else ''}; angles, rates and torques as measured."]
     if joints == 2:
         notes.append("The torques' scale is not that of the authors' models: go by ratios.")
-    motion = _Recorded(time_s[:, 0] - time_s[0, 0], angles, rates)
+    machine = load(Pendulum, Path(__file__).with_name("single.yaml" if joints == 1 else "double.yaml"))
     return Converted(
-        recording=motion.recording(torques), notes=tuple(notes), configurations={"pendulum": _configuration(name)}
+        recording=_recording(time_s[:, 0] - time_s[0, 0], angles, rates, torques),
+        notes=tuple(notes),
+        configurations={"pendulum": machine},
     )
 
 
-class _Recorded:
-    """Seconds (K,), angles and rates of the joints (K, N)."""
-
-    def __init__(self, seconds: Vector, angles: Matrix, rates: Matrix) -> None:
-        self.stamps_ns = np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64)
-        self.angles, self.rates = angles, rates
-
-    def recording(self, torques: Matrix | None) -> Recording:
-        """Sensors, and the links' headings as truth."""
-        joints = tuple(f"joint_{i + 1}" for i in range(self.angles.shape[1]))
-        rate_channel = Channel("joints/rates", "sensor_msgs/msg/JointState", "joints/rates", "velocity", joints)
-        sensors = [Series(angle_channel(joints), self.stamps_ns, self.angles)]
-        sensors.append(Series(rate_channel, self.stamps_ns, self.rates))
-        if torques is not None:
-            sensors.insert(0, Series(torque_channel(joints), self.stamps_ns, torques))
-        half, truth = 0.5 * np.cumsum(self.angles, axis=1), []
-        for i, link in enumerate(link_names(len(joints))):
-            poses = np.zeros((len(half), 7))
-            poses[:, 5], poses[:, 6] = np.sin(half[:, i]), np.cos(half[:, i])
-            truth.append(Series(truth_channel(link), self.stamps_ns, poses))
-        return Recording(tuple(sensors), tuple(truth))
+def _recording(seconds: Vector, angles: Matrix, rates: Matrix, torques: Matrix | None) -> Recording:
+    """Of instants (K,), angles, rates and torques of the joints (K, N): sensors, and the links' headings as truth."""
+    stamps_ns = np.round(seconds * NANOSECONDS_PER_SECOND).astype(np.int64)
+    joints = tuple(f"joint_{i + 1}" for i in range(angles.shape[1]))
+    rate_channel = Channel("joints/rates", "sensor_msgs/msg/JointState", "joints/rates", "velocity", joints)
+    sensors = [] if torques is None else [Series(torque_channel(joints), stamps_ns, torques)]
+    sensors += [Series(angle_channel(joints), stamps_ns, angles), Series(rate_channel, stamps_ns, rates)]
+    truth = []
+    for link, half in zip(link_names(len(joints)), 0.5 * np.cumsum(angles, axis=1).T, strict=True):
+        poses = np.zeros((len(half), 7))
+        poses[:, 5], poses[:, 6] = np.sin(half), np.cos(half)
+        truth.append(Series(truth_channel(link), stamps_ns, poses))
+    return Recording(tuple(sensors), tuple(truth))
 
 
-def _joints(links: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each link against the one before, along the last axis."""
-    return np.diff(links, axis=-1, prepend=0.0)
-
-
-def _configuration(name: str) -> Pendulum:
-    return load(Pendulum, resource(f"config/{name}.yaml"))
+def _joints(links: NDArray[np.float64]) -> Matrix:
+    """(K, 3) each link against the one before, of segments (S, n, 3)."""
+    return np.diff(links, axis=-1, prepend=0.0).reshape(-1, 3)
 
 
 def _segments(path: Path) -> tuple[NDArray[np.float64], float]:
     """(S, 6, n) segments and the time step, s."""
-    try:
-        file = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        content: dict[str, Any] = loadmat(file, variable_names=["segments", "dt"])
-    except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to
-        raise UserError(f"{path} is no readable MATLAB file: {error or type(error).__name__}") from error
+    content = read_matlab(path, "segments", "dt")
     missing = [name for name in ("segments", "dt") if name not in content]
     if missing:
         raise UserError(f"{path} has no array {', '.join(missing)}; a recording has segments and dt")
@@ -156,9 +131,8 @@ def _segments(path: Path) -> tuple[NDArray[np.float64], float]:
         step_s = float(np.asarray(content["dt"], dtype=np.float64).item())
     except (TypeError, ValueError) as error:
         raise UserError(f"{path}: segments or dt hold something other than single numbers ({error})") from error
-    shape = " x ".join(map(str, cells.shape))
     if cells.ndim != 3 or cells.shape[1] != 6 or cells.shape[2] < 2:
-        raise UserError(f"{path}: segments is {shape}, it must be S x 6 x n: three angles and their rates")
+        raise UserError(f"{path}: segments is {size(cells)}, it must be S x 6 x n: three angles and their rates")
     if not np.isfinite(flat).all() or not step_s > 0.0:
         raise UserError(
             f"{path}: {np.sum(~np.isfinite(flat))} of {flat.size} values are not finite; dt is {step_s:g} s"

@@ -17,9 +17,9 @@ from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.testing import Check, checks
-from salp_estimation.thruster_chain.two_link.configuration import TwoLink
-from salp_estimation.thruster_chain.two_link.robot import ROBOT
-from salp_estimation.thruster_chain.two_link.simulator import STYLES, Conditions, Simulated, simulate
+from recorded_robots.two_link.configuration import TwoLink
+from recorded_robots.two_link.robot import ROBOT
+from recorded_robots.two_link.simulator import STYLES, Conditions, Simulated, simulate
 
 Array = NDArray[np.float64]
 

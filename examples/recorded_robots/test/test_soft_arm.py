@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +15,8 @@ from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.simulation import truth_channel
-from softrobot_estimation.soft_arm import read_soft_arm
+from recorded_robots.soft_arm import read_soft_arm
 
-c3d = pytest.importorskip("c3d", reason="reading .c3d needs the package c3d")
 LABELS = ["Base - 1", "Base - 2", "Base - 3", "Tip - 1", "Tip - 2", "Tip - 3", "Loose"]
 FRAMES = 40
 
@@ -152,12 +150,6 @@ def test_damaged_files_are_refused_in_one_sentence(tmp_path: Path) -> None:
         read_soft_arm(tmp_path / "nothing.c3d")
 
 
-def test_without_the_library_there_is_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "c3d", None)
-    with pytest.raises(UserError, match=r"pip install 'onboard_estimation\[c3d\]'"):
-        read_soft_arm(tmp_path / "a.c3d")
-
-
 @pytest.mark.parametrize(
     ("name", "deflection_mm"),
     [("100mbar_V3", 2.96), ("200mbar_V3", 7.51), ("300mbar_V3", 15.0), ("400mbar_V3", 36.0), ("450mbar_V3", 58.4)],
@@ -174,11 +166,10 @@ def test_tip_of_the_recorded_arm_moves_as_known(shared_data: Path, name: str, de
     assert np.mean(moved_mm[vented - 100 : vented]) == pytest.approx(deflection_mm, rel=0.06)
 
 
-def test_recorded_beam_becomes_a_bag(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recorded_beam_becomes_a_bag(shared_data: Path, tmp_path: Path) -> None:
     file = shared_data / "soft_arm" / "beam_load52_V2_a.c3d"
     if not file.is_file():
         pytest.skip(f"no recorded beam in {file}")
-    monkeypatch.setattr("onboard_estimation.evaluation.conversion.load", lambda *_: read_soft_arm)
     written = convert("soft-arm", file, tmp_path / "bag")
     assert written["source"] == "recorded"
     assert written["counts"] == {"markers": 6, "frames": 600}

@@ -11,8 +11,8 @@ from onboard_estimation.configuration import load
 from onboard_estimation.estimator import Step
 from onboard_estimation.measurement import Measurement
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum
-from salp_estimation.thruster_chain.pendulum_estimator import PendulumEstimator, angle_channel, torque_channel
+from recorded_robots.pendulum.configuration import Pendulum
+from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel
 
 Array = NDArray[np.float64]
 GRAVITY = 9.80665

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy.interpolate import lagrange
 from scipy.spatial.transform import Rotation
 
-from salp_estimation.thruster_chain.two_link import model
-from salp_estimation.thruster_chain.two_link.hinge import Shown
-from salp_estimation.thruster_chain.two_link.readings import Readings, polynomial_weights
+from recorded_robots.two_link import model
+from recorded_robots.two_link.hinge import Shown
+from recorded_robots.two_link.readings import Readings, polynomial_weights
 
 Array = NDArray[np.float64]
 

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import c3d
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.converters import Converted
-from onboard_estimation.errors import UserError, printable
+from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
@@ -37,12 +38,12 @@ def read_soft_arm(path: Path, as_recorded: bool = False) -> Converted:
 
     A pose's origin is in the middle of the body's markers, its orientation the turn since the first frame that shows
     them all. Axes are those of the capture. Hidden markers are left out and counted. Stamps start at 1 s, for the file
-    holds no date. Needs the package `c3d`.
+    holds no date.
 
     Raises
     ------
     UserError
-        `c3d` is not installed, no such file or none of its kind, no markers, names that repeat, an unknown unit.
+        No such file or none of its kind, no markers, names that repeat, an unknown unit.
     """
     path = Path(path)
     file = _read(path)
@@ -85,12 +86,6 @@ class _Content(NamedTuple):
 
 def _read(path: Path) -> _Content:
     try:
-        import c3d
-    except ImportError as error:
-        raise UserError(
-            "reading .c3d needs the package c3d: pip install 'onboard_estimation[c3d]' (or pip install 'c3d>=0.6,<0.7')"
-        ) from error
-    try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # "No analog data found in file"
             reader: Any = c3d.Reader(file)
@@ -107,13 +102,13 @@ def _read(path: Path) -> _Content:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # the reader raises whatever a damaged file leads it to
-        raise UserError(f"{path} is no readable c3d file: {printable(str(error) or type(error).__name__)}") from error
+        raise UserError(f"{path} is no readable c3d file: {error or type(error).__name__}") from error
 
 
 def _markers(path: Path, content: _Content) -> dict[str, NDArray[np.float64]]:
     """(K, 3) positions of each marker in m, NaN where hidden."""
     labels, points = content.labels, content.points
-    shown, unit = ", ".join(printable(label) or "(none)" for label in labels), printable(content.unit)
+    shown, unit = ", ".join(label or "(none)" for label in labels), content.unit
     if not len(points) or not labels:
         raise UserError(
             f"{path} holds {len(points)} frames of {len(labels)} markers; there must be one of each at least"

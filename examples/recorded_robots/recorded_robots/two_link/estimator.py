@@ -18,10 +18,10 @@ from onboard_estimation.estimator import Estimator, Event, Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.moments import Moments, update
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
-from salp_estimation.thruster_chain.two_link import model
-from salp_estimation.thruster_chain.two_link.configuration import TwoLink
-from salp_estimation.thruster_chain.two_link.hinge import Shown
-from salp_estimation.thruster_chain.two_link.readings import Motion, Readings
+from recorded_robots.two_link import model
+from recorded_robots.two_link.configuration import TwoLink
+from recorded_robots.two_link.hinge import Shown
+from recorded_robots.two_link.readings import Motion, Readings
 
 _MISSED_TO_TELL = 25
 _ON_TIME = 0.9

@@ -21,13 +21,14 @@ from onboard_estimation.capabilities.truth import WithTrueRates
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.robots import TruthSpecification
 from onboard_estimation.series import Series
-from salp_estimation.thruster_chain.pendulum_configuration import Pendulum, link_names
-from salp_estimation.thruster_chain.pendulum_estimator import PendulumEstimator, angle_channel, torque_channel
+from recorded_robots.pendulum import figures
+from recorded_robots.pendulum.configuration import Pendulum, link_names
+from recorded_robots.pendulum.estimator import PendulumEstimator, angle_channel, torque_channel
+from recorded_robots.pendulum.forecast import Motion, forecast
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.result import EvaluationResult
     from onboard_estimation.evaluation.truth import BodyTrack
-    from salp_estimation.thruster_chain.pendulum_forecast import Motion
 
 Rows = NDArray[np.float64]
 
@@ -41,7 +42,6 @@ class PendulumRobot(WithTrueRates[Pendulum], Reported[Pendulum]):
     summary = "links that hang one from the other on a pivot: motion, masses, inertias and frictions from joint angles"
     settle_s = 0.2
     configuration_type = Pendulum
-    configuration_file = "config/pendulum.yaml"
     estimators = ("ukf",)
 
     def channels(self, configuration: Pendulum) -> tuple[Channel, ...]:
@@ -73,11 +73,9 @@ class PendulumRobot(WithTrueRates[Pendulum], Reported[Pendulum]):
 
     def metrics(self, configuration: Pendulum, series: Sequence[Series], result: EvaluationResult) -> dict[str, Any]:
         """Forecasts by horizon; unknowns and what follows from them, with deviations, and which the angles tell."""
-        from salp_estimation.thruster_chain import pendulum_figures, pendulum_forecast  # offline only
-
         estimator, motion, left_open = _left_open(configuration, series, result)
-        forecasts = pendulum_forecast.forecast(estimator, motion, result.mean, result.covariance, HORIZONS_S)
-        found = pendulum_figures.estimated(estimator, result.mean[-1], result.covariance[-1])
+        forecasts = forecast(estimator, motion, result.mean, result.covariance, HORIZONS_S)
+        found = figures.estimated(estimator, result.mean[-1], result.covariance[-1])
         out: dict[str, Any] = {
             f"forecast_{_horizon(one.horizon_s)}": {
                 "rms_rad": one.rms_rad,
@@ -89,7 +87,7 @@ class PendulumRobot(WithTrueRates[Pendulum], Reported[Pendulum]):
         }
         out["combinations_left_open"] = {"count": left_open.shape[1], "of": len(left_open)}
         # With its deviation as a share of it; what the angles do not tell rests on what was known before.
-        told = {name for name, one in found.items() if pendulum_figures.is_seen(one, left_open)}
+        told = {name for name, one in found.items() if figures.is_seen(one, left_open)}
         unknowns = {name.removeprefix("log_") for name in estimator.space.names}
         for group, names in (("told_by_the_angles", told), ("resting_on_the_prior", unknowns - told)):
             out[group] = {}
@@ -99,18 +97,16 @@ class PendulumRobot(WithTrueRates[Pendulum], Reported[Pendulum]):
 
     def notes(self, configuration: Pendulum, series: Sequence[Series], result: EvaluationResult) -> tuple[Note, ...]:
         """How far it foresees, and what cannot be told apart."""
-        from salp_estimation.thruster_chain import pendulum_figures  # offline only
-
         held = "Angles are not judged: the filter was given the recorded ones. The true rates are their slopes."
         notes = [Note(held)]
-        figures: Any = result.metrics[self.name]
+        found: Any = result.metrics[self.name]
         for horizon_s in HORIZONS_S[-1:0:-1]:
-            if forecast := figures.get(f"forecast_{_horizon(horizon_s)}"):
-                words = f"foresees angles {horizon_s:g} s ahead within {1e3 * forecast['rms_rad']:.1f} mrad RMS"
+            if foreseen := found.get(f"forecast_{_horizon(horizon_s)}"):
+                words = f"foresees angles {horizon_s:g} s ahead within {1e3 * foreseen['rms_rad']:.1f} mrad RMS"
                 notes.append(Note(f"It {words}, over the whole run, while it learns.", words))
                 break
         estimator, _, left_open = _left_open(configuration, series, result)
-        notes.append(Note(pendulum_figures.statement(estimator, left_open)))
+        notes.append(Note(figures.statement(estimator, left_open)))
         return tuple(notes)
 
 
@@ -118,13 +114,10 @@ def _left_open(
     configuration: Pendulum, series: Sequence[Series], result: EvaluationResult
 ) -> tuple[PendulumEstimator, Motion, Rows]:
     """Estimator, motion at the estimates, and the combinations of unknowns that the angles say nothing of."""
-    from salp_estimation.thruster_chain import pendulum_figures
-    from salp_estimation.thruster_chain.pendulum_forecast import Motion
-
     estimator, joints = PendulumEstimator(configuration), len(configuration.links.joint_names)
     motion = Motion.of(series, joints).at(result.stamps_ns)
-    told = pendulum_figures.information(estimator, motion, result.mean, result.mean[-1][2 * joints :])
-    return estimator, motion, pendulum_figures.left_open(told)
+    told = figures.information(estimator, motion, result.mean, result.mean[-1][2 * joints :])
+    return estimator, motion, figures.left_open(told)
 
 
 def _horizon(horizon_s: float) -> str:
@@ -133,7 +126,7 @@ def _horizon(horizon_s: float) -> str:
 
 def _slopes(track: BodyTrack, configuration: Pendulum, stamps_ns: NDArray[np.int64]) -> Rows:
     """(K,) rates of a body's heading at the stamps, rad/s."""
-    from scipy.signal import savgol_filter
+    from scipy.signal import savgol_filter  # slow to import, and needed offline only
 
     heading = np.unwrap(2.0 * np.arctan2(track.values[:, 5], track.values[:, 6]))
     steps_s = np.diff(track.stamps_ns) / NANOSECONDS_PER_SECOND
@@ -145,11 +138,8 @@ def _slopes(track: BodyTrack, configuration: Pendulum, stamps_ns: NDArray[np.int
             step_s = float(np.mean(steps_s[piece[:-1]]))
             inner = piece[samples // 2 : len(piece) - samples // 2]
             slopes[inner] = savgol_filter(heading[piece], samples, 2, 1, step_s)[samples // 2 : -(samples // 2)]
-    found: Rows = np.full(len(stamps_ns), np.nan)
     place = np.minimum(np.searchsorted(track.stamps_ns, stamps_ns), len(track.stamps_ns) - 1)
-    there = track.stamps_ns[place] == stamps_ns
-    found[there] = slopes[place[there]]
-    return found
+    return np.where(track.stamps_ns[place] == stamps_ns, slopes[place], np.nan)
 
 
 ROBOT = PendulumRobot()
