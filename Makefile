@@ -54,7 +54,7 @@ benchmarks: $(VENV)/.development ## measure speed and accuracy
 	$(RUN) -m benchmarks
 
 clean: ## remove .venv, caches and everything built
-	rm -rf $(VENV) $(NEXT) build dist install log demo_output runs *.egg-info .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(NEXT) build dist install log demo_output runs *.egg-info examples/*/*.egg-info examples/*/build .import_linter_cache .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment that was moved or copied still names its old place in scripts and in the installation of this package.
@@ -106,6 +106,6 @@ $(NEXT)/.development: $(VENV)/.development Makefile
 	@rm -rf $(NEXT)
 	@$(RUN) -m venv --without-pip $(NEXT)
 	@$(RUN) -m pip --python $(NEXT)/bin/python $(INSTALL) $(NEXT_WHEELS) "$$($(RUN) -m pip freeze | grep ^numpy==)"
-	@$(RUN) -c 'import sysconfig; print("$(CURDIR)", sysconfig.get_path("purelib"), sep="\n")' \
+	@$(RUN) -c 'import sysconfig; print("$(CURDIR)", "$(CURDIR)/$(EXAMPLE)", sysconfig.get_path("purelib"), sep="\n")' \
 	    > $$($(NEXT)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth
 	@touch $@

@@ -83,7 +83,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     folder = kernel_cache.configure()
     robots = ["salp", "hopper", "strapdown"]
     if any(item.path.parent.name == "thruster_chain" and item.get_closest_marker("slow") for item in session.items):
-        robots += ["thruster_chain", "two_link"]
+        robots.append("thruster_chain")
     if any(item.path.parent.name == "softrobot" and item.get_closest_marker("slow") for item in session.items):
         robots.append("softrobot")
     if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":

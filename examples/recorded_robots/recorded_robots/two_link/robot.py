@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.capabilities.simulated import Scenario, Simulated
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement
-from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.measurement import Channel
 from onboard_estimation.reading_limits import imu_limits
 from onboard_estimation.reading_parts import POSE
 from onboard_estimation.robots import TruthSpecification
@@ -46,16 +45,6 @@ class TwoLinkRobot(Simulated[TwoLink]):
     def estimator(self, configuration: TwoLink, name: str) -> TwoLinkEstimator:
         """The error-state filter."""
         return TwoLinkEstimator(configuration)
-
-    def exercise(self, configuration: TwoLink, estimator: str) -> None:
-        """On a motion that a hinge is learned from: neutral readings would leave much to compile."""
-        channels = self.channels(configuration)
-        pipeline = Pipeline(self.estimator(configuration, estimator), channels)
-        for k in range(700):
-            stamp_ns = round(k * 0.4 * configuration.joint.half_window_s * NANOSECONDS_PER_SECOND)
-            for channel, share in zip(channels, (1.0, 2.0), strict=True):
-                value = np.array([np.sin(0.3 * k), share * np.sin(0.7 * k), np.cos(0.3 * k), 0.0, 0.0, 9.8])
-                pipeline.process(Measurement(stamp_ns, channel.sensor, value))
 
     def truth_specification(self, configuration: TwoLink) -> TruthSpecification:
         """The poses of both links; their frames are not quite those of the sensors."""
