@@ -51,5 +51,7 @@ def test_whoever_lacks_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatc
     assert {one.group for one in offered} == {robots.GROUP, converters.GROUP}
     assert {one.name: PACKAGE.name for one in offered} == installed.IN_EXAMPLES
     monkeypatch.setattr(installed, "_points", lambda group: {})
-    with pytest.raises(UserError, match="no format 'soft-arm'; it comes with: pip install ./examples/recorded_robots;"):
+    with pytest.raises(
+        UserError, match=r"no format 'soft-arm'; it comes with: pip install \./examples/recorded_robots;"
+    ):
         installed.load(converters.GROUP, "format", "soft-arm")

@@ -19,7 +19,7 @@ from onboard_estimation.series import Recording, Series
 from onboard_estimation.testing import Check, checks
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.robot import ROBOT
-from recorded_robots.two_link.simulator import STYLES, Conditions, Simulated, simulate
+from recorded_robots.two_link.simulator import LEVER_ARMS_M, STYLES, Simulated, simulate
 
 Array = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def configured(**overrides: Any) -> TwoLink:
 @cache
 def simulated(style: str, hinge: bool, seed: int, duration_s: float = 25.0, **conditions: Any) -> Simulated:
     rng = np.random.default_rng(seed)
-    return simulate(STYLES[style], hinge, duration_s, rng, conditions=Conditions(**conditions))
+    return simulate(STYLES[style], hinge, duration_s, rng, **conditions)
 
 
 def judged(recording: Recording, configuration: TwoLink) -> EvaluationResult:
@@ -76,8 +76,8 @@ def test_orientation_arms_and_biases_are_found_from_nothing(kind: str) -> None:
         nees.append(metrics["mean_nees_per_degree_of_freedom"])
         space = ROBOT.estimator(configured(joint__kind=kind), "eskf").space
         true = {
-            "proximal_lever_arm": Conditions().lever_arm_m[0],
-            "distal_lever_arm": Conditions().lever_arm_m[1],
+            "proximal_lever_arm": LEVER_ARMS_M[0],
+            "distal_lever_arm": LEVER_ARMS_M[1],
             "proximal_gyro_bias": made.gyro_bias_rad_s[0],
             "distal_gyro_bias": made.gyro_bias_rad_s[1],
         }

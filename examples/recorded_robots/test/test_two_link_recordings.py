@@ -23,7 +23,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from recorded_robots.two_link.configuration import TwoLink
 from recorded_robots.two_link.recordings import read_two_link_imu
 from recorded_robots.two_link.robot import ROBOT
-from recorded_robots.two_link.simulator import STYLES, Conditions, simulate
+from recorded_robots.two_link.simulator import STYLES, simulate
 
 Array = NDArray[np.float64]
 
@@ -93,7 +93,7 @@ def test_recordings_of_one_assembly_give_the_same_lever_arms(shared_data: Path) 
 
 def written(path: Path, lag_s: float = 0.0, **changes: Any) -> Path:
     """A small recording, simulated, in the layout of the files; the IMUs lag its reference."""
-    made = simulate(STYLES["swing"], True, 20.0, np.random.default_rng(1), conditions=Conditions(truth_stddev_rad=0.0))
+    made = simulate(STYLES["swing"], True, 20.0, np.random.default_rng(1), truth_stddev_rad=0.0)
     (first, second), (pose_1, pose_2) = made.recording.sensors, made.recording.truth
     times = first.stamps_ns * 1e-9
     swapped = [np.hstack([one.values[:, 3:], one.values[:, :3]]) for one in (first, second)]
@@ -107,7 +107,7 @@ def written(path: Path, lag_s: float = 0.0, **changes: Any) -> Path:
 
 
 def test_order_units_and_frames(tmp_path: Path) -> None:
-    made = simulate(STYLES["swing"], True, 20.0, np.random.default_rng(1), conditions=Conditions(truth_stddev_rad=0.0))
+    made = simulate(STYLES["swing"], True, 20.0, np.random.default_rng(1), truth_stddev_rad=0.0)
     found = read_two_link_imu(written(tmp_path / "a.mat"), truth_as_recorded=True)
     for one, other in zip(
         (*found.recording.sensors, *found.recording.truth),

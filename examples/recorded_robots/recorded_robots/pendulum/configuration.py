@@ -53,12 +53,6 @@ class Links:
         (0.0, 0.0, 0.0), "share of each motor's torque that its gear loses", minimum=0.0, exclusive_maximum=1.0
     )
 
-    def faults(self) -> Iterator[str]:
-        """Rules across parameters."""
-        for name in ("lengths_m", *QUANTITIES.values()):
-            if len(getattr(self, name)) != len(self.joint_names):
-                yield f"{name}: {len(getattr(self, name))} numbers for {len(self.joint_names)} joints"
-
 
 @dataclass(frozen=True)
 class Unknown:
@@ -138,13 +132,12 @@ class Pendulum:
     def faults(self) -> Iterator[str]:
         """Rules across parameters."""
         count = len(self.links.joint_names)
-        rows = [("unknown", name) for name in QUANTITIES]
-        rows += [("noise", "angle_stddev_rad"), ("noise", "rate_walk_rad_s_sqrt_s")]
-        lengths = {f"{section}.{name}": len(getattr(getattr(self, section), name)) for section, name in rows}
-        lengths["truth_rate_stddev_rad_s"] = len(self.truth_rate_stddev_rad_s)
-        for name, given in lengths.items():
-            if given != count:
-                yield f"{name}: {given} numbers for {count} joints"
+        given = {"truth_rate_stddev_rad_s": self.truth_rate_stddev_rad_s}
+        for section in ("links", "unknown", "noise"):
+            given |= {f"{section}.{name}": value for name, value in vars(getattr(self, section)).items()}
+        for name, value in given.items():
+            if isinstance(value, tuple) and len(value) != count:
+                yield f"{name}: {len(value)} numbers for {count} joints"
         for name, parameter_name in QUANTITIES.items():
             values, deviations = getattr(self.links, parameter_name), getattr(self.unknown, name)
             for joint, value, deviation in zip(self.links.joint_names, values, deviations, strict=False):

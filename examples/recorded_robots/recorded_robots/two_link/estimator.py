@@ -84,10 +84,11 @@ class TwoLinkEstimator(Estimator[TwoLinkState]):
     def step(self, state: TwoLinkState, measurement: Measurement) -> Step:
         """Take a reading (6,): gyro x y z (rad/s), accelerometer x y z (m/s^2)."""
         link, stamp_ns = self._sensors.index(measurement.sensor), measurement.stamp_ns
+        begun_ns = stamp_ns if state.begun_ns is None else state.begun_ns
         if state.begun_ns is None:
             state = state._replace(stamp_ns=stamp_ns, begun_ns=stamp_ns, compared_ns=stamp_ns)
         own, other = state.readings[link], state.readings[1 - link]
-        heard_ns = state.begun_ns if other.last_ns is None else other.last_ns
+        heard_ns = begun_ns if other.last_ns is None else other.last_ns
         silent = stamp_ns - heard_ns > self._longest_gap_ns
         told = own.last_ns is not None and own.last_ns - heard_ns > self._longest_gap_ns
         # Both have reported since this one's last reading: of two that come at one instant, the second.

@@ -7,7 +7,7 @@ derivatives.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,22 @@ from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, st
 
 Array = NDArray[np.float64]
 
+LEVER_ARMS_M = np.array([[0.12, 0.003, -0.019], [-0.15, 0.002, -0.019]])
+"""From each IMU to the joint, in the IMU's frame."""
 _GRAVITY = np.array([0.0, 0.0, -STANDARD_GRAVITY_M_S2])
+_MOUNT_STDDEV_RAD = 0.15  # by which the second IMU is turned against the first with the joint straight, per axis
+_PLAY_RAD, _PLAY_HZ = 0.004, 0.4  # by which the joint turns across its axes
+# Of uncalibrated IMUs of a telephone: white noise of a reading, biases drawn anew for each recording, errors of scale.
+_RATE_STDDEV_RAD_S, _ACCELERATION_STDDEV_M_S2 = 0.005, 0.05
+_GYRO_BIAS_STDDEV_RAD_S, _ACCELEROMETER_BIAS_STDDEV_M_S2 = 0.01, 0.05
+_SCALE_STDDEV = 0.005
+_TRUTH_RATE_HZ = 50.0
 # Half the base of the central differences: far below the quickest motion, far above the rounding of a position.
 _DIFFERENCE_S = 5e-4
 _SINES = 3
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(NamedTuple):
     """How the links are moved.
 
     Attributes
@@ -51,47 +59,7 @@ STYLES: Mapping[str, Style] = {
 }
 
 
-@dataclass(frozen=True)
-class Conditions:
-    """Magnitudes of links, sensors and motion capture.
-
-    Attributes
-    ----------
-    imu_rate_hz, distal_delay_s
-        Rate of both IMUs; how much later than the first the second is read.
-    lever_arm_m
-        From each IMU to the joint, in the IMU's frame.
-    rotation_stddev_rad
-        How far the second IMU is turned against the first, per axis, with the joint straight.
-    play_rad, play_hz
-        Amplitude and frequency by which the joint turns across its axes.
-    rate_stddev_rad_s, acceleration_stddev_m_s2
-        White noise of a reading.
-    gyro_bias_stddev_rad_s, accelerometer_bias_stddev_m_s2
-        Constant biases, drawn anew for each recording: of an uncalibrated IMU of a telephone.
-    scale_stddev
-        Relative error of each axis.
-    truth_rate_hz, truth_stddev_rad
-        Motion capture, and how far its frame on each link is turned against the sensor's, per axis.
-    """
-
-    imu_rate_hz: float = 50.0
-    distal_delay_s: float = 0.0
-    lever_arm_m: tuple[tuple[float, float, float], ...] = ((0.12, 0.003, -0.019), (-0.15, 0.002, -0.019))
-    rotation_stddev_rad: float = 0.15
-    play_rad: float = 0.004
-    play_hz: float = 0.4
-    rate_stddev_rad_s: float = 0.005
-    acceleration_stddev_m_s2: float = 0.05
-    gyro_bias_stddev_rad_s: float = 0.01
-    accelerometer_bias_stddev_m_s2: float = 0.05
-    scale_stddev: float = 0.005
-    truth_rate_hz: float = 50.0
-    truth_stddev_rad: float = 0.007
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
+class Simulated(NamedTuple):
     """A recording, with what only a simulator knows of it.
 
     Attributes
@@ -113,21 +81,29 @@ def simulate(
     duration_s: float,
     rng: np.random.Generator,
     names: tuple[str, str] = ("proximal", "distal"),
-    conditions: Conditions | None = None,
+    imu_rate_hz: float = 50.0,
+    distal_delay_s: float = 0.0,
+    truth_stddev_rad: float = 0.007,
 ) -> Simulated:
-    """Recording of a motion, with a hinge or else a ball joint."""
-    conditions = conditions or Conditions()
-    motion = LinkedMotion(style, hinge, rng, conditions)
-    biases = rng.normal(0.0, conditions.gyro_bias_stddev_rad_s, (2, 3))
-    truth_ns = stamps_ns(duration_s, conditions.truth_rate_hz)
+    """Recording of a motion, with a hinge or else a ball joint.
+
+    Parameters
+    ----------
+    imu_rate_hz, distal_delay_s
+        Rate of both IMUs; how much later than the first the second is read.
+    truth_stddev_rad
+        How far the frame of motion capture on each link is turned against the sensor's, per axis.
+    """
+    motion = LinkedMotion(style, hinge, rng)
+    biases = rng.normal(0.0, _GYRO_BIAS_STDDEV_RAD_S, (2, 3))
+    truth_ns = stamps_ns(duration_s, _TRUTH_RATE_HZ)
     sensors, truth = [], []
     for link, name in enumerate(names):
-        delay_ns = round(link * conditions.distal_delay_s * NANOSECONDS_PER_SECOND)
-        imu_ns = stamps_ns(duration_s, conditions.imu_rate_hz) + delay_ns
+        imu_ns = stamps_ns(duration_s, imu_rate_hz) + round(link * distal_delay_s * NANOSECONDS_PER_SECOND)
         readings = motion.readings(link, imu_ns / NANOSECONDS_PER_SECOND)
-        sensors.append(Series(imu_channel(name), imu_ns, _measured(readings, biases[link], conditions, rng)))
+        sensors.append(Series(imu_channel(name), imu_ns, _measured(readings, biases[link], rng)))
         position, rotation = motion.pose(link, truth_ns / NANOSECONDS_PER_SECOND)
-        marked = rotation * Rotation.from_rotvec(rng.normal(0.0, conditions.truth_stddev_rad, 3))
+        marked = rotation * Rotation.from_rotvec(rng.normal(0.0, truth_stddev_rad, 3))
         truth.append(Series(truth_channel(name), truth_ns, np.hstack([position, marked.as_quat()])))
     return Simulated(Recording(tuple(sensors), tuple(truth)), motion.axes, biases)
 
@@ -141,21 +117,21 @@ class LinkedMotion:
         (2, 3) of the hinge, in the frames of both IMUs.
     """
 
-    def __init__(self, style: Style, hinge: bool, rng: np.random.Generator, conditions: Conditions) -> None:
-        self._style, self._hinge, self._conditions = style, hinge, conditions
-        slowest, quickest = style.frequency_hz
+    def __init__(self, style: Style, hinge: bool, rng: np.random.Generator) -> None:
+        self._style, self._hinge = style, hinge
         # By row: travel, turn and bend about three axes each, wobble about two.
-        self._frequencies = np.exp(rng.uniform(np.log(slowest), np.log(quickest), (9, _SINES)))
+        slowest, quickest = np.log(style.frequency_hz)
+        self._frequencies = np.exp(rng.uniform(slowest, quickest, (9, _SINES)))
         self._phases = rng.uniform(0.0, 2.0 * np.pi, (9, _SINES))
         self._wobble = rng.uniform(0.0, 2.0 * np.pi, 3)
         axis = np.array([0.0, 1.0, 0.0]) + rng.normal(0.0, 0.1, 3)
         self._axis = axis / np.linalg.norm(axis)
-        self._mount = Rotation.from_rotvec(rng.normal(0.0, conditions.rotation_stddev_rad, 3))
+        self._mount = Rotation.from_rotvec(rng.normal(0.0, _MOUNT_STDDEV_RAD, 3))
         self.axes = np.stack([self._axis, self._mount.inv().apply(self._axis)])
 
     def pose(self, link: int, times_s: Vector) -> tuple[Array, Rotation]:
         """Positions (K, 3) of an IMU, m, and its attitudes, at the instants (K,)."""
-        style, conditions = self._style, self._conditions
+        style = self._style
         joint = style.travel_m * self._sines(slice(0, 3), times_s)
         rotation = Rotation.from_euler("ZYX", style.turn_rad * self._sines(slice(3, 6), times_s))
         if link == 1:
@@ -163,9 +139,9 @@ class LinkedMotion:
             # Straight at the start, where the configuration knows something of it.
             bend = bend - style.bend_rad * self._sines(slice(6, 9), np.zeros(1))
             turned = bend[:, :1] * self._axis if self._hinge else bend
-            wobble = np.sin(2.0 * np.pi * conditions.play_hz * times_s[:, None] + self._wobble) * conditions.play_rad
+            wobble = np.sin(2.0 * np.pi * _PLAY_HZ * times_s[:, None] + self._wobble) * _PLAY_RAD
             rotation = rotation * Rotation.from_rotvec(turned) * Rotation.from_rotvec(wobble) * self._mount
-        return joint - rotation.apply(conditions.lever_arm_m[link]), rotation
+        return joint - rotation.apply(LEVER_ARMS_M[link]), rotation
 
     def readings(self, link: int, times_s: Vector) -> Array:
         """What a perfect IMU reads (K, 6): gyro, accelerometer."""
@@ -184,9 +160,9 @@ class LinkedMotion:
         return out
 
 
-def _measured(true: Array, gyro_bias: Vector, c: Conditions, rng: np.random.Generator) -> Array:
+def _measured(true: Array, gyro_bias: Vector, rng: np.random.Generator) -> Array:
     """Readings (K, 6) with scale error, bias and white noise."""
-    bias = np.concatenate([gyro_bias, rng.normal(0.0, c.accelerometer_bias_stddev_m_s2, 3)])
-    stddev = np.repeat([c.rate_stddev_rad_s, c.acceleration_stddev_m_s2], 3)
-    scale = 1.0 + rng.normal(0.0, c.scale_stddev, 6)
+    bias = np.concatenate([gyro_bias, rng.normal(0.0, _ACCELEROMETER_BIAS_STDDEV_M_S2, 3)])
+    stddev = np.repeat([_RATE_STDDEV_RAD_S, _ACCELERATION_STDDEV_M_S2], 3)
+    scale = 1.0 + rng.normal(0.0, _SCALE_STDDEV, 6)
     return np.asarray(true * scale + bias + rng.normal(0.0, 1.0, true.shape) * stddev)
