@@ -1,6 +1,6 @@
 """Recorded pendulums: what the filter foresees on swings that it did not learn from, and what it finds of the links.
 
-The figures of `docs/pendulums.md`. Needs the recordings; nothing here is timed.
+The figures of `examples/recorded_robots/docs/pendulums.md`. Needs the recordings; nothing here is timed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Two jointed IMUs on recordings with optical truth: relative orientation, its consistency, and a published filter.
 
-The figures of `docs/two_link.md`. Needs the recordings; nothing here is timed. RMSE is that of the whole turn, over the
-whole recording from its first reading, at which the filter knows the start to 20 deg per axis, as the published does.
+The figures of `examples/recorded_robots/docs/two_link.md`. Needs the recordings; nothing here is timed. RMSE is that of
+the whole turn, over the whole recording from its first reading, at which the filter knows the start to 20 deg per axis,
+as the published does.
 """
 
 from __future__ import annotations

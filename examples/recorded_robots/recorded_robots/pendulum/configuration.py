@@ -1,4 +1,4 @@
-"""Parameters of a pendulum's estimator; `config/pendulum.yaml` is written from here."""
+"""Parameters of a pendulum's estimator; the defaults are those of the triple one, see `docs/pendulums.md`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUANTITIES = {
     "dry_friction": "dry_friction_n_m",
     "gear_friction": "gear_friction",
 }
-"""What may be unknown of a link, in the order of the kernels' rows, and its name among the links' parameters."""
+"""What may be unknown of a link, in the order of the rows of `dynamics`, and its name among the links' parameters."""
 
 
 def link_names(count: int) -> tuple[str, ...]:
@@ -145,7 +145,7 @@ class Pendulum:
                     yield f"links.{parameter_name}: 0 at {joint} has no logarithm; hold it, with unknown.{name} 0"
 
     def parameters(self) -> Matrix:
-        """(6, N) as the kernels take them."""
+        """(6, N) as `dynamics` takes them."""
         return np.array([getattr(self.links, name) for name in QUANTITIES.values()])
 
     def deviations(self) -> Matrix:

@@ -7,7 +7,7 @@ rates and measured torques.
 
 In the bags each angle is that of a joint, against the link before, and all are zero where it hangs straight down. What
 is known of each machine before goes along, as its configuration. The truth of a link's heading is what was recorded,
-for there is no other; it serves to judge rates (see `pendulum_robot`).
+for there is no other; it serves to judge rates (see `robot`).
 """
 
 from __future__ import annotations
