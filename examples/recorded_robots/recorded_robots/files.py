@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,19 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 
 
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """What goes wrong within, as UserError: the file cannot be read, or is no `what`."""
+    try:
+        yield
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except Exception as error:  # readers raise whatever a damaged file leads them to
+        raise UserError(f"{path} is no {what}: {error or type(error).__name__}") from error
+
+
 def read_matlab(path: Path, *names: str) -> dict[str, Any]:
     """The variables of those names that a MATLAB file holds.
 
@@ -22,16 +36,11 @@ def read_matlab(path: Path, *names: str) -> dict[str, Any]:
     UserError
         The file cannot be read, is none of MATLAB's, or is one of version 7.3.
     """
-    try:
-        file = io.BytesIO(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    try:
-        content: dict[str, Any] = loadmat(file, variable_names=names)
-    except NotImplementedError as error:
-        raise UserError(f"{path} is a MATLAB file of version 7.3 (HDF5); save it with -v7") from error
-    except Exception as error:  # SciPy's reader raises whatever a damaged file leads it to
-        raise UserError(f"{path} is no readable MATLAB file: {error or type(error).__name__}") from error
+    with reading(path, "readable MATLAB file"), path.open("rb") as file:
+        try:
+            content: dict[str, Any] = loadmat(file, variable_names=names)
+        except NotImplementedError as error:
+            raise UserError(f"{path} is a MATLAB file of version 7.3 (HDF5); save it with -v7") from error
     return content
 
 

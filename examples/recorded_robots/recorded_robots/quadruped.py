@@ -24,7 +24,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel
-from recorded_robots.files import in_unit
+from recorded_robots.files import in_unit, reading
 
 IMU = imu_channel("foot")
 FORCE = Channel("foot/contact_force", "sensor_msgs/msg/JointState", "foot/contact_force", "effort", ("fz_counts",))
@@ -139,13 +139,8 @@ def _fitted(force: Vector, imu: Matrix) -> tuple[ImuClock, str]:
 
 def _table(path: Path) -> tuple[Vector, Matrix]:
     """Force (N,) and the IMU's columns (K, 6) as recorded."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is no comma-separated table: {error}") from error
+    with reading(path, "comma-separated table"), path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
     force, imu = np.empty(len(rows)), list[list[float]]()
     for line, cells in enumerate(rows, start=1):
         if len(cells) != _COLUMNS:

@@ -23,6 +23,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
+from recorded_robots.files import reading
 
 _METRES = {"m": 1.0, "cm": 0.01, "mm": 0.001}
 _FARTHEST_M = 100.0  # from the capture's origin: what is farther away is another unit, or no marker
@@ -85,24 +86,18 @@ class _Content(NamedTuple):
 
 
 def _read(path: Path) -> _Content:
-    try:
-        with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "No analog data found in file"
-            reader: Any = c3d.Reader(file)
-            labels = [label.strip() for label in reader.point_labels]
-            unit = reader.get("POINT:UNITS")
-            rows = [points[:, :4].copy() for _, points, _ in reader.read_frames()]
-            return _Content(
-                labels,
-                "" if unit is None else str(unit.string_value).strip(),
-                float(reader.point_rate),
-                int(reader.frame_count),
-                np.array(rows, dtype=np.float64).reshape(len(rows), -1, 4),
-            )
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # the reader raises whatever a damaged file leads it to
-        raise UserError(f"{path} is no readable c3d file: {error or type(error).__name__}") from error
+    with reading(path, "readable c3d file"), path.open("rb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "No analog data found in file"
+        reader: Any = c3d.Reader(file)
+        unit = reader.get("POINT:UNITS")
+        rows = [points[:, :4].copy() for _, points, _ in reader.read_frames()]
+        return _Content(
+            [label.strip() for label in reader.point_labels],
+            "" if unit is None else str(unit.string_value).strip(),
+            float(reader.point_rate),
+            int(reader.frame_count),
+            np.array(rows, dtype=np.float64).reshape(len(rows), -1, 4),
+        )
 
 
 def _markers(path: Path, content: _Content) -> dict[str, NDArray[np.float64]]:

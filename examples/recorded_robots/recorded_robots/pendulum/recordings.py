@@ -23,7 +23,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Vector
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import truth_channel
-from recorded_robots.files import increasing, read_matlab, size
+from recorded_robots.files import increasing, read_matlab, reading, size
 from recorded_robots.pendulum.configuration import Pendulum, link_names
 from recorded_robots.pendulum.estimator import angle_channel, torque_channel
 
@@ -142,15 +142,11 @@ def _segments(path: Path) -> tuple[NDArray[np.float64], float]:
 
 def _table(path: Path) -> dict[str, Vector]:
     """Columns of a table with a line of names, by name."""
-    try:
+    with reading(path, "table of numbers below a line of names"):
         names = path.read_text(encoding="utf-8").partition("\n")[0].strip().split(",")
         if names == [""]:
             raise UserError(f"{path} is empty, or its first line is")
         values = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UserError(f"{path} is no table of numbers below a line of names: {error}") from error
     if values.shape[1] != len(names) or len(values) < 2:
         raise UserError(f"{path}: {len(names)} names, {values.shape[1]} columns and {len(values)} rows of numbers")
     if not np.isfinite(values).all():
