@@ -14,8 +14,6 @@ from onboard_estimation.commands.simulate import StorageOption
 
 EXAMPLES = output.examples(
     "convert --formats",
-    "convert pyshoe 2017-11-22-11-27-30.mat --output walk",
-    "convert quadruped go1_slippery_surface.csv --output steps",
     "convert serial_log device.log --output hops",
 )
 

@@ -44,7 +44,7 @@ FREE = StateSpace(*_FREE)
 HINGE = StateSpace(*_FREE, *(vector(f"{one}_axis", _AXES, "") for one in _PAIR))
 
 # First element of each pair of blocks in the error; coordinates stand one further, for the quaternion has four.
-ORIENTATION, GYRO, ACCELEROMETER, ARM, AXIS = 0, 3, 9, 15, 21
+GYRO, ACCELEROMETER, ARM, AXIS = 3, 9, 15, 21
 _QUATERNION_EXTRA = 1
 
 NOISE = (
