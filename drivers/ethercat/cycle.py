@@ -38,29 +38,6 @@ class Reading(NamedTuple):
     data: bytes
 
 
-class Figures(NamedTuple):
-    """How cycles were kept since the last question.
-
-    Attributes
-    ----------
-    cycles, missed, overruns
-        Cycles; those whose working counter was not the one expected; instants left out because a cycle took too long.
-    period_p50_us, period_p99_us, period_worst_us
-        Between beginnings.
-    jitter_p99_us, jitter_worst_us
-        By which a cycle began after its instant.
-    """
-
-    cycles: int
-    missed: int
-    overruns: int
-    period_p50_us: float
-    period_p99_us: float
-    period_worst_us: float
-    jitter_p99_us: float
-    jitter_worst_us: float
-
-
 class Cycle:
     """Runs a bus until it is closed.
 
@@ -138,25 +115,30 @@ class Cycle:
                 thread.join(10.0)
         self._bus.close()
 
-    def figures(self) -> Figures:
-        """Since the last call."""
+    def figures(self) -> dict[str, float]:
+        """How cycles were kept since the last call.
+
+        Returns
+        -------
+        cycles, missed, overruns
+            Cycles; those whose working counter was not the one expected; instants left out because a cycle took too
+            long.
+        period_p50_us, period_p99_us, period_worst_us
+            Between beginnings.
+        jitter_p99_us, jitter_worst_us
+            By which a cycle began after its instant.
+        """
         late_ns, self._late_ns = self._late_ns, []
         began_ns, self._began_ns = self._began_ns, []
-        now = (self.cycles, self.missed, self.overruns)
-        cycles, missed, overruns = (after - before for after, before in zip(now, self._asked, strict=True))
-        self._asked = now
-        period_us = 1e-3 * np.diff(np.array(began_ns, dtype=np.int64)).astype(np.float64)
-        late_us = 1e-3 * np.array(late_ns, dtype=np.float64)
-        return Figures(
-            cycles=cycles,
-            missed=missed,
-            overruns=overruns,
-            period_p50_us=_percentile(period_us, 50),
-            period_p99_us=_percentile(period_us, 99),
-            period_worst_us=_percentile(period_us, 100),
-            jitter_p99_us=_percentile(late_us, 99),
-            jitter_worst_us=_percentile(late_us, 100),
-        )
+        before, self._asked = self._asked, (self.cycles, self.missed, self.overruns)
+        found: dict[str, float] = {
+            name: now - then
+            for name, now, then in zip(("cycles", "missed", "overruns"), self._asked, before, strict=True)
+        }
+        shares = {"p50": 50, "p99": 99, "worst": 100}
+        period_us, late_us = 1e-3 * np.diff(np.array(began_ns, dtype=np.int64)), 1e-3 * np.array(late_ns)
+        found |= {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
+        return found | {f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")}
 
     def _run(self) -> None:
         self._prepare_thread()

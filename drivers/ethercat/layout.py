@@ -158,8 +158,7 @@ def objects_of(description: SensorDescription, fields: Sequence[str]) -> list[Sd
     found: dict[SdoObject, None] = {}
     for field in fields:
         scale = scales[of_field[field].scale]
-        unit = scale.unit.object if isinstance(scale.unit, UnitCode) else None
-        for one in (scale.factor, scale.offset, unit):
+        for one in (scale.factor, scale.offset, scale.unit):
             if isinstance(one, SdoObject):
                 found[one] = None
     return list(found)
@@ -209,12 +208,12 @@ def _unit(name: str, unit: str | UnitCode, values: Mapping[SdoObject, float]) ->
     """Name of the unit, and a remark where it was assumed."""
     if isinstance(unit, str):
         return unit, ""
-    told = values[unit.object]
+    told = values[unit]
     code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
     known = dict(unit.codes)
     if code in known:
         return known[code], ""
     if unit.otherwise:
-        return unit.otherwise, f"{name}: unit {code:#x} in {unit.object} is not known, {unit.otherwise} is assumed"
+        return unit.otherwise, f"{name}: unit {code:#x} in {unit} is not known, {unit.otherwise} is assumed"
     listed = ", ".join(f"{each:#x} {word}" for each, word in unit.codes)
-    raise UserError(f"{name}: the device tells unit {code:#x} in {unit.object}; known: {listed}")
+    raise UserError(f"{name}: the device tells unit {code:#x} in {unit}; known: {listed}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from drivers.ethercat.compensation import mean_at_rest, zero_for
+from drivers.ethercat.compensation import mean_at_rest
 from drivers.ethercat.configuration import WrenchConfiguration
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import WrenchStream
@@ -65,10 +65,9 @@ class Tare:
                 )
             self.on_device, by = (device, device.starts), "by the device's own bias"
             by += f", which took off {_shown(before)}, and "
-        zero = zero_for(stream.compensation.mounting, mean, chosen.tare_includes_weight)
-        stream.compensation.set_zero(zero)
-        self.is_made = True
-        return f"zeroed {by}on the host: {_shown(zero)} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
+        stream.compensation.zero_at(mean)
+        self.is_made, taken_off = True, _shown(stream.compensation.zero)
+        return f"zeroed {by}on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
 
     def clear(self, device: Device) -> str:
         """Forget the zero; what was done, in a sentence."""
