@@ -13,7 +13,6 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from drivers.emulators import natnet_messages
 from drivers.emulators.natnet_messages import Times
+from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
 from drivers.motion_capture.axes import UP_AXES, Axes
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack import protocol
@@ -71,16 +71,8 @@ class NatNetServerConfiguration:
 
 
 @dataclass(frozen=True)
-class OptitrackEmulatorConfiguration(NatNetServerConfiguration):
+class OptitrackEmulatorConfiguration(TruthEmulatorConfiguration, NatNetServerConfiguration):
     """The server, and where its truth is from."""
-
-    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
-    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
-
-    def faults(self) -> Iterable[str]:
-        """Names that cannot be."""
-        if len(set(self.bodies)) < len(self.bodies) or "" in self.bodies:
-            yield f"bodies: {', '.join(self.bodies)}, allowed: each once, none empty"
 
 
 class NatNetServer:

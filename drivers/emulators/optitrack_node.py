@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import rclpy.clock
-from rclpy.clock import ClockType
-from rclpy.node import Node
+from collections.abc import Iterable
 
 from drivers.emulators.natnet import NatNetServer, OptitrackEmulatorConfiguration
-from drivers.emulators.truth_feed import FeedSearch, TruthFeed
-from drivers.motion_capture.configuration import NoRobot
-from onboard_estimation.nodes.parameters import NodeParameters
+from drivers.emulators.truth_feed import TruthEmulatorNode
+from drivers.motion_capture.bodies import BodyPoses
 
-_TICK_S = 0.001
 _REPORT_S = 10.0
 
 
-class OptitrackEmulatorNode(Node):
-    """Streams truth as a NatNet server would; subscribes to `emulated_truth/<body>/pose` (PoseStamped).
-
-    The stamp of a pose is the middle of its exposure. Parameters: `OptitrackEmulatorConfiguration`.
+class OptitrackEmulatorNode(TruthEmulatorNode[OptitrackEmulatorConfiguration]):
+    """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `OptitrackEmulatorConfiguration`.
 
     Raises
     ------
@@ -28,28 +22,8 @@ class OptitrackEmulatorNode(Node):
 
     def __init__(self) -> None:
         self._server: NatNetServer | None = None
-        super().__init__("optitrack_emulator", automatically_declare_parameters_from_overrides=True)
-        parameters: NodeParameters[NoRobot, OptitrackEmulatorConfiguration] = NodeParameters(
-            self, NoRobot, OptitrackEmulatorConfiguration
-        )
-        chosen = parameters.host
-        self._search, self._chosen = FeedSearch(self, chosen.bodies, chosen.bag), chosen
-        self._feed: TruthFeed | None = None
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_TICK_S, self._stream, clock=steady)
-        self.create_timer(_REPORT_S, self._tell, clock=steady)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Serve, once it is known which bodies."""
-        self._feed, chosen = self._search.feed(), self._chosen
-        if self._feed is None:
-            return
-        self._server = NatNetServer(self._feed.names, chosen)
-        self.get_logger().info(
-            f"NatNet {chosen.version} at {chosen.interface}:{chosen.command_port}, {chosen.transport}; bodies: "
-            f"{', '.join(self._feed.names)}, from {chosen.bag or 'emulated_truth/<body>/pose'}"
-        )
+        super().__init__("optitrack_emulator", OptitrackEmulatorConfiguration)
+        self.every(_REPORT_S, self._tell)
 
     def destroy_node(self) -> None:
         """Stop serving."""
@@ -57,23 +31,20 @@ class OptitrackEmulatorNode(Node):
             self._server.close()
         super().destroy_node()
 
-    def _stream(self) -> None:
-        feed, server = self._feed, self._server
-        if feed is None or server is None:
-            self._begin()
-            return
-        for poses in feed.take():
-            server.submit(poses)
-        if feed.is_over and server.is_idle:
-            self.get_logger().info(f"the bag is over: {server.sent} frames sent")
-            self.context.try_shutdown()
+    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
+        """See `TruthEmulatorNode`."""
+        if self._server is None:
+            chosen = self.chosen
+            self._server = NatNetServer(names, chosen)
+            where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
+            self.say_serving(f"NatNet {chosen.version} at {where}", names)
+        for poses in frames:
+            self._server.submit(poses)
+        return self._server.is_idle
 
     def _tell(self) -> None:
-        server = self._server
-        if server is None:
-            self.get_logger().info("waiting for emulated_truth/<body>/pose of any body", throttle_duration_sec=30.0)
-            return
-        self.get_logger().info(
-            f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
-            throttle_duration_sec=60.0,
-        )
+        if (server := self._server) is not None:
+            self.get_logger().info(
+                f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
+                throttle_duration_sec=60.0,
+            )

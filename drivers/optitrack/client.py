@@ -19,6 +19,7 @@ from drivers.optitrack.sockets import Addresses, NatNetSockets
 from drivers.optitrack.stamps import FrameStamps
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
+from onboard_estimation.timing.device_clock import DeviceClock
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
 """How often a server is called: while it does not answer, and while it does, to hear that it is another."""
@@ -64,7 +65,7 @@ class NatNetClient:
     Raises
     ------
     UserError
-        The interface is none of this host. `poll` raises it where the server's version is not understood.
+        The interface is none of this host. `read` raises it where the server's version is not understood.
     """
 
     def __init__(
@@ -101,7 +102,18 @@ class NatNetClient:
             self._sockets.send(protocol.message(Kind.DISCONNECT))
         self._sockets.close()
 
-    def poll(self, timeout_s: float) -> Iterator[BodyPoses]:
+    @property
+    def device_clock(self) -> DeviceClock | None:
+        """Of the server; None before it has answered."""
+        return self.stamps.clock if self.stamps is not None else None
+
+    def figures(self) -> dict[str, float]:
+        """For `/diagnostics`, beside its health."""
+        stamps = self.stamps
+        told = {"stamp_stddev_us": 1e6 * stamps.stddev_s} if stamps is not None else {}
+        return told | {"of_other_senders": self.foreign, "echoes": stamps.echoes if stamps is not None else 0}
+
+    def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""
         self._do_what_is_due()
         for data, arrived_ns in self._sockets.receive(timeout_s):

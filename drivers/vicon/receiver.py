@@ -15,6 +15,7 @@ from drivers.vicon.connection import Connection
 from drivers.vicon.frame_clock import FrameClock
 from drivers.vicon.protocol import StreamError
 from drivers.vicon.session import Frame, Session, body_names
+from onboard_estimation.timing.device_clock import DeviceClock
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -63,6 +64,30 @@ class Receiver:
         self.repeated = self.lies = self.invalid = 0
         self.names: tuple[str, ...] = ()
         self.last_s = math.nan
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; empty where there is one."""
+        return self.connection.trouble
+
+    @property
+    def device_clock(self) -> DeviceClock | None:
+        """That frames are mapped by now; None: they are not."""
+        return self.clock.device_clock
+
+    def figures(self) -> dict[str, float]:
+        """For `/diagnostics`, beside its health."""
+        return {
+            "repeated": self.repeated,
+            "invalid_poses": self.invalid,
+            "implausible_latencies": self.clock.implausible_latencies,
+            "frame_rate_hz": self.clock.rate_hz,
+            "clock_jumps": self.clock.jumps,
+        }
+
+    def close(self) -> None:
+        """Leave the server."""
+        self.connection.close()
 
     def read(self, timeout_s: float) -> list[BodyPoses]:
         """What came, as soon as there is anything; empty after the timeout."""

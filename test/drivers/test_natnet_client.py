@@ -135,7 +135,7 @@ def test_other_versions_are_refused_with_the_list(version: protocol.Version) -> 
         server.bind((LOOPBACK, command_port))
         server.settimeout(10.0)
         with serving() as (idle, configuration), connected(configuration, command_port=command_port) as (client, _):
-            list(client.poll(0.0))
+            list(client.read(0.0))
             question, asker = server.recvfrom(2048)
             assert protocol.payload(question)[0] == protocol.Kind.CONNECT
             info = ServerInfo("Motive", (9, 0, 0, 0), version, 10_000_000, data_port, True, "239.255.42.99")

@@ -88,7 +88,7 @@ class Stream:
                 self._server.submit(replace(self._sent, stamp_ns=self._next_ns))
                 self.stamps_ns.append(self._next_ns)
                 self._next_ns += PERIOD_NS
-            self.got.extend(self._client.poll(0.002))
+            self.got.extend(self._client.read(0.002))
 
     def further(self, count: int) -> None:
         """Until so many frames more have come."""
