@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import rclpy.clock
@@ -21,6 +22,11 @@ from onboard_estimation.ros.sensor_messages import header
 
 STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
+
+
+@dataclass(frozen=True)
+class NoRobot:
+    """Of a node that runs for no robot of the suite: no parameters beside its own."""
 
 
 class SteadyNode(Node):

@@ -18,8 +18,7 @@ from rclpy.qos import QoSProfile, ReliabilityPolicy
 
 from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
 from drivers.motion_capture.bodies import BodyPoses
-from drivers.motion_capture.configuration import NoRobot
-from drivers.node import SteadyNode
+from drivers.node import NoRobot, SteadyNode
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels

@@ -15,18 +15,6 @@ from onboard_estimation.ros.sensor_messages import header
 Serialize = Callable[[Any], bytes]
 
 _NOT_MEASURED = np.diag([-1.0, 0.0, 0.0]).ravel()
-_LARGEST_NORM_ERROR = 0.1
-
-
-def checked_imu(gyro: Vector, accelerometer: Vector, orientation_xyzw: Vector) -> Vector:
-    """(10,) gyro (rad/s), accelerometer (m/s^2), attitude xyzw; NaN throughout for a part that is no measurement."""
-    value = np.concatenate([gyro, accelerometer, orientation_xyzw])
-    for part in (slice(0, 3), slice(3, 6), slice(6, 10)):
-        if not np.isfinite(value[part]).all():
-            value[part] = np.nan
-    if not abs(np.linalg.norm(value[6:]) - 1.0) < _LARGEST_NORM_ERROR:
-        value[6:] = np.nan
-    return value
 
 
 class ImuMessages:
@@ -64,23 +52,14 @@ class ImuMessages:
         return self._new("sensor_msgs/msg/Imu", header=header(self._new, stamp_ns, self._frame), **fields)
 
 
-class JointMessages:
-    """`sensor_msgs/JointState` of all modules."""
+def joint_messages(new: New, serialize: Serialize, names: Sequence[str]) -> MessageTemplate:
+    """`sensor_msgs/JointState` of N modules, from 3 N numbers: position (rad), velocity (rad/s), effort (N m) of each.
 
-    def __init__(self, new: New, serialize: Serialize, names: Sequence[str]) -> None:
-        def make(stamp_ns: int, value: Vector) -> Any:
-            position, velocity, effort = value.reshape(3, -1)
-            return new(
-                "sensor_msgs/msg/JointState",
-                header=header(new, stamp_ns),
-                name=list(names),
-                position=position,
-                velocity=velocity,
-                effort=effort,
-            )
+    NaN where a module did not tell.
+    """
 
-        self._template = MessageTemplate(make, serialize, 3 * len(names))
+    def make(stamp_ns: int, value: Vector) -> Any:
+        told = dict(zip(("position", "velocity", "effort"), value.reshape(3, -1), strict=True))
+        return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(names), **told)
 
-    def __call__(self, stamp_ns: int, joints: Vector) -> bytes:
-        """Of position (rad), velocity (rad/s) and effort (N m), (3, N); NaN where a module did not tell."""
-        return self._template.message(stamp_ns, joints.ravel())
+    return MessageTemplate(make, serialize, 3 * len(names))

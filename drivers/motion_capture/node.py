@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from drivers.motion_capture.bodies import BodyPoses, parsed_names
-from drivers.motion_capture.configuration import NoRobot, TruthConfiguration
+from drivers.motion_capture.configuration import TruthConfiguration
 from drivers.motion_capture.health import StreamHealth
 from drivers.motion_capture.outputs import TruthOutputs
-from drivers.node import DriverNode
+from drivers.node import DriverNode, NoRobot
 from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.frames import resolved_prefix
