@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,12 @@ from std_srvs.srv import Trigger
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.source import Take
 from onboard_estimation.ros.diagnostics import status
 from onboard_estimation.ros.sensor_messages import header
 
+_STAY_S, _LOOK_S = 0.0005, 1.0
 STREAM = QoSProfile(depth=500)
 """Reliable, for those who ask for it; who asks for less gets it all the same."""
 
@@ -56,6 +59,24 @@ class DriverNode(SteadyNode):
         """Publish statuses as of now."""
         stamp = header(new, self.get_clock().now().nanoseconds)
         self._diagnostics.publish(new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses))
+
+    def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
+        """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.
+
+        Not by timers of their own: an executor that is kept busy by the one is late for the other by seconds.
+        """
+        looked_s = time.monotonic()
+
+        def stay() -> None:
+            nonlocal looked_s
+            began_s = time.monotonic()
+            if began_s - looked_s >= _LOOK_S:
+                looked_s = began_s
+                look()
+            while (left_s := began_s + LONGEST_STAY_S - time.monotonic()) > 0.0 and self.context.ok():
+                read(left_s)
+
+        self.every(_STAY_S, stay)
 
     def offer(self, service: str, action: Callable[[], str]) -> None:
         """A service that does it, and answers with the sentence of what was done, or why it was not (UserError)."""

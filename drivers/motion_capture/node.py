@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from drivers.motion_capture.bodies import BodyPoses, parsed_names
@@ -12,13 +12,9 @@ from drivers.motion_capture.configuration import TruthConfiguration
 from drivers.motion_capture.health import StreamHealth
 from drivers.motion_capture.outputs import TruthOutputs
 from drivers.node import DriverNode, NoRobot
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.frames import resolved_prefix
 from onboard_estimation.timing.device_clock import DeviceClock
-
-_PERIOD_S = 0.0005
-_LOOK_S = 1.0
 
 
 class Client(Protocol):
@@ -72,8 +68,7 @@ class TruthNode(DriverNode, Generic[C, R]):
         self._truth = TruthOutputs(self, parsed_names(chosen.bodies), chosen.publish_tf, prefix)
         self._names: tuple[str, ...] = ()
         self.client = client = self.connect(chosen)
-        self.every(_PERIOD_S, lambda: self._stay(client))
-        self.every(_LOOK_S, lambda: self._report(client))
+        self.keep_reading(partial(self._read, client), partial(self._report, client))
 
     @abstractmethod
     def connect(self, chosen: C) -> R:
@@ -88,14 +83,12 @@ class TruthNode(DriverNode, Generic[C, R]):
             self.client.close()
         super().destroy_node()
 
-    def _stay(self, client: R) -> None:
-        """Publish for a while what arrives, as it arrives."""
-        until_s = time.monotonic() + LONGEST_STAY_S
-        while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
-            for poses in client.read(left_s):
-                if poses.names is not self._names:
-                    self._new_bodies(poses.names)
-                self._truth.publish(poses)
+    def _read(self, client: R, timeout_s: float) -> None:
+        """Publish what arrives."""
+        for poses in client.read(timeout_s):
+            if poses.names is not self._names:
+                self._new_bodies(poses.names)
+            self._truth.publish(poses)
 
     def _new_bodies(self, names: tuple[str, ...]) -> None:
         self._names = names

@@ -27,7 +27,6 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
@@ -37,7 +36,6 @@ from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
-_PERIOD_S = 0.0005
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
@@ -141,8 +139,7 @@ class SerialImuNode(MeasuringNode):
         self._checked = False
         self.offer("zero_gyro", self._zero_gyro)
         self.offer("align_high_g", self._align_high_g)
-        self.every(_PERIOD_S, partial(self._stay, line))
-        self.every(_LOOK_S, partial(self._report, line))
+        self.keep_reading(partial(self._read, line), partial(self._report, line))
 
     def destroy_node(self) -> None:
         """Give the port back."""
@@ -152,17 +149,15 @@ class SerialImuNode(MeasuringNode):
             self._log.close()
         super().destroy_node()
 
-    def _stay(self, line: SerialLine) -> None:
-        """Read for a while what arrives, as it arrives."""
-        until_s = time.monotonic() + LONGEST_STAY_S
-        while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
-            data = line.read(left_s)
-            if data:
-                began_s = time.monotonic()
-                rest_s = self._pass_on(data, time.time_ns())
-                left_s = began_s + rest_s - time.monotonic()
-                if left_s > _SHORTEST_REST_S:
-                    time.sleep(left_s)
+    def _read(self, line: SerialLine, timeout_s: float) -> None:
+        """Pass on what arrives, and rest for as long as the next may wait."""
+        data = line.read(timeout_s)
+        if data:
+            began_s = time.monotonic()
+            rest_s = self._pass_on(data, time.time_ns())
+            left_s = began_s + rest_s - time.monotonic()
+            if left_s > _SHORTEST_REST_S:
+                time.sleep(left_s)
 
     def _pass_on(self, data: bytes, received_ns: int) -> float:
         """Publish and hand over what the bytes hold; for how long the next may wait, s."""
