@@ -1,8 +1,8 @@
 """A bag as what an emulated robot measures, the readings of both inertial sensors paired to samples.
 
 Both chips are read at one time, and a frame has one: readings of a bag that are each the other's nearest, and no
-further apart than half a period, get the stamp of the low-g one. What has no partner is a sample of its own, in which the
-other chip could not be read.
+further apart than half a period, get the stamp of the low-g one. What has no partner is a sample of its own, in which
+the other chip could not be read.
 """
 
 from __future__ import annotations

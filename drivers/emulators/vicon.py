@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
+from drivers.motion_capture.axes import UP_AXES
 from drivers.vicon import protocol
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 
 LOCAL_SEGMENTS = 8
@@ -20,6 +23,32 @@ _STATIC = (protocol.STREAM_INFO, protocol.SUBJECT_INFO)
 _MOST_WAITING = 1 << 20
 """Bytes that wait for a client which does not take them: beyond, it misses frames."""
 _MOST_CLIENTS = 32
+
+
+@dataclass(frozen=True)
+class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
+    """The server, and what goes wrong; nothing by default."""
+
+    host: str = parameter("127.0.0.1", "address to listen at")
+    port: int = parameter(
+        protocol.PORT, "to listen at; below 1024 it takes a right of its own", minimum=0, maximum=65535
+    )
+    rate_hz: float = parameter(
+        0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes", minimum=0.0
+    )
+    latency_s: float = parameter(0.005, "from exposure to sending, as told", unit="s", minimum=0.0, maximum=1.0)
+    up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
+    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    occlusion_rate: float = parameter(0.0, "share of the poses that are not seen", minimum=0.0, maximum=1.0)
+    network_jitter_s: float = parameter(
+        0.0, "mean of what the network adds, exponential, and nobody tells", unit="s", minimum=0.0, maximum=1.0
+    )
+    disconnect_every_s: float = parameter(0.0, "clients are sent away so often; 0: never", unit="s", minimum=0.0)
+    restart_every_s: float = parameter(
+        0.0, "the server goes so often, and frame numbers begin anew; 0: never", unit="s", minimum=0.0
+    )
+    restart_takes_s: float = parameter(1.0, "it is gone for so long", unit="s", minimum=0.0)
+    seed: int = parameter(0, "of the faults", minimum=0)
 
 
 def subjects_of(names: Sequence[str]) -> tuple[protocol.Subject, ...]:

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.natnet import OptitrackEmulatorConfiguration
-from drivers.emulators.vicon_node import ViconEmulatorConfiguration
+from drivers.emulators.vicon import ViconEmulatorConfiguration
 from drivers.motion_capture.axes import Axes, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
 from drivers.optitrack.configuration import OptitrackConfiguration
