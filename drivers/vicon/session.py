@@ -38,11 +38,11 @@ class Session:
     Attributes
     ----------
     answer
-        Bytes to be sent now; empty: none. Taking them empties it: `take_answer`.
+        Bytes to be sent now, and to be emptied then.
+    is_answered
+        Whether the server has said what it has.
     subjects
         Those that the server knows now.
-    subjects_told
-        How often it told others.
     rates_hz
         Of the frames, the stream's own first: candidates for what the clock number counts by.
 
@@ -55,28 +55,16 @@ class Session:
     def __init__(self) -> None:
         self._packets = protocol.Packets()
         self._layout: protocol.Layout | None = None
-        self._answer = b""
-        self._offered: frozenset[int] | None = None
+        self.answer, self.is_answered = b"", False
         self._period_hz: tuple[float, ...] = ()
         self._table_hz: tuple[float, ...] = ()
         self.subjects: tuple[protocol.Subject, ...] = ()
-        self.subjects_told = 0
         self._poses: protocol.Poses = _NO_POSES
         self._latency_s: float | None = None
 
     @property
-    def is_answered(self) -> bool:
-        """Whether the server has said what it has."""
-        return self._offered is not None
-
-    @property
     def rates_hz(self) -> tuple[float, ...]:
         return self._period_hz + self._table_hz
-
-    def take_answer(self) -> bytes:
-        """What is to be sent now."""
-        answer, self._answer = self._answer, b""
-        return answer
 
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Frames that are complete now; with each, the attributes are those of its packet."""
@@ -96,7 +84,6 @@ class Session:
             self._table_hz = _plausible(content.rates_hz.values())
         if content.subjects is not None and content.subjects != self.subjects:
             self.subjects = content.subjects
-            self.subjects_told += 1
         if content.poses is not None or protocol.GLOBAL_SEGMENTS not in content.unchanged:
             self._poses = content.poses or _NO_POSES
         if content.latency_s is not None or protocol.LATENCY_INFO not in content.unchanged:
@@ -111,8 +98,7 @@ class Session:
             raise protocol.StreamError(
                 f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}"
             )
-        self._offered = offered
-        self._answer = protocol.encode_answer(protocol.WANTED & offered)
+        self.answer, self.is_answered = protocol.encode_answer(protocol.WANTED & offered), True
 
 
 def body_names(subjects: Iterable[protocol.Subject]) -> dict[tuple[int, int], str]:

@@ -109,15 +109,16 @@ def answer(message: bytes, dictionary: Dictionary, counter: int, room: int) -> b
     def wrap(type_: int, content: bytes) -> bytes:
         return _HEADER.pack(len(content), station, 0, type_ | counter << 4) + content
 
-    if _HEADER.size + length > len(message):
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _TOO_SHORT))
-    if kind & 0x0F != _TYPE_COE:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _NO_PROTOCOL))
     content = message[_HEADER.size : _HEADER.size + length]
-    if len(content) < _COE.size + _SDO.size + 4:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _TOO_SHORT))
-    if _COE.unpack_from(content)[0] >> 12 != _REQUEST:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _NO_SERVICE))
+    is_whole = len(content) == length
+    if is_whole and kind & 0x0F != _TYPE_COE:
+        fault = _NO_PROTOCOL
+    elif not is_whole or len(content) < _COE.size + _SDO.size + 4:
+        fault = _TOO_SHORT
+    else:
+        fault = 0 if _COE.unpack_from(content)[0] >> 12 == _REQUEST else _NO_SERVICE
+    if fault:
+        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, fault))
     command, index, subindex = _SDO.unpack_from(content, _COE.size)
     rest = content[_COE.size + _SDO.size :]
     if command >> 5 == _ABORTED:

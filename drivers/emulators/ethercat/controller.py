@@ -29,13 +29,9 @@ _SYNC_MANAGER = struct.Struct("<HHBBBB")
 _READ, _WRITE = 1, 2
 _MAILBOX, _FULL = 2, 0x08
 
-_POSITION = frozenset({Command.APRD, Command.APWR, Command.APRW, Command.ARMW})
-_FIXED = frozenset({Command.FPRD, Command.FPWR, Command.FPRW, Command.FRMW})
-_BROADCAST = frozenset({Command.BRD, Command.BWR, Command.BRW})
-_LOGICAL = frozenset({Command.LRD, Command.LWR, Command.LRW})
-_READS = frozenset({Command.APRD, Command.APRW, Command.FPRD, Command.FPRW, Command.BRD, Command.BRW})
-_WRITES = frozenset({Command.APWR, Command.APRW, Command.FPWR, Command.FPRW, Command.BWR, Command.BRW})
-COUNTED_UP = _POSITION | _BROADCAST
+_POSITION, _STATION, _BROADCAST, _LOGICAL = range(4)
+"""Ways of addressing, in the order of their commands: three each, to read, to write, to do both."""
+COUNTED_UP = frozenset({*range(Command.APRD, Command.FPRD), *range(Command.BRD, Command.LRD), Command.ARMW})
 """Commands whose position each slave counts up."""
 
 
@@ -154,22 +150,19 @@ class Controller(ABC):
     def execute(self, command: int, address: int, data: bytearray) -> int:
         """One datagram: changes `data` where it reads; by how much the working counter grows."""
         low, high = address & 0xFFFF, address >> 16
-        if command in _LOGICAL:
-            return self._logical(command, address, data)
-        if command in _POSITION:
-            mine = low == 0
-        elif command in _FIXED:
-            mine = low == int.from_bytes(self.memory[STATION : STATION + 2], "little") or (
-                low != 0 and low == int.from_bytes(self.memory[ALIAS : ALIAS + 2], "little")
-            )
-        elif command in _BROADCAST:
-            mine = True
-        else:
+        way, what = divmod(command - 1, 3)
+        if not Command.NOP < command <= Command.FRMW:
             return 0
-        if command in (Command.ARMW, Command.FRMW):
+        if way == _LOGICAL:
+            return self._logical(command, address, data)
+        by_one = command in (Command.ARMW, Command.FRMW)
+        if by_one:
+            way = _POSITION if command == Command.ARMW else _STATION
+        mine = way == _BROADCAST or (low == 0 if way == _POSITION else self._has_station(low))
+        if by_one:  # read by one, written by all others
             reads, writes = mine, not mine
         elif mine:
-            reads, writes = command in _READS, command in _WRITES
+            reads, writes = what != 1, what != 0
         else:
             return 0
         done = 0
@@ -177,13 +170,18 @@ class Controller(ABC):
         if reads:
             found = self._read(high, len(data))
             if found is not None:
-                if command in _BROADCAST:
+                if way == _BROADCAST:
                     found = bytes(one | other for one, other in zip(data, found, strict=True))
                 data[:] = found
                 done += 1
         if writes and self._write(high, written):
             done += 2 if reads else 1
         return done
+
+    def _has_station(self, station: int) -> bool:
+        """Whether that is its address or, where it has one, its alias."""
+        own, alias = (int.from_bytes(self.memory[at : at + 2], "little") for at in (STATION, ALIAS))
+        return station == own or (station != 0 and station == alias)
 
     def _logical(self, command: int, address: int, data: bytearray) -> int:
         """Each FMMU that meets the datagram's addresses, at most once for reading and once for writing."""
