@@ -136,7 +136,7 @@ class Cycle:
             for name, now, then in zip(("cycles", "missed", "overruns"), self._asked, before, strict=True)
         }
         shares = {"p50": 50, "p99": 99, "worst": 100}
-        period_us, late_us = 1e-3 * np.diff(np.array(began_ns, dtype=np.int64)), 1e-3 * np.array(late_ns)
+        period_us, late_us = 1e-3 * np.diff(np.array(began_ns)).astype(np.float64), 1e-3 * np.array(late_ns)
         found |= {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
         return found | {f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")}
 

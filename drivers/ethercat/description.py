@@ -258,7 +258,10 @@ class Entry:
     subindex: int = _read(_whole(0, 255), 0)
     type: str = _read(_one_of(CODES))
     field: str = _read(
-        _leaf("small letters, digits and _, or nothing", lambda one: isinstance(one, str) and _FIELD.fullmatch(one)), ""
+        _leaf(
+            "small letters, digits and _, or nothing", lambda one: isinstance(one, str) and bool(_FIELD.fullmatch(one))
+        ),
+        "",
     )
     scale: str = _read(_TEXT, "")
     initial: int = _read(_whole(0, 2**63 - 1), 0)

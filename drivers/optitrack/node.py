@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.node import TruthNode
 from drivers.optitrack.client import NatNetClient
 from drivers.optitrack.configuration import OptitrackConfiguration
@@ -29,4 +28,4 @@ class OptitrackNode(TruthNode[OptitrackConfiguration, NatNetClient]):
         """See `TruthNode`."""
         way = f"{chosen.transport}, at {chosen.interface}"
         self.get_logger().info(f"looking for a NatNet server at {chosen.server}:{chosen.command_port} ({way})")
-        return NatNetClient(chosen.addresses, Axes(chosen.up_axis), chosen.latency_s, self.get_logger().info)
+        return NatNetClient(chosen, self.get_logger().info)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.node import TruthNode
 from drivers.vicon.configuration import ViconConfiguration
-from drivers.vicon.connection import Connection
-from drivers.vicon.frame_clock import FrameClock
 from drivers.vicon.receiver import Receiver
 
 
@@ -35,9 +32,7 @@ class ViconNode(TruthNode[ViconConfiguration, Receiver]):
 
     def connect(self, chosen: ViconConfiguration) -> Receiver:
         """See `TruthNode`."""
-        say = self.get_logger().info
-        connection = Connection(chosen.host, chosen.port, chosen.interface, say)
-        return Receiver(connection, FrameClock(chosen.latency_s, self.get_logger().warning), Axes(chosen.up_axis), say)
+        return Receiver(chosen, self.get_logger().info, self.get_logger().warning)
 
     def watch(self, client: Receiver) -> None:
         """See `TruthNode`."""

@@ -11,6 +11,7 @@ import numpy as np
 from drivers.motion_capture.axes import Axes, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, plausible
 from drivers.motion_capture.health import StreamHealth
+from drivers.vicon.configuration import ViconConfiguration
 from drivers.vicon.connection import Connection
 from drivers.vicon.frame_clock import FrameClock
 from drivers.vicon.protocol import StreamError, Subject
@@ -25,17 +26,15 @@ class Receiver:
 
     Parameters
     ----------
-    connection
-        To the server.
-    clock
-        That frames are mapped by.
-    axes
-        Of the server.
-    tell
-        Takes a sentence where something changes.
+    chosen
+        The server, and what is known of its stream.
+    tell, warn
+        Take a sentence where something changes, and where the stream is not as the server tells.
 
     Attributes
     ----------
+    connection, clock
+        To the server; that its frames are mapped by.
     health
         Counts.
     repeated
@@ -48,8 +47,12 @@ class Receiver:
         When the last frame came, by the monotonic clock; NaN: none did.
     """
 
-    def __init__(self, connection: Connection, clock: FrameClock, axes: Axes, tell: Callable[[str], object]) -> None:
-        self.connection, self.clock, self._axes, self._tell = connection, clock, axes, tell
+    def __init__(
+        self, chosen: ViconConfiguration, tell: Callable[[str], object], warn: Callable[[str], object]
+    ) -> None:
+        self.connection = Connection(chosen.host, chosen.port, chosen.interface, tell)
+        self.clock = FrameClock(chosen.latency_s, warn)
+        self._axes, self._tell = Axes(chosen.up_axis), tell
         self.health = StreamHealth()
         self._session = Session()
         self._connections = 0

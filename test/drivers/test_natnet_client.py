@@ -163,7 +163,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm() -> None:
             server._socket.sendto(rng.bytes(int(rng.integers(0, 600))), (LOOPBACK, own_port))
             stranger.sendto(rng.bytes(40), (LOOPBACK, configuration.command_port))
         stream.further(100)
-        assert client.foreign == 300
+        assert client._sockets.foreign == 300
         assert client.health.lost == 0
         assert sum(client.health.unreadable.values()) > 100
         assert len(client.health.unreadable) < 12

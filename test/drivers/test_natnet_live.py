@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack import protocol
 from drivers.optitrack.client import NatNetClient
-from drivers.optitrack.sockets import Addresses
+from drivers.optitrack.configuration import OptitrackConfiguration
 
 pytestmark = pytest.mark.timeout(120)
 NAMES = ("base", "link_1")
-GROUP = "239.255.42.99"
 LONGEST_S = 40.0
 PERIOD_S = 0.005
 
@@ -49,14 +47,14 @@ class Pair:
         )  # fmt: skip
         self.server = NatNetServer(NAMES, self.configuration)
         chosen = self.configuration
-        group = GROUP if transport == "multicast" else None
-        addresses = Addresses("127.0.0.1", "127.0.0.1", group, chosen.command_port, chosen.data_port)
+        ports = {"command_port": chosen.command_port, "data_port": chosen.data_port}
         self.said: list[str] = []
         self.got: list[BodyPoses] = []
         self.sent: dict[int, BodyPoses] = {}
         self._numbers = count(1)
         self._due_s = 0.0
-        self.client = NatNetClient(addresses, Axes("y"), latency_s, self.said.append)
+        asked = OptitrackConfiguration(transport=transport, latency_s=latency_s, **ports)
+        self.client = NatNetClient(asked, self.said.append)
 
     def turn(self) -> None:
         """A frame, where one is due, and what has come."""
