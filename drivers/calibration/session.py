@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.calibration.ferraris import POSITIONS, fit_accelerometer, fit_gyro_matrix
 from drivers.calibration.logs import ImuLog
-from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors, Nine, Triple
+from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
 from drivers.calibration.sections import SHORTEST_REST_S, Section, find_rests, positions_of
 from drivers.calibration.turns import Turn, find_turns, given_turn
 from onboard_estimation.errors import UserError
@@ -121,7 +122,9 @@ def calibrate(
     if not turns and (units := [one for one in sentences if "--gyro-unit" in one]):
         raise UserError(units[0])
     sentences += [one.fault for one in turns if one.fault]
-    used = {name: max(of_it, key=lambda one: one.duration_s) for name in POSITIONS if (of_it := _at(rests, name))}
+    by_duration = sorted(rests, key=lambda one: one.duration_s)
+    longest = {one.position: one for one in by_duration}
+    used = {name: longest[name] for name in POSITIONS if name in longest}
     accelerometer, said = _accelerometer(used, procedure)
     sentences += said
     gyro, said = _gyro(logs[0][0].has_gyro, bias, bias_stddev, turns, procedure)
@@ -180,11 +183,7 @@ def _labelled(rests: list[Rest], gravity_m_s2: float, logs: Sequence[ImuLog]) ->
                 f"section {one.position} from {one.section.start_s:g} s reads ({reading}) m/s^2: gravity says "
                 f"{label or 'none of the six positions'}"
             )
-    return [Rest(one.log, one.section, label, one.mean, one.noise) for one, label in zip(rests, labels, strict=True)]
-
-
-def _at(rests: Sequence[Rest], position: str) -> list[Rest]:
-    return [one for one in rests if one.position == position]
+    return [replace(one, position=label) for one, label in zip(rests, labels, strict=True)]
 
 
 def _gyro_bias(rests: Sequence[Rest]) -> tuple[Array, Array]:
@@ -210,7 +209,11 @@ def _accelerometer(used: Mapping[str, Rest], procedure: Procedure) -> tuple[Acce
     means, noise = (np.array([getattr(used[name], what)[3:] for name in POSITIONS]) for what in ("mean", "noise"))
     fit = fit_accelerometer(means, noise, procedure.gravity_m_s2, procedure.tilt_rad)
     errors = AccelerometerErrors(
-        "bias and matrix", _triple(fit.bias), _triple(fit.bias_stddev), _nine(fit.matrix), _nine(fit.matrix_stddev)
+        "bias and matrix",
+        _rounded(fit.bias),
+        _rounded(fit.bias_stddev),
+        _rounded(fit.matrix),
+        _rounded(fit.matrix_stddev),
     )
     if faults := list(errors.faults()):
         raise UserError("accelerometer", faults)
@@ -228,7 +231,7 @@ def _gyro(
     if not has_gyro:
         return GyroErrors(), ["gyro not calibrated: the sensor has none"]
     of_axis = {axis: [one for one in turns if one.axis == axis and not one.fault] for axis in "xyz"}
-    only_bias = GyroErrors("bias", _triple(bias), _triple(bias_stddev))
+    only_bias = GyroErrors("bias", _rounded(bias), _rounded(bias_stddev))
     if missing := [axis for axis, some in of_axis.items() if not some]:
         return only_bias, [
             f"gyro's gains not measured: no turn of {np.rad2deg(procedure.turn_rad):g} deg about {', '.join(missing)}; "
@@ -239,8 +242,8 @@ def _gyro(
     angle_stddev = float(np.hypot(procedure.turn_stddev_rad, bias_stddev.max() * longest_s))
     angles = np.full(3, procedure.turn_rad)
     matrix, matrix_stddev = fit_gyro_matrix(turned, angles, angle_stddev, procedure.tilt_rad)
-    errors = GyroErrors(
-        "bias and matrix", *(only_bias.bias_rad_s, only_bias.bias_stddev_rad_s), _nine(matrix), _nine(matrix_stddev)
+    errors = replace(
+        only_bias, measured="bias and matrix", matrix=_rounded(matrix), matrix_stddev=_rounded(matrix_stddev)
     )
     if faults := list(errors.faults()):
         raise UserError("gyro, with the turns found", faults)
@@ -251,11 +254,6 @@ def _residual(means_m_s2: Array, gravity_m_s2: float) -> float:
     return float(np.sqrt(np.mean((np.linalg.norm(means_m_s2, axis=1) - gravity_m_s2) ** 2)))
 
 
-def _triple(values: Array) -> Triple:
-    x, y, z = (float(f"{value:.7g}") for value in values)
-    return x, y, z
-
-
-def _nine(values: Array) -> Nine:
-    a, b, c, d, e, f, g, h, i = (float(f"{value:.7g}") for value in values.ravel())
-    return a, b, c, d, e, f, g, h, i
+def _rounded(values: Array) -> Any:
+    """As the file has them: one behind the other."""
+    return tuple(float(f"{value:.7g}") for value in values.ravel())

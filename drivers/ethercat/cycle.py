@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.bus import Bus
+from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.device import Device
 from onboard_estimation.errors import UserError
 
@@ -45,12 +46,9 @@ class Cycle:
     ----------
     bus
         Not started yet.
-    period_s, spin_s
-        Between cycles; for so long before each the thread does not sleep.
-    lost_after
-        Cycles, or as much time, without the expected working counter after which the process data count as lost.
-    priority
-        Of the thread, SCHED_FIFO; 0: as any other.
+    chosen
+        How often, and how exactly; after how many cycles without the expected working counter, or as much time, the
+        process data count as lost.
     tell
         Takes sentences on what changes, with whether they are bad news; from these threads.
 
@@ -70,17 +68,9 @@ class Cycle:
         How long the process data were gone, the last time.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        period_s: float,
-        spin_s: float,
-        lost_after: int,
-        priority: int,
-        tell: Callable[[str, bool], object],
-    ) -> None:
-        self._bus, self._period_ns, self._spin_ns = bus, round(1e9 * period_s), round(1e9 * spin_s)
-        self._lost_after, self._priority, self._tell = lost_after, priority, tell
+    def __init__(self, bus: Bus, chosen: BusConfiguration, tell: Callable[[str, bool], object]) -> None:
+        self._bus, self._chosen, self._tell = bus, chosen, tell
+        self._period_ns, self._spin_ns = round(1e9 / chosen.cycle_hz), round(1e9 * chosen.spin_s)
         self.readings: deque[Reading] = deque(maxlen=_QUEUE)
         self.refusal: UserError | None = None
         self.trouble = "not started yet"
@@ -176,13 +166,13 @@ class Cycle:
         # The kernel may wake a thread late by its slack, 50 us by default.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
-        if self._priority:
+        if priority := self._chosen.realtime_priority:
             try:
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(self._priority))
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
             except PermissionError:
                 self._tell(
                     f"the cycle has no real-time priority, and other programs delay it: bus.realtime_priority "
-                    f"{self._priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
+                    f"{priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
                     False,
                 )
 
@@ -235,7 +225,7 @@ class Cycle:
             self._lost_since_ns = began_ns
         gone_ns = time.monotonic_ns() - self._lost_since_ns
         # By time too: waiting for a frame that does not come takes longer than a cycle.
-        if self._missed_in_row > 1 and gone_ns >= self._lost_after * self._period_ns and not self.trouble:
+        if self._missed_in_row > 1 and gone_ns >= self._chosen.lost_after_cycles * self._period_ns and not self.trouble:
             found = "no frame came back" if counter < 0 else f"the working counter is {counter}"
             gone_ms = 1e-6 * gone_ns
             self._say(

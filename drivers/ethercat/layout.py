@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, Scale, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
 
@@ -153,11 +153,8 @@ class Conversion:
 
 def objects_of(description: SensorDescription, fields: Sequence[str]) -> list[SdoObject]:
     """Objects that the conversion of these fields needs, each once."""
-    scales = dict(description.scales)
-    of_field = {entry.field: entry for entry in description.input_entries}
     found: dict[SdoObject, None] = {}
-    for field in fields:
-        scale = scales[of_field[field].scale]
+    for scale in _scales(description, fields):
         for one in (scale.factor, scale.offset, scale.unit):
             if isinstance(one, SdoObject):
                 found[one] = None
@@ -179,11 +176,8 @@ def conversion_of(
     UserError
         A factor is zero or not finite, or a unit's code is unknown.
     """
-    scales = dict(description.scales)
-    of_field = {entry.field: entry for entry in description.input_entries}
     gains, offsets, remarks = [], [], []
-    for field in fields:
-        scale = scales[of_field[field].scale]
+    for field, scale in zip(fields, _scales(description, fields), strict=True):
         unit, remark = _unit(description.name, scale.unit, values)
         if remark:
             remarks.append(remark)
@@ -198,6 +192,12 @@ def conversion_of(
         gains.append((1.0 / factor if scale.divide else factor) * in_si)
         offsets.append(offset * in_si)
     return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(dict.fromkeys(remarks)))
+
+
+def _scales(description: SensorDescription, fields: Sequence[str]) -> list[Scale]:
+    """Of each field."""
+    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
+    return [scales[name_of[field]] for field in fields]
 
 
 def _value(one: float | SdoObject, values: Mapping[SdoObject, float]) -> float:

@@ -77,11 +77,8 @@ class EthercatWrenchNode(MeasuringNode):
         self._tare: Tare | None = None
         self._make_wrench()
         self._make_pressures()
-        bus = configuration.bus
-        self._bus = Bus(bus.interface, self._descriptions, bus.receive_timeout_us, self._tell)
-        self._cycle = cycle = Cycle(
-            self._bus, 1.0 / bus.cycle_hz, bus.spin_s, bus.lost_after_cycles, bus.realtime_priority, self._tell
-        )
+        self._bus = Bus(configuration.bus, self._descriptions, self._tell)
+        self._cycle = cycle = Cycle(self._bus, configuration.bus, self._tell)
         self.every(_TICK_S, partial(self._tick, cycle))
         self.every(parameters.host.diagnostics_period_s, partial(self._report, cycle))
 
