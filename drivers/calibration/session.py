@@ -122,9 +122,8 @@ def calibrate(
     if not turns and (units := [one for one in sentences if "--gyro-unit" in one]):
         raise UserError(units[0])
     sentences += [one.fault for one in turns if one.fault]
-    by_duration = sorted(rests, key=lambda one: one.duration_s)
-    longest = {one.position: one for one in by_duration}
-    used = {name: longest[name] for name in POSITIONS if name in longest}
+    of_position = {name: [one for one in rests if one.position == name] for name in POSITIONS}
+    used = {name: max(some, key=lambda one: one.duration_s) for name, some in of_position.items() if some}
     accelerometer, said = _accelerometer(used, procedure)
     sentences += said
     gyro, said = _gyro(logs[0][0].has_gyro, bias, bias_stddev, turns, procedure)
@@ -208,13 +207,7 @@ def _accelerometer(used: Mapping[str, Rest], procedure: Procedure) -> tuple[Acce
         ]
     means, noise = (np.array([getattr(used[name], what)[3:] for name in POSITIONS]) for what in ("mean", "noise"))
     fit = fit_accelerometer(means, noise, procedure.gravity_m_s2, procedure.tilt_rad)
-    errors = AccelerometerErrors(
-        "bias and matrix",
-        _rounded(fit.bias),
-        _rounded(fit.bias_stddev),
-        _rounded(fit.matrix),
-        _rounded(fit.matrix_stddev),
-    )
+    errors = AccelerometerErrors("bias and matrix", *map(_rounded, fit))
     if faults := list(errors.faults()):
         raise UserError("accelerometer", faults)
     cross = float(np.rad2deg(np.max(fit.matrix_stddev)))
