@@ -40,7 +40,7 @@ _DOWN_S = 0.5
 
 
 @dataclass(frozen=True)
-class NatNetServerConfiguration:
+class NatNetServerConfiguration(TruthEmulatorConfiguration):
     """The server, its clock, and what goes wrong; nothing by default."""
 
     version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, VERSIONS)))
@@ -68,11 +68,6 @@ class NatNetServerConfiguration:
         0.0, "a further body comes, or goes, so often; 0: never", unit="s", minimum=0.0
     )
     seed: int = parameter(0, "of the frames that are dropped", minimum=0)
-
-
-@dataclass(frozen=True)
-class OptitrackEmulatorConfiguration(TruthEmulatorConfiguration, NatNetServerConfiguration):
-    """The server, and where its truth is from."""
 
 
 class NatNetServer:

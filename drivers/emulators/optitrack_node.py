@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from drivers.emulators.natnet import NatNetServer, OptitrackEmulatorConfiguration
+from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.truth_feed import TruthEmulatorNode
 from drivers.motion_capture.bodies import BodyPoses
 
 _REPORT_S = 10.0
 
 
-class OptitrackEmulatorNode(TruthEmulatorNode[OptitrackEmulatorConfiguration]):
-    """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `OptitrackEmulatorConfiguration`.
+class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
+    """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `NatNetServerConfiguration`.
 
     Raises
     ------
@@ -22,7 +22,7 @@ class OptitrackEmulatorNode(TruthEmulatorNode[OptitrackEmulatorConfiguration]):
 
     def __init__(self) -> None:
         self._server: NatNetServer | None = None
-        super().__init__("optitrack_emulator", OptitrackEmulatorConfiguration)
+        super().__init__("optitrack_emulator", NatNetServerConfiguration)
         self.every(_REPORT_S, self._tell)
 
     def destroy_node(self) -> None:

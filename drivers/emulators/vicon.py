@@ -100,12 +100,10 @@ class DataStreamServer:
     """
 
     def __init__(self, host: str, port: int, bodies: Sequence[str], rate_hz: float) -> None:
-        self._host, self._rate_hz, self.missed = host, rate_hz, 0
+        self._host, self.port, self.missed = host, port, 0
         self._clients: list[_Client] = []
         self._listener: socket.socket | None = None
-        self.port = port
-        self._subjects: tuple[protocol.Subject, ...] = ()
-        self.set_bodies(bodies)
+        self.tell(bodies, rate_hz)
         self.listen()
 
     @property
@@ -113,21 +111,17 @@ class DataStreamServer:
         """How many there are that want frames."""
         return sum(client.is_streaming or client.frames_asked > 0 for client in self._clients)
 
-    def set_bodies(self, bodies: Sequence[str]) -> None:
-        """Others from now on, which clients are told."""
-        self._subjects = subjects_of(bodies)
+    def tell(self, bodies: Sequence[str], rate_hz: float) -> None:
+        """Have these from now on, which clients are told."""
+        self._subjects, self._rate_hz = subjects_of(bodies), rate_hz
         self._places = {
             name: (subject.subject_id, segment.segment_id)
             for subject in self._subjects
             for segment in subject.segments
             for name in {f"{subject.name}/{segment.name}", *([subject.name] if len(subject.segments) == 1 else [])}
         }
-        self._tell_anew()
-
-    def set_rate(self, rate_hz: float) -> None:
-        """Another from now on, which clients are told."""
-        self._rate_hz = rate_hz
-        self._tell_anew()
+        for client in self._clients:
+            client.told = frozenset()
 
     def listen(self) -> None:
         """Take clients, again after `refuse`."""
@@ -298,10 +292,6 @@ class DataStreamServer:
     def _drop(self, client: _Client) -> None:
         client.socket.close()
         self._clients = [one for one in self._clients if one is not client]
-
-    def _tell_anew(self) -> None:
-        for client in self._clients:
-            client.told = frozenset()
 
 
 def encode_subject(subject: protocol.Subject) -> bytes:

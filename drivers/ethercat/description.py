@@ -52,16 +52,10 @@ from onboard_estimation.resources import resource
 FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
 CODES = {
-    "int8": "<i1",
-    "uint8": "<u1",
-    "int16": "<i2",
-    "uint16": "<u2",
-    "int32": "<i4",
-    "uint32": "<u4",
-    "int64": "<i8",
-    "uint64": "<u8",
-    "float32": "<f4",
-    "float64": "<f8",
+    f"{name}{bits}": f"<{letter}{bits // 8}"
+    for name, letter, least in (("int", "i", 8), ("uint", "u", 8), ("float", "f", 32))
+    for bits in (8, 16, 32, 64)
+    if bits >= least
 }
 """NumPy's codes of the types that process data and objects may have."""
 

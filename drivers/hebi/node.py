@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
 from drivers.hebi.configuration import HebiConfiguration
 from drivers.hebi.feedback import Feedback, checked_imu
 from drivers.hebi.feeds import Feed, feed_of
-from drivers.hebi.messages import ImuMessages, joint_messages
 from drivers.hebi.module import Module
 from drivers.hebi.start_check import StartCheck
 from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.measurement import Measurement, Vector
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.frames import resolved_prefix
+from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
 _LOOK_S = 0.25
+_NOT_MEASURED = np.diag([-1.0, 0.0, 0.0]).ravel()
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
@@ -86,14 +90,14 @@ class HebiNode(MeasuringNode):
         self.imus = [
             (
                 self.create_publisher(Imu, channel.topic, STREAM),
-                ImuMessages(new, serialized, prefix + channel.sensor.replace("/", "_"), variances),
+                ImuMessages(prefix + channel.sensor.replace("/", "_"), variances),
             )
             for channel in self.measured
         ]
         self._joints: Any = None
         if chosen.joint_states_topic:
             self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
-            self._joint_messages = joint_messages(new, serialized, chosen.joints)
+            self._joint_messages = joint_messages(chosen.joints)
         self._beside = {
             topic: (
                 self.create_publisher(interface_class(channel.message_type), topic, STREAM),
@@ -204,3 +208,50 @@ class HebiNode(MeasuringNode):
         troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
         level = ERROR if feed.queue.faults else WARN if troubles else OK
         self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
+
+
+class ImuMessages:
+    """`sensor_msgs/Imu` of one module, with constant variances; a part that is not measured is marked as ROS does.
+
+    Parameters
+    ----------
+    variances
+        Of gyro (rad^2/s^2), accelerometer (m^2/s^4), orientation (rad^2), on each axis; 0: not known.
+    """
+
+    def __init__(self, frame: str, variances: tuple[float, float, float]) -> None:
+        self._frame, self._variances = frame, variances
+        self._templates: dict[bytes, MessageTemplate] = {}  # by which parts are there: eight at most
+
+    def __call__(self, stamp_ns: int, value: Vector) -> bytes:
+        """Of a value as `checked_imu` gives it."""
+        measured = ~np.isnan(value)
+        key = measured.tobytes()
+        if key not in self._templates:
+            self._templates[key] = MessageTemplate(self._make, serialized, len(value), measured)
+        return self._templates[key].message(stamp_ns, value)
+
+    def _make(self, stamp_ns: int, value: Vector) -> Any:
+        fields: dict[str, Any] = {}
+        parts = (("angular_velocity", 0, 3), ("linear_acceleration", 3, 6), ("orientation", 6, 10))
+        for (name, first, last), variance in zip(parts, self._variances, strict=True):
+            there = not np.isnan(value[first])
+            fields[f"{name}_covariance"] = np.diag([variance] * 3).ravel() if there else _NOT_MEASURED
+            if there:
+                kind = "Quaternion" if name == "orientation" else "Vector3"
+                numbers = dict(zip("xyzw", value[first:last].tolist(), strict=False))
+                fields[name] = new(f"geometry_msgs/msg/{kind}", **numbers)
+        return new("sensor_msgs/msg/Imu", header=header(new, stamp_ns, self._frame), **fields)
+
+
+def joint_messages(names: Sequence[str]) -> MessageTemplate:
+    """`sensor_msgs/JointState` of N modules, from 3 N numbers: position (rad), velocity (rad/s), effort (N m) of each.
+
+    NaN where a module did not tell.
+    """
+
+    def make(stamp_ns: int, value: Vector) -> Any:
+        told = dict(zip(("position", "velocity", "effort"), value.reshape(3, -1), strict=True))
+        return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(names), **told)
+
+    return MessageTemplate(make, serialized, 3 * len(names))

@@ -126,8 +126,7 @@ def test_a_server_that_was_away_and_began_anew(pair: Pair) -> None:
 
 def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
     pair.until(lambda: len(pair.got) >= 10)
-    pair.server.set_bodies(["other", *BODIES])
-    pair.server.set_rate(100.0)
+    pair.server.tell(["other", *BODIES], 100.0)
     pair.until(lambda: pair.client.clock.rate_hz == 100.0)
     pair.until(lambda: tracked(pair.got[-1]) == BODIES)  # by their names, though their ids are others now
     assert pair.client.names == ("other", *BODIES)
