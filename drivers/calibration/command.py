@@ -123,7 +123,7 @@ def imu(
             progress(f"reading {rest}")
             noise, seconds, said = noise_of_rest(*_chosen(rest, form, table, sensor))
         else:
-            longest = max(found.rests, key=lambda one: one.duration_s)
+            longest = max(found.rests, key=lambda one: one.section.duration_s)
             noise, seconds, said = noise_of_rest(longest.log, longest.log, [longest.section])
     result = _with_provenance(pairs, found, noise, gravity)
     sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]

@@ -70,7 +70,7 @@ def noise_of_rest(
     rests = find_rests(reference) if rests is None else rests
     if not rests:
         raise UserError(f"{log.name}: no rest in {log.time_s[-1]:.4g} s; leave the sensor on a quiet table")
-    longest = max(rests, key=lambda one: one.end_s - one.start_s)
+    longest = max(rests, key=lambda one: one.duration_s)
     values, duration_s = _longest_whole(log, longest.rows(log))
     rate_hz = (len(values) - 1) / duration_s if duration_s > 0.0 else 1.0 / log.period_s
     known: dict[str, list[tuple[float, ...]]] = {"gyro": [()] * 3}

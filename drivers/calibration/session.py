@@ -52,11 +52,6 @@ class Rest:
     mean: Array
     noise: Array
 
-    @property
-    def duration_s(self) -> float:
-        """How long it was."""
-        return self.section.end_s - self.section.start_s
-
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -123,7 +118,7 @@ def calibrate(
         raise UserError(units[0])
     sentences += [one.fault for one in turns if one.fault]
     of_position = {name: [one for one in rests if one.position == name] for name in POSITIONS}
-    used = {name: max(some, key=lambda one: one.duration_s) for name, some in of_position.items() if some}
+    used = {name: max(some, key=lambda one: one.section.duration_s) for name, some in of_position.items() if some}
     accelerometer, said = _accelerometer(used, procedure)
     sentences += said
     gyro, said = _gyro(logs[0][0].has_gyro, bias, bias_stddev, turns, procedure)
@@ -187,7 +182,7 @@ def _labelled(rests: list[Rest], gravity_m_s2: float, logs: Sequence[ImuLog]) ->
 
 def _gyro_bias(rests: Sequence[Rest]) -> tuple[Array, Array]:
     """(3,) mean over all rests, rad/s, and its standard deviation: that of the rests' spread, where it is larger."""
-    weights = np.array([one.duration_s for one in rests])
+    weights = np.array([one.section.duration_s for one in rests])
     weights = weights / weights.sum()
     means, noise = np.array([one.mean[:3] for one in rests]), np.array([one.noise[:3] for one in rests])
     bias = weights @ means
@@ -212,7 +207,7 @@ def _accelerometer(used: Mapping[str, Rest], procedure: Procedure) -> tuple[Acce
         raise UserError("accelerometer", faults)
     cross = float(np.rad2deg(np.max(fit.matrix_stddev)))
     said = [f"misalignment of the accelerometer is known to {cross:.1f} deg, as well as the positions are (--tilt-deg)"]
-    short = [name for name, one in used.items() if one.duration_s < 2.0 * SHORTEST_REST_S]
+    short = [name for name, one in used.items() if one.section.duration_s < 2.0 * SHORTEST_REST_S]
     if short:
         said.append(f"the rests {', '.join(short)} are shorter than {2.0 * SHORTEST_REST_S:g} s; 5 s tell more")
     return errors, said
@@ -230,8 +225,9 @@ def _gyro(
             f"gyro's gains not measured: no turn of {np.rad2deg(procedure.turn_rad):g} deg about {', '.join(missing)}; "
             "turn by hand once about each axis, with a rest of 2 s before and after, or give --turn-deg"
         ]
-    turned = np.array([np.mean([one.turned_rad * one.sign for one in of_axis[axis]], axis=0) for axis in "xyz"])
-    longest_s = max(one.duration_s for one in turns)
+    along = {axis: [one.turned_rad * np.sign(one.angle_rad) for one in some] for axis, some in of_axis.items()}
+    turned = np.array([np.mean(along[axis], axis=0) for axis in "xyz"])
+    longest_s = max(one.section.duration_s for one in turns)
     angle_stddev = float(np.hypot(procedure.turn_stddev_rad, bias_stddev.max() * longest_s))
     angles = np.full(3, procedure.turn_rad)
     matrix, matrix_stddev = fit_gyro_matrix(turned, angles, angle_stddev, procedure.tilt_rad)

@@ -5,5 +5,5 @@ from __future__ import annotations
 from onboard_estimation.nodes.run import NodeExecutable
 
 ethercat_wrench_emulator = NodeExecutable("drivers.emulators.ethercat.node:EthercatEmulatorNode")
-optitrack_emulator = NodeExecutable("drivers.emulators.optitrack_node:OptitrackEmulatorNode")
-vicon_emulator = NodeExecutable("drivers.emulators.vicon_node:ViconEmulatorNode")
+optitrack_emulator = NodeExecutable("drivers.emulators.motion_capture_nodes:OptitrackEmulatorNode")
+vicon_emulator = NodeExecutable("drivers.emulators.motion_capture_nodes:ViconEmulatorNode")

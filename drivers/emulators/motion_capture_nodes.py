@@ -1,4 +1,4 @@
-"""The emulated DataStream server as an rclpy node: truth from topics or a bag, as Vicon would stream it."""
+"""Emulated servers of motion capture as rclpy nodes: truth of topics or a bag, as Motive and Vicon would stream it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,56 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
 from drivers.emulators.truth_feed import TruthEmulatorNode
 from drivers.emulators.vicon import DataStreamServer, ViconEmulatorConfiguration
 from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
+_REPORT_S = 10.0
 _MOST_WAITING = 10_000
 _FIRST_NUMBER = 1000
 _FRAMES_FOR_RATE = 100
+
+
+class OptitrackEmulatorNode(TruthEmulatorNode[NatNetServerConfiguration]):
+    """Streams truth as a NatNet server would, see `TruthEmulatorNode`. Parameters: `NatNetServerConfiguration`.
+
+    Raises
+    ------
+    UserError
+        Parameters at fault, a port that is taken, a bag without such topics, no bodies.
+    """
+
+    def __init__(self) -> None:
+        self._server: NatNetServer | None = None
+        super().__init__("optitrack_emulator", NatNetServerConfiguration)
+        self.every(_REPORT_S, self._tell)
+
+    def destroy_node(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.close()
+        super().destroy_node()
+
+    def serve(self, names: tuple[str, ...], frames: Iterable[BodyPoses], is_over: bool) -> bool:
+        """See `TruthEmulatorNode`."""
+        if self._server is None:
+            chosen = self.chosen
+            self._server = NatNetServer(names, chosen)
+            where = f"{chosen.interface}:{chosen.command_port}, {chosen.transport}"
+            self.say_serving(f"NatNet {chosen.version} at {where}", names)
+        for poses in frames:
+            self._server.submit(poses)
+        return self._server.is_idle
+
+    def _tell(self) -> None:
+        if (server := self._server) is not None:
+            self.get_logger().info(
+                f"{server.sent} frames sent, {server.dropped} dropped, {server.restarts} restarts",
+                throttle_duration_sec=60.0,
+            )
 
 
 class _Late(NamedTuple):
