@@ -91,7 +91,7 @@ _LARGEST_FRAME = 1486
 _MOST_BYTES = 65536
 
 _Reader = Callable[[str, Any, list[str]], Any]
-"""Makes a value of what the file has at a place; what is wrong with it is added to the list."""
+"""Makes a value of what the file has at a place, None where it is wrong, and why is added to the list."""
 
 
 def _read(how: _Reader, default: Any = MISSING) -> Any:
@@ -106,6 +106,7 @@ def _leaf(allowed: str, accepts: Callable[[Any], bool]) -> _Reader:
             if isinstance(content, (str, int, float)):
                 given = repr(content) if not isinstance(content, int) or abs(content) < 2**70 else "a huge number"
             faults.append(f"{where}: {given[:80]} is not allowed; has to be {allowed}")
+            return None
         return content
 
     return read
@@ -125,9 +126,8 @@ def _number(least: float = -math.inf, most: float = math.inf) -> _Reader:
         if isinstance(content, str):  # of YAML 1.1, 1e-6 is a text, and 1.0e-6 a number
             with suppress(ValueError):
                 content = float(content)
-        before = len(faults)
-        check(where, content, faults)
-        return float(content) if len(faults) == before else 1.0
+        number = check(where, content, faults)
+        return None if number is None else float(number)
 
     return read
 
@@ -163,9 +163,7 @@ def _listed(how: _Reader) -> _Reader:
     check = _leaf(f"a list of at most {_MOST}", lambda one: isinstance(one, list) and len(one) <= _MOST)
 
     def read(where: str, content: Any, faults: list[str]) -> Any:
-        before = len(faults)
-        check(where, content, faults)
-        rows = content if len(faults) == before else []
+        rows = check(where, content, faults) or ()
         return tuple(how(f"{where}[{place}]", one, faults) for place, one in enumerate(rows))
 
     return read
@@ -176,10 +174,8 @@ def _named(what: str, name_of: _Reader, how: _Reader) -> _Reader:
     check = _leaf(what, lambda one: isinstance(one, Mapping) and len(one) <= _MOST)
 
     def read(where: str, content: Any, faults: list[str]) -> Any:
-        before = len(faults)
-        check(where, content, faults)
-        rows = content.items() if len(faults) == before else ()
-        return tuple((name_of(where, name, faults), how(f"{where}[{name}]", one, faults)) for name, one in rows)
+        rows = check(where, content, faults) or {}
+        return tuple((name_of(where, name, faults), how(f"{where}[{name}]", one, faults)) for name, one in rows.items())
 
     return read
 
