@@ -55,11 +55,11 @@ def _measured(priority: int, seconds: float, losses: int) -> list[dict[str, Any]
                 one.kill()
                 one.wait(10.0)
     name = f"{RATE_HZ} Hz for {seconds:.0f} s" + ("" if priority else ", without real-time priority")
-    missed = f"{figures.missed} of {figures.cycles:,}; {figures.overruns} instants left out"
-    jitter = f"99 % {figures.jitter_p99_us:.0f} us, worst {1e-3 * figures.jitter_worst_us:.1f} ms"
-    is_held = bool(figures.jitter_p99_us <= 300.0)
+    missed = f"{figures['missed']} of {figures['cycles']:,}; {figures['overruns']} instants left out"
+    jitter = f"99 % {figures['jitter_p99_us']:.0f} us, worst {1e-3 * figures['jitter_worst_us']:.1f} ms"
+    is_held = bool(figures["jitter_p99_us"] <= 300.0)
     rows = [
-        row(f"{name}: missed working counters", missed, "0", figures.missed == 0),
+        row(f"{name}: missed working counters", missed, "0", figures["missed"] == 0),
         row(f"{name}: a cycle after its instant", jitter, "99 % <= 300 us", is_held),
         row(f"{name}: core used by the node, a listener there", f"{100.0 * used:.1f} %", "<= 15 %", used <= 0.15),
     ]
@@ -162,10 +162,9 @@ def _cable(near: str, far: str) -> Iterator[None]:
 
 def _far(interface: str) -> None:
     """The device; on `off` it is without power and answers no frame, on `on` it starts anew."""
-    from drivers.emulators.ethercat.segment import Segment
+    from drivers.emulators.ethercat.segment import Segment, Wire
     from drivers.emulators.ethercat.slave import Slave
-    from drivers.emulators.ethercat.wire import Wire
-    from drivers.ethercat.description_file import find
+    from drivers.ethercat.description import find
 
     slave = Slave(find("ati_axia80"), lambda _: (1.0, 2.0, 3.0, 0.1, 0.2, 0.3))
     segment, wire = Segment([slave]), Wire(interface)

@@ -234,7 +234,7 @@ def _main() -> None:
     if what in processes:
         processes[what](*words)
         return
-    from drivers.serial_imu.main import serial_imu
+    from drivers.main import serial_imu
     from hopper_estimation.nodes.main import estimator, serial_emulator
     from onboard_estimation.nodes.run import run as run_nodes
 

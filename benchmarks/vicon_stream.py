@@ -161,7 +161,7 @@ def _main() -> None:
     if what in processes:
         processes[what](*words)
     elif what == "drive":
-        from drivers.vicon.main import vicon
+        from drivers.main import vicon
 
         vicon(words)
     else:

@@ -102,38 +102,14 @@ class Fault(Enum):
 
 def encode_sample(sample: Sample) -> bytes:
     """The frame as it is on the wire, with the zero byte at its end."""
-    return _framed(
-        _SAMPLE.pack(
-            SAMPLE,
-            sample.sequence,
-            sample.time_us,
-            *sample.low_g,
-            *sample.gyro,
-            sample.temperature,
-            *sample.high_g,
-            sample.status,
-        )
-    )
+    sequence, time_us, low_g, gyro, temperature, high_g, status = sample
+    return _framed(_SAMPLE.pack(SAMPLE, sequence, time_us, *low_g, *gyro, temperature, *high_g, status))
 
 
 def encode_settings(settings: Settings) -> bytes:
     """The frame as it is on the wire, with the zero byte at its end."""
-    return _framed(
-        _SETTINGS.pack(
-            SETTINGS,
-            settings.sequence,
-            settings.time_us,
-            settings.low_g_range,
-            settings.gyro_range,
-            settings.high_g_range,
-            settings.low_pass,
-            settings.rate_hz,
-            settings.low_g_identity,
-            settings.high_g_identity,
-            *settings.firmware,
-            settings.device_id,
-        )
-    )
+    *numbers, firmware, device_id = vars(settings).values()
+    return _framed(_SETTINGS.pack(SETTINGS, *numbers, *firmware, device_id))
 
 
 def decode(stretch: bytes) -> Sample | Settings | Fault:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
+from onboard_estimation.errors import UserError
 
 if TYPE_CHECKING:
     from drivers.calibration.logs import ImuLog
@@ -84,7 +85,6 @@ def imu(
     from drivers.calibration.noise import noise_of_rest
     from drivers.calibration.sections import read_sections
     from drivers.calibration.session import Procedure, calibrate
-    from onboard_estimation.errors import UserError
 
     for name, value, least, most in (
         ("--turn-deg", turn_deg, 30.0, 36_000.0),
@@ -123,7 +123,7 @@ def imu(
             progress(f"reading {rest}")
             noise, seconds, said = noise_of_rest(*_chosen(rest, form, table, sensor))
         else:
-            longest = max(found.rests, key=lambda one: one.duration_s)
+            longest = max(found.rests, key=lambda one: one.section.duration_s)
             noise, seconds, said = noise_of_rest(longest.log, longest.log, [longest.section])
     result = _with_provenance(pairs, found, noise, gravity)
     sentences = [*(note for log, _ in pairs for note in log.notes), *found.sentences, *said]
@@ -144,7 +144,6 @@ def imu(
 def _chosen(path: Path, form: str | None, table: Any, sensor: str | None) -> tuple[ImuLog, ImuLog]:
     """The sensor's log, and the one that its rests are found in: itself, or one with a gyro where it has none."""
     from drivers.calibration.logs import read_log
-    from onboard_estimation.errors import UserError
 
     found = read_log(path, form, table)
     # The end of a topic is enough: `imu/low_g/data_raw` of `/hopper/imu/low_g/data_raw`.

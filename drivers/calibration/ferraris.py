@@ -13,7 +13,7 @@ quadratic in the tilt, so that a linearisation at small tilts would tell too lit
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,7 @@ _STEPS = 15
 _LEAST_NOISE = 1e-5  # of the magnitude, relative: it keeps the equations regular where a log has no noise
 
 
-@dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(NamedTuple):
     """Errors of three axes; `corrected = matrix @ (reading - bias)`.
 
     Attributes

@@ -1,20 +1,53 @@
-"""Noise of a sensor's six axes from its longest rest."""
+"""Noise of a resting sensor by its Allan deviation, read as IEEE Std 952-1997, annex C, does.
+
+A slope of -1/2 is white noise, sigma(tau) = N / sqrt(tau); a floor is bias instability, sigma = 0.664 B; a slope of
++1/2 is a random walk, sigma(tau) = K sqrt(tau / 3). What the length of the log does not show is not told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.calibration.allan import AxisNoise, axis_noise
 from drivers.calibration.logs import ImuLog
 from drivers.calibration.parameter_file import Noise
 from drivers.calibration.sections import Section, find_rests
 from onboard_estimation.errors import UserError
 
+Array = NDArray[np.float64]
+
 _LONGEST_GAP = 5.0
-_QUANTITIES = ("density", "instability", "random_walk")
+_FLOOR = np.sqrt(2.0 * np.log(2.0) / np.pi)  # 0.664
+_MOST_SHARE = 9.0
+"""Longest tau as a share of the log: there the deviation is known to 1 / sqrt(2 (9 - 1)) = 25 % (eq. C.13)."""
+_PER_DECADE = 12
+_SLOPE_RANGE = 0.15
+_LEAST_FLAT = 4.0
+_LEAST_POINTS = 4
+
+
+class AxisNoise(NamedTuple):
+    """Noise of one axis, u being the readings' unit; None where the log does not show it.
+
+    Attributes
+    ----------
+    density
+        N, u / sqrt(Hz).
+    instability
+        B, u.
+    random_walk
+        K, u / sqrt(s).
+    why
+        By what is not shown, the reason.
+    """
+
+    density: float | None
+    instability: float | None
+    random_walk: float | None
+    why: Mapping[str, str]
 
 
 def noise_of_rest(
@@ -37,45 +70,31 @@ def noise_of_rest(
     rests = find_rests(reference) if rests is None else rests
     if not rests:
         raise UserError(f"{log.name}: no rest in {log.time_s[-1]:.4g} s; leave the sensor on a quiet table")
-    longest = max(rests, key=lambda one: one.end_s - one.start_s)
+    longest = max(rests, key=lambda one: one.duration_s)
     values, duration_s = _longest_whole(log, longest.rows(log))
     rate_hz = (len(values) - 1) / duration_s if duration_s > 0.0 else 1.0 / log.period_s
-    parts = ("gyro", "accelerometer") if log.has_gyro else ("accelerometer",)
-    known: dict[str, tuple[float, ...]] = {}
+    known: dict[str, list[tuple[float, ...]]] = {"gyro": [()] * 3}
     sentences = []
-    for part in parts:
-        columns = values[:, :3] if part == "gyro" else values[:, 3:]
-        axes = [axis_noise(column, rate_hz) for column in columns.T]
-        known |= {f"{part} {name}": _of_all(axes, name) for name in _QUANTITIES}
+    for part, columns in (("gyro", values[:, :3]), ("accelerometer", values[:, 3:])):
+        if part == "gyro" and not log.has_gyro:
+            continue
+        *quantities, whys = zip(*(axis_noise(column, rate_hz) for column in columns.T), strict=True)
+        known[part] = [_of_all(quantity) for quantity in quantities]
         reasons: dict[str, str] = {}
-        for axis, one in zip("xyz", axes, strict=True):
-            for why in one.why:
-                what, _, reason = why.partition(": ")
-                reasons[what] = (
-                    f"{reasons[what].partition(':')[0]}, {axis}: {reason}" if what in reasons else f"{axis}: {reason}"
-                )
+        for axis, why in zip("xyz", whys, strict=True):
+            for what, reason in why.items():
+                others = f"{reasons[what].partition(':')[0]}, " if what in reasons else ""
+                reasons[what] = f"{others}{axis}: {reason}"
         sentences += [f"{part}, {what} not told of {reason}" for what, reason in reasons.items()]
-    return (
-        Noise(
-            known["accelerometer density"],
-            known["accelerometer instability"],
-            known["accelerometer random_walk"],
-            known.get("gyro density", ()),
-            known.get("gyro instability", ()),
-            known.get("gyro random_walk", ()),
-        ),
-        duration_s,
-        sentences,
-    )
+    return Noise(*known["accelerometer"], *known["gyro"]), duration_s, sentences
 
 
-def _of_all(axes: Sequence[AxisNoise], name: str) -> tuple[float, ...]:
+def _of_all(values: Sequence[float | None]) -> tuple[float, ...]:
     """Of x, y, z; none where one of them is not known."""
-    found = [getattr(one, name) for one in axes]
-    return () if None in found else tuple(float(f"{value:.4g}") for value in found)
+    return () if None in values else tuple(float(f"{value:.4g}") for value in values)
 
 
-def _longest_whole(log: ImuLog, rows: slice) -> tuple[NDArray[np.float64], float]:
+def _longest_whole(log: ImuLog, rows: slice) -> tuple[Array, float]:
     """The longest stretch of these rows without a gap, and its length in s."""
     times = log.time_s[rows]
     cuts = np.flatnonzero(np.diff(times) > _LONGEST_GAP * log.period_s) + 1
@@ -83,3 +102,91 @@ def _longest_whole(log: ImuLog, rows: slice) -> tuple[NDArray[np.float64], float
     place = int(np.argmax(np.diff(edges)))
     first, last = edges[place], edges[place + 1]
     return log.values[rows][first:last], float(times[last - 1] - times[first])
+
+
+def allan_deviation(readings: Array, rate_hz: float) -> tuple[Array, Array, Array]:
+    """Overlapping Allan deviation.
+
+    Parameters
+    ----------
+    readings
+        (K,) evenly spaced.
+
+    Returns
+    -------
+    tau_s, deviation, relative_error
+        (n,) each; tau in steps of equal ratio, up to a ninth of the log.
+    """
+    longest = int(len(readings) / _MOST_SHARE)
+    if longest < 1:
+        return np.empty(0), np.empty(0), np.empty(0)
+    steps = int(_PER_DECADE * np.log10(longest)) + 1
+    sizes = np.unique(np.round(np.geomspace(1.0, longest, max(steps, 1))).astype(np.int64))
+    # Less the mean: the sums of a long log would lose digits.
+    sums = np.concatenate([[0.0], np.cumsum(readings - readings.mean())]) / rate_hz
+    tau = sizes / rate_hz
+    variance = [np.mean((sums[2 * m :] - 2.0 * sums[m:-m] + sums[: -2 * m]) ** 2) for m in sizes]
+    error = 1.0 / np.sqrt(2.0 * (len(readings) / sizes - 1.0))
+    return tau, np.sqrt(np.array(variance) / 2.0) / tau, error
+
+
+def axis_noise(readings: Array, rate_hz: float) -> AxisNoise:
+    """N, B and K of one axis at rest, (K,) readings, as far as the log shows them."""
+    tau, deviation, error = allan_deviation(readings, rate_hz)
+    duration_s = len(readings) / rate_hz
+    if len(tau) < _LEAST_POINTS or not np.all(deviation > 0.0):
+        return AxisNoise(None, None, None, {"noise": f"{len(readings)} readings over {duration_s:.1f} s tell none"})
+    why = {}
+    slope = _slopes(tau, deviation)
+    white = np.abs(slope + 0.5) < _SLOPE_RANGE
+    lowest = int(np.argmin(deviation))
+    white[lowest + 1 :] = False
+    density = random_walk = instability = None
+
+    def level(at: NDArray[np.bool_], shape: Array) -> float:
+        """By which a line of that shape is multiplied: short times are known best."""
+        return float(np.exp(np.average(np.log(deviation[at] * shape[at]), weights=1.0 / error[at] ** 2)))
+
+    if np.count_nonzero(white) >= _LEAST_POINTS:
+        density = level(white, np.sqrt(tau))
+    else:
+        why["noise density"] = "the Allan deviation nowhere falls by the root of the time (filtered, or quantised)"
+    late = (tau >= tau[lowest]) & (np.abs(slope - 0.5) < 1.5 * _SLOPE_RANGE)
+    rise = np.log(deviation[-1] / deviation[lowest])
+    if np.count_nonzero(late) >= _LEAST_POINTS and rise > 2.0 * float(np.hypot(error[-1], error[lowest])):
+        random_walk = level(late, np.sqrt(3.0 / tau))
+    else:
+        why["random walk"] = f"no rise by the root of the time up to {tau[-1]:.3g} s; rest longer"
+    # A floor is flat over a factor of four (between white noise and a walk alone it would be flat over two), and above
+    # what these two leave.
+    known = (density or 0.0) ** 2 / tau + (random_walk or 0.0) ** 2 * tau / 3.0
+    first, last = _longest_run(np.abs(slope) < _SLOPE_RANGE)
+    flat = slice(first, last)
+    if last - first >= _LEAST_POINTS and tau[last - 1] >= _LEAST_FLAT * tau[first]:
+        floor = float(np.average(deviation[flat] ** 2 - known[flat], weights=1.0 / error[flat] ** 2))
+        if floor > 4.0 * error[(first + last) // 2] * float(np.mean(deviation[flat] ** 2)):
+            instability = float(np.sqrt(floor) / _FLOOR)
+    if instability is None:
+        most = deviation[lowest] * (1.0 + 2.0 * error[lowest]) / _FLOOR
+        why["bias instability"] = f"no floor is seen up to {tau[-1]:.3g} s (at most {most:.2g}); rest longer"
+    return AxisNoise(density, instability, random_walk, why)
+
+
+def _slopes(tau: Array, deviation: Array) -> Array:
+    """(n,) d log deviation / d log tau, over a window of about a factor 3."""
+    x, y = np.log(tau), np.log(deviation)
+    slopes = np.empty_like(x)
+    for place, middle in enumerate(x):
+        near = np.abs(x - middle) < 0.6
+        near[max(place - 1, 0) : place + 2] = True
+        slopes[place] = np.polyfit(x[near], y[near], 1)[0]
+    return slopes
+
+
+def _longest_run(true: NDArray[np.bool_]) -> tuple[int, int]:
+    """First and behind the last of the longest run that is true; (0, 0) where there is none."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], true, [False]]).astype(np.int64)))
+    if not len(edges):
+        return 0, 0
+    place = int(np.argmax(edges[1::2] - edges[::2]))
+    return int(edges[2 * place]), int(edges[2 * place + 1])

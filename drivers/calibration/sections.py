@@ -37,6 +37,11 @@ class Section:
     end_s: float
     label: str = ""
 
+    @property
+    def duration_s(self) -> float:
+        """How long it is."""
+        return self.end_s - self.start_s
+
     def rows(self, log: ImuLog) -> slice:
         """Of the log's readings."""
         first, last = np.searchsorted(log.time_s, [self.start_s, self.end_s])
@@ -76,7 +81,7 @@ def find_rests(log: ImuLog) -> list[Section]:
             start = None
         if block < count and quiet[block] and start is None:
             start = block
-    return [one for one in rests if one.end_s - one.start_s >= SHORTEST_REST_S]
+    return [one for one in rests if one.duration_s >= SHORTEST_REST_S]
 
 
 def _quiet(spread: Array, least: float) -> NDArray[np.bool_]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from drivers.calibration.ferraris import POSITIONS, fit_accelerometer, fit_gyro_matrix
 from drivers.calibration.logs import ImuLog
-from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors, Nine, Triple
+from drivers.calibration.parameter_file import AccelerometerErrors, GyroErrors
 from drivers.calibration.sections import SHORTEST_REST_S, Section, find_rests, positions_of
 from drivers.calibration.turns import Turn, find_turns, given_turn
 from onboard_estimation.errors import UserError
@@ -50,11 +51,6 @@ class Rest:
     position: str
     mean: Array
     noise: Array
-
-    @property
-    def duration_s(self) -> float:
-        """How long it was."""
-        return self.section.end_s - self.section.start_s
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +117,8 @@ def calibrate(
     if not turns and (units := [one for one in sentences if "--gyro-unit" in one]):
         raise UserError(units[0])
     sentences += [one.fault for one in turns if one.fault]
-    used = {name: max(of_it, key=lambda one: one.duration_s) for name in POSITIONS if (of_it := _at(rests, name))}
+    of_position = {name: [one for one in rests if one.position == name] for name in POSITIONS}
+    used = {name: max(some, key=lambda one: one.section.duration_s) for name, some in of_position.items() if some}
     accelerometer, said = _accelerometer(used, procedure)
     sentences += said
     gyro, said = _gyro(logs[0][0].has_gyro, bias, bias_stddev, turns, procedure)
@@ -180,16 +177,12 @@ def _labelled(rests: list[Rest], gravity_m_s2: float, logs: Sequence[ImuLog]) ->
                 f"section {one.position} from {one.section.start_s:g} s reads ({reading}) m/s^2: gravity says "
                 f"{label or 'none of the six positions'}"
             )
-    return [Rest(one.log, one.section, label, one.mean, one.noise) for one, label in zip(rests, labels, strict=True)]
-
-
-def _at(rests: Sequence[Rest], position: str) -> list[Rest]:
-    return [one for one in rests if one.position == position]
+    return [replace(one, position=label) for one, label in zip(rests, labels, strict=True)]
 
 
 def _gyro_bias(rests: Sequence[Rest]) -> tuple[Array, Array]:
     """(3,) mean over all rests, rad/s, and its standard deviation: that of the rests' spread, where it is larger."""
-    weights = np.array([one.duration_s for one in rests])
+    weights = np.array([one.section.duration_s for one in rests])
     weights = weights / weights.sum()
     means, noise = np.array([one.mean[:3] for one in rests]), np.array([one.noise[:3] for one in rests])
     bias = weights @ means
@@ -209,14 +202,12 @@ def _accelerometer(used: Mapping[str, Rest], procedure: Procedure) -> tuple[Acce
         ]
     means, noise = (np.array([getattr(used[name], what)[3:] for name in POSITIONS]) for what in ("mean", "noise"))
     fit = fit_accelerometer(means, noise, procedure.gravity_m_s2, procedure.tilt_rad)
-    errors = AccelerometerErrors(
-        "bias and matrix", _triple(fit.bias), _triple(fit.bias_stddev), _nine(fit.matrix), _nine(fit.matrix_stddev)
-    )
+    errors = AccelerometerErrors("bias and matrix", *map(_rounded, fit))
     if faults := list(errors.faults()):
         raise UserError("accelerometer", faults)
     cross = float(np.rad2deg(np.max(fit.matrix_stddev)))
     said = [f"misalignment of the accelerometer is known to {cross:.1f} deg, as well as the positions are (--tilt-deg)"]
-    short = [name for name, one in used.items() if one.duration_s < 2.0 * SHORTEST_REST_S]
+    short = [name for name, one in used.items() if one.section.duration_s < 2.0 * SHORTEST_REST_S]
     if short:
         said.append(f"the rests {', '.join(short)} are shorter than {2.0 * SHORTEST_REST_S:g} s; 5 s tell more")
     return errors, said
@@ -228,19 +219,20 @@ def _gyro(
     if not has_gyro:
         return GyroErrors(), ["gyro not calibrated: the sensor has none"]
     of_axis = {axis: [one for one in turns if one.axis == axis and not one.fault] for axis in "xyz"}
-    only_bias = GyroErrors("bias", _triple(bias), _triple(bias_stddev))
+    only_bias = GyroErrors("bias", _rounded(bias), _rounded(bias_stddev))
     if missing := [axis for axis, some in of_axis.items() if not some]:
         return only_bias, [
             f"gyro's gains not measured: no turn of {np.rad2deg(procedure.turn_rad):g} deg about {', '.join(missing)}; "
             "turn by hand once about each axis, with a rest of 2 s before and after, or give --turn-deg"
         ]
-    turned = np.array([np.mean([one.turned_rad * one.sign for one in of_axis[axis]], axis=0) for axis in "xyz"])
-    longest_s = max(one.duration_s for one in turns)
+    along = {axis: [one.turned_rad * np.sign(one.angle_rad) for one in some] for axis, some in of_axis.items()}
+    turned = np.array([np.mean(along[axis], axis=0) for axis in "xyz"])
+    longest_s = max(one.section.duration_s for one in turns)
     angle_stddev = float(np.hypot(procedure.turn_stddev_rad, bias_stddev.max() * longest_s))
     angles = np.full(3, procedure.turn_rad)
     matrix, matrix_stddev = fit_gyro_matrix(turned, angles, angle_stddev, procedure.tilt_rad)
-    errors = GyroErrors(
-        "bias and matrix", *(only_bias.bias_rad_s, only_bias.bias_stddev_rad_s), _nine(matrix), _nine(matrix_stddev)
+    errors = replace(
+        only_bias, measured="bias and matrix", matrix=_rounded(matrix), matrix_stddev=_rounded(matrix_stddev)
     )
     if faults := list(errors.faults()):
         raise UserError("gyro, with the turns found", faults)
@@ -251,11 +243,6 @@ def _residual(means_m_s2: Array, gravity_m_s2: float) -> float:
     return float(np.sqrt(np.mean((np.linalg.norm(means_m_s2, axis=1) - gravity_m_s2) ** 2)))
 
 
-def _triple(values: Array) -> Triple:
-    x, y, z = (float(f"{value:.7g}") for value in values)
-    return x, y, z
-
-
-def _nine(values: Array) -> Nine:
-    a, b, c, d, e, f, g, h, i = (float(f"{value:.7g}") for value in values.ravel())
-    return a, b, c, d, e, f, g, h, i
+def _rounded(values: Array) -> Any:
+    """As the file has them: one behind the other."""
+    return tuple(float(f"{value:.7g}") for value in values.ravel())

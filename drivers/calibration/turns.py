@@ -39,19 +39,9 @@ class Turn:
     fault: str = ""
 
     @property
-    def sign(self) -> float:
-        """Direction of the turn, as the gyro itself has it."""
-        return float(np.sign(self.turned_rad["xyz".index(self.axis)]))
-
-    @property
     def angle_rad(self) -> float:
         """About its axis, by the gyro."""
         return float(self.turned_rad["xyz".index(self.axis)])
-
-    @property
-    def duration_s(self) -> float:
-        """How long it took."""
-        return self.section.end_s - self.section.start_s
 
 
 def given_turn(log: ImuLog, section: Section, bias_rad_s: Array) -> Turn:

@@ -1,35 +1,34 @@
-"""A bag as what an emulated robot measures: read as it plays, the readings of both inertial sensors paired to samples.
+"""A bag as what an emulated robot measures, the readings of both inertial sensors paired to samples.
 
-Both chips are read at one time, and a frame has one: readings of a bag that are next to each other, and no further
-apart than half a period, get the stamp of the low-g one; of two, the nearer. What has no partner is a sample of its
-own, in which the other chip could not be read.
+Both chips are read at one time, and a frame has one: readings of a bag that are each the other's nearest, and no
+further apart than half a period, get the stamp of the low-g one. What has no partner is a sample of its own, in which
+the other chip could not be read.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import Bag
+from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.topics import listed, match_topics
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.robots import Robot
-from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.series import Recording, Series
 from onboard_estimation.simulation import imu_channel
 
+Stamps = NDArray[np.int64]
+
 LOW_G, HIGH_G = imu_channel("low_g"), imu_channel("high_g")
 _PAIR = (LOW_G.sensor, HIGH_G.sensor)
-_MESSAGES_AHEAD = 2000
-"""So many are put in the order of their stamps: half a second of the hopper with all of its topics."""
 _FURTHEST_NS = 60 * NANOSECONDS_PER_SECOND
 """A stamp that is further from the time of recording than most are was not set, or by another clock."""
 
@@ -47,7 +46,7 @@ class PlayedBag:
     """A bag as a `Simulation`: both sensors, and what else of the robot's topics, ground truth included, it holds.
 
     What cannot be played is left out and counted: messages that do not decode, values that are not finite, stamps that
-    are far from the others, or do not follow the sample before. Of the bag 2000 messages are held, and its index.
+    are far from the others, or come again.
 
     Attributes
     ----------
@@ -56,7 +55,7 @@ class PlayedBag:
     absent
         Which of both sensors is not in the bag; empty: none.
     rate_hz
-        Of the samples, at the beginning.
+        Of the samples.
     unpaired, left_out
         Readings without a partner, where both sensors are there; messages left out.
 
@@ -67,117 +66,79 @@ class PlayedBag:
     """
 
     def __init__(self, bag: Bag, asked: SerialBag, robot: Robot[Any], configuration: Any) -> None:
-        self._bag = bag
         pair = _pair(bag, asked)
         first, paced_by = next(iter(pair.items()))
         space = first.removesuffix(f"/{paced_by.topic}")
         renamed = {channel.topic: topic for topic, channel in pair.items()}
         match = match_topics(robot, configuration, bag.topics, renamed, space if space not in ("", first) else None)
         found = {topic: channel for topic, channel in match.channels.items() if channel.sensor not in _PAIR}
-        self._channels = {**pair, **_of_their_types(bag, {**found, **match.truth})}
+        channels = {**pair, **_of_their_types(bag, {**found, **match.truth})}
         self._truth = {channel.topic for channel in match.truth.values()}
-        self.topics = {channel.topic: topic for topic, channel in self._channels.items()}
+        self.topics = {channel.topic: topic for topic, channel in channels.items()}
         self.absent = next((one.sensor for one in (LOW_G, HIGH_G) if one.topic not in self.topics), "")
-        self.unpaired = self.left_out = 0
-        messages = self._read()
-        head = list(islice(messages, _MESSAGES_AHEAD))
-        stamps_ns = np.sort([item.stamp_ns for item in head if item.channel is paced_by])
-        if len(stamps_ns) < 2:
-            raise UserError(f"{bag.path}: {first} has no two readings at its beginning that can be played")
-        self._period_ns = max(float(np.median(np.diff(stamps_ns))), 1.0)
-        self.rate_hz = NANOSECONDS_PER_SECOND / self._period_ns
-        self._offset_ns = float(np.median([item.stamp_ns - item.logged_ns for item in head]))
-        self._messages = filter(self._is_plausible, chain(head, messages))
-        self._window: list[_Item] = []
-        self._fill()
-        self._start_ns = self._window[0].stamp_ns
-        self._sampled_ns = self._start_ns - 1
+        columns = read_channels(bag, channels)
+        offsets_ns = [column.stamps_ns - column.log_times_ns for column in columns.values()]
+        offset_ns = float(np.median(np.concatenate(offsets_ns))) if any(map(len, offsets_ns)) else 0.0
+        series = [_playable(channels[topic], column, offset_ns) for topic, column in columns.items()]
+        counts = [len(column.stamps_ns) + column.faults.total() for column in columns.values()]
+        self.left_out = sum(counts) - sum(len(one.stamps_ns) for one in series)
+        paced_ns = series[0].stamps_ns
+        if len(paced_ns) < 2:
+            raise UserError(f"{bag.path}: {first} has no two readings that can be played")
+        period_ns = max(float(np.median(np.diff(paced_ns))), 1.0)
+        self.rate_hz = NANOSECONDS_PER_SECOND / period_ns
+        self.unpaired = 0
+        if not self.absent:
+            series[1], self.unpaired = _at_one_time(series[0], series[1], period_ns / 2.0)
+        start_ns = min(int(one.stamps_ns[0]) for one in series if len(one.stamps_ns))
+        self._series = [replace(one, stamps_ns=one.stamps_ns - start_ns) for one in series]
 
     @property
     def is_over(self) -> bool:
         """Whether all has been given."""
-        return not self._window
+        return not any(len(one.stamps_ns) for one in self._series)
 
     def advance(self, stop_ns: int) -> Recording:
         """See `Simulation`; the first stamp of the bag is zero."""
-        items: dict[str, list[_Item]] = {topic: [] for topic in self.topics}
-        while self._window and self._window[0].stamp_ns - self._start_ns < stop_ns:
-            for item in self._next():
-                items[item.channel.topic].append(item)
-            self._fill()
-        series = [self._series(channel, items[channel.topic]) for channel in self._channels.values()]
+        given, self._series, waiting = [], [], self._series
+        for one in waiting:
+            count = int(np.searchsorted(one.stamps_ns, stop_ns))
+            given.append(one.rows(slice(count)))
+            self._series.append(one.rows(slice(count, None)))
         return Recording(
-            tuple(one for one in series if one.channel.topic not in self._truth),
-            tuple(one for one in series if one.channel.topic in self._truth),
+            tuple(one for one in given if one.channel.topic not in self._truth),
+            tuple(one for one in given if one.channel.topic in self._truth),
         )
 
-    def _series(self, channel: Channel, items: list[_Item]) -> Series:
-        stamps_ns = np.array([item.stamp_ns for item in items], dtype=np.int64) - self._start_ns
-        return Series(channel, stamps_ns, np.array([item.value for item in items]))
 
-    def _read(self) -> Iterator[_Item]:
-        for number, raw in enumerate(self._bag.messages(list(self._channels))):
-            channel = self._channels[raw.topic]
-            try:
-                measured = to_measurement(channel, self._bag.deserialize(raw))
-            except MessageFault:
-                self.left_out += 1
-                continue
-            value = measured.value
-            needed = value[IMU.linear_acceleration] if channel is HIGH_G else value  # that chip has no gyro
-            if np.isfinite(needed).all():
-                yield _Item(measured.stamp_ns, number, raw.log_time_ns, channel, value)
-            else:
-                self.left_out += 1
-
-    def _is_plausible(self, item: _Item) -> bool:
-        is_so = abs(item.stamp_ns - item.logged_ns - self._offset_ns) <= _FURTHEST_NS
-        self.left_out += not is_so
-        return is_so
-
-    def _fill(self) -> None:
-        for item in islice(self._messages, _MESSAGES_AHEAD - len(self._window)):
-            insort(self._window, item)
-
-    def _next(self) -> list[_Item]:
-        """The next message; of a sample both."""
-        first = self._window.pop(0)
-        if first.channel.sensor not in _PAIR:
-            return [first]
-        if first.stamp_ns <= self._sampled_ns:
-            self.left_out += 1
-            return []
-        second = self._partner(first)
-        if second is None:
-            self.unpaired += not self.absent
-            self._sampled_ns = first.stamp_ns
-            return [first]
-        self._window.remove(second)
-        self._sampled_ns = (first if first.channel is LOW_G else second).stamp_ns
-        return [one._replace(stamp_ns=self._sampled_ns) for one in (first, second)]
-
-    def _partner(self, first: _Item) -> _Item | None:
-        """The next reading, if it is the other sensor's, near enough, and nearer to this than to the one after it."""
-        near = (item for item in self._window if item.channel.sensor in _PAIR)
-        second, third = next(near, None), next(near, None)
-        if second is None or second.channel is first.channel:
-            return None
-        apart_ns = second.stamp_ns - first.stamp_ns
-        if apart_ns > self._period_ns / 2.0:
-            return None
-        if third is not None and third.channel is first.channel and third.stamp_ns - second.stamp_ns < apart_ns:
-            return None
-        return second
+def _playable(channel: Channel, column: Column, offset_ns: float) -> Series:
+    """What can be played of a topic, in the order of its stamps; a sensor is not read twice at one time."""
+    needed = column.values[:, IMU.linear_acceleration] if channel is HIGH_G else column.values  # that chip has no gyro
+    away_ns = np.abs(column.stamps_ns - column.log_times_ns - offset_ns)
+    kept = np.flatnonzero(np.isfinite(needed).all(axis=1) & (away_ns <= _FURTHEST_NS))
+    kept = kept[np.argsort(column.stamps_ns[kept], kind="stable")]
+    if channel.sensor in _PAIR:
+        kept = kept[np.diff(column.stamps_ns[kept], prepend=-1) > 0]
+    return Series(channel, column.stamps_ns[kept], column.values[kept])
 
 
-class _Item(NamedTuple):
-    """A message; of two with one stamp that comes first which was read first."""
+def _at_one_time(low: Series, high: Series, furthest_ns: float) -> tuple[Series, int]:
+    """The high-g readings with the stamps of their partners, each the other's nearest; readings that have none."""
+    if not len(high.stamps_ns):
+        return high, len(low.stamps_ns)
+    there, back = _nearest(low.stamps_ns, high.stamps_ns), _nearest(high.stamps_ns, low.stamps_ns)
+    apart_ns = np.abs(high.stamps_ns[there] - low.stamps_ns)
+    paired = np.flatnonzero((back[there] == np.arange(len(there))) & (apart_ns <= furthest_ns))
+    stamps_ns = high.stamps_ns.copy()
+    stamps_ns[there[paired]] = low.stamps_ns[paired]
+    return replace(high, stamps_ns=stamps_ns), len(there) + len(back) - 2 * len(paired)
 
-    stamp_ns: int
-    number: int
-    logged_ns: int
-    channel: Channel
-    value: Vector
+
+def _nearest(times_ns: Stamps, among_ns: Stamps) -> NDArray[np.intp]:
+    """(K,) which of (L,) rising times is nearest to each."""
+    after = np.clip(np.searchsorted(among_ns, times_ns), 1, max(len(among_ns) - 1, 1))
+    is_before = times_ns - among_ns[after - 1] <= among_ns[np.minimum(after, len(among_ns) - 1)] - times_ns
+    return np.where(is_before | (len(among_ns) == 1), after - 1, after)
 
 
 def _of_their_types(bag: Bag, channels: Mapping[str, Channel]) -> dict[str, Channel]:

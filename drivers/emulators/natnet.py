@@ -13,7 +13,6 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from drivers.emulators import natnet_messages
 from drivers.emulators.natnet_messages import Times
+from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
 from drivers.motion_capture.axes import UP_AXES, Axes
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack import protocol
@@ -40,7 +40,7 @@ _DOWN_S = 0.5
 
 
 @dataclass(frozen=True)
-class NatNetServerConfiguration:
+class NatNetServerConfiguration(TruthEmulatorConfiguration):
     """The server, its clock, and what goes wrong; nothing by default."""
 
     version: str = parameter("4.1", "of NatNet", choices=tuple(map(shown, VERSIONS)))
@@ -68,19 +68,6 @@ class NatNetServerConfiguration:
         0.0, "a further body comes, or goes, so often; 0: never", unit="s", minimum=0.0
     )
     seed: int = parameter(0, "of the frames that are dropped", minimum=0)
-
-
-@dataclass(frozen=True)
-class OptitrackEmulatorConfiguration(NatNetServerConfiguration):
-    """The server, and where its truth is from."""
-
-    bodies: tuple[str, ...] = parameter((), "names of the bodies; empty: all that there are")
-    bag: str = parameter("", 'recording whose ground_truth/<body>/pose is streamed; "": emulated_truth/<body>/pose is')
-
-    def faults(self) -> Iterable[str]:
-        """Names that cannot be."""
-        if len(set(self.bodies)) < len(self.bodies) or "" in self.bodies:
-            yield f"bodies: {', '.join(self.bodies)}, allowed: each once, none empty"
 
 
 class NatNetServer:

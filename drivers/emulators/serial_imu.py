@@ -11,7 +11,7 @@ import os
 import tty
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -139,18 +139,12 @@ class SerialDevice:
                 self._since_ns, self._sequence, self._settings_due_ns = reading.due_ns, 0, reading.due_ns
             if reading.due_ns >= self._settings_due_ns:
                 self._settings_due_ns = reading.due_ns + round(_SETTINGS_EVERY_S * NANOSECONDS_PER_SECOND)
-                self._frame(encode_settings(self._told(reading.due_ns)))
+                told = replace(self._settings, sequence=self._next(), time_us=self._time_us(reading.due_ns))
+                self._frame(encode_settings(told))
             self._frame(encode_sample(self._sample(reading)))
             if reading.due_ns >= self._batch_due_ns:
                 self._batch_due_ns = reading.due_ns + round(faults.batch_s * NANOSECONDS_PER_SECOND)
                 self.flush()
-
-    def _told(self, due_ns: int) -> Settings:
-        told = self._settings
-        return Settings(
-            self._next(), self._time_us(due_ns), told.low_g_range, told.gyro_range, told.high_g_range, told.low_pass,
-            told.rate_hz, told.low_g_identity, told.high_g_identity, told.firmware, told.device_id,
-        )  # fmt: skip
 
     def _sample(self, reading: Reading) -> Sample:
         told, low, high = self._settings, reading.low, reading.high
@@ -161,21 +155,18 @@ class SerialDevice:
             gyro = np.rad2deg(low[IMU.angular_velocity]) * GYRO_COUNTS_PER_DEG_S[told.gyro_range]
         if high is not None:
             shock = high[IMU.linear_acceleration] / _G / HIGH_G_G_PER_DIGIT[told.high_g_range]
-        digits = [COUNTS_PER_DIGIT * digit for digit in self._counts(shock, 2047)]
+        x, y, z = self._counts(shock, 2047)
+        digits = (COUNTS_PER_DIGIT * x, COUNTS_PER_DIGIT * y, COUNTS_PER_DIGIT * z)
+        low_counts, rate_counts = self._counts(force, 32767), self._counts(gyro, 32767)
         time_us = self._time_us(reading.due_ns)
-        x, y, z = digits
-        low_x, low_y, low_z = self._counts(force, 32767)
-        rate_x, rate_y, rate_z = self._counts(gyro, 32767)
-        return Sample(
-            self._next(), time_us, (low_x, low_y, low_z), (rate_x, rate_y, rate_z), _ROOM_TEMPERATURE, (x, y, z), status
-        )
+        return Sample(self._next(), time_us, low_counts, rate_counts, _ROOM_TEMPERATURE, digits, status)
 
-    def _counts(self, value: Vector, largest: int) -> list[int]:
+    def _counts(self, value: Vector, largest: int) -> tuple[int, int, int]:
         """(3,) as a chip counts: whole numbers, no more than it can."""
         counts = [round(number) for number in value.tolist()]
-        held = [max(-largest - 1, min(largest, count)) for count in counts]
+        x, y, z = held = [max(-largest - 1, min(largest, count)) for count in counts]
         self.clipped += held != counts
-        return held
+        return x, y, z
 
     def _next(self) -> int:
         sequence, self._sequence = self._sequence, (self._sequence + 1) % 256

@@ -4,68 +4,61 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.vicon.protocol import (
-    CONTENTS,
-    FRAME_INFO,
-    FRAME_RATE,
-    GLOBAL_SEGMENTS,
-    HARDWARE_FRAME,
-    LATENCY_INFO,
-    NUMBER,
-    OBJECT_ENUMS,
-    PACKET,
-    PERIOD,
-    PERIOD_TICKS_PER_S,
-    REQUEST_FRAME,
-    SEGMENT_INFO,
-    SEGMENTS,
-    STREAM_INFO,
-    SUBJECT_INFO,
-    TWO_UINTS,
-    UINT,
-    Packets,
-    Segment,
-    StreamError,
-    Subject,
-    block,
-    blocks,
-    decode_uints,
-    encode_uints,
-)
+from drivers.emulators.truth_configuration import TruthEmulatorConfiguration
+from drivers.motion_capture.axes import UP_AXES
+from drivers.vicon import protocol
+from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 
 LOCAL_SEGMENTS = 8
-OFFERED = (
-    STREAM_INFO,
-    SUBJECT_INFO,
-    FRAME_INFO,
-    LOCAL_SEGMENTS,
-    GLOBAL_SEGMENTS,
-    LATENCY_INFO,
-    HARDWARE_FRAME,
-    FRAME_RATE,
-    CONTENTS,
-)
-_STATIC = (STREAM_INFO, SUBJECT_INFO)
+OFFERED = protocol.WANTED | {LOCAL_SEGMENTS}
+_STATIC = (protocol.STREAM_INFO, protocol.SUBJECT_INFO)
 _MOST_WAITING = 1 << 20
 """Bytes that wait for a client which does not take them: beyond, it misses frames."""
 _MOST_CLIENTS = 32
 
 
-def subjects_of(names: Sequence[str]) -> tuple[Subject, ...]:
+@dataclass(frozen=True)
+class ViconEmulatorConfiguration(TruthEmulatorConfiguration):
+    """The server, and what goes wrong; nothing by default."""
+
+    host: str = parameter("127.0.0.1", "address to listen at")
+    port: int = parameter(
+        protocol.PORT, "to listen at; below 1024 it takes a right of its own", minimum=0, maximum=65535
+    )
+    rate_hz: float = parameter(
+        0.0, "frames a second; of truth that comes more often, the nearest; 0: as the truth comes", minimum=0.0
+    )
+    latency_s: float = parameter(0.005, "from exposure to sending, as told", unit="s", minimum=0.0, maximum=1.0)
+    up_axis: str = parameter("z", "of the stream", choices=UP_AXES)
+    frame_drop_rate: float = parameter(0.0, "share of the frames that are not sent", minimum=0.0, maximum=1.0)
+    occlusion_rate: float = parameter(0.0, "share of the poses that are not seen", minimum=0.0, maximum=1.0)
+    network_jitter_s: float = parameter(
+        0.0, "mean of what the network adds, exponential, and nobody tells", unit="s", minimum=0.0, maximum=1.0
+    )
+    disconnect_every_s: float = parameter(0.0, "clients are sent away so often; 0: never", unit="s", minimum=0.0)
+    restart_every_s: float = parameter(
+        0.0, "the server goes so often, and frame numbers begin anew; 0: never", unit="s", minimum=0.0
+    )
+    restart_takes_s: float = parameter(1.0, "it is gone for so long", unit="s", minimum=0.0)
+    seed: int = parameter(0, "of the faults", minimum=0)
+
+
+def subjects_of(names: Sequence[str]) -> tuple[protocol.Subject, ...]:
     """Subjects for bodies named `subject/segment`, or `subject` where it has one segment, which has its name."""
-    segments: dict[str, list[Segment]] = {}
+    segments: dict[str, list[protocol.Segment]] = {}
     for name in names:
         subject, _, segment = name.partition("/")
         have = segments.setdefault(subject, [])
-        have.append(Segment(len(have) + 1, 0, segment or subject))
-    return tuple(Subject(1 + place, name, tuple(have)) for place, (name, have) in enumerate(segments.items()))
+        have.append(protocol.Segment(len(have) + 1, 0, segment or subject))
+    return tuple(protocol.Subject(1 + place, name, tuple(have)) for place, (name, have) in enumerate(segments.items()))
 
 
 @dataclass
@@ -73,7 +66,7 @@ class _Client:
     """One of those that are connected."""
 
     socket: socket.socket
-    packets: Packets = field(default_factory=Packets)
+    packets: protocol.Packets = field(default_factory=protocol.Packets)
     wanted: frozenset[int] = frozenset()
     is_streaming: bool = False
     frames_asked: int = 0
@@ -107,12 +100,10 @@ class DataStreamServer:
     """
 
     def __init__(self, host: str, port: int, bodies: Sequence[str], rate_hz: float) -> None:
-        self._host, self._rate_hz, self.missed = host, rate_hz, 0
+        self._host, self.port, self.missed = host, port, 0
         self._clients: list[_Client] = []
         self._listener: socket.socket | None = None
-        self.port = port
-        self._subjects: tuple[Subject, ...] = ()
-        self.set_bodies(bodies)
+        self.tell(bodies, rate_hz)
         self.listen()
 
     @property
@@ -120,21 +111,17 @@ class DataStreamServer:
         """How many there are that want frames."""
         return sum(client.is_streaming or client.frames_asked > 0 for client in self._clients)
 
-    def set_bodies(self, bodies: Sequence[str]) -> None:
-        """Others from now on, which clients are told."""
-        self._subjects = subjects_of(bodies)
+    def tell(self, bodies: Sequence[str], rate_hz: float) -> None:
+        """Have these from now on, which clients are told."""
+        self._subjects, self._rate_hz = subjects_of(bodies), rate_hz
         self._places = {
             name: (subject.subject_id, segment.segment_id)
             for subject in self._subjects
             for segment in subject.segments
             for name in {f"{subject.name}/{segment.name}", *([subject.name] if len(subject.segments) == 1 else [])}
         }
-        self._tell_anew()
-
-    def set_rate(self, rate_hz: float) -> None:
-        """Another from now on, which clients are told."""
-        self._rate_hz = rate_hz
-        self._tell_anew()
+        for client in self._clients:
+            client.told = frozenset()
 
     def listen(self) -> None:
         """Take clients, again after `refuse`."""
@@ -174,7 +161,7 @@ class DataStreamServer:
                     self._heed(client, packet)
             except BlockingIOError:
                 continue
-            except (OSError, StreamError):
+            except (OSError, protocol.StreamError):
                 data = b""
             if not data:
                 self._drop(client)
@@ -219,41 +206,47 @@ class DataStreamServer:
     ) -> bytes:
         """Of a frame, of those kinds; `unchanged` are said to be as they were."""
         found: list[tuple[int, bytes]] = []
-        if STREAM_INFO in wanted:
-            found.append((STREAM_INFO, PERIOD.pack(round(PERIOD_TICKS_PER_S / self._rate_hz))))
-        if SUBJECT_INFO in wanted:
-            found += [(SUBJECT_INFO, encode_subject(subject)) for subject in self._subjects]
-        if FRAME_INFO in wanted:
-            found.append((FRAME_INFO, UINT.pack(number & 0xFFFFFFFF)))
-        if HARDWARE_FRAME in wanted:
-            found.append((HARDWARE_FRAME, UINT.pack(hardware_number & 0xFFFFFFFF)))
-        if FRAME_RATE in wanted:
-            found.append((FRAME_RATE, encode_named_numbers({"Cameras": self._rate_hz})))
-        kinds = [kind for kind in (LOCAL_SEGMENTS, GLOBAL_SEGMENTS) if kind in wanted]
+        if protocol.STREAM_INFO in wanted:
+            found.append(
+                (protocol.STREAM_INFO, protocol.PERIOD.pack(round(protocol.PERIOD_TICKS_PER_S / self._rate_hz)))
+            )
+        if protocol.SUBJECT_INFO in wanted:
+            found += [(protocol.SUBJECT_INFO, encode_subject(subject)) for subject in self._subjects]
+        if protocol.FRAME_INFO in wanted:
+            found.append((protocol.FRAME_INFO, _u32(number)))
+        if protocol.HARDWARE_FRAME in wanted:
+            found.append((protocol.HARDWARE_FRAME, _u32(hardware_number)))
+        if protocol.FRAME_RATE in wanted:
+            found.append((protocol.FRAME_RATE, encode_named_numbers({"Cameras": self._rate_hz})))
+        kinds = [kind for kind in (LOCAL_SEGMENTS, protocol.GLOBAL_SEGMENTS) if kind in wanted]
         if kinds:
             seen = self._segments(poses)
             # No segment has a parent here: what is local is global.
             found += [(kind, content) for kind in kinds for content in seen]
-        if CONTENTS in wanted:
-            counts = {kind: int(kind == LATENCY_INFO) for kind in wanted - {CONTENTS}}
+        if protocol.CONTENTS in wanted:
+            counts = {kind: int(kind == protocol.LATENCY_INFO) for kind in wanted - {protocol.CONTENTS}}
             for kind, _ in found:
                 counts[kind] += 1
-            table = UINT.pack(len(counts)) + b"".join(TWO_UINTS.pack(*entry) for entry in sorted(counts.items()))
-            found.insert(0, (CONTENTS, table + encode_uints(unchanged)))
-        packet = b"".join([block(kind, content) for kind, content in found])
-        if LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
-            packet += block(LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
-        return block(PACKET, packet)
+            table = protocol.UINT.pack(len(counts)) + b"".join(
+                protocol.TWO_UINTS.pack(*entry) for entry in sorted(counts.items())
+            )
+            found.insert(0, (protocol.CONTENTS, table + protocol.encode_uints(unchanged)))
+        packet = b"".join([protocol.block(kind, content) for kind, content in found])
+        if protocol.LATENCY_INFO in wanted:  # last: what was encoded meanwhile is in it
+            packet += protocol.block(protocol.LATENCY_INFO, encode_named_numbers(told() if callable(told) else told))
+        return protocol.block(protocol.PACKET, packet)
 
     def _segments(self, poses: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> list[bytes]:
         """Of each subject; one of which none is seen has an empty list."""
         by_subject: dict[int, list[bytes]] = {subject.subject_id: [] for subject in self._subjects}
-        record = np.zeros((), dtype=SEGMENTS)
+        record = np.zeros((), dtype=protocol.SEGMENTS)
         for name, (position_mm, rotation) in poses.items():
             subject_id, segment_id = self._places[name]
             record["id"], record["position_mm"], record["rotation"] = segment_id, position_mm, rotation
             by_subject[subject_id].append(record.tobytes())
-        return [TWO_UINTS.pack(subject_id, len(seen)) + b"".join(seen) for subject_id, seen in by_subject.items()]
+        return [
+            protocol.TWO_UINTS.pack(subject_id, len(seen)) + b"".join(seen) for subject_id, seen in by_subject.items()
+        ]
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -267,14 +260,17 @@ class DataStreamServer:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = _Client(made)
         self._clients.append(client)
-        self._write(client, block(PACKET, block(OBJECT_ENUMS, encode_uints(OFFERED))))
+        self._write(
+            client,
+            protocol.block(protocol.PACKET, protocol.block(protocol.OBJECT_ENUMS, protocol.encode_uints(OFFERED))),
+        )
 
     def _heed(self, client: _Client, packet: bytes) -> None:
-        for kind, content in blocks(packet):
-            if kind == OBJECT_ENUMS:
-                client.wanted = frozenset(decode_uints(content)) & frozenset(OFFERED)
+        for kind, content in protocol.blocks(packet):
+            if kind == protocol.OBJECT_ENUMS:
+                client.wanted = frozenset(protocol.decode_uints(content)) & OFFERED
                 client.told = frozenset()
-            elif kind == REQUEST_FRAME and content:
+            elif kind == protocol.REQUEST_FRAME and content:
                 client.is_streaming = content[0] != 0
                 client.frames_asked += content[0] == 0
 
@@ -297,28 +293,28 @@ class DataStreamServer:
         client.socket.close()
         self._clients = [one for one in self._clients if one is not client]
 
-    def _tell_anew(self) -> None:
-        for client in self._clients:
-            client.told = frozenset()
 
-
-def encode_subject(subject: Subject) -> bytes:
+def encode_subject(subject: protocol.Subject) -> bytes:
     """Subject info without markers."""
-    name = subject.name.encode()
-    parts = [UINT.pack(subject.subject_id), UINT.pack(len(name)), name, UINT.pack(len(subject.segments))]
+    parts = [_u32(subject.subject_id), _text(subject.name), _u32(len(subject.segments))]
     for segment in subject.segments:
-        name = segment.name.encode()
-        parts += [SEGMENT_INFO.pack(segment.parent_id, segment.segment_id, *6 * (0.0,)), UINT.pack(len(name)), name]
-    return b"".join([*parts, UINT.pack(0), UINT.pack(0)])
+        bounds = (0.0,) * 6
+        parts += [protocol.SEGMENT_INFO.pack(segment.parent_id, segment.segment_id, *bounds), _text(segment.name)]
+    return b"".join([*parts, _u32(0, 0)])
 
 
 def encode_named_numbers(values: Mapping[str, float]) -> bytes:
     """Latency info, frame rates."""
-    parts = [UINT.pack(len(values))]
-    for name, value in values.items():
-        encoded = name.encode()
-        parts += [UINT.pack(len(encoded)), encoded, NUMBER.pack(value)]
-    return b"".join(parts)
+    rows = [_text(name) + protocol.NUMBER.pack(value) for name, value in values.items()]
+    return _u32(len(values)) + b"".join(rows)
+
+
+def _u32(*values: int) -> bytes:
+    return struct.pack(f"<{len(values)}I", *(value & 0xFFFFFFFF for value in values))
+
+
+def _text(text: str) -> bytes:
+    return _u32(len(text.encode())) + text.encode()
 
 
 def _listening(host: str, port: int) -> socket.socket:

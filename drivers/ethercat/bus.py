@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from drivers.ethercat import raw_sockets
+from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.description import SensorDescription
 from drivers.ethercat.device import Device
 from onboard_estimation.errors import UserError
@@ -39,12 +40,10 @@ class Bus:
 
     Parameters
     ----------
-    interface
-        Network interface, for this bus alone.
+    chosen
+        The interface, for this bus alone, and for how long a frame is waited for.
     descriptions
         Of the devices that are read, in their order on the bus; others may stand between.
-    receive_timeout_us
-        For so long a frame is waited for.
     tell
         Takes sentences on what changes, with whether they are bad news; from any thread.
 
@@ -60,16 +59,12 @@ class Bus:
     """
 
     def __init__(
-        self,
-        interface: str,
-        descriptions: Sequence[SensorDescription],
-        receive_timeout_us: int,
-        tell: Callable[[str, bool], object],
+        self, chosen: BusConfiguration, descriptions: Sequence[SensorDescription], tell: Callable[[str, bool], object]
     ) -> None:
-        self._interface, self._descriptions, self._tell = interface, tuple(descriptions), tell
-        self._timeout_us = receive_timeout_us
+        self._interface, self._timeout_us = chosen.interface, chosen.receive_timeout_us
+        self._descriptions, self._tell = tuple(descriptions), tell
         self._library = pysoem_library()
-        raw_sockets.check(interface)
+        raw_sockets.check(self._interface)
         self._master: Any = None
         self.devices: list[Device] = []
 

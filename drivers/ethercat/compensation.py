@@ -13,59 +13,14 @@ sensor on the robot. c, g and r are along the sensor's axes, from its origin.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from drivers.ethercat.configuration import WrenchConfiguration
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 LEAST_READINGS = 20
-
-
-@dataclass(frozen=True)
-class Mounting:
-    """What is known of the sensor and of what hangs on it; see the module.
-
-    Attributes
-    ----------
-    mass_kg, centre_of_mass_m
-        m and c.
-    gravity_m_s2
-        (3,) g.
-    compensates_weight
-        Whether the weight is taken off.
-    rotation
-        (3, 3) R.
-    lever_arm_m
-        (3,) r.
-    sign
-        s, +1 or -1.
-    """
-
-    mass_kg: float
-    centre_of_mass_m: Vector
-    gravity_m_s2: Vector
-    compensates_weight: bool
-    rotation: Matrix
-    lever_arm_m: Vector
-    sign: float
-
-    @property
-    def weight(self) -> Vector:
-        """(6,) N, N m: of what hangs on the sensor, along its axes."""
-        force = self.mass_kg * self.gravity_m_s2
-        return np.concatenate([force, np.cross(self.centre_of_mass_m, force)])
-
-    @property
-    def matrix(self) -> Matrix:
-        """(6, 6) of w', see the module."""
-        x, y, z = self.lever_arm_m
-        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
-        matrix = np.zeros((6, 6))
-        matrix[:3, :3] = matrix[3:, 3:] = self.sign * self.rotation
-        matrix[3:, :3] = -self.sign * self.rotation @ cross
-        return matrix
 
 
 def rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
@@ -79,25 +34,36 @@ def rotation_of(roll_pitch_yaw_deg: tuple[float, float, float]) -> Matrix:
 
 
 class Compensation:
-    """Applies a mounting and a zero to readings.
+    """Applies what is known of the mounting, and a zero, to readings.
 
     Attributes
     ----------
+    weight
+        (6,) N, N m: of what hangs on the sensor, along its axes.
     zero
         (6,) N, N m, along the sensor's axes: what is taken off beside the weight.
     """
 
-    def __init__(self, mounting: Mounting) -> None:
-        self.mounting = mounting
-        self._matrix = mounting.matrix
-        self.zero = np.zeros(6)
-        self._offset = np.zeros(6)
+    def __init__(self, chosen: WrenchConfiguration) -> None:
+        direction = np.array(chosen.gravity_direction)
+        force = chosen.mass_kg * (STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction))
+        self.weight: Vector = np.concatenate([force, np.cross(chosen.centre_of_mass_m, force)])
+        self._chosen = chosen
+        x, y, z = chosen.lever_arm_m
+        sign, rotation = (1.0 if chosen.sign == "robot_on_sensor" else -1.0), rotation_of(chosen.mounting_rpy_deg)
+        self._matrix = np.zeros((6, 6))
+        self._matrix[:3, :3] = self._matrix[3:, 3:] = sign * rotation
+        self._matrix[3:, :3] = -sign * rotation @ np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
         self.set_zero(np.zeros(6))
 
     def set_zero(self, zero: Vector) -> None:
         """(6,) N, N m, along the sensor's axes."""
-        weight = self.mounting.weight if self.mounting.compensates_weight else np.zeros(6)
+        weight = self.weight if self._chosen.compensates_weight else np.zeros(6)
         self.zero, self._offset = zero, -self._matrix @ (zero + weight)
+
+    def zero_at(self, mean: Vector) -> None:
+        """Take a mean at rest (6,) as zero: all of it, or without the weight, so that the weight goes on being read."""
+        self.set_zero(mean if self._chosen.tare_includes_weight else mean - self.weight)
 
     def __call__(self, readings: Matrix) -> Matrix:
         """(K, 6) wrenches to publish, of readings (K, 6)."""
@@ -131,8 +97,3 @@ def mean_at_rest(readings: Matrix, largest_force_n: float, largest_torque_n_m: f
         )
     mean: Vector = readings.mean(axis=0)
     return mean
-
-
-def zero_for(mounting: Mounting, mean: Vector, includes_weight: bool) -> Vector:
-    """(6,) zero from a mean at rest: all of it, or without the weight, so that the weight goes on being read."""
-    return mean if includes_weight else mean - mounting.weight

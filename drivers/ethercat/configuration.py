@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from drivers.ethercat.compensation import Mounting, rotation_of
-from drivers.ethercat.pressure import PressureScale
 from onboard_estimation.configuration import parameter
+from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.ros.frames import AUTOMATIC
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 _TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _LARGEST_DECIMATION = 100
+_MARGIN = 0.05
+"""Share of its span by which a pressure sensor's voltage may be beyond it."""
 
 
 @dataclass(frozen=True)
@@ -96,30 +97,22 @@ class WrenchConfiguration:
         if self.compensates_weight and not self.mass_kg:
             yield "mass_kg: 0, but compensates_weight is true"
 
-    @property
-    def mounting(self) -> Mounting:
-        """For `Compensation`."""
-        direction = np.array(self.gravity_direction)
-        return Mounting(
-            mass_kg=self.mass_kg,
-            centre_of_mass_m=np.array(self.centre_of_mass_m),
-            gravity_m_s2=STANDARD_GRAVITY_M_S2 * direction / np.linalg.norm(direction),
-            compensates_weight=self.compensates_weight,
-            rotation=rotation_of(self.mounting_rpy_deg),
-            lever_arm_m=np.array(self.lever_arm_m),
-            sign=1.0 if self.sign == "robot_on_sensor" else -1.0,
-        )
-
 
 @dataclass(frozen=True)
-class PressureConfiguration:
-    """Pressure sensors on the bus's analogue inputs."""
+class PressureSensors:
+    """Which analogue inputs have one, and the line from pressure to voltage, the same for all."""
 
     chambers: tuple[str, ...] = parameter(
         (), "of each analogue input in turn, as in pressure/<chamber>; empty text: an input without a sensor"
     )
     volts: tuple[float, float] = parameter((0.0, 10.0), "at the ends of the sensors' range", unit="V")
     pascals: tuple[float, float] = parameter((0.0, 100000.0), "at the ends of the sensors' range", unit="Pa")
+
+
+@dataclass(frozen=True)
+class PressureConfiguration(PressureSensors):
+    """Pressure sensors on the bus's analogue inputs."""
+
     offsets_pa: tuple[float, ...] = parameter((), "taken off, one for each chamber; empty: none", unit="Pa")
     reference: Literal["gauge", "absolute"] = parameter(
         "gauge", "the sensors' zero: the air around, whose pressure is then added, or vacuum"
@@ -143,12 +136,18 @@ class PressureConfiguration:
         if self.offsets_pa and len(self.offsets_pa) != len(named):
             yield f"offsets_pa: {len(self.offsets_pa)} for {len(named)} chambers"
 
-    @property
-    def scale(self) -> PressureScale:
-        """Of the chambers that have a name."""
-        named = sum(1 for name in self.chambers if name)
-        offsets = np.array(self.offsets_pa) if self.offsets_pa else np.zeros(named)
-        return PressureScale(self.volts, self.pascals, offsets, self.ambient_pa if self.reference == "gauge" else 0.0)
+    def absolute(self, voltages: Matrix, offsets_pa: Vector) -> Matrix:
+        """(K, n) Pa, absolute, of voltages (K, n) of n sensors, whose offsets (n,) are taken off."""
+        slope = (self.pascals[1] - self.pascals[0]) / (self.volts[1] - self.volts[0])
+        ambient_pa = self.ambient_pa if self.reference == "gauge" else 0.0
+        pressures: Matrix = self.pascals[0] + slope * (voltages - self.volts[0]) - offsets_pa + ambient_pa
+        return pressures
+
+    def beyond(self, voltages: Matrix) -> NDArray[np.bool_]:
+        """(K, n) whether a voltage is none that such a sensor gives: a wire is off, or it is another sensor."""
+        margin = _MARGIN * abs(self.volts[1] - self.volts[0])
+        outside: NDArray[np.bool_] = (voltages < min(self.volts) - margin) | (voltages > max(self.volts) + margin)
+        return outside
 
 
 @dataclass(frozen=True)

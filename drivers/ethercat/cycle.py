@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drivers.ethercat.bus import Bus
+from drivers.ethercat.configuration import BusConfiguration
 from drivers.ethercat.device import Device
 from onboard_estimation.errors import UserError
 
@@ -38,29 +39,6 @@ class Reading(NamedTuple):
     data: bytes
 
 
-class Figures(NamedTuple):
-    """How cycles were kept since the last question.
-
-    Attributes
-    ----------
-    cycles, missed, overruns
-        Cycles; those whose working counter was not the one expected; instants left out because a cycle took too long.
-    period_p50_us, period_p99_us, period_worst_us
-        Between beginnings.
-    jitter_p99_us, jitter_worst_us
-        By which a cycle began after its instant.
-    """
-
-    cycles: int
-    missed: int
-    overruns: int
-    period_p50_us: float
-    period_p99_us: float
-    period_worst_us: float
-    jitter_p99_us: float
-    jitter_worst_us: float
-
-
 class Cycle:
     """Runs a bus until it is closed.
 
@@ -68,12 +46,9 @@ class Cycle:
     ----------
     bus
         Not started yet.
-    period_s, spin_s
-        Between cycles; for so long before each the thread does not sleep.
-    lost_after
-        Cycles, or as much time, without the expected working counter after which the process data count as lost.
-    priority
-        Of the thread, SCHED_FIFO; 0: as any other.
+    chosen
+        How often, and how exactly; after how many cycles without the expected working counter, or as much time, the
+        process data count as lost.
     tell
         Takes sentences on what changes, with whether they are bad news; from these threads.
 
@@ -93,17 +68,9 @@ class Cycle:
         How long the process data were gone, the last time.
     """
 
-    def __init__(
-        self,
-        bus: Bus,
-        period_s: float,
-        spin_s: float,
-        lost_after: int,
-        priority: int,
-        tell: Callable[[str, bool], object],
-    ) -> None:
-        self._bus, self._period_ns, self._spin_ns = bus, round(1e9 * period_s), round(1e9 * spin_s)
-        self._lost_after, self._priority, self._tell = lost_after, priority, tell
+    def __init__(self, bus: Bus, chosen: BusConfiguration, tell: Callable[[str, bool], object]) -> None:
+        self._bus, self._chosen, self._tell = bus, chosen, tell
+        self._period_ns, self._spin_ns = round(1e9 / chosen.cycle_hz), round(1e9 * chosen.spin_s)
         self.readings: deque[Reading] = deque(maxlen=_QUEUE)
         self.refusal: UserError | None = None
         self.trouble = "not started yet"
@@ -138,25 +105,30 @@ class Cycle:
                 thread.join(10.0)
         self._bus.close()
 
-    def figures(self) -> Figures:
-        """Since the last call."""
+    def figures(self) -> dict[str, float]:
+        """How cycles were kept since the last call.
+
+        Returns
+        -------
+        cycles, missed, overruns
+            Cycles; those whose working counter was not the one expected; instants left out because a cycle took too
+            long.
+        period_p50_us, period_p99_us, period_worst_us
+            Between beginnings.
+        jitter_p99_us, jitter_worst_us
+            By which a cycle began after its instant.
+        """
         late_ns, self._late_ns = self._late_ns, []
         began_ns, self._began_ns = self._began_ns, []
-        now = (self.cycles, self.missed, self.overruns)
-        cycles, missed, overruns = (after - before for after, before in zip(now, self._asked, strict=True))
-        self._asked = now
-        period_us = 1e-3 * np.diff(np.array(began_ns, dtype=np.int64)).astype(np.float64)
-        late_us = 1e-3 * np.array(late_ns, dtype=np.float64)
-        return Figures(
-            cycles=cycles,
-            missed=missed,
-            overruns=overruns,
-            period_p50_us=_percentile(period_us, 50),
-            period_p99_us=_percentile(period_us, 99),
-            period_worst_us=_percentile(period_us, 100),
-            jitter_p99_us=_percentile(late_us, 99),
-            jitter_worst_us=_percentile(late_us, 100),
-        )
+        before, self._asked = self._asked, (self.cycles, self.missed, self.overruns)
+        found: dict[str, float] = {
+            name: now - then
+            for name, now, then in zip(("cycles", "missed", "overruns"), self._asked, before, strict=True)
+        }
+        shares = {"p50": 50, "p99": 99, "worst": 100}
+        period_us, late_us = 1e-3 * np.diff(np.array(began_ns)).astype(np.float64), 1e-3 * np.array(late_ns)
+        found |= {f"period_{name}_us": _percentile(period_us, share) for name, share in shares.items()}
+        return found | {f"jitter_{name}_us": _percentile(late_us, shares[name]) for name in ("p99", "worst")}
 
     def _run(self) -> None:
         self._prepare_thread()
@@ -194,13 +166,13 @@ class Cycle:
         # The kernel may wake a thread late by its slack, 50 us by default.
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
-        if self._priority:
+        if priority := self._chosen.realtime_priority:
             try:
-                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(self._priority))
+                os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
             except PermissionError:
                 self._tell(
                     f"the cycle has no real-time priority, and other programs delay it: bus.realtime_priority "
-                    f"{self._priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
+                    f"{priority} is not allowed to you; an `rtprio` in /etc/security/limits.conf allows it",
                     False,
                 )
 
@@ -253,7 +225,7 @@ class Cycle:
             self._lost_since_ns = began_ns
         gone_ns = time.monotonic_ns() - self._lost_since_ns
         # By time too: waiting for a frame that does not come takes longer than a cycle.
-        if self._missed_in_row > 1 and gone_ns >= self._lost_after * self._period_ns and not self.trouble:
+        if self._missed_in_row > 1 and gone_ns >= self._chosen.lost_after_cycles * self._period_ns and not self.trouble:
             found = "no frame came back" if counter < 0 else f"the working counter is {counter}"
             gone_ms = 1e-6 * gone_ns
             self._say(

@@ -1,29 +1,61 @@
-"""EtherCAT sensors as they are described: identity, process data, units, start-up, bias, and what status bits mean.
+"""EtherCAT sensors as files describe them: identity, process data, units, start-up, bias, and what status bits mean.
 
-Files that say so are read by `description_file`.
-Forces and torques are the fields `force_x` to `torque_z`; analogue inputs are `voltage_1`, `voltage_2`, ...
+A file of `config/ethercat/`, or one of the user's own:
+
+    name: ATI Axia80
+    vendor_id: 0x732              # null: not checked
+    product_ids: [0x26483052]     # empty: not checked
+    inputs:                       # TxPDOs, in the order in which 0x1C13 holds them
+      - pdo: 0x1A00
+        entries:                  # little-endian, one behind the other
+          - {index: 0x6000, subindex: 0x01, type: int32, field: force_x, scale: force}
+          - {type: uint16}        # without index: whatever the device has there; without field: not read
+    outputs:                      # RxPDOs, of 0x1C12
+      - pdo: 0x1601
+        entries:
+          - {index: 0x7010, subindex: 0x01, type: uint32, field: control, initial: 0}
+    assign: false                 # true: 0x1C12 and 0x1C13 are written at start, for devices that offer several PDOs
+    scales:                       # value = (raw * factor + offset) in that unit; raw / factor where `divide` is true
+      force:
+        factor: {index: 0x2021, subindex: 0x37, type: uint32, expected: 1000000}   # or a number
+        divide: true
+        offset: 0.0               # a number or an object, in the unit
+        unit: {index: 0x2021, subindex: 0x2F, type: uint8, codes: {0: lbf, 1: N}, expected: 1}   # or N
+    startup:                      # written in PREOP, in this order, at every start of the device
+      - {index: 0x8010, subindex: 1, type: uint8, value: 1, why: calibration matrix on}
+    bias: {output: control, set: 0x1, clear: 0x4, hold_s: 0.05}   # null: the device has none
+    status:
+      - {field: status, mask: 0x40000000, level: overload, meaning: a force or torque is out of range}
+
+Forces and torques are the fields `force_x` to `torque_z`; analogue inputs are `voltage_1`, `voltage_2`, ... `expected`
+is what such an object usually holds: the emulator answers with it, the driver reads the device's own.
+
+Each class here is a mapping of the file, and each of its fields says how it is read; all faults are found at once.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
 
+import yaml
+
+from onboard_estimation.configuration import ConfigurationError
+from onboard_estimation.errors import UserError
+from onboard_estimation.resources import resource
+
+FOLDER = "config/ethercat"
 WRENCH = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
 CODES = {
-    "int8": "<i1",
-    "uint8": "<u1",
-    "int16": "<i2",
-    "uint16": "<u2",
-    "int32": "<i4",
-    "uint32": "<u4",
-    "int64": "<i8",
-    "uint64": "<u8",
-    "float32": "<f4",
-    "float64": "<f8",
+    f"{name}{bits}": f"<{letter}{bits // 8}"
+    for name, letter, least in (("int", "i", 8), ("uint", "u", 8), ("float", "f", 32))
+    for bits in (8, 16, 32, 64)
+    if bits >= least
 }
 """NumPy's codes of the types that process data and objects may have."""
 
@@ -50,29 +82,151 @@ UNITS = {
 """By name of a unit: the SI unit (or degC), and how many of these it is."""
 
 Level = Literal["warning", "overload", "error"]
-LEVELS = ("warning", "overload", "error")
-FIELD = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+_FIELD = re.compile(r"([a-z][a-z0-9_]*)?", re.ASCII)
 _VOLTAGE = re.compile(r"voltage_([1-9][0-9]?)", re.ASCII)
-MOST = 256
+_MOST = 256
 """Of entries, PDOs, SDOs, status bits: more is no sensor."""
 _LARGEST_FRAME = 1486
 """Bytes of process data that fit into one frame."""
+_MOST_BYTES = 65536
+
+_Reader = Callable[[str, Any, list[str]], Any]
+"""Makes a value of what the file has at a place, None where it is wrong, and why is added to the list."""
 
 
-@dataclass(frozen=True)
-class SdoObject:
-    """An object of the device's dictionary; `expected` is what it usually holds, where that is known."""
+def _read(how: _Reader, default: Any = MISSING) -> Any:
+    """A field that is read so; without a default it has to be there."""
+    return field(default=default, metadata={"how": how})
 
-    index: int
-    subindex: int
-    type: str
-    expected: float | None = None
+
+def _leaf(allowed: str, accepts: Callable[[Any], bool]) -> _Reader:
+    def read(where: str, content: Any, faults: list[str]) -> Any:
+        if not accepts(content):
+            given = "nothing" if content is None else type(content).__name__
+            if isinstance(content, (str, int, float)):
+                given = repr(content) if not isinstance(content, int) or abs(content) < 2**70 else "a huge number"
+            faults.append(f"{where}: {given[:80]} is not allowed; has to be {allowed}")
+            return None
+        return content
+
+    return read
+
+
+def _whole(least: int, most: int) -> _Reader:
+    return _leaf(f"a whole number from {least:#x} to {most:#x}", lambda one: type(one) is int and least <= one <= most)
+
+
+def _number(least: float = -math.inf, most: float = math.inf) -> _Reader:
+    check = _leaf(
+        "a number" if least == -math.inf else f"a number from {least:g} to {most:g}",
+        lambda one: type(one) in (int, float) and abs(one) < 1e300 and least <= one <= most,
+    )
+
+    def read(where: str, content: Any, faults: list[str]) -> Any:
+        if isinstance(content, str):  # of YAML 1.1, 1e-6 is a text, and 1.0e-6 a number
+            with suppress(ValueError):
+                content = float(content)
+        number = check(where, content, faults)
+        return None if number is None else float(number)
+
+    return read
+
+
+def _one_of(names: Collection[str]) -> _Reader:
+    return _leaf(f"one of {', '.join(names)}", lambda one: isinstance(one, str) and one in names)
+
+
+def _record(kind: type[Any]) -> _Reader:
+    """A mapping of the fields of a class to its instance."""
+    known = {one.name: one for one in fields(kind)}
+
+    def read(where: str, content: Any, faults: list[str]) -> Any:
+        listed = ", ".join(known)
+        if not isinstance(content, Mapping):
+            return _leaf(f"a mapping with {listed}", lambda _: False)(where or "file", content, faults)
+        strange = [str(name)[:40] for name in content if name not in known]
+        faults += [f"{where or 'file'}: {name!r} is unknown; known: {listed}" for name in strange]
+        values = {}
+        for name, one in known.items():
+            given = content.get(name)
+            left_out = name not in content or (given is None and one.default in (None, ()))
+            if left_out and one.default is not MISSING:
+                values[name] = one.default
+            else:
+                values[name] = one.metadata["how"](f"{where}.{name}".lstrip("."), given, faults)
+        return kind(**values)
+
+    return read
+
+
+def _listed(how: _Reader) -> _Reader:
+    check = _leaf(f"a list of at most {_MOST}", lambda one: isinstance(one, list) and len(one) <= _MOST)
+
+    def read(where: str, content: Any, faults: list[str]) -> Any:
+        rows = check(where, content, faults) or ()
+        return tuple(how(f"{where}[{place}]", one, faults) for place, one in enumerate(rows))
+
+    return read
+
+
+def _named(what: str, name_of: _Reader, how: _Reader) -> _Reader:
+    """A mapping, as pairs of name and value."""
+    check = _leaf(what, lambda one: isinstance(one, Mapping) and len(one) <= _MOST)
+
+    def read(where: str, content: Any, faults: list[str]) -> Any:
+        rows = check(where, content, faults) or {}
+        return tuple((name_of(where, name, faults), how(f"{where}[{name}]", one, faults)) for name, one in rows.items())
+
+    return read
+
+
+def _either(record: _Reader, otherwise: _Reader) -> _Reader:
+    return lambda where, content, faults: (record if isinstance(content, Mapping) else otherwise)(
+        where, content, faults
+    )
+
+
+_FLAG = _leaf("true or false", lambda one: isinstance(one, bool))
+_TEXT = _leaf("a text", lambda one: isinstance(one, str) and 0 < len(one) <= 200 and one.isprintable())
+_UNIT = _one_of(UNITS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectAddress:
+    """Where an object stands in the device's dictionary, and its type, one of `CODES`."""
+
+    index: int = _read(_whole(1, 0xFFFF))
+    subindex: int = _read(_whole(0, 255), 0)
+    type: str = _read(_one_of(CODES))
 
     def __str__(self) -> str:
         return f"0x{self.index:04X}:{self.subindex:02X}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class SdoObject(ObjectAddress):
+    """An object that is read; `expected` is what it usually holds, where that is known."""
+
+    expected: float | None = _read(_number(), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitCode(SdoObject):
+    """A unit that an object of the device tells; `otherwise` is taken for codes not listed, empty: they are refused."""
+
+    codes: tuple[tuple[int, str], ...] = _read(_named("a mapping of codes to units", _whole(0, 2**32 - 1), _UNIT))
+    otherwise: str = _read(_UNIT, "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdoWrite(ObjectAddress):
+    """A value for an object at start."""
+
+    value: float = _read(_number())
+    why: str = _read(_TEXT, "start-up")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Entry:
     """A piece of process data.
 
@@ -90,12 +244,17 @@ class Entry:
         What an output is set to.
     """
 
-    index: int | None
-    subindex: int
-    type: str
-    field: str
-    scale: str
-    initial: int
+    index: int | None = _read(_whole(1, 0xFFFF), None)
+    subindex: int = _read(_whole(0, 255), 0)
+    type: str = _read(_one_of(CODES))
+    field: str = _read(
+        _leaf(
+            "small letters, digits and _, or nothing", lambda one: isinstance(one, str) and bool(_FIELD.fullmatch(one))
+        ),
+        "",
+    )
+    scale: str = _read(_TEXT, "")
+    initial: int = _read(_whole(0, 2**63 - 1), 0)
 
     @property
     def size(self) -> int:
@@ -103,61 +262,47 @@ class Entry:
         return int(CODES[self.type][2:])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pdo:
     """A process data object: index in the dictionary, and what is in it."""
 
-    index: int
-    entries: tuple[Entry, ...]
+    pdo: int = _read(_whole(0x1600, 0x1BFF))
+    entries: tuple[Entry, ...] = _read(_listed(_record(Entry)), ())
+
+    @property
+    def index(self) -> int:
+        """In the dictionary."""
+        return self.pdo
 
 
-@dataclass(frozen=True)
-class UnitCode:
-    """A unit that an object of the device tells; `otherwise` is taken for codes not listed, empty: they are refused."""
-
-    object: SdoObject
-    codes: tuple[tuple[int, str], ...]
-    otherwise: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scale:
     """From raw numbers to a unit: raw * factor + offset, or raw / factor + offset."""
 
-    factor: float | SdoObject
-    divide: bool
-    offset: float | SdoObject
-    unit: str | UnitCode
+    factor: float | SdoObject = _read(_either(_record(SdoObject), _number()), 1.0)
+    divide: bool = _read(_FLAG, False)
+    offset: float | SdoObject = _read(_either(_record(SdoObject), _number()), 0.0)
+    unit: str | UnitCode = _read(_either(_record(UnitCode), _UNIT))
 
     @property
     def units(self) -> tuple[str, ...]:
         """All that may come out."""
         if isinstance(self.unit, str):
             return (self.unit,)
-        named = [name for _, name in self.unit.codes]
-        return (*named, self.unit.otherwise) if self.unit.otherwise else tuple(named)
+        return tuple(filter(None, (*(name for _, name in self.unit.codes), self.unit.otherwise)))
 
 
-@dataclass(frozen=True)
-class SdoWrite:
-    """A value for an object at start."""
-
-    object: SdoObject
-    value: float
-    why: str
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Bias:
     """Bits of an output that make the device take its present reading as zero, and forget that."""
 
-    output: str
-    set: int
-    clear: int
-    hold_s: float
+    output: str = _read(_TEXT)
+    set: int = _read(_whole(1, 2**32 - 1))
+    clear: int = _read(_whole(0, 2**32 - 1), 0)
+    hold_s: float = _read(_number(0.001, 5.0), 0.05)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StatusBits:
     """What it means when any bit of the mask is set.
 
@@ -167,26 +312,28 @@ class StatusBits:
         `warning`: readings hold; `overload`: a reading is out of range; `error`: readings are none.
     """
 
-    field: str
-    mask: int
-    level: Level
-    meaning: str
+    field: str = _read(_TEXT)
+    mask: int = _read(_whole(1, 2**64 - 1))
+    level: Level = _read(_one_of(("warning", "overload", "error")))
+    meaning: str = _read(_TEXT)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SensorDescription:
     """One kind of device, see the module."""
 
-    name: str
-    vendor_id: int | None
-    product_ids: tuple[int, ...]
-    inputs: tuple[Pdo, ...]
-    outputs: tuple[Pdo, ...]
-    assign: bool
-    scales: tuple[tuple[str, Scale], ...]
-    startup: tuple[SdoWrite, ...]
-    bias: Bias | None
-    status: tuple[StatusBits, ...]
+    name: str = _read(_TEXT)
+    vendor_id: int | None = _read(_whole(0, 2**32 - 1), None)
+    product_ids: tuple[int, ...] = _read(_listed(_whole(0, 2**32 - 1)), ())
+    inputs: tuple[Pdo, ...] = _read(_listed(_record(Pdo)), ())
+    outputs: tuple[Pdo, ...] = _read(_listed(_record(Pdo)), ())
+    assign: bool = _read(_FLAG, False)
+    scales: tuple[tuple[str, Scale], ...] = _read(
+        _named("a mapping of names to scales", lambda _, name, __: str(name), _record(Scale)), ()
+    )
+    startup: tuple[SdoWrite, ...] = _read(_listed(_record(SdoWrite)), ())
+    bias: Bias | None = _read(_record(Bias), None)
+    status: tuple[StatusBits, ...] = _read(_listed(_record(StatusBits)), ())
 
     @property
     def input_entries(self) -> tuple[Entry, ...]:
@@ -210,60 +357,121 @@ class SensorDescription:
         return tuple(sorted(found, key=lambda name: int(name.rpartition("_")[2])))
 
 
-def fits(value: float, kind: str) -> bool:
+def shipped() -> dict[str, Path]:
+    """The files that come along, by name."""
+    return {path.stem: path for path in sorted(resource(FOLDER).glob("*.yaml"))}
+
+
+def find(name: str) -> SensorDescription:
+    """Of a shipped file by its name, `ati_axia80`, or of any file by its path.
+
+    Raises
+    ------
+    UserError
+        There is no such file, or it cannot be read.
+    ConfigurationError
+        With all its faults.
+    """
+    path = Path(name)
+    if path.suffix != ".yaml":
+        known = shipped()
+        if name not in known:
+            raise UserError(f"sensor {name!r}: not among {', '.join(known)}; or give the path of a .yaml file")
+        path = known[name]
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"sensor description {path} cannot be read: {error.strerror}") from error
+    return parse(data, str(path))
+
+
+def parse(data: bytes, source: str = "sensor description") -> SensorDescription:
+    """The description in a file's bytes.
+
+    Raises
+    ------
+    ConfigurationError
+        With all faults.
+    """
+    if len(data) > _MOST_BYTES:
+        raise ConfigurationError(source, [f"more than {_MOST_BYTES} bytes"])
+    try:
+        content = yaml.safe_load(data)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ConfigurationError(source, [f"no YAML: {' '.join(str(error).split())[:300]}"]) from error
+    faults: list[str] = []
+    description = _record(SensorDescription)("", content, faults)
+    faults = faults or list(_contradictions(description))
+    if faults:
+        raise ConfigurationError(source, faults)
+    found: SensorDescription = description
+    return found
+
+
+def _fits(value: float, kind: str) -> bool:
     """Whether an integer type of that name, `uint8`, holds a number."""
     bits = int(kind.lstrip("uint"))
     least, most = (0, 2**bits - 1) if kind.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return value == int(value) and least <= value <= most
 
 
-def contradictions(one: SensorDescription) -> Iterator[str]:
+def _contradictions(one: SensorDescription) -> Iterator[str]:
     """What is right by itself, and does not go together."""
     scales = dict(one.scales)
     inputs = {entry.field: entry for entry in one.input_entries if entry.field}
     outputs = {entry.field: entry for entry in one.output_entries if entry.field}
-    for where, entries in (("inputs", one.input_entries), ("outputs", one.output_entries)):
-        fields = [entry.field for entry in entries if entry.field]
-        for field in sorted({field for field in fields if fields.count(field) > 1}):
-            yield f"{where}: field {field} is there {fields.count(field)} times"
+    for where, pdos, first, entries in (
+        ("inputs", one.inputs, 0x1A00, one.input_entries),
+        ("outputs", one.outputs, 0x1600, one.output_entries),
+    ):
+        for pdo in pdos:
+            if not first <= pdo.index <= first + 0x1FF:
+                yield f"{where}: pdo {pdo.index:#x} is not allowed; has to be from {first:#x} to {first + 0x1FF:#x}"
+        named = [entry.field for entry in entries if entry.field]
+        for name in sorted({name for name in named if named.count(name) > 1}):
+            yield f"{where}: field {name} is there {named.count(name)} times"
         size = sum(entry.size for entry in entries)
         if size > _LARGEST_FRAME:
             yield f"{where}: {size} bytes, at most {_LARGEST_FRAME} fit into a frame"
         for entry in entries:
             if entry.scale and entry.scale not in scales:
                 yield f"{where}: {entry.field or 'an entry'} has scale {entry.scale}, which `scales` does not have"
-    present = [field for field in WRENCH if field in inputs]
-    missing = [field for field in WRENCH if field not in inputs]
-    if present and missing:
-        yield f"inputs: {', '.join(missing)} missing beside {', '.join(present)}"
+    present = [name for name in WRENCH if name in inputs]
+    if present and len(present) < len(WRENCH):
+        missing = ", ".join(name for name in WRENCH if name not in inputs)
+        yield f"inputs: {missing} missing beside {', '.join(present)}"
     if not present and not one.voltages:
         yield "inputs: neither force_x to torque_z nor voltage_1 among the fields: nothing to publish"
-    for field, entry in inputs.items():
-        wanted = _dimension(field)
+    for name, entry in inputs.items():
+        wanted = _dimension(name)
         if wanted and not entry.scale:
-            yield f"inputs: {field} has no scale"
+            yield f"inputs: {name} has no scale"
         elif wanted and entry.scale in scales:
             wrong = [unit for unit in scales[entry.scale].units if UNITS[unit][0] != wanted]
             if wrong:
-                yield f"scales.{entry.scale}: unit {', '.join(wrong)} of {field}, which is in {wanted}"
+                yield f"scales.{entry.scale}: unit {', '.join(wrong)} of {name}, which is in {wanted}"
     for name, scale in scales.items():
         if scale.factor == 0.0:
             yield f"scales.{name}.factor: 0 is not allowed"
+    for place, write in enumerate(one.startup):
+        if not write.type.startswith("float") and not _fits(write.value, write.type):
+            yield f"startup[{place}].value: {write.value:g} is not allowed; has to be a number that {write.type} holds"
     for entry in outputs.values():
-        if not entry.type.startswith(("int", "uint")) or not fits(entry.initial, entry.type):
+        if entry.type.startswith("float") or not _fits(entry.initial, entry.type):
             yield f"outputs: initial {entry.initial} of {entry.field} is no number that {entry.type} holds"
     if one.bias is not None:
         output = outputs.get(one.bias.output)
-        if output is None or not (fits(one.bias.set, output.type) and fits(one.bias.clear, output.type)):
+        if output is None or not (_fits(one.bias.set, output.type) and _fits(one.bias.clear, output.type)):
             yield f"bias: no output {one.bias.output} that holds {one.bias.set:#x} and {one.bias.clear:#x}"
     for bits in one.status:
         entry_of = inputs.get(bits.field)
-        if entry_of is None or not entry_of.type.startswith("uint") or not fits(bits.mask, entry_of.type):
+        if entry_of is None or not entry_of.type.startswith("uint") or not _fits(bits.mask, entry_of.type):
             yield f"status: no input {bits.field} of an unsigned type that holds the mask {bits.mask:#x}"
 
 
-def _dimension(field: str) -> str:
+def _dimension(name: str) -> str:
     """SI unit that a field has to be in; empty: any."""
-    if field in WRENCH:
-        return "N" if field.startswith("force") else "N m"
-    return "V" if _VOLTAGE.fullmatch(field) else ""
+    if name in WRENCH:
+        return "N" if name.startswith("force") else "N m"
+    return "V" if _VOLTAGE.fullmatch(name) else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,31 +113,28 @@ class Device:
 
     def read(self, one: SdoObject) -> float:
         """An object's value; UserError where the device refuses, or tells something else."""
-        data = self._upload(one.index, one.subindex)
-        if one.type.startswith("float"):
-            if len(data) != int(CODES[one.type][2:]):
-                raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
-            return float(np.frombuffer(data, CODES[one.type])[0])
-        if not 1 <= len(data) <= 8:
+        data = bytes(self._ask(self._slave.sdo_read, one.index, one.subindex, "reading it"))
+        is_float = one.type.startswith("float")
+        if len(data) != int(CODES[one.type][2:]) if is_float else not 1 <= len(data) <= 8:
             raise UserError(f"{self.name}: object {one} has {len(data)} bytes, described is {one.type}")
+        if is_float:
+            return float(np.frombuffer(data, CODES[one.type])[0])
         return float(int.from_bytes(data, "little", signed=one.type.startswith("int")))
 
     def _write_startup(self) -> None:
         for write in self.description.startup:
-            there = write.object
-            self._download(
-                there.index, there.subindex, np.array(write.value).astype(CODES[there.type]).tobytes(), write.why
-            )
+            self._download(write.index, write.subindex, np.array(write.value).astype(CODES[write.type]), write.why)
         if self.description.assign:
+            why = "choice of PDOs"
             for part, pdos in (("inputs", self.description.inputs), ("outputs", self.description.outputs)):
-                self._assign(ASSIGNMENTS[part], [pdo.index for pdo in pdos])
+                self._download(ASSIGNMENTS[part], 0, np.uint8(0), why)
+                for place, pdo in enumerate(pdos, 1):
+                    self._download(ASSIGNMENTS[part], place, np.array(pdo.index, dtype="<u2"), why)
+                self._download(ASSIGNMENTS[part], 0, np.uint8(len(pdos)), why)
 
-    def _assign(self, index: int, pdos: Sequence[int]) -> None:
-        why = "choice of PDOs"
-        self._download(index, 0, b"\x00", why)
-        for place, pdo in enumerate(pdos, 1):
-            self._download(index, place, pdo.to_bytes(2, "little"), why)
-        self._download(index, 0, bytes([len(pdos)]), why)
+    def _download(self, index: int, subindex: int, value: Any, why: str) -> None:
+        """Write a NumPy number."""
+        self._ask(self._slave.sdo_write, index, subindex, f"writing it ({why})", value.tobytes())
 
     def _check_mapping(self, part: str, pdos: Sequence[Pdo]) -> None:
         assignment = ASSIGNMENTS[part]
@@ -155,38 +152,24 @@ class Device:
     def _number(self, index: int, subindex: int, most: int | None = None) -> int | None:
         """A number of the mapping; None: there is no such object."""
         try:
-            data = self._slave.sdo_read(index, subindex)
-        except self._library.SdoError as error:
-            if error.abort_code in _NOT_THERE:
+            data = self._ask(self._slave.sdo_read, index, subindex, "reading its mapping")
+        except UserError as error:
+            if getattr(error.__cause__, "abort_code", None) in _NOT_THERE:
                 return None
-            raise UserError(self._refused(index, subindex, "reading its mapping", error)) from error
-        except (self._library.MailboxError, self._library.PacketError, self._library.WkcError) as error:
-            raise UserError(self._refused(index, subindex, "reading its mapping", error)) from error
+            raise
         number = int.from_bytes(data[:8], "little")
         if most is not None and number > most:
             raise UserError(f"{self.name}: object 0x{index:04X}:00 tells {number} entries, at most {most} are believed")
         return number
 
-    def _upload(self, index: int, subindex: int) -> bytes:
-        try:
-            return bytes(self._slave.sdo_read(index, subindex))
-        except self._errors as error:
-            raise UserError(self._refused(index, subindex, "reading it", error)) from error
-
-    def _download(self, index: int, subindex: int, data: bytes, why: str) -> None:
-        try:
-            self._slave.sdo_write(index, subindex, data)
-        except self._errors as error:
-            raise UserError(self._refused(index, subindex, f"writing it ({why})", error)) from error
-
-    @property
-    def _errors(self) -> tuple[type[Exception], ...]:
+    def _ask(self, ask: Callable[..., Any], index: int, subindex: int, doing: str, *data: bytes) -> Any:
+        """Read or write an object; UserError where the device refuses."""
         library = self._library
-        return library.SdoError, library.MailboxError, library.PacketError, library.WkcError
-
-    def _refused(self, index: int, subindex: int, doing: str, error: Any) -> str:
-        where = f"{self.name}: object 0x{index:04X}:{subindex:02X}, {doing}"
-        if isinstance(error, self._library.SdoError):
-            return f"{where}: aborted with 0x{error.abort_code:08X} ({error.desc})"
-        told = getattr(error, "desc", "") or str(error) or "no answer"
-        return f"{where}: {type(error).__name__} {told}"
+        try:
+            return ask(index, subindex, *data)
+        except (library.SdoError, library.MailboxError, library.PacketError, library.WkcError) as error:
+            if isinstance(error, library.SdoError):
+                told = f"aborted with 0x{error.abort_code:08X} ({error.desc})"
+            else:
+                told = f"{type(error).__name__} {getattr(error, 'desc', '') or str(error) or 'no answer'}"
+            raise UserError(f"{self.name}: object 0x{index:04X}:{subindex:02X}, {doing}: {told}") from error

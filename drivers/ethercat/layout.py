@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, SdoObject, SensorDescription, UnitCode
+from drivers.ethercat.description import CODES, UNITS, Entry, Pdo, Scale, SdoObject, SensorDescription, UnitCode
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
 
@@ -153,13 +153,9 @@ class Conversion:
 
 def objects_of(description: SensorDescription, fields: Sequence[str]) -> list[SdoObject]:
     """Objects that the conversion of these fields needs, each once."""
-    scales = dict(description.scales)
-    of_field = {entry.field: entry for entry in description.input_entries}
     found: dict[SdoObject, None] = {}
-    for field in fields:
-        scale = scales[of_field[field].scale]
-        unit = scale.unit.object if isinstance(scale.unit, UnitCode) else None
-        for one in (scale.factor, scale.offset, unit):
+    for scale in _scales(description, fields):
+        for one in (scale.factor, scale.offset, scale.unit):
             if isinstance(one, SdoObject):
                 found[one] = None
     return list(found)
@@ -180,11 +176,8 @@ def conversion_of(
     UserError
         A factor is zero or not finite, or a unit's code is unknown.
     """
-    scales = dict(description.scales)
-    of_field = {entry.field: entry for entry in description.input_entries}
     gains, offsets, remarks = [], [], []
-    for field in fields:
-        scale = scales[of_field[field].scale]
+    for field, scale in zip(fields, _scales(description, fields), strict=True):
         unit, remark = _unit(description.name, scale.unit, values)
         if remark:
             remarks.append(remark)
@@ -201,6 +194,12 @@ def conversion_of(
     return Conversion(tuple(fields), np.array(gains), np.array(offsets), tuple(dict.fromkeys(remarks)))
 
 
+def _scales(description: SensorDescription, fields: Sequence[str]) -> list[Scale]:
+    """Of each field."""
+    scales, name_of = dict(description.scales), {entry.field: entry.scale for entry in description.input_entries}
+    return [scales[name_of[field]] for field in fields]
+
+
 def _value(one: float | SdoObject, values: Mapping[SdoObject, float]) -> float:
     return values[one] if isinstance(one, SdoObject) else one
 
@@ -209,12 +208,12 @@ def _unit(name: str, unit: str | UnitCode, values: Mapping[SdoObject, float]) ->
     """Name of the unit, and a remark where it was assumed."""
     if isinstance(unit, str):
         return unit, ""
-    told = values[unit.object]
+    told = values[unit]
     code = int(told) if math.isfinite(told) else -1  # of a device that tells it as a floating-point number
     known = dict(unit.codes)
     if code in known:
         return known[code], ""
     if unit.otherwise:
-        return unit.otherwise, f"{name}: unit {code:#x} in {unit.object} is not known, {unit.otherwise} is assumed"
+        return unit.otherwise, f"{name}: unit {code:#x} in {unit} is not known, {unit.otherwise} is assumed"
     listed = ", ".join(f"{each:#x} {word}" for each, word in unit.codes)
-    raise UserError(f"{name}: the device tells unit {code:#x} in {unit.object}; known: {listed}")
+    raise UserError(f"{name}: the device tells unit {code:#x} in {unit}; known: {listed}")

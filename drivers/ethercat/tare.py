@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from drivers.ethercat.compensation import mean_at_rest, zero_for
+from drivers.ethercat.compensation import mean_at_rest
 from drivers.ethercat.configuration import WrenchConfiguration
 from drivers.ethercat.device import Device
 from drivers.ethercat.stream import WrenchStream
@@ -48,16 +48,15 @@ class Tare:
             The sensor moves, or gives too few readings.
         """
         chosen, stream = self._configuration, self._stream
-        self._collect(stream.raw.maxlen or 0, "before the tare")
-        mean = self._mean()
-        by = ""
+        mean, by = self._mean("before the tare"), ""
         bias = device.description.bias
         if chosen.tare_on_device and bias is None:
             raise UserError(f"{device.name} has no bias of its own: set wrench.tare_on_device to false")
         if chosen.tare_on_device and bias is not None:
             before = mean
             self._pulse(device, bias.output, bias.set, bias.hold_s)
-            mean = self._mean_anew()
+            stream.raw.clear()
+            mean = self._mean("after the device's bias")
             if np.linalg.norm(mean) > 0.5 * np.linalg.norm(before) and np.abs(before[:3]).max() > chosen.still_force_n:
                 raise UserError(
                     f"{device.name} was told to take its reading as zero, and still reads {_shown(mean)}, "
@@ -65,10 +64,9 @@ class Tare:
                 )
             self.on_device, by = (device, device.starts), "by the device's own bias"
             by += f", which took off {_shown(before)}, and "
-        zero = zero_for(stream.compensation.mounting, mean, chosen.tare_includes_weight)
-        stream.compensation.set_zero(zero)
-        self.is_made = True
-        return f"zeroed {by}on the host: {_shown(zero)} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
+        stream.compensation.zero_at(mean)
+        self.is_made, taken_off = True, _shown(stream.compensation.zero)
+        return f"zeroed {by}on the host: {taken_off} taken off, {chosen.tare_s:g} s at rest; {self._weight()}"
 
     def clear(self, device: Device) -> str:
         """Forget the zero; what was done, in a sentence."""
@@ -107,23 +105,15 @@ class Tare:
         device.set_output(output, before)
         self._wait(hold_s)
 
-    def _mean(self) -> Vector:
-        chosen = self._configuration
-        readings = np.array(self._stream.raw).reshape(-1, 6)
-        return mean_at_rest(readings, chosen.still_force_n, chosen.still_torque_n_m)
-
-    def _mean_anew(self) -> Vector:
-        self._stream.raw.clear()
-        self._collect(self._stream.raw.maxlen or 0, "after the device's bias")
-        return self._mean()
-
-    def _collect(self, count: int, when: str) -> None:
-        """Wait for so many readings."""
-        until_s = time.monotonic() + _LONGEST_S + self._configuration.tare_s
-        while len(self._stream.raw) < count:
+    def _mean(self, when: str) -> Vector:
+        """Of as many readings as a zero takes."""
+        chosen, raw = self._configuration, self._stream.raw
+        until_s = time.monotonic() + _LONGEST_S + chosen.tare_s
+        while len(raw) < (raw.maxlen or 0):
             if time.monotonic() > until_s:
-                raise UserError(f"{len(self._stream.raw)} of {count} readings came {when}: is the sensor in operation?")
+                raise UserError(f"{len(raw)} of {raw.maxlen} readings came {when}: is the sensor in operation?")
             self._wait(_STEP_S)
+        return mean_at_rest(np.array(raw).reshape(-1, 6), chosen.still_force_n, chosen.still_torque_n_m)
 
     def _wait(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds

@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from drivers.hebi.library import LARGEST_FREQUENCY_HZ
 from onboard_estimation.configuration import parameter
 from onboard_estimation.ros.frames import AUTOMATIC
 from onboard_estimation.simulation import TRUTH_TOPICS
 
+LARGEST_FREQUENCY_HZ = 1000.0
+"""Beyond it the library asks modules without a pause, and its thread takes a core."""
 _TOPIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-@dataclass(frozen=True)
-class NoRobot:
-    """Of a node that runs for no robot of the suite: no parameters beside its own."""
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,18 @@ class Feedback(NamedTuple):
 
 
 _W_LAST = [1, 2, 3, 0]
+_LARGEST_NORM_ERROR = 0.1
+
+
+def checked_imu(feedback: Feedback, place: int) -> Array:
+    """(10,) gyro (rad/s), accelerometer (m/s^2), attitude xyzw of a module; NaN for a part that is no measurement."""
+    value = np.concatenate([feedback.gyro[place], feedback.accelerometer[place], feedback.orientation_xyzw[place]])
+    for part in (slice(0, 3), slice(3, 6), slice(6, 10)):
+        if not np.isfinite(value[part]).all():
+            value[part] = np.nan
+    if not abs(np.linalg.norm(value[6:]) - 1.0) < _LARGEST_NORM_ERROR:
+        value[6:] = np.nan
+    return value
 
 
 def copied(feedback: Any) -> Feedback:

@@ -1,23 +1,25 @@
-"""Where feedback comes from: a group of modules, real or imitated, or a log."""
+"""Where feedback comes from, and where commands go: a group of modules, real or imitated, or a log."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from drivers.hebi.commands import CommandForwarding
+import numpy as np
+
 from drivers.hebi.configuration import HebiConfiguration
 from drivers.hebi.feedback import Feedback, FeedbackQueue
-from drivers.hebi.imitation import ImitatedModules
+from drivers.hebi.library import find_group, hebi_library
 from drivers.hebi.log import coverage, read_feedback
-from drivers.hebi.network import find_group
 from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.robots import Robot
 
 _QUEUE = 1000
 """Feedbacks that may wait for the node: a second at the largest frequency."""
+_IMITATION = "drivers.emulators.hebi"
 
 
 class Feed:
@@ -33,18 +35,17 @@ class Feed:
         What comes beside the feedback, by topic.
     summary
         A sentence on it.
+    is_over
+        Whether no more will come.
     """
+
+    is_over = False
 
     def __init__(self, summary: str) -> None:
         self.summary = summary
         self.queue = FeedbackQueue(_QUEUE)
         self.commands: CommandForwarding | None = None
         self.channels: dict[str, Channel] = {}
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no more will come."""
-        return False
 
     def start(self) -> None:
         """Feedback may come from now on."""
@@ -64,10 +65,9 @@ class Feed:
 class GroupFeed(Feed):
     """A group of HEBI's library: modules on the network, or imitated ones."""
 
-    def __init__(self, configuration: HebiConfiguration, group: Any, imitated: ImitatedModules | None) -> None:
+    def __init__(self, configuration: HebiConfiguration, group: Any) -> None:
         super().__init__(f"{configuration.source}, asked {configuration.feedback_frequency_hz:g} times a second")
-        self._group, self._frequency_hz, self._imitated = group, configuration.feedback_frequency_hz, imitated
-        self.channels = imitated.channels if imitated is not None else {}
+        self.group, self._frequency_hz = group, configuration.feedback_frequency_hz
         self.commands = CommandForwarding(group, configuration.joints, configuration.largest_velocity_rad_s)
         group.feedback_frequency = 0.0  # until the node is there
         group.command_lifetime = configuration.command_lifetime_ms
@@ -75,18 +75,12 @@ class GroupFeed(Feed):
 
     def start(self) -> None:
         """See `Feed`."""
-        if self._imitated is not None:
-            self._imitated.start()
-        self._group.feedback_frequency = self._frequency_hz
-
-    def beside(self) -> Sequence[tuple[int, Channel, Vector]]:
-        """See `Feed`."""
-        return self._imitated.due() if self._imitated is not None else ()
+        self.group.feedback_frequency = self._frequency_hz
 
     def close(self) -> None:
         """See `Feed`."""
-        self._group.feedback_frequency = 0.0
-        self._group.clear_feedback_handlers()
+        self.group.feedback_frequency = 0.0
+        self.group.clear_feedback_handlers()
 
 
 class LogFeed(Feed):
@@ -95,14 +89,13 @@ class LogFeed(Feed):
     def __init__(self, path: Path, modules: int) -> None:
         super().__init__(str(path))
         self._log = read_feedback(path, modules)
-        self._next = next(self._log, None)
         self._received_us: list[int] = []
         self._later_us = 0
+        self._go_on()
 
-    @property
-    def is_over(self) -> bool:
-        """See `Feed`."""
-        return self._next is None
+    def _go_on(self) -> None:
+        self._next = next(self._log, None)
+        self.is_over = self._next is None
 
     def start(self) -> None:
         """See `Feed`."""
@@ -116,8 +109,8 @@ class LogFeed(Feed):
             answered = self._next.received_us > 0
             found.append(self._next._replace(received_us=self._next.received_us + self._later_us * answered))
             self._received_us.append(int(self._next.received_us.max()))
-            self._next = next(self._log, None)
-        if self._next is None:
+            self._go_on()
+        if self.is_over:
             self.summary = f"the log has ended: {coverage(self._received_us)}"
         return found
 
@@ -127,6 +120,57 @@ def feed_of(configuration: HebiConfiguration, robot: Robot[Any] | None, robot_co
     if configuration.source == "log":
         return LogFeed(Path(configuration.log), len(configuration.names))
     if configuration.source == "network":
-        return GroupFeed(configuration, find_group(configuration), None)
-    imitated = ImitatedModules(configuration, robot, robot_configuration)
-    return GroupFeed(configuration, imitated.group, imitated)
+        return GroupFeed(configuration, find_group(configuration))
+    # By its name: a driver knows no emulator, and who asks for an imitation gets it.
+    imitated: Feed = import_module(_IMITATION).ImitatedFeed(configuration, robot, robot_configuration)
+    return imitated
+
+
+class CommandForwarding:
+    """Sends velocity commands to a group; what is no command for just its joints moves nothing.
+
+    Each acts for the group's lifetime at most, which the modules see to themselves.
+
+    Attributes
+    ----------
+    counts
+        How many there were: forwarded, refused, and those that the library did not take.
+    """
+
+    def __init__(self, group: Any, joints: Sequence[str], largest_rad_s: float) -> None:
+        self._group, self._joints, self._largest_rad_s = group, joints, largest_rad_s
+        self._command = hebi_library().GroupCommand(len(joints))
+        self.counts = {"commands_forwarded": 0, "commands_refused": 0, "commands_unsent": 0}
+
+    def take(self, message: Any) -> str:
+        """Why it was refused; empty where it was sent."""
+        found, what, why = commanded_velocities(message, self._joints, self._largest_rad_s), "forwarded", ""
+        if isinstance(found, str):
+            what, why = "refused", found
+        else:
+            self._command.velocity = found
+            if not self._group.send_command(self._command):
+                what, why = "unsent", "the library did not send it"
+        self.counts[f"commands_{what}"] += 1
+        return why
+
+
+def commanded_velocities(message: Any, joints: Sequence[str], largest_rad_s: float) -> Vector | str:
+    """(N,) rad/s in the order of the joints, or why the message is refused.
+
+    Parameters
+    ----------
+    message
+        `sensor_msgs/JointState`: names and velocities, in any order.
+    """
+    names, velocities = list(message.name), np.array(message.velocity, dtype=np.float64)
+    if sorted(names) != sorted(joints):
+        return f"it is for the joints {', '.join(names) or 'none'}, not for {', '.join(joints)}"
+    if len(velocities) != len(names):
+        return f"it has {len(velocities)} velocities for {len(names)} joints"
+    ordered = velocities[[names.index(joint) for joint in joints]]
+    if not np.isfinite(ordered).all():
+        return f"a velocity is not finite: {ordered.tolist()}"
+    if np.abs(ordered).max() > largest_rad_s:
+        return f"a velocity is beyond {largest_rad_s:g} rad/s: {ordered.tolist()}"
+    return ordered

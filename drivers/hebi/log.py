@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drivers.hebi.feedback import Feedback, copied
+from drivers.hebi.feedback import Feedback, checked_imu, copied
 from drivers.hebi.library import hebi_library
-from drivers.hebi.messages import checked_imu
 from drivers.hebi.module import Module
 from onboard_estimation.converters import Converted
 from onboard_estimation.errors import UserError
@@ -97,7 +96,7 @@ def converted(feedback: Iterable[Feedback], path: Path, as_recorded: bool) -> Co
         times = zip(one.received_us.tolist(), one.hardware_us.tolist(), strict=True)
         for place, (arrived_us, hardware_us) in enumerate(times):
             stamp_ns = modules[place].stamp_ns(arrived_us, 0 if as_recorded else hardware_us, 0.0)
-            value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])[:6]
+            value = checked_imu(one, place)[:6]
             if stamp_ns is not None and not np.isnan(value).all():
                 stamps[place].append(stamp_ns)
                 values[place].append(value)

@@ -3,45 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-import rclpy.clock
-from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.clock import ClockType
-from rclpy.node import Node
+import numpy as np
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import Imu, JointState
 
-from drivers.hebi.configuration import HebiConfiguration, NoRobot
-from drivers.hebi.feedback import Feedback
+from drivers.hebi.configuration import HebiConfiguration
+from drivers.hebi.feedback import Feedback, checked_imu
 from drivers.hebi.feeds import Feed, feed_of
-from drivers.hebi.health import health_message
-from drivers.hebi.messages import ImuMessages, JointMessages, checked_imu
 from drivers.hebi.module import Module
 from drivers.hebi.start_check import StartCheck
+from drivers.node import STREAM, MeasuringNode, NoRobot
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.measurement import Measurement
+from onboard_estimation.measurement import Measurement, Vector
 from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.source import Take
 from onboard_estimation.robots import find_robot
+from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.frames import resolved_prefix
+from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")
 _TICK_S = 0.002
 _LOOK_S = 0.25
-# Reliable: a subscriber that asks for less gets it all the same.
-_STREAM = QoSProfile(depth=500)
+_NOT_MEASURED = np.diag([-1.0, 0.0, 0.0]).ravel()
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
-class HebiNode(Node):
+class HebiNode(MeasuringNode):
     """Publishes IMUs and joints of HEBI modules, and forwards velocity commands to them; a `Source` of IMU readings.
 
     Publishes `imu/<name>/data_raw` (Imu; a part that a module has not is marked absent), `joint_states` (JointState)
@@ -64,7 +61,7 @@ class HebiNode(Node):
     """
 
     def __init__(self) -> None:
-        super().__init__("hebi", automatically_declare_parameters_from_overrides=True)
+        super().__init__("hebi")
         self.feed = Feed("none yet")  # a node that does not come to be is destroyed all the same
         named = str(self.get_parameter("robot").value) if self.has_parameter("robot") else ""
         robot = find_robot(named) if named else None
@@ -73,16 +70,13 @@ class HebiNode(Node):
         self._configuration = configuration = parameters.host
         self.feed = feed_of(configuration, robot, parameters.configuration)
         self._modules = [Module(name, configuration.silent_s, configuration.latency_s) for name in configuration.names]
-        self._channels = [imu_channel(name) for name in configuration.imus]
+        self.measured = [imu_channel(name) for name in configuration.imus]
         self._start_check: StartCheck | None = StartCheck(configuration)
-        self._take: Take | None = None
-        self._taken: frozenset[str] = frozenset()
         self._offer(resolved_prefix(configuration.frame_prefix, self.get_namespace()))
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = self.create_timer(_TICK_S, self._tick, clock=steady)
-        self.create_timer(configuration.silent_s / 4.0, self._tell_changes, clock=steady)
-        self.create_timer(_LOOK_S, self._check_start, clock=steady)
-        self.create_timer(configuration.diagnostics_period_s, self._report, clock=steady)
+        self._timer = self.every(_TICK_S, self._tick)
+        self.every(configuration.silent_s / 4.0, self._tell_changes)
+        self.every(_LOOK_S, self._check_start)
+        self.every(configuration.diagnostics_period_s, self._report)
         listed = ", ".join(
             f"{name} as {imu}" for name, imu in zip(configuration.names, configuration.imus, strict=True)
         )
@@ -95,18 +89,18 @@ class HebiNode(Node):
         variances = (chosen.gyro_variance, chosen.accelerometer_variance, chosen.orientation_variance)
         self.imus = [
             (
-                self.create_publisher(Imu, channel.topic, _STREAM),
-                ImuMessages(new, serialized, prefix + channel.sensor.replace("/", "_"), variances),
+                self.create_publisher(Imu, channel.topic, STREAM),
+                ImuMessages(prefix + channel.sensor.replace("/", "_"), variances),
             )
-            for channel in self._channels
+            for channel in self.measured
         ]
         self._joints: Any = None
         if chosen.joint_states_topic:
-            self._joints = self.create_publisher(JointState, chosen.joint_states_topic, _STREAM)
-            self._joint_messages = JointMessages(new, serialized, chosen.joints)
+            self._joints = self.create_publisher(JointState, chosen.joint_states_topic, STREAM)
+            self._joint_messages = joint_messages(chosen.joints)
         self._beside = {
             topic: (
-                self.create_publisher(interface_class(channel.message_type), topic, _STREAM),
+                self.create_publisher(interface_class(channel.message_type), topic, STREAM),
                 SerializedSensor(channel, new, serialized, prefix),
             )
             for topic, channel in self.feed.channels.items()
@@ -114,16 +108,6 @@ class HebiNode(Node):
         if chosen.command_topic and self.feed.commands is not None:
             # Only the newest: what an executor that was held up has missed is no command for now.
             self.create_subscription(JointState, chosen.command_topic, self._command, _NEWEST)
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
-
-    @property
-    def measured_topics(self) -> frozenset[str]:
-        """Those of the IMUs."""
-        return frozenset(channel.topic for channel in self._channels)
-
-    def hand_to(self, take: Take, topics: Collection[str]) -> None:
-        """See `Source`."""
-        self._take, self._taken = take, frozenset(topics)
 
     def destroy_node(self) -> None:
         """Modules are asked no longer; a last command ends by its lifetime."""
@@ -149,13 +133,13 @@ class HebiNode(Node):
         for one in self.feed.taken():
             stamps = self._hand_on(one, now_s, heard, readings)
             if stamps and joints_heard:
-                self._joints.publish(self._joint_messages(max(stamps), one.joints))
+                self._joints.publish(self._joint_messages.message(max(stamps), one.joints.ravel()))
         for stamp_ns, channel, value in self.feed.beside():
             publisher, message = self._beside[channel.topic]
             if publisher.get_subscription_count():
                 publisher.publish(message(stamp_ns, value))
         readings.sort(key=_STAMP)  # each module's are by its own clock
-        rest_s = self._take(readings) if self._take is not None and readings else 0.0
+        rest_s = self.hand_over(readings)
         if self.feed.is_over:
             self.get_logger().info(self.feed.summary)
             self._timer.cancel()  # the other nodes of the process go on
@@ -172,15 +156,15 @@ class HebiNode(Node):
             if stamp_ns is None:
                 continue
             stamps.append(stamp_ns)
-            value = checked_imu(one.gyro[place], one.accelerometer[place], one.orientation_xyzw[place])
+            value = checked_imu(one, place)
             if self._start_check is not None:
                 self._start_check.add(place, value)
             if heard[place]:
                 publisher, message = self.imus[place]
                 publisher.publish(message(stamp_ns, value))
-            channel = self._channels[place]
-            if channel.topic in self._taken:
-                readings.append(Measurement(stamp_ns, channel.sensor, value[:6]))
+            sensor = self.measured[place].sensor
+            if sensor in self._taken:
+                readings.append(Measurement(stamp_ns, sensor, value[:6]))
         return stamps
 
     def _command(self, message: Any) -> None:
@@ -213,5 +197,61 @@ class HebiNode(Node):
         self.get_logger().info(told)
 
     def _report(self) -> None:
-        name, stamp_ns = self.get_fully_qualified_name().strip("/"), self.get_clock().now().nanoseconds
-        self._diagnostics.publish(health_message(new, name, stamp_ns, self._modules, self.feed))
+        """One status for each module and one for their group; counts since the start, rates since the last report."""
+        now_s, feed, statuses = time.monotonic(), self.feed, []
+        for module in self._modules:
+            well, words, values = module.report(now_s)
+            level = STALE if module.is_silent else OK if well else WARN
+            statuses.append(self.status(module.name, level, words, values))
+        counts = {"overflow": feed.queue.overflow, "copy_faults": feed.queue.faults}
+        counts |= feed.commands.counts if feed.commands is not None else {}
+        troubles = [f"{count} {name}" for name, count in counts.items() if count and name != "commands_forwarded"]
+        level = ERROR if feed.queue.faults else WARN if troubles else OK
+        self.report([*statuses, self.status("group", level, ", ".join(troubles) or "running", counts)])
+
+
+class ImuMessages:
+    """`sensor_msgs/Imu` of one module, with constant variances; a part that is not measured is marked as ROS does.
+
+    Parameters
+    ----------
+    variances
+        Of gyro (rad^2/s^2), accelerometer (m^2/s^4), orientation (rad^2), on each axis; 0: not known.
+    """
+
+    def __init__(self, frame: str, variances: tuple[float, float, float]) -> None:
+        self._frame, self._variances = frame, variances
+        self._templates: dict[bytes, MessageTemplate] = {}  # by which parts are there: eight at most
+
+    def __call__(self, stamp_ns: int, value: Vector) -> bytes:
+        """Of a value as `checked_imu` gives it."""
+        measured = ~np.isnan(value)
+        key = measured.tobytes()
+        if key not in self._templates:
+            self._templates[key] = MessageTemplate(self._make, serialized, len(value), measured)
+        return self._templates[key].message(stamp_ns, value)
+
+    def _make(self, stamp_ns: int, value: Vector) -> Any:
+        fields: dict[str, Any] = {}
+        parts = (("angular_velocity", 0, 3), ("linear_acceleration", 3, 6), ("orientation", 6, 10))
+        for (name, first, last), variance in zip(parts, self._variances, strict=True):
+            there = not np.isnan(value[first])
+            fields[f"{name}_covariance"] = np.diag([variance] * 3).ravel() if there else _NOT_MEASURED
+            if there:
+                kind = "Quaternion" if name == "orientation" else "Vector3"
+                numbers = dict(zip("xyzw", value[first:last].tolist(), strict=False))
+                fields[name] = new(f"geometry_msgs/msg/{kind}", **numbers)
+        return new("sensor_msgs/msg/Imu", header=header(new, stamp_ns, self._frame), **fields)
+
+
+def joint_messages(names: Sequence[str]) -> MessageTemplate:
+    """`sensor_msgs/JointState` of N modules, from 3 N numbers: position (rad), velocity (rad/s), effort (N m) of each.
+
+    NaN where a module did not tell.
+    """
+
+    def make(stamp_ns: int, value: Vector) -> Any:
+        told = dict(zip(("position", "velocity", "effort"), value.reshape(3, -1), strict=True))
+        return new("sensor_msgs/msg/JointState", header=header(new, stamp_ns), name=list(names), **told)
+
+    return MessageTemplate(make, serialized, 3 * len(names))

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from drivers.at_rest import gravity_fault, lies_still, rate_fault, stuck_fault, upright_fault, zero_rate_fault
 from drivers.hebi.configuration import HebiConfiguration
-from drivers.rest import lies_still
-from drivers.start_check import gravity_fault, rate_fault, stuck_fault, upright_fault, zero_rate_fault
 from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.reading_parts import IMU
 

@@ -12,11 +12,6 @@ from onboard_estimation.ros.frames import AUTOMATIC
 
 
 @dataclass(frozen=True)
-class NoRobot:
-    """Of a node that runs for no robot: no parameters beside its own."""
-
-
-@dataclass(frozen=True)
 class TruthConfiguration:
     """What becomes of the bodies of a stream; a driver's own configuration derives from it."""
 

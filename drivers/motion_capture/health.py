@@ -1,18 +1,16 @@
-"""How a stream of motion capture fares, as `diagnostic_msgs/DiagnosticArray`."""
+"""How a stream of motion capture fares, for `/diagnostics`."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from drivers.motion_capture.bodies import BodyPoses
-from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN, status
-from onboard_estimation.ros.estimates import New
-from onboard_estimation.ros.sensor_messages import header
+from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.timing.device_clock import DeviceClock
 
 
@@ -75,22 +73,30 @@ class StreamHealth:
         self._latency_s = latency_s
         self._largest_latency_s = max(latency_s, self._largest_latency_s) if self._frames_since() else latency_s
 
-    def message(
-        self, new: New, name: str, stamp_ns: int, trouble: str, clock: DeviceClock | None, more: Mapping[str, float]
-    ) -> Any:
-        """One status for the stream, one for each of its bodies; `trouble` is empty where it runs."""
+    def statuses(
+        self, status: Callable[..., Any], trouble: str, clock: DeviceClock | None, more: Mapping[str, float]
+    ) -> list[Any]:
+        """Since the last call: one for the stream, one for each of its bodies.
+
+        Parameters
+        ----------
+        status
+            Makes one, see `DriverNode.status`.
+        trouble
+            Empty where the stream runs.
+        """
         now_s = time.monotonic()
         frames, period_s = self._frames_since(), max(now_s - self._reported_s, 1e-3)
         values = self._values(frames / period_s, clock) | dict(more)
         level, text = self._state(trouble, values, frames)
-        statuses = [status(new, name, "stream", level, text, values)]
+        statuses = [status("stream", level, text, values)]
         for body, count, before in zip(self._names, self._occluded.tolist(), self._since.tolist(), strict=True):
             missed = count - before
             well = OK if not missed else STALE if missed >= frames else WARN
             words = f"not seen in {missed} of {max(frames, missed)} frames" if missed else "tracked"
-            statuses.append(status(new, name, body, well, words, {"occluded": count}))
+            statuses.append(status(body, well, words, {"occluded": count}))
         self._before, self._since, self._reported_s = values, self._occluded.copy(), now_s
-        return new("diagnostic_msgs/msg/DiagnosticArray", header=header(new, stamp_ns), status=statuses)
+        return statuses
 
     def _frames_since(self) -> int:
         return self.frames - int(self._before.get("frames", 0))

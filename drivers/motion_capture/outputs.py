@@ -88,11 +88,6 @@ class TruthOutputs:
         self._places = [(first[stream], name) for stream, name in self.topic_names.items()]
         self._heard_at = [(place, self._outputs[name]) for place, name in self._places if name in self._heard]
 
-    @property
-    def heard(self) -> frozenset[str]:
-        """Topic names of the bodies that somebody listens to."""
-        return self._heard
-
     def publish(self, frame: BodyPoses) -> None:
         """A frame of the bodies that `set_bodies` has told, in their order; of those not tracked nothing goes out."""
         if not self._heard_at and self._tf is None:

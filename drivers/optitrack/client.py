@@ -12,13 +12,15 @@ from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses, plausible
 from drivers.motion_capture.health import StreamHealth
 from drivers.optitrack import descriptions, frames, protocol
+from drivers.optitrack.configuration import OptitrackConfiguration
 from drivers.optitrack.descriptions import RigidBody
 from drivers.optitrack.frames import Frame
 from drivers.optitrack.protocol import VERSIONS, Kind, NatNetFault, ServerInfo, shown
-from drivers.optitrack.sockets import Addresses, NatNetSockets
+from drivers.optitrack.sockets import NatNetSockets
 from drivers.optitrack.stamps import FrameStamps
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix
+from onboard_estimation.timing.device_clock import DeviceClock
 
 _CONNECT_S, _PRESENT_S = 0.5, 1.0
 """How often a server is called: while it does not answer, and while it does, to hear that it is another."""
@@ -37,12 +39,8 @@ class NatNetClient:
 
     Parameters
     ----------
-    addresses
-        Of server and interface.
-    axes
-        From the stream's to the world's.
-    latency_s
-        For servers that tell no time of exposure: see `FrameStamps`.
+    chosen
+        Addresses of server and interface, and what is known of the stream.
     tell
         Takes a sentence where something about the server is new.
     clock
@@ -64,24 +62,22 @@ class NatNetClient:
     Raises
     ------
     UserError
-        The interface is none of this host. `poll` raises it where the server's version is not understood.
+        The interface is none of this host. `read` raises it where the server's version is not understood.
     """
 
     def __init__(
         self,
-        addresses: Addresses,
-        axes: Axes,
-        latency_s: float,
+        chosen: OptitrackConfiguration,
         tell: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._addresses, self._axes, self._latency_s, self._tell, self._clock = addresses, axes, latency_s, tell, clock
-        self._sockets = NatNetSockets(addresses)
+        self._chosen, self._tell, self._clock = chosen, tell, clock
+        self._axes, self._sockets = Axes(chosen.up_axis), NatNetSockets(chosen)
         self.health = StreamHealth()
         self.info: ServerInfo | None = None
         self.stamps: FrameStamps | None = None
         self.bodies: tuple[RigidBody, ...] | None = None
-        self.trouble = f"no answer from a NatNet server at {addresses.server}:{addresses.command_port} so far"
+        self.trouble = f"no answer from a NatNet server at {chosen.server}:{chosen.command_port} so far"
         self._due_s = {"connect": 0.0, "models": 0.0, "echo": 0.0, "alive": 0.0}
         self._wants_models = False
         self._heard_s = -1.0
@@ -90,18 +86,24 @@ class NatNetClient:
         self._names: tuple[str, ...] = ()
         self._ids = np.zeros(0, dtype=np.int32)
 
-    @property
-    def foreign(self) -> int:
-        """Datagrams of others than the server."""
-        return self._sockets.foreign
-
     def close(self) -> None:
         """Say goodbye, and give the ports back."""
         if self.info is not None:
             self._sockets.send(protocol.message(Kind.DISCONNECT))
         self._sockets.close()
 
-    def poll(self, timeout_s: float) -> Iterator[BodyPoses]:
+    @property
+    def device_clock(self) -> DeviceClock | None:
+        """Of the server; None before it has answered."""
+        return self.stamps.clock if self.stamps is not None else None
+
+    def figures(self) -> dict[str, float]:
+        """For `/diagnostics`, beside its health."""
+        stamps = self.stamps
+        told = {"stamp_stddev_us": 1e6 * stamps.stddev_s} if stamps is not None else {}
+        return told | {"of_other_senders": self._sockets.foreign, "echoes": stamps.echoes if stamps is not None else 0}
+
+    def read(self, timeout_s: float) -> Iterator[BodyPoses]:
         """Frames that have come, as soon as there are any, and do what is due."""
         self._do_what_is_due()
         for data, arrived_ns in self._sockets.receive(timeout_s):
@@ -116,7 +118,7 @@ class NatNetClient:
     def _do_what_is_due(self) -> None:
         now_s = self._clock()
         if self.info is not None and now_s - self._heard_s > _SILENT_S and not self.trouble:
-            self._say(f"the server at {self._addresses.server} has fallen silent")
+            self._say(f"the server at {self._chosen.server} has fallen silent")
         if self._is_due("connect", now_s, _CONNECT_S if self.trouble else _PRESENT_S):
             self._sockets.send(protocol.connect())
         if self.info is None:
@@ -154,7 +156,7 @@ class NatNetClient:
     def _take_info(self, info: ServerInfo) -> None:
         if info.version not in VERSIONS:
             raise UserError(
-                f"the server {info.application[:40]!r} at {self._addresses.server} streams NatNet "
+                f"the server {info.application[:40]!r} at {self._chosen.server} streams NatNet "
                 f"{shown(info.version)}; understood are {', '.join(map(shown, VERSIONS))}: choose one of them in its "
                 "streaming settings, or update this package"
             )
@@ -164,16 +166,16 @@ class NatNetClient:
             self.health.reconnections += 1
         self._begin_anew(info)
         version = ".".join(map(str, info.application_version))
-        self._say("", f"{info.application} {version} at {self._addresses.server}: NatNet {shown(info.version)}")
-        if info.is_multicast is not None and info.is_multicast != (self._addresses.group is not None):
+        self._say("", f"{info.application} {version} at {self._chosen.server}: NatNet {shown(info.version)}")
+        if info.is_multicast is not None and info.is_multicast != (self._chosen.group is not None):
             to = "multicast" if info.is_multicast else "unicast"
             self._tell(f"the server streams by {to}, and this node listens otherwise: set transport:={to}")
-        elif info.is_multicast and (info.group, info.data_port) != (self._addresses.group, self._addresses.data_port):
+        elif info.is_multicast and (info.group, info.data_port) != (self._chosen.group, self._chosen.data_port):
             self._tell(f"the server streams to {info.group}, port {info.data_port}: set multicast_group and data_port")
         if not self.stamps or not self.stamps.is_echoed:
             self._tell(
                 f"NatNet {shown(info.version)} does not tell when the cameras exposed: stamps are arrivals less "
-                f"latency_s ({1e3 * self._latency_s:g} ms)"
+                f"latency_s ({1e3 * self._chosen.latency_s:g} ms)"
             )
 
     def _begin_anew(self, info: ServerInfo) -> None:
@@ -181,7 +183,7 @@ class NatNetClient:
         self.info = info
         if self.stamps is not None:
             self._unstamped += self.stamps.unstamped
-        self.stamps = FrameStamps(info, self._latency_s)
+        self.stamps = FrameStamps(info, self._chosen.latency_s)
         self.health.forget_number()
         self._falls = 0
         self._wants_models = True
@@ -227,7 +229,7 @@ class NatNetClient:
         if self.health.fallen_by(number) > _RESTART_FALL or self._falls >= _FALLS:
             self.health.reconnections += 1
             # That it is there again is said with it: its answer to the next greeting is no other return.
-            self._say("", f"frame numbers fell to {number}: the server at {self._addresses.server} has started anew")
+            self._say("", f"frame numbers fell to {number}: the server at {self._chosen.server} has started anew")
             self._begin_anew(self.info)
 
     def _poses(self, frame: Frame, stamp_ns: int) -> BodyPoses:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from drivers.motion_capture.axes import UP_AXES
 from drivers.motion_capture.configuration import TruthConfiguration
 from drivers.optitrack.protocol import COMMAND_PORT, DATA_PORT, MULTICAST_GROUP
-from drivers.optitrack.sockets import Addresses
 from onboard_estimation.configuration import parameter
 
 
@@ -35,10 +34,9 @@ class OptitrackConfiguration(TruthConfiguration):
     )
 
     @property
-    def addresses(self) -> Addresses:
-        """Of server and host."""
-        group = self.multicast_group if self.transport == "multicast" else None
-        return Addresses(self.server, self.interface, group, self.command_port, self.data_port)
+    def group(self) -> str | None:
+        """Multicast group of the frames; None: the server sends them to the socket that asked."""
+        return self.multicast_group if self.transport == "multicast" else None
 
     def faults(self) -> Iterable[str]:
         """Addresses that are none, names that do not go together."""

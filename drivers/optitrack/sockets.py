@@ -5,9 +5,9 @@ from __future__ import annotations
 import select
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from drivers.motion_capture.arrivals import ANCILLARY_BYTES, arrival_ns, keep_arrivals
+from drivers.optitrack.configuration import OptitrackConfiguration
 from drivers.optitrack.protocol import LONGEST_MESSAGE
 from onboard_estimation.errors import UserError
 
@@ -15,27 +15,6 @@ _IP_MULTICAST_ALL = 49
 _BUFFER_BYTES = 4 << 20
 _MOST_AT_ONCE = 64
 """Of a flood, before whoever asked has its turn again."""
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where the server is, and where this host listens.
-
-    Attributes
-    ----------
-    server, interface
-        IPv4 addresses of the server, and of this host's interface towards it.
-    group
-        Multicast group of the frames; None: the server sends them to the socket that asked.
-    command_port, data_port
-        Of the server, and of the group.
-    """
-
-    server: str
-    interface: str
-    group: str | None
-    command_port: int
-    data_port: int
 
 
 class NatNetSockets:
@@ -52,21 +31,21 @@ class NatNetSockets:
         The interface is none of this host, the port is taken.
     """
 
-    def __init__(self, addresses: Addresses) -> None:
-        self._addresses = addresses
+    def __init__(self, chosen: OptitrackConfiguration) -> None:
+        self._server = chosen.server, chosen.command_port
         self._sockets: list[socket.socket] = []
         self._poll = select.poll()
         self.foreign = 0
         try:
-            self._commands = self._add(addresses.interface, 0)
-            if addresses.group is not None:
-                data = self._add(addresses.group, addresses.data_port)
-                membership = socket.inet_aton(addresses.group) + socket.inet_aton(addresses.interface)
+            self._commands = self._add(chosen.interface, 0)
+            if chosen.group is not None:
+                data = self._add(chosen.group, chosen.data_port)
+                membership = socket.inet_aton(chosen.group) + socket.inet_aton(chosen.interface)
                 data.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
         except OSError as error:
             self.close()
             raise UserError(
-                f"interface {addresses.interface}, group {addresses.group}, port {addresses.data_port}: "
+                f"interface {chosen.interface}, group {chosen.group}, port {chosen.data_port}: "
                 f"{error.strerror or error}; interface has to be an address of this host (`ip address` lists them)"
             ) from error
         self._by_number = {one.fileno(): one for one in self._sockets}
@@ -86,7 +65,7 @@ class NatNetSockets:
     def send(self, data: bytes) -> bool:
         """Send a command; false where there is no way to the server."""
         try:
-            self._commands.sendto(data, (self._addresses.server, self._addresses.command_port))
+            self._commands.sendto(data, self._server)
         except OSError:
             return False
         return True
@@ -101,7 +80,7 @@ class NatNetSockets:
                     break
                 except OSError:  # a port that is closed at the other end: the server is not there
                     continue
-                if sender[0] != self._addresses.server:
+                if sender[0] != self._server[0]:
                     self.foreign += 1
                     continue
                 yield data, arrival_ns(ancillary)

@@ -6,7 +6,6 @@ import os
 import select
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from onboard_estimation.errors import UserError
 
@@ -84,12 +83,6 @@ class SerialLine:
             self._poll.unregister(self._serial.fileno())
             self._serial.close()
             self._serial = None
-
-    def __enter__(self) -> SerialLine:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _opened(self) -> bool:
         now_s = self._clock()

@@ -1,14 +1,11 @@
-"""How a sensor sits on the body, and what its gyro reads at rest."""
+"""How a sensor sits on the body."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from drivers.rest import refuse_unless_still
 from onboard_estimation.errors import UserError
-from onboard_estimation.measurement import Matrix, Vector
-from onboard_estimation.reading_parts import IMU
+from onboard_estimation.measurement import Matrix
 
 _NAMES = ("x", "y", "z")
 
@@ -41,23 +38,3 @@ def axes_matrix(text: str) -> Matrix:
     if np.linalg.det(matrix) < 0.0:
         raise UserError(f"axes {text!r} make a left-handed frame: turn one of them round")
     return matrix
-
-
-def gyro_at_rest(name: str, values: Matrix) -> Vector:
-    """(3,) rad/s, what a gyro reads that does not turn.
-
-    Parameters
-    ----------
-    name
-        Of the sensor.
-    values
-        (K, 6) readings of the last second or so: rates and specific forces.
-
-    Raises
-    ------
-    UserError
-        They are too few, or the sensor moves.
-    """
-    refuse_unless_still(name, values)
-    mean: NDArray[np.float64] = values[:, IMU.angular_velocity].mean(axis=0)
-    return mean

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,39 +12,30 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import rclpy.clock
-from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Imu, Temperature
-from std_srvs.srv import Trigger
 
+from drivers.at_rest import refuse_unless_still
 from drivers.calibration.parameter_file import load_calibration
-from drivers.serial_imu import start_check
-from drivers.serial_imu.alignment import HighGAlignment
+from drivers.node import STREAM, MeasuringNode
+from drivers.serial_imu.at_rest import HighGAlignment, faults
 from drivers.serial_imu.line import SerialLine
-from drivers.serial_imu.mounting import axes_matrix, gyro_at_rest
+from drivers.serial_imu.mounting import axes_matrix
 from drivers.serial_imu.readings import HIGH_G, LOW_G, Scales, SerialReadings
 from onboard_estimation.configuration import parameter
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.exact_bytes import serialized
 from onboard_estimation.live.messages import new
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
-from onboard_estimation.nodes.pacing import LONGEST_STAY_S
 from onboard_estimation.nodes.parameters import NodeParameters
-from onboard_estimation.nodes.source import Take
 from onboard_estimation.reading_parts import IMU
-from onboard_estimation.ros.diagnostics import ERROR, OK, WARN, status
+from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.sensor_messages import header
 from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}
-_STREAM = QoSProfile(depth=500)
-"""Reliable, for those who ask for it; who asks for less gets it all the same."""
-_PERIOD_S = 0.0005
 _SHORTEST_REST_S = 0.0002
 _LOOK_S = 1.0
 _CHECKED_AFTER_S = 2.0
@@ -100,7 +90,7 @@ class SerialImuHost:
     frame_prefix: str = parameter(AUTOMATIC, 'before the names of frames; "auto": the node\'s namespace')
 
 
-class SerialImuNode(Node):
+class SerialImuNode(MeasuringNode):
     """Reads MPU-6050 and H3LIS331DL from a microcontroller; protocol: `drivers.serial_frames`.
 
     Publishes `imu/low_g/data_raw` and `imu/high_g/data_raw` (Imu: stamps in host time, variances by the data sheets, an
@@ -119,7 +109,7 @@ class SerialImuNode(Node):
     def __init__(self) -> None:
         self._line: SerialLine | None = None
         self._log: BinaryIO | None = None
-        super().__init__("serial_imu", automatically_declare_parameters_from_overrides=True)
+        super().__init__("serial_imu")
         parameters: NodeParameters[SerialImu, SerialImuHost] = NodeParameters(self, SerialImu, SerialImuHost)
         configuration, host = parameters.configuration, parameters.host
         mounting = configuration.mounting
@@ -134,36 +124,22 @@ class SerialImuNode(Node):
         self._log = _new_file(host.raw_log)
         self._prefix = resolved_prefix(host.frame_prefix, self.get_namespace())
         self._line = line = SerialLine(host.port, host.baud, self.get_logger().info)
-        self._take: Take | None = None
-        self._taken: frozenset[str] = frozenset()
+        self.measured = list(CHANNELS.values())
         self._recent = {name: deque[Measurement](maxlen=_RECENT) for name in CHANNELS}
-        self._outputs = {name: self.create_publisher(Imu, channel.topic, _STREAM) for name, channel in CHANNELS.items()}
+        self._outputs = {name: self.create_publisher(Imu, channel.topic, STREAM) for name, channel in CHANNELS.items()}
         self._scales: Scales | None = None
         self._messages: dict[str, SerializedSensor] = {}
         self._heard: set[str] = set()
         self._temperature = self.create_publisher(Temperature, "imu/low_g/temperature", QoSProfile(depth=10))
-        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
         self._before: dict[str, float] = {}
         self._used = 0.0  # samples, at the last report
         self._bytes = 0
         self._silent_since_s = time.monotonic()
         self._first_s: float | None = None
         self._checked = False
-        self.create_service(Trigger, "zero_gyro", partial(self._answer, self._zero_gyro))
-        self.create_service(Trigger, "align_high_g", partial(self._answer, self._align_high_g))
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_PERIOD_S, partial(self._stay, line), clock=steady)
-        self.create_timer(_LOOK_S, partial(self._report, line), clock=steady)
-
-    @property
-    def measured_topics(self) -> frozenset[str]:
-        """Of both sensors."""
-        return frozenset(channel.topic for channel in CHANNELS.values())
-
-    def hand_to(self, take: Take, topics: Collection[str]) -> None:
-        """See `Source`."""
-        self._take = take
-        self._taken = frozenset(name for name, channel in CHANNELS.items() if channel.topic in topics)
+        self.offer("zero_gyro", self._zero_gyro)
+        self.offer("align_high_g", self._align_high_g)
+        self.keep_reading(partial(self._read, line), partial(self._report, line))
 
     def destroy_node(self) -> None:
         """Give the port back."""
@@ -173,17 +149,15 @@ class SerialImuNode(Node):
             self._log.close()
         super().destroy_node()
 
-    def _stay(self, line: SerialLine) -> None:
-        """Read for a while what arrives, as it arrives."""
-        until_s = time.monotonic() + LONGEST_STAY_S
-        while (left_s := until_s - time.monotonic()) > 0.0 and self.context.ok():
-            data = line.read(left_s)
-            if data:
-                began_s = time.monotonic()
-                rest_s = self._pass_on(data, time.time_ns())
-                left_s = began_s + rest_s - time.monotonic()
-                if left_s > _SHORTEST_REST_S:
-                    time.sleep(left_s)
+    def _read(self, line: SerialLine, timeout_s: float) -> None:
+        """Pass on what arrives, and rest for as long as the next may wait."""
+        data = line.read(timeout_s)
+        if data:
+            began_s = time.monotonic()
+            rest_s = self._pass_on(data, time.time_ns())
+            left_s = began_s + rest_s - time.monotonic()
+            if left_s > _SHORTEST_REST_S:
+                time.sleep(left_s)
 
     def _pass_on(self, data: bytes, received_ns: int) -> float:
         """Publish and hand over what the bytes hold; for how long the next may wait, s."""
@@ -200,10 +174,7 @@ class SerialImuNode(Node):
             self._recent[name].append(reading)
             if name in self._heard:
                 self._outputs[name].publish(self._messages[name](reading.stamp_ns, reading.value))
-        if self._take is None:
-            return 0.0
-        taken = [reading for reading in readings if reading.sensor in self._taken]
-        return self._take(taken) if taken else 0.0
+        return self.hand_over(readings)
 
     def _mount(self, reading: Measurement) -> None:
         """Correct a reading, which is new, turn it to the body's axes, and take off what was found at rest."""
@@ -231,17 +202,10 @@ class SerialImuNode(Node):
             for name in CHANNELS
         }
 
-    def _answer(self, action: Callable[[], str], _: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
-        """Of a service: the sentence of what was done, or why it was not."""
-        try:
-            response.success, response.message = True, action()
-        except UserError as error:
-            response.success, response.message = False, str(error)
-        self.get_logger().info(response.message)
-        return response
-
     def _zero_gyro(self) -> str:
-        bias = gyro_at_rest(LOW_G, self._last_second(LOW_G))
+        values = self._last_second(LOW_G)
+        refuse_unless_still(LOW_G, values)
+        bias = values[:, IMU.angular_velocity].mean(axis=0)
         self._gyro_bias = self._gyro_bias + bias
         self._take_off(LOW_G, np.concatenate([bias, np.zeros(3)]))
         x, y, z = np.rad2deg(self._gyro_bias)
@@ -277,21 +241,16 @@ class SerialImuNode(Node):
         self._heard = {name for name, publisher in self._outputs.items() if publisher.get_subscription_count()}
         if self._log is not None:
             self._log.flush()
-        stamp_ns = self.get_clock().now().nanoseconds
         celsius = self._readings.temperature_celsius
         if math.isfinite(celsius) and self._temperature.get_subscription_count():
-            frame = header(new, stamp_ns, f"{self._prefix}imu_low_g")
+            frame = header(new, self.get_clock().now().nanoseconds, f"{self._prefix}imu_low_g")
             self._temperature.publish(new("sensor_msgs/msg/Temperature", header=frame, temperature=celsius))
-        name = self.get_fully_qualified_name().strip("/")
         if self._alignment.waits_for and self._has_second():
             with suppress(UserError):  # it is in the diagnostics
                 self.get_logger().info(self._align_high_g())
         now = self._counts(line)
         level, text = self._state(line, now)
-        report = [status(new, name, "serial line", level, text, now)]
-        self._diagnostics.publish(
-            new("diagnostic_msgs/msg/DiagnosticArray", header=header(new, stamp_ns), status=report)
-        )
+        self.report([self.status("serial line", level, text, now)])
         self._say_silence(line, now)
         self._check_start()
         self._before = now
@@ -341,15 +300,12 @@ class SerialImuNode(Node):
             return
         self._silent_since_s = time.monotonic() + 4.0 * _SILENT_S  # not every second
         if self._bytes == self._before.get("bytes", 0.0):
-            self.get_logger().warning("the line is open and silent: is the device powered, and its firmware running?")
+            said = "the line is open and silent: is the device powered, and its firmware running?"
         elif now["samples"] > self._before.get("samples", 0.0):
-            self.get_logger().warning(
-                "samples arrive, but the device does not tell its ranges: is one of its chips another?"
-            )
+            said = "samples arrive, but the device does not tell its ranges: is one of its chips another?"
         else:
-            self.get_logger().warning(
-                "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
-            )
+            said = "bytes arrive and no sample among them: is the baud rate that of the firmware, is it another device?"
+        self.get_logger().warning(said)
 
     def _check_start(self) -> None:
         """Once, when both sensors have been there for a moment."""
@@ -361,7 +317,7 @@ class SerialImuNode(Node):
         if now_s - self._first_s < _CHECKED_AFTER_S:
             return
         self._checked = True
-        found = start_check.faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz)
+        found = list(faults(self._last_second(LOW_G), self._last_second(HIGH_G), 1.0, settings.rate_hz))
         for sentence in found:
             self.get_logger().warning(sentence)
         if not found:

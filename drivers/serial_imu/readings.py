@@ -89,8 +89,8 @@ class SerialReadings:
         Of the device.
     settings, scales
         What it told last; None before.
-    samples, lost, before_ranges, changes
-        Valid samples; missing by their numbers; left out for want of ranges; changes of the ranges.
+    samples, lost, before_ranges
+        Valid samples; missing by their numbers; left out for want of ranges.
     unread
         By sensor, samples that the device itself could not read.
     temperature_celsius
@@ -101,7 +101,7 @@ class SerialReadings:
         self.clock = DeviceClock(CLOCK_TICK_S, CLOCK_WRAP, latency_s)
         self.settings: Settings | None = None
         self.scales: Scales | None = None
-        self.samples = self.lost = self.before_ranges = self.changes = 0
+        self.samples = self.lost = self.before_ranges = 0
         self.unread = {LOW_G: 0, HIGH_G: 0}
         self.temperature_celsius = math.nan
         self._frames = FrameReader()
@@ -140,10 +140,7 @@ class SerialReadings:
         self._last = sequence, jumps
 
     def _take_settings(self, settings: Settings) -> None:
-        before, self.settings = self.settings, settings
-        scales = Scales.of(settings)
-        self.changes += before is not None and scales != self.scales
-        self.scales = scales
+        self.settings, self.scales = settings, Scales.of(settings)
 
     def _take_sample(self, sample: Sample, stamp_ns: int, found: list[Measurement]) -> None:
         scales = self.scales

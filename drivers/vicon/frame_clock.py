@@ -37,6 +37,10 @@ class FrameClock:
     ----------
     rate_hz
         That the numbers count by; NaN: unknown, stamps are arrivals less the latency told.
+    device_clock
+        That frames are mapped by now; None: they are not.
+    unmapped
+        Frames without a time: the first few after a jump, until it is confirmed.
     implausible_latencies
         How often a latency was told that cannot be: then the last one counts.
     """
@@ -44,8 +48,8 @@ class FrameClock:
     def __init__(self, latency_s: float, tell: Callable[[str], object]) -> None:
         self._latency_s, self._tell = latency_s, tell
         self._told: tuple[float, ...] = ()
-        self._clock: DeviceClock | None = None
-        self._jumps = self._unmapped = 0
+        self.device_clock: DeviceClock | None = None
+        self._jumps = self.unmapped = 0
         self._since: tuple[int, int] | None = None  # number and arrival that the rate is checked from
         self._contrary_hz = math.nan  # that they rose at in the piece before, against what was told
         self._told_latency_s = 0.0
@@ -56,27 +60,12 @@ class FrameClock:
     @property
     def jumps(self) -> int:
         """How often the numbers began anew: a server that restarted, a recording that was played again."""
-        return self._jumps + (self._clock.jumps if self._clock is not None else 0)
-
-    @property
-    def unmapped(self) -> int:
-        """Frames without a time: the first few after a jump, until it is confirmed."""
-        return self._unmapped
-
-    @property
-    def device_clock(self) -> DeviceClock | None:
-        """That frames are mapped by now; None: they are not."""
-        return self._clock
+        return self._jumps + (self.device_clock.jumps if self.device_clock is not None else 0)
 
     @property
     def stddev_s(self) -> float:
         """Of a stamp, s, but for the network's least time and what the told latency is wrong by; NaN: unknown."""
-        return self._clock.stddev_s if self._clock is not None else math.nan
-
-    @property
-    def skew_ppm(self) -> float:
-        """By how much the host's clock gains on the cameras' rate; NaN: unknown."""
-        return self._clock.skew_ppm if self._clock is not None else math.nan
+        return self.device_clock.stddev_s if self.device_clock is not None else math.nan
 
     def tell_rates(self, rates_hz: tuple[float, ...]) -> None:
         """What the server says; the first counts, until the numbers speak against it."""
@@ -96,10 +85,10 @@ class FrameClock:
         exposed_ns = received_ns - round(NANOSECONDS_PER_SECOND * self._told_latency_s)
         self._check(number, received_ns)
         stamp_ns: int | None = exposed_ns - round(NANOSECONDS_PER_SECOND * self._latency_s)
-        if self._clock is not None:
-            stamp_ns = self._clock.stamp_ns(number, exposed_ns)
+        if self.device_clock is not None:
+            stamp_ns = self.device_clock.stamp_ns(number, exposed_ns)
         if stamp_ns is None:
-            self._unmapped += 1
+            self.unmapped += 1
             return None
         if not 0 <= self._last_ns - stamp_ns < NANOSECONDS_PER_SECOND:
             self._last_ns = stamp_ns
@@ -115,7 +104,7 @@ class FrameClock:
         self._jumps = self.jumps
         self.rate_hz = rate_hz
         self.reconnected()
-        self._clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s) if math.isfinite(rate_hz) else None
+        self.device_clock = DeviceClock(1.0 / rate_hz, _WRAP, self._latency_s) if math.isfinite(rate_hz) else None
 
     def _check(self, number: int, received_ns: int) -> None:
         """Whether the numbers rise as the rate says."""

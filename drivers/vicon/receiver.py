@@ -11,10 +11,12 @@ import numpy as np
 from drivers.motion_capture.axes import Axes, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, BodyPoses, plausible
 from drivers.motion_capture.health import StreamHealth
+from drivers.vicon.configuration import ViconConfiguration
 from drivers.vicon.connection import Connection
 from drivers.vicon.frame_clock import FrameClock
-from drivers.vicon.protocol import StreamError
+from drivers.vicon.protocol import StreamError, Subject
 from drivers.vicon.session import Frame, Session, body_names
+from onboard_estimation.timing.device_clock import DeviceClock
 
 _ANSWERS_WITHIN_S = 5.0
 
@@ -24,23 +26,19 @@ class Receiver:
 
     Parameters
     ----------
-    connection
-        To the server.
-    clock
-        That frames are mapped by.
-    axes
-        Of the server.
-    tell
-        Takes a sentence where something changes.
+    chosen
+        The server, and what is known of its stream.
+    tell, warn
+        Take a sentence where something changes, and where the stream is not as the server tells.
 
     Attributes
     ----------
+    connection, clock
+        To the server; that its frames are mapped by.
     health
         Counts.
     repeated
         Frames that came once more.
-    lies
-        Connections given up because of what came on them.
     invalid
         Poses that were none: not finite, too far, or no rotation.
     names
@@ -49,20 +47,49 @@ class Receiver:
         When the last frame came, by the monotonic clock; NaN: none did.
     """
 
-    def __init__(self, connection: Connection, clock: FrameClock, axes: Axes, tell: Callable[[str], object]) -> None:
-        self.connection, self.clock, self._axes, self._tell = connection, clock, axes, tell
+    def __init__(
+        self, chosen: ViconConfiguration, tell: Callable[[str], object], warn: Callable[[str], object]
+    ) -> None:
+        self.connection = Connection(chosen.host, chosen.port, chosen.interface, tell)
+        self.clock = FrameClock(chosen.latency_s, warn)
+        self._axes, self._tell = Axes(chosen.up_axis), tell
         self.health = StreamHealth()
         self._session = Session()
-        self._connections = self._told = 0
+        self._connections = 0
+        self._subjects: tuple[Subject, ...] = ()
         self._places: dict[tuple[int, int], int] = {}
         self._ids: list[tuple[int, int]] | None = None  # of the frame before, and their places
         self._ids_places = np.zeros(0, dtype=np.intp)
         self._are_all = False  # and in the order of the names
         self._last: int | None = None
         self._step = 0
-        self.repeated = self.lies = self.invalid = 0
+        self.repeated = self.invalid = 0
         self.names: tuple[str, ...] = ()
         self.last_s = math.nan
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; empty where there is one."""
+        return self.connection.trouble
+
+    @property
+    def device_clock(self) -> DeviceClock | None:
+        """That frames are mapped by now; None: they are not."""
+        return self.clock.device_clock
+
+    def figures(self) -> dict[str, float]:
+        """For `/diagnostics`, beside its health."""
+        return {
+            "repeated": self.repeated,
+            "invalid_poses": self.invalid,
+            "implausible_latencies": self.clock.implausible_latencies,
+            "frame_rate_hz": self.clock.rate_hz,
+            "clock_jumps": self.clock.jumps,
+        }
+
+    def close(self) -> None:
+        """Leave the server."""
+        self.connection.close()
 
     def read(self, timeout_s: float) -> list[BodyPoses]:
         """What came, as soon as there is anything; empty after the timeout."""
@@ -76,7 +103,7 @@ class Receiver:
         found: list[BodyPoses] = []
         try:
             for frame in self._session.feed(data):
-                if self._session.subjects_told != self._told:
+                if self._session.subjects is not self._subjects:
                     self._new_subjects()
                 self.clock.tell_rates(self._session.rates_hz)
                 taken = self._take(frame, self.connection.arrived_ns)
@@ -84,24 +111,24 @@ class Receiver:
                     found.append(taken)
         except StreamError as error:
             self._leave("no DataStream", f"what comes is no DataStream: {error}")
-        answer = self._session.take_answer()
-        if answer:
+        if answer := self._session.answer:
+            self._session.answer = b""
             self.connection.send(answer)
         return found
 
     def _begin(self) -> None:
         self._connections = self.connection.connections
         self.health.reconnections = self._connections - 1
-        self._session, self._told = Session(), 0
+        self._session = Session()
+        self._subjects = self._session.subjects
         self.clock.reconnected()
 
     def _leave(self, kind: str, reason: str) -> None:
-        self.lies += 1
         self.health.refuse(kind)
         self.connection.lose(reason)
 
     def _new_subjects(self) -> None:
-        self._told, self._ids = self._session.subjects_told, None
+        self._subjects, self._ids = self._session.subjects, None
         names = body_names(self._session.subjects)
         listed = tuple(dict.fromkeys(names.values()))[:MOST_BODIES]
         by_name = {name: place for place, name in enumerate(listed)}

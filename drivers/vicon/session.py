@@ -7,23 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from drivers.vicon.protocol import (
-    GLOBAL_SEGMENTS,
-    LATENCY_INFO,
-    NEEDED,
-    SEGMENTS,
-    WANTED,
-    Content,
-    Layout,
-    Packets,
-    Poses,
-    StreamError,
-    Subject,
-    encode_answer,
-    layout_of,
-)
+from drivers.vicon import protocol
 
-_NO_POSES = Poses([], np.empty(0, dtype=SEGMENTS))
+_NO_POSES = protocol.Poses([], np.empty(0, dtype=protocol.SEGMENTS))
 _KINDS = {2: "subject info", 5: "frame info", 9: "global segments"}
 
 
@@ -43,7 +29,7 @@ class Frame(NamedTuple):
     number: int
     clock_number: int
     latency_s: float | None
-    poses: Poses
+    poses: protocol.Poses
 
 
 class Session:
@@ -52,11 +38,11 @@ class Session:
     Attributes
     ----------
     answer
-        Bytes to be sent now; empty: none. Taking them empties it: `take_answer`.
+        Bytes to be sent now, and to be emptied then.
+    is_answered
+        Whether the server has said what it has.
     subjects
         Those that the server knows now.
-    subjects_told
-        How often it told others.
     rates_hz
         Of the frames, the stream's own first: candidates for what the clock number counts by.
 
@@ -67,41 +53,29 @@ class Session:
     """
 
     def __init__(self) -> None:
-        self._packets = Packets()
-        self._layout: Layout | None = None
-        self._answer = b""
-        self._offered: frozenset[int] | None = None
+        self._packets = protocol.Packets()
+        self._layout: protocol.Layout | None = None
+        self.answer, self.is_answered = b"", False
         self._period_hz: tuple[float, ...] = ()
         self._table_hz: tuple[float, ...] = ()
-        self.subjects: tuple[Subject, ...] = ()
-        self.subjects_told = 0
-        self._poses: Poses = _NO_POSES
+        self.subjects: tuple[protocol.Subject, ...] = ()
+        self._poses: protocol.Poses = _NO_POSES
         self._latency_s: float | None = None
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the server has said what it has."""
-        return self._offered is not None
 
     @property
     def rates_hz(self) -> tuple[float, ...]:
         return self._period_hz + self._table_hz
 
-    def take_answer(self) -> bytes:
-        """What is to be sent now."""
-        answer, self._answer = self._answer, b""
-        return answer
-
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Frames that are complete now; with each, the attributes are those of its packet."""
         for packet in self._packets.feed(data):
             if self._layout is None or not self._layout.fits(packet):
-                self._layout = layout_of(packet)
+                self._layout = protocol.layout_of(packet)
             frame = self._take(self._layout.read(packet))
             if frame is not None:
                 yield frame
 
-    def _take(self, content: Content) -> Frame | None:
+    def _take(self, content: protocol.Content) -> Frame | None:
         if content.offered is not None:
             self._offer(content.offered)
         if content.period_s is not None:
@@ -110,24 +84,24 @@ class Session:
             self._table_hz = _plausible(content.rates_hz.values())
         if content.subjects is not None and content.subjects != self.subjects:
             self.subjects = content.subjects
-            self.subjects_told += 1
-        if content.poses is not None or GLOBAL_SEGMENTS not in content.unchanged:
+        if content.poses is not None or protocol.GLOBAL_SEGMENTS not in content.unchanged:
             self._poses = content.poses or _NO_POSES
-        if content.latency_s is not None or LATENCY_INFO not in content.unchanged:
+        if content.latency_s is not None or protocol.LATENCY_INFO not in content.unchanged:
             self._latency_s = content.latency_s
         if content.frame is None:
             return None
         return Frame(content.frame, content.hardware_frame or content.frame, self._latency_s, self._poses)
 
     def _offer(self, offered: frozenset[int]) -> None:
-        lacking = NEEDED - offered
+        lacking = protocol.NEEDED - offered
         if lacking:
-            raise StreamError(f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}")
-        self._offered = offered
-        self._answer = encode_answer(WANTED & offered)
+            raise protocol.StreamError(
+                f"the server does not offer {', '.join(_KINDS[kind] for kind in sorted(lacking))}"
+            )
+        self.answer, self.is_answered = protocol.encode_answer(protocol.WANTED & offered), True
 
 
-def body_names(subjects: Iterable[Subject]) -> dict[tuple[int, int], str]:
+def body_names(subjects: Iterable[protocol.Subject]) -> dict[tuple[int, int], str]:
     """Name of each segment by its ids: `subject/segment`, or that of a subject which has but one."""
     return {
         (subject.subject_id, segment.segment_id): (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from calibration_logs import resting
 
-from drivers.calibration.allan import allan_deviation, axis_noise
+from drivers.calibration.noise import allan_deviation, axis_noise
 
 
 def test_definition() -> None:
@@ -29,7 +29,7 @@ def test_white_noise(seed: int) -> None:
     assert found.instability is None
     assert found.random_walk is None
     assert len(found.why) == 2
-    assert all("rest longer" in one for one in found.why)
+    assert all("rest longer" in one for one in found.why.values())
 
 
 @pytest.mark.parametrize("seed", range(200, 206))

@@ -11,8 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.ethercat.description import WRENCH, SdoObject, UnitCode
-from drivers.ethercat.description_file import find, parse, shipped
+from drivers.ethercat.description import WRENCH, SdoObject, UnitCode, find, parse, shipped
 from drivers.ethercat.layout import check_mapping, check_size, conversion_of, dtype_of, objects_of
 from onboard_estimation.configuration import ConfigurationError
 from onboard_estimation.errors import UserError

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drivers.emulators.ethercat.frames import (
-    LARGEST_FRAME,
-    Command,
-    Datagram,
-    FrameError,
-    encode,
-    is_returned,
-    parse,
-    places,
-)
+from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, is_returned, parse
+from drivers.emulators.ethercat.frames import LARGEST_FRAME, Command, FrameError, places
 
 datagrams = st.builds(
     Datagram,
@@ -97,7 +89,7 @@ def test_scapy_reads_the_same_in_the_captures(name: str, shared_data: Path) -> N
 
 @pytest.mark.data
 def test_an_eeprom_in_a_capture_names_the_terminal_that_our_file_describes(shared_data: Path) -> None:
-    from drivers.ethercat.description_file import find
+    from drivers.ethercat.description import find
 
     described = find("beckhoff_el3004")
     asked: dict[int, int] = {}

@@ -274,8 +274,8 @@ def test_what_the_device_calls_out_of_range_is_not_published(
     assert states(reports)["ATI Axia80 0"].level == b"\x02"
     one.until(lambda: one.executor.spin_once(timeout_sec=0.0) is None)
     heard.clear()
-    refused = one.node._wrench.refused
-    one.until(lambda: one.node._wrench.refused > refused + 100)
+    refused = one.node._streams[0].refused
+    one.until(lambda: one.node._streams[0].refused > refused + 100)
     assert heard == []
     answer = one.call("tare")
     assert answer.success or "readings" in answer.message

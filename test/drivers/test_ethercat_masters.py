@@ -15,7 +15,7 @@ from ethercat_masters import ask
 from ethernet_cables import Cable, cable
 from live_graph import await_being_heard, listening_node, running, set_parameter, spin_until, wait_until
 
-from drivers.ethercat.description_file import shipped
+from drivers.ethercat.description import shipped
 from onboard_estimation.live.messages import new
 from onboard_estimation.live.types import interface_class
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from drivers.ethercat.compensation import Compensation, Mounting, mean_at_rest, rotation_of, zero_for
-from drivers.ethercat.configuration import EthercatConfiguration
+from drivers.ethercat.compensation import Compensation, mean_at_rest, rotation_of
+from drivers.ethercat.configuration import EthercatConfiguration, PressureConfiguration
 from drivers.ethercat.decimation import ATTENUATION_DB, MOST_FILLED, PASS, STOP, Decimator, low_pass
-from drivers.ethercat.pressure import PressureScale
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 
@@ -17,16 +16,16 @@ G = 9.80665
 PERIOD_NS = 1_000_000
 
 
-def mounting(**changes: object) -> Mounting:
+def compensation(**changes: object) -> Compensation:
     chosen = {f"wrench.{name}": value for name, value in changes.items()}
-    return load(EthercatConfiguration, None, chosen).wrench.mounting
+    return Compensation(load(EthercatConfiguration, None, chosen).wrench)
 
 
 def test_weight_and_its_torque_by_hand() -> None:
     """2 kg hang 0.1 m below the sensor and 0.03 m towards x; down is z: the torque c x mg is about -y."""
-    known = mounting(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1])
+    known = compensation(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1])
     np.testing.assert_allclose(known.weight, [0, 0, 2 * G, 0, -0.03 * 2 * G, 0])
-    tilted = mounting(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1], gravity_direction=[-3.0, 0.0, 0.0])
+    tilted = compensation(mass_kg=2.0, centre_of_mass_m=[0.03, 0.0, 0.1], gravity_direction=[-3.0, 0.0, 0.0])
     np.testing.assert_allclose(tilted.weight, [-2 * G, 0, 0, 0, -0.1 * 2 * G, 0], atol=1e-12)
 
 
@@ -36,8 +35,8 @@ def test_turn_and_lever_arm_are_scipys() -> None:
         angles, arm, readings = rng.uniform(-180, 180, 3), rng.normal(size=3), rng.normal(size=(5, 6))
         turn = Rotation.from_euler("xyz", angles, degrees=True)
         np.testing.assert_allclose(rotation_of(tuple(angles)), turn.as_matrix(), atol=1e-12)
-        known = mounting(mounting_rpy_deg=angles.tolist(), lever_arm_m=arm.tolist(), sign="sensor_on_robot")
-        found = Compensation(known)(readings)
+        known = compensation(mounting_rpy_deg=angles.tolist(), lever_arm_m=arm.tolist(), sign="sensor_on_robot")
+        found = known(readings)
         force, torque = readings[:, :3], readings[:, 3:]
         np.testing.assert_allclose(found[:, :3], -turn.apply(force), atol=1e-12)
         np.testing.assert_allclose(found[:, 3:], -turn.apply(torque - np.cross(arm, force)), atol=1e-12)
@@ -50,13 +49,17 @@ def test_turn_and_lever_arm_are_scipys() -> None:
 )
 def test_what_is_left_of_the_weight_after_a_tare(compensates: bool, includes: bool, expected: float) -> None:
     drift = np.array([0.3, -0.2, 0.1, 0.01, 0.02, -0.03])
-    known = mounting(mass_kg=0.5, centre_of_mass_m=[0.02, 0.01, 0.1], compensates_weight=compensates)
+    known = compensation(
+        mass_kg=0.5,
+        centre_of_mass_m=[0.02, 0.01, 0.1],
+        compensates_weight=compensates,
+        tare_includes_weight=includes,
+    )
     reading = known.weight + drift
-    compensation = Compensation(known)
-    compensation.set_zero(zero_for(known, reading, includes))
-    np.testing.assert_allclose(compensation(reading[None])[0], expected * known.weight, atol=1e-12)
+    known.zero_at(reading)
+    np.testing.assert_allclose(known(reading[None])[0], expected * known.weight, atol=1e-12)
     # And a force that comes on top is read in full.
-    np.testing.assert_allclose(compensation(reading[None] + 1.0)[0], expected * known.weight + 1.0, atol=1e-12)
+    np.testing.assert_allclose(known(reading[None] + 1.0)[0], expected * known.weight + 1.0, atol=1e-12)
 
 
 def test_weight_cannot_be_taken_off_twice() -> None:
@@ -134,10 +137,11 @@ def test_missing_readings_are_bridged_and_more_begin_anew() -> None:
 
 
 def test_volts_become_absolute_pascals() -> None:
-    gauge = PressureScale((0.5, 4.5), (0.0, 200e3), np.array([0.0, 250.0]), 101325.0)
-    np.testing.assert_allclose(gauge(np.array([[0.5, 0.5], [2.5, 4.5]])), [[101325.0, 101075.0], [201325.0, 301075.0]])
-    absolute = PressureScale((10.0, 0.0), (0.0, 100e3), np.zeros(1), 0.0)
-    np.testing.assert_allclose(absolute(np.array([[10.0], [2.5]])), [[0.0], [75e3]])
+    gauge = PressureConfiguration(volts=(0.5, 4.5), pascals=(0.0, 200e3))
+    found = gauge.absolute(np.array([[0.5, 0.5], [2.5, 4.5]]), np.array([0.0, 250.0]))
+    np.testing.assert_allclose(found, [[101325.0, 101075.0], [201325.0, 301075.0]])
+    absolute = PressureConfiguration(volts=(10.0, 0.0), pascals=(0.0, 100e3), reference="absolute")
+    np.testing.assert_allclose(absolute.absolute(np.array([[10.0], [2.5]]), np.zeros(1)), [[0.0], [75e3]])
     assert gauge.beyond(np.array([[0.0, 0.31], [4.69, 4.71]])).tolist() == [[True, False], [False, True]]
 
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
 from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.configuration import EthercatFaults
-from drivers.emulators.ethercat.faults import FaultyBus
-from drivers.emulators.ethercat.frames import Command, Datagram, encode, parse
-from drivers.emulators.ethercat.played import Played, PressureSensors
+from drivers.emulators.ethercat.configuration import EmulatedPressure, EthercatFaults
+from drivers.emulators.ethercat.frames import Command
+from drivers.emulators.ethercat.played import Played
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import (
     INVALID_CHANGE,
@@ -27,8 +27,7 @@ from drivers.emulators.ethercat.slave import (
     Slave,
     State,
 )
-from drivers.ethercat.description import WRENCH
-from drivers.ethercat.description_file import find, shipped
+from drivers.ethercat.description import WRENCH, find, shipped
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
 
@@ -185,7 +184,7 @@ def test_each_command_counts_as_the_standard_says() -> None:
     assert master.ask(Command.NOP, 0, bytes(4)).working_counter == 0
     assert master.ask(Command.LRW, 0, bytes(4)).working_counter == 0
     # Their ports tell which is the last.
-    assert [slave.controller.memory[0x0110:0x0112].hex() for slave in slaves] == ["315a", "1156"]
+    assert [slave.memory[0x0110:0x0112].hex() for slave in slaves] == ["315a", "1156"]
 
 
 def test_the_eeprom_says_who_it_is() -> None:
@@ -320,8 +319,8 @@ def test_what_does_not_fit_is_held_at_the_end() -> None:
 
 
 def test_what_is_played_comes_from_messages_or_is_made_up() -> None:
-    sensors = PressureSensors((0.0, 10.0), (0.0, 1e5), 101_325.0)
-    played = Played(("left", "", "right"), sensors, None, True)
+    sensors = EmulatedPressure(("left", "", "right"), (0.0, 10.0), (0.0, 1e5), 101_325.0)
+    played = Played(sensors, None, True)
     axia, terminal = find("ati_axia80"), find("beckhoff_el3004")
     assert played.signal(axia, 0)(0) != played.signal(axia, 0)(500_000_000)
     voltages = played.signal(terminal, 0)(0)
@@ -332,7 +331,7 @@ def test_what_is_played_comes_from_messages_or_is_made_up() -> None:
     assert played.signal(terminal, 0)(0)[2] == pytest.approx(5.0)
     assert played.signal(axia, 0)(0) == VALUES
     with pytest.raises(UserError, match="no_such_bag"):
-        Played((), sensors, Path("no_such_bag"), True)
+        Played(sensors, Path("no_such_bag"), True)
 
 
 # Faults
@@ -340,7 +339,7 @@ def test_what_is_played_comes_from_messages_or_is_made_up() -> None:
 
 def test_faults_come_when_asked_for_and_go_again() -> None:
     slaves = [device(), device("beckhoff_el3004", (1.0,) * 4)]
-    bus = FaultyBus(Segment(slaves), EthercatFaults())
+    bus = Segment(slaves, EthercatFaults())
     master = Master(slaves, bus.process)
     master.to_op()
     bus.change(EthercatFaults(overload=True, sdo_aborts=("0x2021:37",), refused_state="op"))
@@ -416,7 +415,7 @@ def test_nothing_that_a_master_may_ask_does_harm(datagrams: list[Datagram], stat
         answer = master.ask(Command(one.command) if one.command < 15 else Command.NOP, one.address, one.data)
         assert len(answer.data) == len(one.data)
         assert answer.working_counter <= 3
-        assert len(slave.controller.memory) == 0x10000
+        assert len(slave.memory) == 0x10000
 
 
 @settings(max_examples=500)

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 import yaml
 
-from drivers.hebi.commands import commanded_velocities
 from drivers.hebi.configuration import HebiConfiguration
-from drivers.hebi.feedback import Feedback
+from drivers.hebi.feedback import Feedback, checked_imu
+from drivers.hebi.feeds import commanded_velocities
 from drivers.hebi.log import converted, coverage
-from drivers.hebi.messages import checked_imu
 from drivers.hebi.module import Module
 from onboard_estimation.configuration import ConfigurationError, load
 from onboard_estimation.errors import UserError
@@ -95,11 +94,16 @@ def test_commands_come_in_any_order_and_only_for_these_joints() -> None:
 
 def test_a_part_that_is_no_measurement_is_absent_as_a_whole() -> None:
     nan, gravity = np.nan, np.array([0.0, 0.0, 9.8])
-    value = checked_imu(np.array([1.0, nan, 2.0]), gravity, np.array([0.0, 0.0, 0.0, 1.0]))
+
+    def checked(gyro: np.ndarray, orientation: Any) -> np.ndarray:
+        first = feedback(0)._replace(gyro=gyro[None], accelerometer=gravity[None])
+        return checked_imu(first._replace(orientation_xyzw=np.array([orientation])), 0)
+
+    value = checked(np.array([1.0, nan, 2.0]), [0.0, 0.0, 0.0, 1.0])
     assert np.isnan(value[:3]).all()
     assert value[3:].tolist() == [0.0, 0.0, 9.8, 0.0, 0.0, 0.0, 1.0]
     for orientation in ([nan, nan, nan, 0.0], [0.0] * 4, [0.0, 0.0, 0.0, 2.0]):
-        assert np.isnan(checked_imu(gravity, gravity, np.array(orientation))[6:]).all()
+        assert np.isnan(checked(gravity, orientation)[6:]).all()
 
 
 def test_a_module_that_falls_silent_and_returns_is_told_of_once_each() -> None:
@@ -157,7 +161,7 @@ def test_holes_in_a_log_are_counted_against_its_time() -> None:
 def test_without_the_library_one_line_says_how_to_get_it() -> None:
     code = (
         "import sys; sys.modules['hebi'] = None\n"
-        "from drivers.hebi.main import hebi\n"
+        "from drivers.main import hebi\n"
         "hebi(['--ros-args', '-p', 'names:=[a]', '-p', 'source:=imitation'])"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=90)

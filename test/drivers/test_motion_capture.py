@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.spatial.transform import Rotation
 
-from drivers.emulators.natnet import OptitrackEmulatorConfiguration
-from drivers.emulators.vicon_configuration import ViconEmulatorConfiguration
+from drivers.emulators.natnet import NatNetServerConfiguration
+from drivers.emulators.vicon import ViconEmulatorConfiguration
 from drivers.motion_capture.axes import Axes, quaternions_of
 from drivers.motion_capture.bodies import MOST_BODIES, chosen_names, parsed_names, plausible, topic_name
 from drivers.optitrack.configuration import OptitrackConfiguration
@@ -83,7 +83,7 @@ def test_names_are_chosen_or_made() -> None:
 
 @pytest.mark.parametrize(
     "system",
-    [(OptitrackConfiguration, OptitrackEmulatorConfiguration), (ViconConfiguration, ViconEmulatorConfiguration)],
+    [(OptitrackConfiguration, NatNetServerConfiguration), (ViconConfiguration, ViconEmulatorConfiguration)],
 )
 def test_the_shipped_parameters_are_the_defaults(system: tuple[type[Any], type[Any]]) -> None:
     name = system[0].__name__.removesuffix("Configuration").lower()

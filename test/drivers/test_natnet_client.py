@@ -135,7 +135,7 @@ def test_other_versions_are_refused_with_the_list(version: protocol.Version) -> 
         server.bind((LOOPBACK, command_port))
         server.settimeout(10.0)
         with serving() as (idle, configuration), connected(configuration, command_port=command_port) as (client, _):
-            list(client.poll(0.0))
+            list(client.read(0.0))
             question, asker = server.recvfrom(2048)
             assert protocol.payload(question)[0] == protocol.Kind.CONNECT
             info = ServerInfo("Motive", (9, 0, 0, 0), version, 10_000_000, data_port, True, "239.255.42.99")
@@ -163,7 +163,7 @@ def test_what_strangers_and_floods_send_is_counted_and_does_no_harm() -> None:
             server._socket.sendto(rng.bytes(int(rng.integers(0, 600))), (LOOPBACK, own_port))
             stranger.sendto(rng.bytes(40), (LOOPBACK, configuration.command_port))
         stream.further(100)
-        assert client.foreign == 300
+        assert client._sockets.foreign == 300
         assert client.health.lost == 0
         assert sum(client.health.unreadable.values()) > 100
         assert len(client.health.unreadable) < 12

@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack import protocol
 from drivers.optitrack.client import NatNetClient
-from drivers.optitrack.sockets import Addresses
+from drivers.optitrack.configuration import OptitrackConfiguration
 
 pytestmark = pytest.mark.timeout(120)
 NAMES = ("base", "link_1")
-GROUP = "239.255.42.99"
 LONGEST_S = 40.0
 PERIOD_S = 0.005
 
@@ -49,14 +47,14 @@ class Pair:
         )  # fmt: skip
         self.server = NatNetServer(NAMES, self.configuration)
         chosen = self.configuration
-        group = GROUP if transport == "multicast" else None
-        addresses = Addresses("127.0.0.1", "127.0.0.1", group, chosen.command_port, chosen.data_port)
+        ports = {"command_port": chosen.command_port, "data_port": chosen.data_port}
         self.said: list[str] = []
         self.got: list[BodyPoses] = []
         self.sent: dict[int, BodyPoses] = {}
         self._numbers = count(1)
         self._due_s = 0.0
-        self.client = NatNetClient(addresses, Axes("y"), latency_s, self.said.append)
+        asked = OptitrackConfiguration(transport=transport, latency_s=latency_s, **ports)
+        self.client = NatNetClient(asked, self.said.append)
 
     def turn(self) -> None:
         """A frame, where one is due, and what has come."""
@@ -65,7 +63,7 @@ class Pair:
             poses = pose(next(self._numbers))
             self.sent[poses.stamp_ns] = poses
             self.server.submit(poses)
-        self.got += self.client.poll(0.002)
+        self.got += self.client.read(0.002)
 
     def until(self, true: Callable[[], object]) -> None:
         end_s = time.monotonic() + LONGEST_S
@@ -124,7 +122,7 @@ def test_a_server_that_comes_later_is_found(make: Callable[..., Pair]) -> None:
     pair.server.close()
     end_s = time.monotonic() + 0.7
     while time.monotonic() < end_s:
-        assert not list(pair.client.poll(0.01))
+        assert not list(pair.client.read(0.01))
     assert "no answer from a NatNet server" in pair.client.trouble
     pair.server = NatNetServer(NAMES, pair.configuration)
     pair.until(lambda: pair.got)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from natnet_samples import NAMES, poses
 
+from benchmarks.fuzz import natnet_others
 from drivers.emulators import natnet_messages
 from drivers.emulators.natnet_messages import Times
 from drivers.optitrack import descriptions, frames, protocol
@@ -65,8 +66,11 @@ def test_recorded_messages_have_their_known_content(recorded: Path) -> None:
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 @pytest.mark.parametrize("with_others", [False, True])
 def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool) -> None:
-    sent = replace(poses(20), tracked=np.arange(20) % 3 != 0)
-    kind, payload = protocol.payload(natnet_messages.frame(77, sent, TIMES, version, True, with_others))
+    sent, messages = (
+        replace(poses(20), tracked=np.arange(20) % 3 != 0),
+        natnet_others if with_others else natnet_messages,
+    )
+    kind, payload = protocol.payload(messages.frame(77, sent, TIMES, version, True))
     assert kind == Kind.FRAME
     got = frames.parse(payload, version)
     assert (got.number, got.ids.tolist(), got.models_changed) == (77, list(range(1, 21)), version >= (2, 6))
@@ -81,7 +85,7 @@ def test_every_version_comes_back_to_the_bit(version: Version, with_others: bool
     times = (got.exposure_ticks, got.received_ticks, got.transmitted_ticks)
     told = (TIMES.exposure_ticks, TIMES.received_ticks, TIMES.transmitted_ticks)
     assert times == (told if version >= (3, 0) else (None,) * 3)
-    kind, payload = protocol.payload(natnet_messages.models(NAMES, version, with_others))
+    kind, payload = protocol.payload(messages.models(NAMES, version))
     assert kind == Kind.MODELS
     assert descriptions.parse(payload, version) == tuple(RigidBody(name, k) for k, name in enumerate(NAMES, 1))
     info = ServerInfo("Motive", (3, 1, 0, 2), version)
@@ -114,11 +118,7 @@ def test_any_bytes_are_read_or_refused(data: bytes, version: Version) -> None:
 def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
     version: Version, is_frame: bool, data: st.DataObject
 ) -> None:
-    whole = (
-        natnet_messages.frame(1, poses(), TIMES, version, with_others=True)
-        if is_frame
-        else natnet_messages.models(NAMES, version, with_others=True)
-    )
+    whole = natnet_others.frame(1, poses(), TIMES, version) if is_frame else natnet_others.models(NAMES, version)
     message = bytearray(whole[4:])
     for _ in range(data.draw(st.integers(0, 4))):
         place = data.draw(st.integers(0, len(message) - 4))
@@ -129,7 +129,7 @@ def test_messages_with_bytes_changed_or_cut_are_read_or_refused(
 
 @pytest.mark.parametrize("version", VERSIONS, ids=protocol.shown)
 def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
-    whole = natnet_messages.frame(1, poses(), TIMES, version, with_others=True)[4:]
+    whole = natnet_others.frame(1, poses(), TIMES, version)[4:]
     without_ptp = len(whole) - 8 if version >= (4, 1) else -1
     for length in range(len(whole) - 4):  # what comes last, an end mark, is not needed
         if length == without_ptp:
@@ -140,7 +140,7 @@ def test_a_frame_cut_anywhere_is_refused(version: Version) -> None:
 
 @pytest.mark.parametrize("version", [(4, 1), (4, 2)], ids=protocol.shown)
 def test_a_frame_without_a_time_by_a_ptp_clock_is_read(version: Version) -> None:
-    whole = natnet_messages.frame(1, poses(), TIMES, version, changed=True, with_others=True)[4:]
+    whole = natnet_others.frame(1, poses(), TIMES, version, changed=True)[4:]
     found = frames.parse(whole[:-14] + whole[-6:], version)
     assert found.exposure_ticks == TIMES.exposure_ticks
     assert found.models_changed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Sender:
 
 def test_a_line_is_opened_when_it_is_there_and_again_after_it_was_lost(port: Path) -> None:
     said: list[str] = []
-    with SerialLine(str(port), 921600, said.append) as line:
+    with closing(SerialLine(str(port), 921600, said.append)) as line:
         assert line.read(0.01) == b""
         assert not line.is_open
         assert said == [f"{port} is not there: plug the device in, or name its port (`ls /dev/ttyUSB* /dev/ttyACM*`)"]
@@ -83,7 +84,7 @@ def test_a_port_that_another_program_has_is_said_to_be_taken(port: Path) -> None
     device = SerialDevice(port, TOLD, SerialFaults())
     try:
         assert not device.is_taken()
-        with serial.Serial(str(port), exclusive=True), SerialLine(str(port), 921600, said.append) as line:
+        with serial.Serial(str(port), exclusive=True), closing(SerialLine(str(port), 921600, said.append)) as line:
             assert line.read(0.01) == b""
             assert device.is_taken()
         assert not device.is_taken()

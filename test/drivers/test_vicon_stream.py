@@ -16,10 +16,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from drivers.emulators.vicon import DataStreamServer
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses
+from drivers.vicon.configuration import ViconConfiguration
 from drivers.vicon.connection import Connection
-from drivers.vicon.frame_clock import FrameClock
 from drivers.vicon.protocol import OBJECT_ENUMS, PACKET, WANTED, block, encode_uints
 from drivers.vicon.receiver import Receiver
 from onboard_estimation.errors import UserError
@@ -48,8 +47,7 @@ class Pair:
         self.got: list[BodyPoses] = []
         self.number = 1000
         self.sent: list[int] = []
-        connection = Connection("127.0.0.1", self.server.port, "", self.said.append)
-        self.client = Receiver(connection, FrameClock(0.0, self.said.append), Axes("z"), self.said.append)
+        self.client = Receiver(ViconConfiguration(port=self.server.port), self.said.append, self.said.append)
 
     def turn(self, *occluded: str) -> None:
         """A frame, where somebody wants it."""
@@ -82,7 +80,7 @@ def pair() -> Iterator[Pair]:
 
 def test_poses_come_through_to_the_last_bit_of_a_millimetre(pair: Pair) -> None:
     pair.until(lambda: len(pair.got) >= 200)
-    assert (pair.client.health.lost, pair.client.invalid, pair.client.lies) == (0, 0, 0)
+    assert (pair.client.health.lost, pair.client.invalid, pair.client.health.unreadable) == (0, 0, {})
     for number, seen in zip(pair.sent, pair.got, strict=False):
         position_mm, rotation = pose(number)
         assert tracked(seen) == BODIES
@@ -128,8 +126,7 @@ def test_a_server_that_was_away_and_began_anew(pair: Pair) -> None:
 
 def test_bodies_and_rate_that_change_are_told(pair: Pair) -> None:
     pair.until(lambda: len(pair.got) >= 10)
-    pair.server.set_bodies(["other", *BODIES])
-    pair.server.set_rate(100.0)
+    pair.server.tell(["other", *BODIES], 100.0)
     pair.until(lambda: pair.client.clock.rate_hz == 100.0)
     pair.until(lambda: tracked(pair.got[-1]) == BODIES)  # by their names, though their ids are others now
     assert pair.client.names == ("other", *BODIES)
@@ -153,15 +150,7 @@ def test_a_pose_that_is_none_is_refused_and_the_others_are_not(pair: Pair) -> No
 
 
 def test_several_clients_have_the_same(pair: Pair) -> None:
-    others = [
-        Receiver(
-            Connection("127.0.0.1", pair.server.port, "", lambda _: None),
-            FrameClock(0.0, lambda _: None),
-            Axes("z"),
-            lambda _: None,
-        )
-        for _ in range(3)
-    ]
+    others = [Receiver(ViconConfiguration(port=pair.server.port), lambda _: None, lambda _: None) for _ in range(3)]
     got: list[list[BodyPoses]] = [[] for _ in others]
     end_s = time.monotonic() + LONGEST_S
     while min(map(len, got)) < 50:
@@ -215,14 +204,13 @@ def test_a_stream_that_lies_is_left_and_tried_again_later(lie: bytes, words: str
     server = threading.Thread(target=serve)
     server.start()
     said: list[str] = []
-    connection = Connection("127.0.0.1", listener.getsockname()[1], "", said.append)
-    client = Receiver(connection, FrameClock(0.0, said.append), Axes("z"), said.append)
+    client = Receiver(ViconConfiguration(port=listener.getsockname()[1]), said.append, said.append)
     end_s = time.monotonic() + LONGEST_S
-    while client.lies < 4:
+    while sum(client.health.unreadable.values()) < 4:
         assert time.monotonic() < end_s
         assert client.read(0.01) == []
     server.join(10.0)
-    connection.close()
+    client.close()
     listener.close()
     waits_s = np.diff(taken)
     assert (waits_s > [0.19, 0.39, 0.79]).all()  # later each time

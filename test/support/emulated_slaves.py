@@ -51,10 +51,9 @@ def emulated_slaves(interface: str, *sensors: str, entering: Sequence[str] = ())
 
 def main(interface: str, sensors: Sequence[str]) -> None:
     """The far end."""
-    from drivers.emulators.ethercat.segment import Segment
+    from drivers.emulators.ethercat.segment import Segment, Wire
     from drivers.emulators.ethercat.slave import Slave, State
-    from drivers.emulators.ethercat.wire import Wire
-    from drivers.ethercat.description_file import find
+    from drivers.ethercat.description import find
 
     values = [[0.0] * 6 if find(name).has_wrench else [0.0] * 8 for name in sensors]
     slaves = [Slave(find(name), lambda _, held=held: held) for name, held in zip(sensors, values, strict=True)]

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from drivers.emulators.natnet import NatNetServer, NatNetServerConfiguration
-from drivers.motion_capture.axes import Axes
 from drivers.motion_capture.bodies import BodyPoses
 from drivers.optitrack.client import NatNetClient
-from drivers.optitrack.sockets import Addresses
+from drivers.optitrack.configuration import OptitrackConfiguration
 
 LOOPBACK = "127.0.0.1"
 NAMES = ("base", "link 1", "link 2")
@@ -60,10 +59,10 @@ def serving(names: tuple[str, ...] = NAMES, **options: Any) -> Iterator[tuple[Na
 @contextmanager
 def connected(configuration: NatNetServerConfiguration, **options: Any) -> Iterator[tuple[NatNetClient, list[str]]]:
     """A client of that server, and what it tells."""
-    group = configuration.multicast_group if configuration.transport == "multicast" else None
-    addresses = Addresses(LOOPBACK, LOOPBACK, group, configuration.command_port, configuration.data_port)
+    shared = ("transport", "multicast_group", "command_port", "data_port", "up_axis")
+    chosen = {name: getattr(configuration, name) for name in shared}
     told: list[str] = []
-    client = NatNetClient(replace(addresses, **options), Axes(configuration.up_axis), 0.0, told.append)
+    client = NatNetClient(OptitrackConfiguration(**{**chosen, **options}), told.append)
     try:
         yield client, told
     finally:
@@ -88,7 +87,7 @@ class Stream:
                 self._server.submit(replace(self._sent, stamp_ns=self._next_ns))
                 self.stamps_ns.append(self._next_ns)
                 self._next_ns += PERIOD_NS
-            self.got.extend(self._client.poll(0.002))
+            self.got.extend(self._client.read(0.002))
 
     def further(self, count: int) -> None:
         """Until so many frames more have come."""

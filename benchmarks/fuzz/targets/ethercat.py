@@ -12,13 +12,13 @@ from random import Random
 
 import numpy as np
 
+from benchmarks.fuzz.ethercat_datagrams import Datagram, encode, parse
 from benchmarks.fuzz.target import Target
 from drivers.emulators.ethercat import coe, sii
-from drivers.emulators.ethercat.frames import Command, Datagram, FrameError, encode, parse
+from drivers.emulators.ethercat.frames import Command, FrameError
 from drivers.emulators.ethercat.segment import Segment
 from drivers.emulators.ethercat.slave import Slave, State
-from drivers.ethercat.description import WRENCH
-from drivers.ethercat.description_file import find
+from drivers.ethercat.description import WRENCH, find
 from drivers.ethercat.layout import conversion_of, dtype_of, objects_of
 from onboard_estimation.errors import UserError
 
@@ -35,7 +35,7 @@ _SENSORS = tuple(find(name) for name in ("ati_axia80", "me_gsv8"))
 def _held() -> tuple[object, ...]:
     """What datagrams and SDOs change of the slave."""
     objects = tuple([one.value for one in _SLAVE.dictionary.objects.values()])
-    return _SLAVE.state, _SLAVE.error, objects, bytes(_SLAVE.controller.memory)
+    return _SLAVE.state, _SLAVE.error, objects, bytes(_SLAVE.memory)
 
 
 _FRESH = _held()

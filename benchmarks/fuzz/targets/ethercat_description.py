@@ -1,10 +1,9 @@
-"""Reader of `drivers.ethercat.description_file`: YAML files that describe a sensor on the bus."""
+"""Reader of `drivers.ethercat.description`: YAML files that describe a sensor on the bus."""
 
 from __future__ import annotations
 
 from benchmarks.fuzz.target import Target
-from drivers.ethercat.description import SensorDescription
-from drivers.ethercat.description_file import parse
+from drivers.ethercat.description import SensorDescription, parse
 from drivers.ethercat.layout import dtype_of
 from onboard_estimation.configuration import ConfigurationError
 

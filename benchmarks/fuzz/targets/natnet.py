@@ -10,6 +10,7 @@ from random import Random
 
 import numpy as np
 
+from benchmarks.fuzz import natnet_others
 from benchmarks.fuzz.target import Target
 from drivers.emulators import natnet_messages
 from drivers.emulators.natnet_messages import Times
@@ -69,8 +70,8 @@ def _seeds() -> list[bytes]:
     for place, version in enumerate(VERSIONS):
         info = ServerInfo("", (0, 0, 0, 0), version, 10_000_000, 1511, True, "239.255.42.99")
         echo = protocol.message(Kind.ECHO, bytes(16))
-        frame = natnet_messages.frame(1, poses, Times(1.0, 2, 3, 4), version, with_others=True)
-        models = natnet_messages.models(names, version, with_others=True)
+        frame = natnet_others.frame(1, poses, Times(1.0, 2, 3, 4), version)
+        models = natnet_others.models(names, version)
         found += [bytes([place]) + one for one in (natnet_messages.server_info(info), echo, frame, models)]
     return found
 

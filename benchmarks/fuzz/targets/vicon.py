@@ -88,7 +88,7 @@ def _frames(pieces: list[bytes]) -> list[object]:
     try:
         for piece in pieces:
             for frame in session.feed(piece):
-                found.append((repr(frame[:3]), frame.poses.ids, frame.poses.values.tobytes(), session.subjects_told))
+                found.append((repr(frame[:3]), frame.poses.ids, frame.poses.values.tobytes(), session.subjects))
     except StreamError as error:
         found.append(str(error))
     return found

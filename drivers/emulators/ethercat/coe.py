@@ -21,7 +21,7 @@ _NO_PROTOCOL, _NO_SERVICE, _TOO_SHORT = 2, 4, 6
 
 TOGGLE_OR_COMMAND = 0x0504_0001
 NO_COMPLETE_ACCESS = 0x0601_0000
-WRITE_ONLY, READ_ONLY = 0x0601_0001, 0x0601_0002
+READ_ONLY = 0x0601_0002
 NO_OBJECT = 0x0602_0000
 WRONG_LENGTH = 0x0607_0010
 NO_SUBINDEX, WRONG_VALUE = 0x0609_0011, 0x0609_0030
@@ -109,15 +109,16 @@ def answer(message: bytes, dictionary: Dictionary, counter: int, room: int) -> b
     def wrap(type_: int, content: bytes) -> bytes:
         return _HEADER.pack(len(content), station, 0, type_ | counter << 4) + content
 
-    if _HEADER.size + length > len(message):
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _TOO_SHORT))
-    if kind & 0x0F != _TYPE_COE:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _NO_PROTOCOL))
     content = message[_HEADER.size : _HEADER.size + length]
-    if len(content) < _COE.size + _SDO.size + 4:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _TOO_SHORT))
-    if _COE.unpack_from(content)[0] >> 12 != _REQUEST:
-        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, _NO_SERVICE))
+    is_whole = len(content) == length
+    if is_whole and kind & 0x0F != _TYPE_COE:
+        fault = _NO_PROTOCOL
+    elif not is_whole or len(content) < _COE.size + _SDO.size + 4:
+        fault = _TOO_SHORT
+    else:
+        fault = 0 if _COE.unpack_from(content)[0] >> 12 == _REQUEST else _NO_SERVICE
+    if fault:
+        return wrap(_TYPE_ERROR, struct.pack("<HH", 1, fault))
     command, index, subindex = _SDO.unpack_from(content, _COE.size)
     rest = content[_COE.size + _SDO.size :]
     if command >> 5 == _ABORTED:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from drivers.ethercat.configuration import PressureSensors
 from onboard_estimation.configuration import parameter
 
 SDO_OBJECT = re.compile(r"0x([0-9A-Fa-f]{1,4}):([0-9A-Fa-f]{1,2})", re.ASCII)
@@ -29,14 +30,9 @@ class EmulatedBus:
 
 
 @dataclass(frozen=True)
-class EmulatedPressure:
+class EmulatedPressure(PressureSensors):
     """Pressure sensors on the bus's analogue inputs, as for the driver."""
 
-    chambers: tuple[str, ...] = parameter(
-        (), "of each analogue input in turn, as in pressure/<chamber>; empty text: an input without a sensor"
-    )
-    volts: tuple[float, float] = parameter((0.0, 10.0), "at the ends of the sensors' range", unit="V")
-    pascals: tuple[float, float] = parameter((0.0, 100000.0), "at the ends of the sensors' range", unit="Pa")
     ambient_pa: float = parameter(
         101325.0, "pressure of the air around, the sensors' zero; 0: they measure absolute", unit="Pa", minimum=0.0
     )
@@ -45,6 +41,11 @@ class EmulatedPressure:
         """A line needs two points."""
         if self.pascals[0] == self.pascals[1]:
             yield f"pascals: {list(self.pascals)}, allowed: two different ones"
+
+    def voltage(self, pressure_pa: float) -> float:
+        """V, of an absolute pressure."""
+        slope = (self.volts[1] - self.volts[0]) / (self.pascals[1] - self.pascals[0])
+        return self.volts[0] + slope * (pressure_pa - self.ambient_pa - self.pascals[0])
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ say so), bit-wise FMMUs, interrupts.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Protocol
+from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 from drivers.emulators.ethercat.frames import Command
 
 STATION, ALIAS, LINK_STATUS = 0x0010, 0x0012, 0x0110
 AL_CONTROL, AL_STATUS, AL_CODE = 0x0120, 0x0130, 0x0134
-EEPROM, FMMUS, SYNC_MANAGERS = 0x0500, 0x0600, 0x0800
+FMMUS, SYNC_MANAGERS = 0x0600, 0x0800
 MEMORY = 0x1000
 """Where registers end and process memory begins."""
 
@@ -29,39 +29,13 @@ _SYNC_MANAGER = struct.Struct("<HHBBBB")
 _READ, _WRITE = 1, 2
 _MAILBOX, _FULL = 2, 0x08
 
-_POSITION = frozenset({Command.APRD, Command.APWR, Command.APRW, Command.ARMW})
-_FIXED = frozenset({Command.FPRD, Command.FPWR, Command.FPRW, Command.FRMW})
-_BROADCAST = frozenset({Command.BRD, Command.BWR, Command.BRW})
-_LOGICAL = frozenset({Command.LRD, Command.LWR, Command.LRW})
-_READS = frozenset({Command.APRD, Command.APRW, Command.FPRD, Command.FPRW, Command.BRD, Command.BRW, Command.LRD,
-                    Command.LRW})  # fmt: skip
-_WRITES = frozenset({Command.APWR, Command.APRW, Command.FPWR, Command.FPRW, Command.BWR, Command.BRW, Command.LWR,
-                     Command.LRW})  # fmt: skip
-COUNTED_UP = _POSITION | _BROADCAST
+_POSITION, _STATION, _BROADCAST, _LOGICAL = range(4)
+"""Ways of addressing, in the order of their commands: three each, to read, to write, to do both."""
+COUNTED_UP = frozenset({*range(Command.APRD, Command.FPRD), *range(Command.BRD, Command.LRD), Command.ARMW})
 """Commands whose position each slave counts up."""
 
 
-class Application(Protocol):
-    """What the microcontroller beside an ESC does."""
-
-    def al_control(self, requested: int) -> None:
-        """The master has written to AL control."""
-
-    def mailbox(self, message: bytes) -> None:
-        """The master has filled the mailbox."""
-
-    def mailbox_read(self) -> None:
-        """The master has emptied the other mailbox."""
-
-    def outputs(self, data: bytes) -> None:
-        """The master has written process data."""
-
-    def refresh_inputs(self) -> None:
-        """The master is about to read process data."""
-
-
-@dataclass(frozen=True)
-class _Fmmu:
+class _Fmmu(NamedTuple):
     """Logical addresses `first` to `end` are those from `physical` on in memory."""
 
     first: int
@@ -70,24 +44,20 @@ class _Fmmu:
     direction: int
 
 
-class _Buffer:
+class _Buffer(NamedTuple):
     """A sync manager as the master has set it up."""
 
-    def __init__(self, number: int, start: int, length: int, control: int, activate: int) -> None:
-        self.number, self.start, self.end = number, start, start + length
-        self.is_mailbox = control & 0x03 == _MAILBOX
-        self.master_writes = control >> 2 & 0x03 == 1
-        self.is_active = bool(activate & 0x01) and length > 0
-        self.repeat = bool(activate & 0x02)
+    number: int
+    start: int
+    end: int
+    is_mailbox: bool
+    master_writes: bool
 
 
-class Controller:
+class Controller(ABC):
     """Memory of one slave, and what happens when a datagram reads or writes there.
 
-    Parameters
-    ----------
-    eeprom
-        Its image, see `sii`.
+    The microcontroller beside it, which a slave is too, derives from it.
 
     Attributes
     ----------
@@ -99,18 +69,37 @@ class Controller:
         Registers that are set from within; `settle` shows them to the master.
     """
 
-    def __init__(self, eeprom: bytes, application: Application) -> None:
-        self._eeprom, self._application = eeprom, application
-        self.memory = bytearray()
+    def __init__(self, eeprom: bytes) -> None:
+        self._eeprom = eeprom
         self.power_up()
+
+    @abstractmethod
+    def al_control(self, requested: int) -> None:
+        """The master has written to AL control."""
+
+    @abstractmethod
+    def mailbox(self, message: bytes) -> None:
+        """The master has filled the mailbox."""
+
+    @abstractmethod
+    def mailbox_read(self) -> None:
+        """The master has emptied the other mailbox."""
+
+    @abstractmethod
+    def outputs(self, data: bytes) -> None:
+        """The master has written process data."""
+
+    @abstractmethod
+    def refresh_inputs(self) -> None:
+        """The master is about to read process data."""
 
     def power_up(self) -> None:
         """As after a loss of power: everything is as it was at first."""
         self.memory = bytearray(0x10000)
         self.process_data = False
         self._eeprom_status = _READS_8_BYTES
-        self._fmmus: tuple[_Fmmu, ...] = ()
-        self._buffers: tuple[_Buffer, ...] = ()
+        self._fmmus: list[_Fmmu] = []
+        self._buffers: list[_Buffer] = []
         self._full: set[int] = set()
         self._repeat = False
         self._last = b""
@@ -161,22 +150,19 @@ class Controller:
     def execute(self, command: int, address: int, data: bytearray) -> int:
         """One datagram: changes `data` where it reads; by how much the working counter grows."""
         low, high = address & 0xFFFF, address >> 16
-        if command in _LOGICAL:
-            return self._logical(command, address, data)
-        if command in _POSITION:
-            mine = low == 0
-        elif command in _FIXED:
-            mine = low == int.from_bytes(self.memory[STATION : STATION + 2], "little") or (
-                low != 0 and low == int.from_bytes(self.memory[ALIAS : ALIAS + 2], "little")
-            )
-        elif command in _BROADCAST:
-            mine = True
-        else:
+        way, what = divmod(command - 1, 3)
+        if not Command.NOP < command <= Command.FRMW:
             return 0
-        if command in (Command.ARMW, Command.FRMW):
+        if way == _LOGICAL:
+            return self._logical(command, address, data)
+        by_one = command in (Command.ARMW, Command.FRMW)
+        if by_one:
+            way = _POSITION if command == Command.ARMW else _STATION
+        mine = way == _BROADCAST or (low == 0 if way == _POSITION else self._has_station(low))
+        if by_one:  # read by one, written by all others
             reads, writes = mine, not mine
         elif mine:
-            reads, writes = command in _READS, command in _WRITES
+            reads, writes = what != 1, what != 0
         else:
             return 0
         done = 0
@@ -184,13 +170,18 @@ class Controller:
         if reads:
             found = self._read(high, len(data))
             if found is not None:
-                if command in _BROADCAST:
+                if way == _BROADCAST:
                     found = bytes(one | other for one, other in zip(data, found, strict=True))
                 data[:] = found
                 done += 1
         if writes and self._write(high, written):
             done += 2 if reads else 1
         return done
+
+    def _has_station(self, station: int) -> bool:
+        """Whether that is its address or, where it has one, its alias."""
+        own, alias = (int.from_bytes(self.memory[at : at + 2], "little") for at in (STATION, ALIAS))
+        return station == own or (station != 0 and station == alias)
 
     def _logical(self, command: int, address: int, data: bytearray) -> int:
         """Each FMMU that meets the datagram's addresses, at most once for reading and once for writing."""
@@ -232,11 +223,11 @@ class Controller:
         elif not self.process_data:
             return None
         elif not buffer.master_writes:
-            self._application.refresh_inputs()
+            self.refresh_inputs()
         found = bytes(self.memory[address:end])
         if buffer.is_mailbox and end >= buffer.end:
             self._full.discard(buffer.number)
-            self._application.mailbox_read()
+            self.mailbox_read()
             self.settle()
         return found
 
@@ -259,7 +250,7 @@ class Controller:
         self.memory[address:end] = data
         if buffer is not None and end >= buffer.end:
             whole = bytes(self.memory[buffer.start : buffer.end])
-            (self._application.mailbox if buffer.is_mailbox else self._application.outputs)(whole)
+            (self.mailbox if buffer.is_mailbox else self.outputs)(whole)
         return True
 
     def _buffer(self, address: int, end: int) -> _Buffer | None:
@@ -273,7 +264,7 @@ class Controller:
     def _registers_written(self, address: int, end: int) -> None:
         """What a register does when it is written."""
         if address < AL_CONTROL + 2 and end > AL_CONTROL:
-            self._application.al_control(int.from_bytes(self.memory[AL_CONTROL : AL_CONTROL + 2], "little"))
+            self.al_control(int.from_bytes(self.memory[AL_CONTROL : AL_CONTROL + 2], "little"))
         if address < _EEPROM_CONTROL + 2 and end > _EEPROM_CONTROL:
             self._eeprom_command(int.from_bytes(self.memory[_EEPROM_CONTROL : _EEPROM_CONTROL + 2], "little"))
         if address < FMMUS + 16 * _UNITS and end > FMMUS:
@@ -294,26 +285,25 @@ class Controller:
             self._eeprom_status |= _EEPROM_NOT_WRITABLE
 
     def _set_fmmus(self) -> None:
-        found = []
+        self._fmmus = []
         for number in range(_UNITS):
             first, length, first_bit, last_bit, physical, physical_bit, direction, active = _FMMU.unpack_from(
                 self.memory, FMMUS + 16 * number
             )
             if active & 1 and length and (first_bit, last_bit, physical_bit) == (0, 7, 0):
-                found.append(_Fmmu(first, first + length, physical, direction))
-        self._fmmus = tuple(found)
+                self._fmmus.append(_Fmmu(first, first + length, physical, direction))
 
     def _set_buffers(self) -> None:
-        rows = [_SYNC_MANAGER.unpack_from(self.memory, SYNC_MANAGERS + 8 * number) for number in range(_UNITS)]
-        buffers = [
-            _Buffer(number, start, length, control, activate)
-            for number, (start, length, control, _, activate, _) in enumerate(rows)
-        ]
-        self._buffers = tuple(one for one in buffers if one.is_active)
+        self._buffers, repeat = [], False
+        for number in range(_UNITS):
+            start, length, control, _, activate, _ = _SYNC_MANAGER.unpack_from(self.memory, SYNC_MANAGERS + 8 * number)
+            if number == 1:
+                repeat = bool(activate & 2)
+            if activate & 1 and length:
+                is_mailbox, master_writes = control & 0x03 == _MAILBOX, control >> 2 & 0x03 == 1
+                self._buffers.append(_Buffer(number, start, start + length, is_mailbox, master_writes))
         self._full = {one.number for one in self._buffers if one.number in self._full}
-        repeat = buffers[1].repeat
         if repeat != self._repeat:
             self._repeat = repeat
-            # The reply got lost on its way, and is asked for once more.
-            if self._last:
+            if self._last:  # the reply got lost on its way, and is asked for once more
                 self.reply(self._last)

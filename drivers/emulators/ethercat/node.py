@@ -7,20 +7,16 @@ import threading
 from functools import partial
 from pathlib import Path
 
-import rclpy.clock
 from geometry_msgs.msg import WrenchStamped
-from rclpy.clock import ClockType
-from rclpy.node import Node
 from rclpy.qos import QoSProfile, ReliabilityPolicy
 from sensor_msgs.msg import FluidPressure
 
 from drivers.emulators.ethercat.configuration import EmulatorConfiguration, EmulatorHost
-from drivers.emulators.ethercat.faults import FaultyBus
-from drivers.emulators.ethercat.played import Played, PressureSensors
-from drivers.emulators.ethercat.segment import Segment
+from drivers.emulators.ethercat.played import Played
+from drivers.emulators.ethercat.segment import Segment, Wire
 from drivers.emulators.ethercat.slave import Slave
-from drivers.emulators.ethercat.wire import Wire
-from drivers.ethercat.description_file import find
+from drivers.ethercat.description import find
+from drivers.node import SteadyNode
 from onboard_estimation.errors import UserError
 from onboard_estimation.nodes.parameters import NodeParameters
 
@@ -29,7 +25,7 @@ _SWITCH_S = 2e-4
 _NEWEST = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
 
 
-class EthercatEmulatorNode(Node):
+class EthercatEmulatorNode(SteadyNode):
     """Sensors that `config/ethercat` describes, answering an EtherCAT master on a network interface.
 
     They measure what `emulated_wrench` (WrenchStamped) and `emulated_pressure/<chamber>` (FluidPressure, absolute) say,
@@ -48,13 +44,12 @@ class EthercatEmulatorNode(Node):
         self._wire: Wire | None = None
         self._thread: threading.Thread | None = None
         self._goes_on = True
-        super().__init__("ethercat_wrench_emulator", automatically_declare_parameters_from_overrides=True)
+        super().__init__("ethercat_wrench_emulator")
         parameters: NodeParameters[EmulatorConfiguration, EmulatorHost] = NodeParameters(
             self, EmulatorConfiguration, EmulatorHost, ("fault",), self._change
         )
         chosen, host = parameters.configuration, parameters.host
         pressure = chosen.pressure
-        sensors = PressureSensors(pressure.volts, pressure.pascals, pressure.ambient_pa)
         descriptions = [find(name) for name in chosen.bus.sensors]
         inputs = [len(one.voltages) for one in descriptions]
         if len(pressure.chambers) > sum(inputs):
@@ -62,12 +57,12 @@ class EthercatEmulatorNode(Node):
         if chosen.fault.slave >= len(descriptions):
             raise UserError(f"fault.slave: {chosen.fault.slave}, but the last of {len(descriptions)} devices has "
                             f"the place {len(descriptions) - 1}")  # fmt: skip
-        self._played = Played(pressure.chambers, sensors, Path(host.bag) if host.bag else None, host.loops)
+        self._played = Played(pressure, Path(host.bag) if host.bag else None, host.loops)
         self._slaves = [
             Slave(one, self._played.signal(one, sum(inputs[:place])), serial=place + 1)
             for place, one in enumerate(descriptions)
         ]
-        self._bus = FaultyBus(Segment(self._slaves), chosen.fault, host.seed)
+        self._bus = Segment(self._slaves, chosen.fault, host.seed)
         self._wire = Wire(chosen.bus.interface)
         self.create_subscription(WrenchStamped, "emulated_wrench", self._on_wrench, _NEWEST)
         for name in filter(None, pressure.chambers):
@@ -76,12 +71,12 @@ class EthercatEmulatorNode(Node):
             )
         # The wire's thread has to get its turn at once: a master waits for 2 ms only.
         sys.setswitchinterval(_SWITCH_S)
-        self._thread = threading.Thread(target=self._serve, args=(self._wire,), name="wire", daemon=True)
+        serve = partial(self._wire.serve, self._bus.process, lambda: self._goes_on)
+        self._thread = threading.Thread(target=serve, name="wire", daemon=True)
         self._thread.start()
         self._told: list[tuple[int, int]] = [(slave.state, slave.error) for slave in self._slaves]
         self._fault = ""
-        steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(_LOOK_S, partial(self._look, self._wire), clock=steady)
+        self.every(_LOOK_S, partial(self._look, self._wire))
         listed = ", ".join(slave.description.name for slave in self._slaves)
         self.get_logger().info(f"{listed} on {chosen.bus.interface}")
 
@@ -90,14 +85,10 @@ class EthercatEmulatorNode(Node):
         self._goes_on = False
         if self._thread is not None:
             self._thread.join()
-        if self._wire is not None:
-            wire = self._wire
+        if (wire := self._wire) is not None:
             wire.close()
             self.get_logger().info(f"{wire.received} frames came, {wire.returned} went back, {wire.refused} were none")
         super().destroy_node()
-
-    def _serve(self, wire: Wire) -> None:
-        wire.serve(self._bus.process, lambda: self._goes_on)
 
     def _change(self, configuration: EmulatorConfiguration) -> None:
         if configuration.fault.slave >= len(self._slaves):

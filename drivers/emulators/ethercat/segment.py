@@ -1,16 +1,27 @@
-"""The slaves on one wire: a frame goes through them in order, and back."""
+"""The slaves on one wire, a frame goes through them in order, and back; what goes wrong there, on request; the wire."""
 
 from __future__ import annotations
 
+import random
+import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from drivers.emulators.ethercat.configuration import SDO_OBJECT, EthercatFaults
 from drivers.emulators.ethercat.controller import COUNTED_UP
-from drivers.emulators.ethercat.frames import mark_returned, places
-from drivers.emulators.ethercat.slave import Slave
+from drivers.emulators.ethercat.frames import ETHERTYPE, LARGEST_FRAME, FrameError, places
+from drivers.emulators.ethercat.slave import Slave, State
+from drivers.ethercat.raw_sockets import check
+from onboard_estimation.errors import UserError
 
 _LAST, _BETWEEN = 0x5611, 0x5A31
 """DL status: port 0 has a link, or ports 0 and 1; the others are closed."""
+_RETURNED = 0x02
+_STATES = {"pre_op": State.PREOP, "safe_op": State.SAFEOP, "op": State.OP}
+_ABORT = 0x0800_0000
+_NO_REASON = 0x0001
+_WAIT_S = 0.1
+_ROOM = 4_194_304
 
 
 class Segment:
@@ -22,19 +33,31 @@ class Segment:
         As given.
     reach
         So many of them are reached: behind one that is off there is none.
+    lost
+        Frames that did not come back.
     """
 
-    def __init__(self, slaves: Sequence[Slave]) -> None:
+    def __init__(self, slaves: Sequence[Slave], faults: EthercatFaults | None = None, seed: int = 0) -> None:
         self.slaves = tuple(slaves)
-        self.reach = 0
+        self.lost = 0
+        self._faults = faults
+        self._asked: EthercatFaults | None = None
+        self._random = random.Random(seed)
+        self._begin_s: float | None = None
+        self._round: float | None = None
+        self._off = self._set = False
         self.connect(len(self.slaves))
 
     def connect(self, reach: int) -> None:
         """Only the first so many are there; their ports know."""
         self.reach = reach
         for place, slave in enumerate(self.slaves[:reach]):
-            slave.controller.links = _BETWEEN if place + 1 < reach else _LAST
-            slave.controller.settle()
+            slave.links = _BETWEEN if place + 1 < reach else _LAST
+            slave.settle()
+
+    def change(self, faults: EthercatFaults) -> None:
+        """Other faults, from the next frame on; from any thread."""
+        self._asked = faults
 
     def process(self, frame: bytearray) -> bool:
         """What the slaves make of a frame; whether it comes back.
@@ -44,6 +67,12 @@ class Segment:
         FrameError
             It is no EtherCAT frame.
         """
+        comes_back = self._lets_through(time.monotonic()) and self._pass(frame)
+        self.lost += not comes_back
+        return comes_back
+
+    def _pass(self, frame: bytearray) -> bool:
+        """Through all that are reached."""
         found = places(frame)
         reached = self.slaves[: self.reach]
         if not reached:
@@ -51,13 +80,13 @@ class Segment:
         now_ns = time.time_ns()
         for slave in reached:
             slave.watch(now_ns)
-        mark_returned(frame)
+        frame[6] |= _RETURNED  # the first slave marks the source address as given locally
         for place in found:
             data = frame[place.data : place.counter]
             address, counted_up = place.address, place.command in COUNTED_UP
             counter = int.from_bytes(frame[place.counter : place.counter + 2], "little")
             for slave in reached:
-                counter += slave.controller.execute(place.command, address, data)
+                counter += slave.execute(place.command, address, data)
                 if counted_up:
                     address = address & 0xFFFF_0000 | (address + 1) & 0xFFFF
             frame[place.data : place.counter] = data
@@ -65,3 +94,121 @@ class Segment:
             if counted_up:
                 frame[place.start + 2 : place.start + 6] = address.to_bytes(4, "little")
         return True
+
+    def _lets_through(self, now_s: float) -> bool:
+        """Do what is due of the faults; whether the frame gets through."""
+        if self._asked is not None:
+            self._end()
+            self._faults, self._asked, self._begin_s = self._asked, None, now_s
+        faults = self._faults
+        if faults is None:
+            return True
+        if self._begin_s is None:
+            self._begin_s = now_s + faults.after_s
+        passed_s = now_s - self._begin_s
+        if passed_s < 0.0:
+            return True
+        slave = self.slaves[min(faults.slave, len(self.slaves) - 1)]
+        if not self._set:
+            self._set = True
+            slave.sensor.status = frozenset(one for one in ("overload", "error", "warning") if getattr(faults, one))
+            if faults.refused_state != "none":
+                slave.refused = _STATES[faults.refused_state], _NO_REASON
+            found = [SDO_OBJECT.fullmatch(one) for one in faults.sdo_aborts]
+            slave.dictionary.aborts = {(int(one[1], 16), int(one[2], 16)): _ABORT for one in found if one}
+        current, within_s = divmod(passed_s, faults.again_s) if faults.again_s else (0.0, passed_s)
+        if current != self._round:
+            self._round = current
+            if faults.leaves_op and slave.state is State.OP:
+                slave.fail(State.SAFEOP, _NO_REASON)
+        is_off = within_s < faults.power_off_s
+        if is_off and not self._off:
+            self.connect(self.slaves.index(slave))
+        elif self._off and not is_off:
+            self._power_up()
+        self._off = is_off
+        if within_s < faults.unplugged_s:
+            return False
+        return not faults.frame_loss_rate or self._random.random() >= faults.frame_loss_rate
+
+    def _power_up(self) -> None:
+        """The first slave that is not reached, which keeps what it is told to say."""
+        slave = self.slaves[self.reach]
+        status = slave.sensor.status
+        slave.power_up()
+        slave.sensor.status = status
+        self.connect(len(self.slaves))
+
+    def _end(self) -> None:
+        """What lasts is over."""
+        if self._off:
+            self._power_up()
+        self._off, self._set, self._round = False, False, None
+        for slave in self.slaves:
+            slave.refused, slave.sensor.status = None, frozenset()
+            slave.dictionary.aborts = {}
+
+
+class Wire:
+    """The end of an Ethernet cable: a raw socket on an interface (packet(7)), for frames of EtherCAT only.
+
+    Parameters
+    ----------
+    interface
+        Its name, `eth0`.
+
+    Attributes
+    ----------
+    received, returned, refused
+        Frames: that came, that went back, that were none of EtherCAT or lied about a length.
+
+    Raises
+    ------
+    UserError
+        There is no such interface, or the process may not use it so.
+    """
+
+    def __init__(self, interface: str) -> None:
+        self.interface = interface
+        self.received = self.returned = self.refused = 0
+        self.fault = ""
+        check(interface)
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ROOM)
+            self._socket.bind((interface, ETHERTYPE))
+        except OSError as error:
+            self._socket.close()
+            raise UserError(f"interface {interface}: {error.strerror}") from error
+        self._socket.settimeout(_WAIT_S)
+
+    def close(self) -> None:
+        """Give the socket back."""
+        self._socket.close()
+
+    def serve(self, process: Callable[[bytearray], bool], goes_on: Callable[[], bool]) -> None:
+        """Answer frames until told otherwise; blocks."""
+        room = bytearray(LARGEST_FRAME + 4)
+        while goes_on():
+            try:
+                size, origin = self._socket.recvfrom_into(room)
+            except TimeoutError:
+                continue
+            except OSError as error:  # the interface went down, or is gone
+                self.fault = f"{self.interface}: {error.strerror}"
+                time.sleep(_WAIT_S)
+                continue
+            # Ours come by here too on some kernels; told by type, for a master may have any address.
+            if origin[2] == socket.PACKET_OUTGOING:
+                continue
+            self.received += 1
+            frame = room[:size]
+            try:
+                if process(frame):
+                    self._socket.send(frame)
+                    self.returned += 1
+            except FrameError as error:
+                self.refused += 1
+                self.fault = str(error)
+            except OSError as error:
+                self.fault = f"{self.interface}: {error.strerror}"

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 
-from drivers.ethercat.description import UNITS, WRENCH, Entry, Pdo, Scale, SdoObject, SensorDescription
+from drivers.ethercat.description import UNITS, WRENCH, Entry, ObjectAddress, Pdo, Scale, SdoObject, SensorDescription
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
 Signal = Callable[[int], Sequence[float]]
@@ -53,7 +53,7 @@ class Sensor:
     def lay_out(self, inputs: Sequence[Pdo], outputs: Sequence[Pdo]) -> None:
         """These process data are the ones from now on."""
         entries = [entry for pdo in inputs for entry in pdo.entries]
-        self._inputs = struct.Struct("<" + "".join(_letter(entry) for entry in entries))
+        self._inputs = struct.Struct("<" + "".join(_LETTERS[entry.type] for entry in entries))
         self._numbers: list[float] = [0] * len(entries)
         scales = dict(self._description.scales)
         self._measured: list[tuple[int, int, float, float, tuple[int, int] | None]] = []
@@ -124,7 +124,7 @@ def raw_of(scale: Scale | None) -> tuple[float, float]:
         return 1.0, 0.0
     factor, offset = (_number(one) for one in (scale.factor, scale.offset))
     name = scale.unit if isinstance(scale.unit, str) else dict(scale.unit.codes).get(
-        int(scale.unit.object.expected or 0), scale.unit.otherwise
+        int(scale.unit.expected or 0), scale.unit.otherwise
     )  # fmt: skip
     si = UNITS[name][1]
     counts = factor if scale.divide else 1.0 / factor
@@ -139,16 +139,16 @@ def limits(entry: Entry) -> tuple[int, int] | None:
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if entry.type.startswith("int") else None
 
 
-def objects(description: SensorDescription) -> Iterable[tuple[SdoObject, float, bool]]:
+def objects(description: SensorDescription) -> Iterable[tuple[ObjectAddress, float, bool]]:
     """Objects of its dictionary that the file names: which, what they hold, whether they can be written."""
     for _, scale in description.scales:
         for one in (scale.factor, scale.offset):
             if isinstance(one, SdoObject):
                 yield one, _number(one), False
         if not isinstance(scale.unit, str):
-            yield scale.unit.object, scale.unit.object.expected or 0, False
+            yield scale.unit, scale.unit.expected or 0, False
     for write in description.startup:
-        yield write.object, 0, True
+        yield write, 0, True
 
 
 def packed(kind: str, value: float) -> bytes:
@@ -162,10 +162,6 @@ def _held(raw: float, allowed: tuple[int, int] | None) -> float:
     if allowed is None:
         return math.copysign(math.inf, raw) if abs(raw) > _LARGEST_FLOAT else raw
     return min(max(round(raw), allowed[0]), allowed[1]) if math.isfinite(raw) else 0
-
-
-def _letter(entry: Entry) -> str:
-    return _LETTERS[entry.type]
 
 
 def _number(one: float | SdoObject) -> float:

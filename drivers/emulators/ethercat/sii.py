@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from drivers.ethercat.description import Pdo, SensorDescription
 
@@ -18,8 +18,7 @@ _DATA_TYPES = {
 """CoE's numbers of data types."""
 
 
-@dataclass(frozen=True)
-class SyncManager:
+class SyncManager(NamedTuple):
     """One window into a slave's memory: start address, length in bytes, control byte, type as in 0x1C00."""
 
     start: int
@@ -43,7 +42,10 @@ def image(description: SensorDescription, vendor_id: int, product_id: int, seria
     head += struct.pack("<4I", vendor_id, product_id, 1, serial) + bytes(8)
     mailboxes = (OUT_MAILBOX.start, OUT_MAILBOX.length, IN_MAILBOX.start, IN_MAILBOX.length)
     head += struct.pack("<4H", 0, 0, 0, 0) + struct.pack("<4H", *mailboxes) + struct.pack("<H", _COE)
-    categories = _strings(description.name) + _general() + _category(FMMU, b"\x01\x02")
+    text = description.name.encode("ascii", "replace")[:63]
+    general = bytes((0, 0, 1, 1, 0, _SDO | _ASSIGN)) + bytes(26)
+    categories = _category(STRINGS, bytes((1, len(text))) + text) + _category(GENERAL, general)
+    categories += _category(FMMU, b"\x01\x02")
     categories += _category(SYNC_MANAGERS, b"".join(_sync_manager(one) for one in sync_managers(description)))
     categories += b"".join(_category(TX_PDO, _pdo(one, 3)) for one in description.inputs)
     categories += b"".join(_category(RX_PDO, _pdo(one, 2)) for one in description.outputs)
@@ -70,15 +72,6 @@ def sync_managers(description: SensorDescription) -> tuple[SyncManager, SyncMana
 def _category(kind: int, content: bytes) -> bytes:
     content += bytes(len(content) % 2)
     return struct.pack("<2H", kind, len(content) // 2) + content
-
-
-def _strings(name: str) -> bytes:
-    text = name.encode("ascii", "replace")[:63]
-    return _category(STRINGS, bytes((1, len(text))) + text)
-
-
-def _general() -> bytes:
-    return _category(GENERAL, bytes((0, 0, 1, 1, 0, _SDO | _ASSIGN, 0, 0, 0, 0, 0, 0)) + bytes(20))
 
 
 def _sync_manager(one: SyncManager) -> bytes:

@@ -24,12 +24,10 @@ class State(IntEnum):
     OP = 8
 
 
-_ORDER = (State.INIT, State.PREOP, State.SAFEOP, State.OP)
 _BOOT = 3
 _ERROR = 0x10
 """In AL status: the state is not the one asked for; in AL control: acknowledged."""
 
-UNSPECIFIED = 0x0001
 INVALID_CHANGE, UNKNOWN_STATE, NO_BOOTSTRAP = 0x0011, 0x0012, 0x0013
 INVALID_MAILBOX = 0x0016
 WATCHDOG = 0x001B
@@ -40,7 +38,7 @@ _MOST_ASSIGNED = 32
 _MOST_REPLIES = 4
 
 
-class Slave:
+class Slave(Controller):
     """One device on the wire.
 
     Parameters
@@ -54,8 +52,6 @@ class Slave:
 
     Attributes
     ----------
-    controller
-        Its ESC, that datagrams are for.
     sensor
         What is behind its process data.
     dictionary
@@ -71,33 +67,27 @@ class Slave:
         self.vendor_id = 1 if description.vendor_id is None else description.vendor_id
         self.product_id = description.product_ids[0] if description.product_ids else 1
         self.sensor = Sensor(description, signal)
-        self.state, self.error = State.INIT, 0
         self.refused: tuple[State, int] | None = None
         self._serial = serial
         self.dictionary = coe.Dictionary()
-        self._fill()
         self._replies: deque[bytes] = deque(maxlen=_MOST_REPLIES)
-        self._counter = 0
-        self._outputs_ns = 0
-        self.controller = Controller(sii.image(description, self.vendor_id, self.product_id, serial), self)
-        self._tell()
+        super().__init__(sii.image(description, self.vendor_id, self.product_id, serial))
 
     def power_up(self) -> None:
-        """As after a loss of power."""
+        """See `Controller`."""
         self._replies.clear()
         self.state, self.error, self._counter = State.INIT, 0, 0
+        self._outputs_ns = 0
         self.dictionary.objects.clear()
         self._fill()
         self.sensor = Sensor(self.description, self.sensor.signal)
-        self.controller.power_up()
-        self._tell()
+        super().power_up()
 
     def watch(self, now_ns: int) -> None:
         """The watchdog of the outputs: without any for as long as the master has set, 100 ms, OP is left."""
         if self.state is not State.OP or self._outputs_ns == 0:
             return
-        memory = self.controller.memory
-        divider, ticks = struct.unpack_from("<H", memory, 0x0400)[0], struct.unpack_from("<H", memory, 0x0420)[0]
+        (divider,), (ticks,) = (struct.unpack_from("<H", self.memory, at) for at in (0x0400, 0x0420))
         if ticks and now_ns - self._outputs_ns > 40 * (divider + 2) * ticks:
             self.fail(State.SAFEOP, WATCHDOG)
 
@@ -110,7 +100,7 @@ class Slave:
     # What the ESC asks for
 
     def al_control(self, requested: int) -> None:
-        """See `Application`."""
+        """See `Controller`."""
         wanted = requested & 0x0F
         if requested & _ERROR:
             self.error = 0
@@ -124,34 +114,34 @@ class Slave:
         self._tell()
 
     def mailbox(self, message: bytes) -> None:
-        """See `Application`."""
+        """See `Controller`."""
         if self.state is State.INIT:
             return
         self._counter = self._counter % 7 + 1
         reply = coe.answer(message, self.dictionary, self._counter, sii.IN_MAILBOX.length)
         if reply is None:
             return
-        if self.controller.reply_waits:
+        if self.reply_waits:
             self._replies.append(reply)
         else:
-            self.controller.reply(reply)
+            self.reply(reply)
 
     def mailbox_read(self) -> None:
-        """See `Application`."""
+        """See `Controller`."""
         if self._replies:
-            self.controller.reply(self._replies.popleft())
+            self.reply(self._replies.popleft())
 
     def outputs(self, data: bytes) -> None:
-        """See `Application`."""
+        """See `Controller`."""
         now_ns = time.time_ns()
         self._outputs_ns = now_ns
         if self.state is State.OP:
             self.sensor.outputs(data, now_ns)
 
     def refresh_inputs(self) -> None:
-        """See `Application`."""
+        """See `Controller`."""
         data = self.sensor.inputs(time.time_ns())
-        self.controller.memory[sii.INPUT_START : sii.INPUT_START + len(data)] = data
+        self.memory[sii.INPUT_START : sii.INPUT_START + len(data)] = data
 
     # States
 
@@ -159,14 +149,13 @@ class Slave:
         """The error code of what cannot be entered from here; 0: it can."""
         if wanted == _BOOT:
             return NO_BOOTSTRAP
-        if wanted not in list(_ORDER):
+        if wanted not in list(State):
             return UNKNOWN_STATE
-        to, here = _ORDER.index(State(wanted)), _ORDER.index(self.state)
         if self.refused is not None and self.refused[0] == wanted:
             return self.refused[1]
-        if to <= here:
+        if wanted <= self.state:
             return 0
-        if to > here + 1:
+        if wanted > 2 * self.state:  # their numbers double
             return INVALID_CHANGE
         if wanted == State.PREOP:
             wrong = [self._differs(number, one) for number, one in enumerate((sii.OUT_MAILBOX, sii.IN_MAILBOX))]
@@ -181,7 +170,7 @@ class Slave:
 
     def _differs(self, number: int, one: sii.SyncManager) -> bool:
         """Whether the master has set a sync manager up otherwise."""
-        start, length, is_on = self.controller.sync_manager(number)
+        start, length, is_on = self.sync_manager(number)
         if one.length == 0:
             return is_on and length != 0
         return (start, length, is_on) != (one.start, one.length, True)
@@ -196,10 +185,9 @@ class Slave:
         self.state = state
 
     def _tell(self) -> None:
-        controller = self.controller
-        controller.al_status, controller.al_code = self.state | (_ERROR if self.error else 0), self.error
-        controller.process_data = self.state in (State.SAFEOP, State.OP)
-        controller.settle()
+        self.al_status, self.al_code = self.state | (_ERROR if self.error else 0), self.error
+        self.process_data = self.state in (State.SAFEOP, State.OP)
+        self.settle()
 
     # Objects
 

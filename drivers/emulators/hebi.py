@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from drivers.hebi.configuration import HebiConfiguration
+from drivers.hebi.feeds import GroupFeed
 from drivers.hebi.library import hebi_library
 from onboard_estimation.capabilities.simulated import SimulatedLive, chosen_scenario
 from onboard_estimation.errors import UserError
@@ -32,8 +33,8 @@ _STARTED_US = (5_000_000, 7_300_000, 6_100_000)
 """How long they have been on, in turn."""
 
 
-class ImitatedModules:
-    """Writes readings and times into feedback; its group is that of HEBI's library.
+class ImitatedFeed(GroupFeed):
+    """An imitated group; readings and times are written into its feedback.
 
     Parameters
     ----------
@@ -44,8 +45,6 @@ class ImitatedModules:
 
     Attributes
     ----------
-    group
-        Of the library.
     silent
         Numbers of modules that do not answer, for tests.
 
@@ -56,40 +55,37 @@ class ImitatedModules:
     """
 
     def __init__(self, configuration: HebiConfiguration, robot: Robot[Any] | None, robot_configuration: Any) -> None:
-        hebi = hebi_library()
+        hebi, count = hebi_library(), len(configuration.names)
         from hebi._internal.ffi._message_enums import FeedbackUInt64Field as field
 
         self._times = (field.TransmitTime, field.ReceiveTime, field.HardwareReceiveTime, field.HardwareTransmitTime)
-        count = len(configuration.names)
-        self.group = hebi.util.create_imitation_group(count)
         self.silent: set[int] = set()
         self._now: list[Vector] = [np.array([0.0, 0.0, 0.0, 0.0, 0.0, STANDARD_GRAVITY_M_S2])] * count
         self._next: list[deque[tuple[int, Vector]]] = [deque() for _ in range(count)]
         self._others: deque[tuple[int, Channel, Vector]] = deque()
         self._sensors = [imu_channel(name).sensor for name in configuration.imus]
         self._with_truth, self._truth_topics = configuration.publish_truth, configuration.truth_topics
-        self.channels: dict[str, Channel] = {}
-        self._simulation: Any = None
         self._simulated_ns = self._epoch_ns = 0
+        group = hebi.util.create_imitation_group(count)
+        group.feedback_frequency = 0.0  # before the time has begun there is none to be told
+        group.add_feedback_handler(self.write)
+        super().__init__(configuration, group)
+        self._simulation: Any = None
         if robot is not None:
             simulated = SimulatedLive[Any].of(robot)
             scenario, variant = chosen_scenario(simulated, configuration.scenario, configuration.variant or None)
-            self._simulation = simulated.simulation(
-                robot_configuration,
-                scenario,
-                variant,
-                np.random.default_rng(configuration.seed),
-                configuration.feedback_frequency_hz,
-            )
+            rng = np.random.default_rng(configuration.seed)
+            rate_hz = configuration.feedback_frequency_hz
+            self._simulation = simulated.simulation(robot_configuration, scenario, variant, rng, rate_hz)
             self._simulate()  # compiles kernels, before the clock starts
-        self.group.add_feedback_handler(self.write)
 
     def start(self) -> None:
-        """The simulated time starts now."""
+        """See `Feed`; the simulated time starts now."""
         self._epoch_ns = time.time_ns()
+        super().start()
 
-    def due(self) -> Sequence[tuple[int, Channel, Vector]]:
-        """Commands and ground truth that are due: stamp (ns since the epoch), channel, value. Simulates on."""
+    def beside(self) -> Sequence[tuple[int, Channel, Vector]]:
+        """See `Feed`: commands and ground truth. Simulates on."""
         if self._simulation is None:
             return ()
         now_ns = time.time_ns() - self._epoch_ns
@@ -109,9 +105,11 @@ class ImitatedModules:
                 self._now[module] = waiting.popleft()[1]
         values = np.array(self._now)
         feedback.gyro[:], feedback.accelerometer[:] = values[:, :3], values[:, 3:]
+        sent_us = now_us - _LATENCY_US
         for module in range(len(values)):
-            sent_us = now_us - _LATENCY_US
-            hardware_us = _hardware_us(module, sent_us - self._epoch_ns // 1000)
+            kind = module % len(_SKEWS)
+            passed_us = sent_us - self._epoch_ns // 1000
+            hardware_us = _STARTED_US[kind] + round(passed_us * (1.0 + _SKEWS[kind]))  # of the module's own clock
             times = (sent_us, now_us, hardware_us, hardware_us)
             # The library has no way to set them, for nobody but a module does.
             fields = feedback._refs[module].uint64_fields_
@@ -134,9 +132,3 @@ class ImitatedModules:
         missing = [sensor for sensor in self._sensors if sensor not in there]
         if missing:
             raise UserError(f"imu_names: the simulated robot has no {', '.join(missing)}; it has {', '.join(there)}")
-
-
-def _hardware_us(module: int, passed_us: int) -> int:
-    """Time of a module's own clock, us, after so much of the host's."""
-    kind = module % len(_SKEWS)
-    return _STARTED_US[kind] + round(passed_us * (1.0 + _SKEWS[kind]))

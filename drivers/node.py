@@ -1,0 +1,122 @@
+"""What nodes of drivers and emulators have in common: steady timers, diagnostics, services, readings handed on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rclpy.clock
+from diagnostic_msgs.msg import DiagnosticArray
+from rclpy.clock import ClockType
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from std_srvs.srv import Trigger
+
+from onboard_estimation.errors import UserError
+from onboard_estimation.live.messages import new
+from onboard_estimation.measurement import Channel, Measurement
+from onboard_estimation.nodes.pacing import LONGEST_STAY_S
+from onboard_estimation.nodes.source import Take
+from onboard_estimation.ros.diagnostics import status
+from onboard_estimation.ros.sensor_messages import header
+
+_STAY_S, _LOOK_S = 0.0005, 1.0
+STREAM = QoSProfile(depth=500)
+"""Reliable, for those who ask for it; who asks for less gets it all the same."""
+
+
+@dataclass(frozen=True)
+class NoRobot:
+    """Of a node that runs for no robot of the suite: no parameters beside its own."""
+
+
+class SteadyNode(Node):
+    """A node whose parameters are those of a configuration, and whose timers go by a clock that nobody sets."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, automatically_declare_parameters_from_overrides=True)
+        self._steady = rclpy.clock.Clock(clock_type=ClockType.STEADY_TIME)
+
+    def every(self, period_s: float, callback: Callable[[], object]) -> Any:
+        """A timer."""
+        return self.create_timer(period_s, callback, clock=self._steady)
+
+
+class DriverNode(SteadyNode):
+    """A node of a device: says on `/diagnostics` how it fares, and offers services of type Trigger."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", QoSProfile(depth=10))
+
+    def status(self, part: str, level: bytes, text: str, values: Mapping[str, float]) -> Any:
+        """Of a part of the device, for `report`."""
+        return status(new, self.get_fully_qualified_name().strip("/"), part, level, text, values)
+
+    def report(self, statuses: Sequence[Any]) -> None:
+        """Publish statuses as of now."""
+        stamp = header(new, self.get_clock().now().nanoseconds)
+        self._diagnostics.publish(new("diagnostic_msgs/msg/DiagnosticArray", header=stamp, status=statuses))
+
+    def keep_reading(self, read: Callable[[float], object], look: Callable[[], object]) -> None:
+        """Call `read` from now on, which waits so many seconds at most for what arrives, and once a second `look`.
+
+        Not by timers of their own: an executor that is kept busy by the one is late for the other by seconds.
+        """
+        looked_s = time.monotonic()
+
+        def stay() -> None:
+            nonlocal looked_s
+            began_s = time.monotonic()
+            if began_s - looked_s >= _LOOK_S:
+                looked_s = began_s
+                look()
+            while (left_s := began_s + LONGEST_STAY_S - time.monotonic()) > 0.0 and self.context.ok():
+                read(left_s)
+
+        self.every(_STAY_S, stay)
+
+    def offer(self, service: str, action: Callable[[], str]) -> None:
+        """A service that does it, and answers with the sentence of what was done, or why it was not (UserError)."""
+
+        def answer(_: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+            try:
+                response.success, response.message = True, action()
+            except UserError as error:
+                response.success, response.message = False, str(error)
+            self.get_logger().info(response.message)
+            return response
+
+        self.create_service(Trigger, service, answer)
+
+
+class MeasuringNode(DriverNode):
+    """A driver whose readings an estimator of the same process may take without messages: a `Source`.
+
+    Attributes
+    ----------
+    measured
+        Channels of its readings.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.measured: list[Channel] = []
+        self._take: Take | None = None
+        self._taken: frozenset[str] = frozenset()
+
+    @property
+    def measured_topics(self) -> frozenset[str]:
+        """See `Source`."""
+        return frozenset(channel.topic for channel in self.measured)
+
+    def hand_to(self, take: Take, topics: Collection[str]) -> None:
+        """See `Source`."""
+        self._take, self._taken = take, frozenset(one.sensor for one in self.measured if one.topic in topics)
+
+    def hand_over(self, readings: Sequence[Measurement]) -> float:
+        """Hand on those that are taken, in this order; for how long the next may wait, s."""
+        taken = [reading for reading in readings if reading.sensor in self._taken]
+        return self._take(taken) if self._take is not None and taken else 0.0
