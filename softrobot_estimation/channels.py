@@ -1,9 +1,10 @@
-"""Topics of a soft robot: absolute pressure of each chamber, set point of each, wrench at the base, true stiffness."""
+"""What goes into a soft robot's estimators and what comes out: topics, and the state space of all estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel
 
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
@@ -28,3 +29,12 @@ def channels(chambers: Sequence[str]) -> tuple[Channel, ...]:
     """All that is recorded: set points, pressures, wrench."""
     pressures = (channel(name) for channel in (pressure_command_channel, pressure_channel) for name in chambers)
     return (*pressures, WRENCH)
+
+
+SPACE = StateSpace(
+    vector("position", ("x", "y", "z"), "m"),
+    vector("velocity", ("x", "y", "z"), "m/s"),
+    vector("stiffness", ("bending",), "N m/rad"),
+)
+"""Place and velocity of the tip (the middle of its plate's outer face) in the base's frame, and what moment an angle of
+bending over the whole length takes now."""

@@ -215,7 +215,7 @@ def rotations(segment: Array, states: Array, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def step_runge_kutta(
+def step(
     segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
 ) -> None:
     """Move states (K, 6) in place by `count` steps of the classical fourth-order rule, actuation and stiffness held."""
@@ -236,19 +236,3 @@ def step_runge_kutta(
                     state[3 + i] += weight * a[i]
                     stage[i] = start[i] + ahead * rate
                     stage[3 + i] = start[3 + i] + ahead * a[i]
-
-
-@njit(cache=True, error_model="numpy")
-def step_semi_implicit(
-    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
-) -> None:
-    """Move states (K, 6) in place by `count` semi-implicit Euler steps: rates first, then q by the new rates."""
-    motions = np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        state = states[k]
-        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        for _ in range(count):
-            a = acceleration(segment, points, state, forces, stiff, motions)
-            for i in range(3):
-                state[3 + i] += step_s * a[i]
-                state[i] += step_s * state[3 + i]

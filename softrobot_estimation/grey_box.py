@@ -12,9 +12,8 @@ import numpy as np
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
 from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, sub_steps
-from softrobot_estimation.nominal_segment import with_damping_ratios
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""

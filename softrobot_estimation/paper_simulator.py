@@ -17,11 +17,10 @@ from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.behaviour_configuration import BehaviourConfiguration
 from softrobot_estimation.channels import TRUE_STIFFNESS, WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import nominal_segment
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.message_streams import Stream
-from softrobot_estimation.nominal_segment import nominal_segment
-from softrobot_estimation.pneumatics import pneumatics
-from softrobot_estimation.pressure_patterns import mixture
+from softrobot_estimation.simulated_pressures import mixture, pneumatics
 
 SUB_STEPS = 4
 """Of a sample's time; the stiffness is held through each. Doubling them moves the tip by less than 0.03 mm."""

@@ -17,11 +17,10 @@ from onboard_estimation.estimator import Estimator, FilterBreakdown, Step
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.channels import WRENCH, pressure_channel
+from softrobot_estimation.channels import SPACE, WRENCH, pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.grey_box import STEP_S, GreyBox
-from softrobot_estimation.nominal_segment import coordinates_of_tip
-from softrobot_estimation.space import SPACE
 
 Filtered = TypeVar("Filtered")
 

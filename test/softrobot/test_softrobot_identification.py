@@ -28,9 +28,8 @@ from onboard_estimation.series import Series
 from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import TIP
-from softrobot_estimation.identification import fit_grey_box, free_run
+from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, value_of, with_parameters, with_values
 from softrobot_estimation.identification_runs import run_from_recording
-from softrobot_estimation.identification_unknowns import unknowns, value_of, with_parameters, with_values
 from softrobot_estimation.identified import Identification, identify, mass_sentences
 from softrobot_estimation.robot import ROBOT
 

@@ -14,15 +14,15 @@ from onboard_estimation.configuration import load
 from onboard_estimation.evaluation.bag_configuration import configuration_in
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.series import Recording
-from softrobot_estimation import pressure_patterns
+from softrobot_estimation import simulated_pressures as pressure_patterns
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import nominal_segment
 from softrobot_estimation.ground_truth import in_base
 from softrobot_estimation.laboratory import Magnitudes
 from softrobot_estimation.message_streams import Gaps, Stream, Way
-from softrobot_estimation.nominal_segment import nominal_segment
 from softrobot_estimation.paper_simulator import PaperSimulation, StiffnessMap, known_configuration
-from softrobot_estimation.pressure_patterns import mixture
 from softrobot_estimation.robot import ROBOT
+from softrobot_estimation.simulated_pressures import mixture
 from softrobot_estimation.simulator import LaboratorySimulation
 
 Array = NDArray[np.float64]
