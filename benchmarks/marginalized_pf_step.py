@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 
 from benchmarks.marginalized_pf_numpy import NumpyCloud, NumpyFilter
 from benchmarks.timing import case, interleaved
-from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
+from onboard_estimation.filtering.marginalized_particles import (
+    Cloud,
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
 from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
-from onboard_estimation.filtering.particle_cloud import Cloud, ParticleFilterSettings
-from onboard_estimation.filtering.unknown_function import UnknownFunction
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment

@@ -91,27 +91,6 @@ def multiply(
 
 
 @njit(cache=True, error_model="numpy", fastmath=_SUMS)
-def take_columns(matrices: Array, chosen: Indices, scale: float, column: int, out: Array) -> None:
-    """Into `out` (N, M) scale times the column of matrix chosen[i] of (B, M, M), which are symmetric."""
-    m = out.shape[1]
-    for i in range(out.shape[0]):
-        line = matrices[chosen[i], column]
-        for j in range(m):
-            out[i, j] = scale * line[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=_SUMS)
-def subtract_outer_column(factors: Array, chosen: Indices, scale: float, column: int, out: Array) -> None:
-    """From `out` (N, M) subtract scale u u_column, u row chosen[i] of `factors`."""
-    m = out.shape[1]
-    for i in range(out.shape[0]):
-        u, line = factors[chosen[i]], out[i]
-        weight = scale * u[column]
-        for j in range(m):
-            line[j] -= weight * u[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=_SUMS)
 def fold(matrices: Array, chosen: Indices, scale: float, factors: Array, scales: Array, out: Array) -> None:
     """Into `out` (B, M, M) scale times matrix chosen[b] less sum_r scales[r] u_r u_r^T, u_r in `factors` (B, R, M)."""
     m, ranks = out.shape[1], factors.shape[1]
@@ -138,30 +117,6 @@ def fold(matrices: Array, chosen: Indices, scale: float, factors: Array, scales:
             row = result[i]
             for j in range(i):
                 result[j, i] = row[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=_SUMS)
-def observe_zero(
-    columns: Array, coordinate: int, precision: float, means: Array, scatters: Array, factors: Array
-) -> None:
-    """Observe that weight `coordinate` is zero: in place in `means` (N, p, M) and `scatters` (N, p), and into `factors`
-    (N, M) the root of what C loses.
-
-    `columns` (N, M) are those of the covariances at the coordinate, `precision` is what it is observed with.
-    """
-    m = columns.shape[1]
-    for i in range(columns.shape[0]):
-        column = columns[i]
-        gain = precision / (1.0 + precision * column[coordinate])
-        root = np.sqrt(gain)
-        for j in range(m):
-            factors[i, j] = root * column[j]
-        for q in range(means.shape[1]):
-            mean = means[i, q]
-            value = mean[coordinate]
-            scatters[i, q] += gain * value * value
-            for j in range(m):
-                mean[j] -= gain * value * column[j]
 
 
 @njit(cache=True, error_model="numpy", fastmath=_SUMS)
