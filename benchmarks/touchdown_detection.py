@@ -31,7 +31,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.configuration import Contact
-from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState
+from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState
 
 _SATURATED = 0.99
 

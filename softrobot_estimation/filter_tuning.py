@@ -22,7 +22,9 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import EstimateSeries
 from onboard_estimation.evaluation.truth import BodyTrack
-from onboard_estimation.learning.optimisation.coordinate_search import Array, maximise
+from onboard_estimation.learning.optimisation.methods import PATTERN
+from onboard_estimation.learning.optimisation.minimise import minimise
+from onboard_estimation.learning.optimisation.problem import LINEAR, Problem, Settings
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measurement, Vector
 from onboard_estimation.pipeline import Pipeline
 from softrobot_estimation.channels import SPACE, channels
@@ -182,7 +184,7 @@ _NOTHING = BodyTrack("", np.zeros(0, dtype=np.int64), np.zeros((0, 7)))
 
 _FACTOR = 10.0
 """Either way, of where a parameter starts."""
-_FIRST_STEP = math.log(2.0)
+_FIRST_STEP = 0.5 * math.log(2.0) / math.log(_FACTOR)
 _LEAST_PART_S = 6.0
 
 _NOISE = (
@@ -292,7 +294,7 @@ def tune(
     group_of = np.repeat(np.arange(len(search.groups)), [len(group) for group in search.groups])
     seen: list[tuple[Score, dict[str, float]]] = []
 
-    def tried(values: dict[str, float]) -> float:
+    def cost(values: dict[str, float]) -> float:
         score = judged(with_parameters(configuration, values), estimator, runs, search.part_s(len(runs)))
         seen.append((score, values))
         first, best = seen[0][0].log_density, _best(seen)[0].log_density
@@ -301,23 +303,29 @@ def tune(
             f"tuning {estimator}: {len(seen)} of at most {search.evaluations}, log density {first:.2f} to begin with, "
             f"{best:.2f} now",
         )
-        return score.log_density
+        return -score.log_density
 
-    tried(before)
+    cost(before)
     if hint:
-        tried({**before, **hint})
-    _, start = _best(seen)
+        cost({**before, **hint})
+    score, start = _best(seen)
 
-    def moved(logarithms: Array) -> float:
-        factors = dict(zip(searched, np.exp(logarithms)[group_of].tolist(), strict=True))
+    def costs(logarithms: Matrix) -> Vector:
+        """Of common factors of the groups (1, n)."""
+        if not logarithms.any():
+            return np.array([-score.log_density])  # where it starts, which is known
+        factors = dict(zip(searched, np.exp(logarithms[0])[group_of].tolist(), strict=True))
         values = {name: min(start[name] * factor, _LARGEST.get(name, math.inf)) for name, factor in factors.items()}
-        return tried({**start, **values})
+        return np.array([cost({**start, **values})])
 
-    steps = [_FIRST_STEP] * len(search.groups)
-    maximise(moved, steps, math.log(_FACTOR), search.evaluations - len(seen), _best(seen)[0].log_density)
-    score, after = _best(seen)
-    at_bounds = tuple(name for name in searched if abs(math.log(after[name] / start[name])) > 0.99 * math.log(_FACTOR))
-    return Tuned(before, after, seen[0][0], score, len(seen), at_bounds)
+    farthest, count = math.log(_FACTOR), len(search.groups)
+    names = tuple(", ".join(group) for group in search.groups)
+    problem = Problem(names, ("",) * count, (-farthest,) * count, (farthest,) * count, (LINEAR,) * count)
+    settings = Settings(generations=search.evaluations - len(seen) + 1, initial_step=_FIRST_STEP)
+    minimise(PATTERN, problem, costs, settings, initial=np.zeros(count))
+    score_after, after = _best(seen)
+    at_bounds = tuple(name for name in searched if abs(math.log(after[name] / start[name])) > 0.99 * farthest)
+    return Tuned(before, after, seen[0][0], score_after, len(seen), at_bounds)
 
 
 def _best(seen: Sequence[tuple[Score, dict[str, float]]]) -> tuple[Score, dict[str, float]]:
