@@ -31,7 +31,6 @@ from softrobot_estimation.channels import SPACE, channels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.ground_truth import covariances, in_base
-from softrobot_estimation.identification import with_parameters
 from softrobot_estimation.particle_estimator import ParticleEstimator
 from softrobot_estimation.unscented_estimator import UnscentedEstimator
 from softrobot_estimation.wrench_filter import WrenchFilter
@@ -295,7 +294,7 @@ def tune(
     seen: list[tuple[Score, dict[str, float]]] = []
 
     def cost(values: dict[str, float]) -> float:
-        score = judged(with_parameters(configuration, values), estimator, runs, search.part_s(len(runs)))
+        score = judged(configuration.with_parameters(values), estimator, runs, search.part_s(len(runs)))
         seen.append((score, values))
         first, best = seen[0][0].log_density, _best(seen)[0].log_density
         progress(

@@ -1,6 +1,6 @@
 """Fit of the grey box to motion capture: a free run of the model on pressures against the tip's places.
 
-The most probable parameters, by priors (`identification_unknowns`) and errors of the free run. Their slow part is
+The most probable parameters, by priors and errors of the free run. Their slow part is
 weighted by itself, and fitted by itself at first: free vibration goes out of phase with the measured one where the
 stiffness is a little off, which makes one minimum beside the other.
 
@@ -12,9 +12,9 @@ the spectrum, raised by what the fit has absorbed of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,7 @@ def unknowns(configuration: SoftRobotConfiguration) -> tuple[Unknown, ...]:
     for prior in _priors(configuration):
         if prior.stddev == 0.0:
             continue
-        value = value_of(configuration, prior.name)
+        value = attrgetter(prior.name)(configuration)
         several = isinstance(value, tuple)
         for place, configured in enumerate(value if several else (value,)):
             low, high = described[prior.name].minimum, described[prior.name].maximum
@@ -156,11 +156,6 @@ def _deviations(limit: float, configured: float, prior: _Prior) -> float:
     return (limit - configured) / prior.stddev
 
 
-def value_of(configuration: SoftRobotConfiguration, name: str) -> Any:
-    """Of the parameter of that dotted name."""
-    return reduce(getattr, name.split("."), configuration)
-
-
 def with_values(
     configuration: SoftRobotConfiguration, wanted: Sequence[Unknown], deviations: Vector
 ) -> SoftRobotConfiguration:
@@ -171,22 +166,10 @@ def with_values(
         if unknown.place is None:
             values[unknown.name] = value
         else:
-            numbers = list(values.get(unknown.name, value_of(configuration, unknown.name)))
+            numbers = list(values.get(unknown.name, attrgetter(unknown.name)(configuration)))
             numbers[unknown.place] = value
             values[unknown.name] = tuple(numbers)
-    return with_parameters(configuration, values)
-
-
-def with_parameters(configuration: SoftRobotConfiguration, values: Mapping[str, Any]) -> SoftRobotConfiguration:
-    """The configuration with parameters by dotted names, one section deep."""
-    sections: dict[str, dict[str, Any]] = {}
-    for name, value in values.items():
-        section, _, member = name.partition(".")
-        sections.setdefault(section, {})[member] = value
-    return replace(
-        configuration,
-        **{section: replace(getattr(configuration, section), **members) for section, members in sections.items()},
-    )
+    return configuration.with_parameters(values)
 
 
 Progress = Callable[[str], None]

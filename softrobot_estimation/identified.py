@@ -6,6 +6,7 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,6 @@ from softrobot_estimation.identification import (
     Progress,
     fit_grey_box,
     free_run,
-    value_of,
-    with_parameters,
 )
 from softrobot_estimation.identification_runs import Run, mean_tilt_deg, run_from_recording
 
@@ -227,7 +226,7 @@ class Identification:
 
     def parameters(self) -> dict[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
-        values = {name: value_of(self.configuration, name) for name in self.identified}
+        values = {name: attrgetter(name)(self.configuration) for name in self.identified}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def summary(self) -> dict[str, Any]:
@@ -302,7 +301,7 @@ def identify(
             fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
         )
     ]
-    found = {one.name: value_of(fit.configuration, one.name) for one in fit.unknowns}
+    found = {one.name: attrgetter(one.name)(fit.configuration) for one in fit.unknowns}
     if (share := _load_share(fit.configuration, runs)) is not None:
         table.append(share)
         found[LOAD_SHARE] = share.value
@@ -319,7 +318,7 @@ def identify(
             f"mounting.tilt_deg {tilt_deg[0]:.2f}, {tilt_deg[1]:.2f} is the base's by motion capture, known to "
             f"truth.alignment_stddev_deg, {configuration.truth.alignment_stddev_deg:g} deg."
         )
-    identified = with_parameters(fit.configuration, {name: _rounded(value) for name, value in found.items()})
+    identified = fit.configuration.with_parameters({name: _rounded(value) for name, value in found.items()})
     free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
     notes += [*_on_priors(table), *_on_errors(free_runs)]
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]

@@ -19,7 +19,6 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.filter_model import FilterModel
 from softrobot_estimation.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, build, tune
-from softrobot_estimation.identification import with_parameters
 from softrobot_estimation.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
 from softrobot_estimation.stiffness_report import LearnedStiffness, stiffness_picture
 
@@ -173,7 +172,7 @@ def train(
         search, hint = searches["marginalized_pf"], tuned["ukf"].after
         tuning = _part(progress, _UKF_SHARE, _TUNED_SHARE)
         tuned["marginalized_pf"] = tune(configuration, "marginalized_pf", runs, search, hint, tuning)
-        particles = with_parameters(configuration, tuned["marginalized_pf"].after)
+        particles = configuration.with_parameters(tuned["marginalized_pf"].after)
         learned, health = _learned(particles, runs, _part(progress, _TUNED_SHARE, 1.0))
     kept = {name: one for name, one in tuned.items() if form in (None, name)}
     simulated = any(one.simulated for one in recordings.values())

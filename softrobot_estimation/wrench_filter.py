@@ -341,7 +341,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             row[3:6] = np.linalg.solve(jacobian, mean[SPACE.coordinates("velocity")])
             row[6:12] = np.tile(row[:3], 2)
             total = float(1e-5 * readings_pa.sum())
-            stiffness = float(mean[6]) / kernels.law(box.behaviour, float(row[0] ** 2 + row[1] ** 2), total)
+            stiffness = float(mean[6]) / kernels.law(box.numbers, float(row[0] ** 2 + row[1] ** 2), total)
             deviations = np.sqrt(np.diag(initial.covariance))
             stddev = self._stddev(float(deviations[:3].max()), float(deviations[3:6].max()))
             spread = float(deviations[6] / mean[6])
