@@ -22,9 +22,6 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 
 Array = NDArray[np.float64]
 
-LOADS = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
-"""Names of the rows of a load on the base."""
-
 _INVERSION_STEPS = 8
 
 
@@ -129,16 +126,17 @@ class ConstantCurvatureSegment:
     def position(self, states: ArrayLike, fraction: float = 1.0, offset_m: float = 0.0) -> Array:
         """(3,) or (K, 3): of the backbone at a fraction of its length, or `offset_m` beyond on the tangent; m."""
         batch, one = _rows(states, 6, "states")
-        out = np.empty((len(batch), 3))
-        kernels.positions(self.arrays[0], fraction, offset_m, batch, out)
-        return out[0] if one else out
+        out = np.empty((len(batch), kernels.MOTION))
+        kernels.locate(self.arrays[0], fraction, offset_m, batch, out)
+        return out[0, :3] if one else out[:, :3]
 
     def jacobian(self, states: ArrayLike, fraction: float = 1.0, offset_m: float = 0.0) -> tuple[Array, Array]:
         """J = dp/dq (3, 3) or (K, 3, 3) of that position, and Jdot qdot (3,) or (K, 3), m/s^2."""
         batch, one = _rows(states, 6, "states")
-        out, convective = np.empty((len(batch), 3, 3)), np.empty((len(batch), 3))
-        kernels.jacobians(self.arrays[0], fraction, offset_m, batch, out, convective)
-        return (out[0], convective[0]) if one else (out, convective)
+        out = np.empty((len(batch), kernels.MOTION))
+        kernels.locate(self.arrays[0], fraction, offset_m, batch, out)
+        jacobians, convective = out[:, 3:12].reshape(-1, 3, 3), out[:, 12:]
+        return (jacobians[0], convective[0]) if one else (jacobians, convective)
 
     def tip_quaternion_xyzw(self, states: ArrayLike) -> Array:
         """(4,) or (K, 4): from the tip's axes, which are the base's where the segment is straight, to the base's."""
@@ -163,9 +161,8 @@ class ConstantCurvatureSegment:
         stiffness_n_m: ArrayLike | None = None,
         *,
         origin_m: Sequence[float] = (0.0, 0.0, 0.0),
-        rows: Sequence[str] = LOADS,
     ) -> Array:
-        """What the segment puts on its base: forces (N) and torques about `origin_m` (N m), in the base's frame.
+        """What the segment puts on its base: force (N) and torque about `origin_m` (N m), in the base's frame.
 
         Parameters
         ----------
@@ -173,22 +170,16 @@ class ConstantCurvatureSegment:
             As for the class.
         origin_m
             A point in the base's frame.
-        rows
-            Which of LOADS, in this order.
 
         Returns
         -------
-        (len(rows),) or (K, len(rows)). At rest it is the weight.
+        (6,) or (K, 6). At rest it is the weight.
         """
-        unknown = [row for row in rows if row not in LOADS]
-        if unknown:
-            raise UserError(f"a load has no row {', '.join(unknown)}; there are {', '.join(LOADS)}")
         batch, one = _rows(states, 6, "states")
         out, origin = np.empty((len(batch), 6)), np.array(origin_m, dtype=np.float64)
         forces = self._forces(len(batch), pressures_pa, stiffness_n_m)
         kernels.base_loads(*self.arrays, origin, batch, *forces, out)
-        chosen = out[:, [LOADS.index(row) for row in rows]]
-        return chosen[0] if one else chosen
+        return out[0] if one else out
 
     def step(
         self,

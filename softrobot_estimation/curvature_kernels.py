@@ -187,21 +187,13 @@ def base_loads(
 
 
 @njit(cache=True, error_model="numpy")
-def positions(segment: Array, fraction: float, offset: float, states: Array, out: Array) -> None:
-    """Of one point of the segment, into `out` (K, 3)."""
+def locate(segment: Array, fraction: float, offset: float, states: Array, motions: Array) -> None:
+    """Motions of one point, see MOTION, into `motions` (K, MOTION)."""
     for k in range(states.shape[0]):
-        position, _, _ = point_motion(segment, fraction, offset, states[k])
-        out[k, 0], out[k, 1], out[k, 2] = position
-
-
-@njit(cache=True, error_model="numpy")
-def jacobians(segment: Array, fraction: float, offset: float, states: Array, out: Array, convective: Array) -> None:
-    """Of one point: its Jacobian in q into `out` (K, 3, 3), and Jdot qdot into `convective` (K, 3)."""
-    for k in range(states.shape[0]):
-        _, rows, rest = point_motion(segment, fraction, offset, states[k])
-        for i in range(3):
-            out[k, i, 0], out[k, i, 1], out[k, i, 2] = rows[i]
-            convective[k, i] = rest[i]
+        position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, states[k])
+        for j in range(3):
+            motions[k, j], motions[k, 12 + j] = position[j], convective[j]
+            motions[k, 3 + j], motions[k, 6 + j], motions[k, 9 + j] = jx[j], jy[j], jz[j]
 
 
 @njit(cache=True, error_model="numpy")

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,17 +34,8 @@ from softrobot_estimation.identification_runs import STEP_S, Run
 BENDING_STIFFNESS, AXIAL_STIFFNESS = "stiffness.bending_n_m_per_rad", "stiffness.axial_n_per_m"
 
 
-@dataclass(frozen=True)
-class _Prior:
-    """Of a parameter.
-
-    Attributes
-    ----------
-    stddev
-        In the parameter's unit; of its logarithm where `logarithmic`.
-    source
-        Where that is known from.
-    """
+class _Prior(NamedTuple):
+    """Of a parameter: its standard deviation (of its logarithm where `logarithmic`), and where that is known from."""
 
     name: str
     stddev: float

@@ -91,35 +91,6 @@ def multiply(
 
 
 @njit(cache=True, error_model="numpy", fastmath=_SUMS)
-def fold(matrices: Array, chosen: Indices, scale: float, factors: Array, scales: Array, out: Array) -> None:
-    """Into `out` (B, M, M) scale times matrix chosen[b] less sum_r scales[r] u_r u_r^T, u_r in `factors` (B, R, M)."""
-    m, ranks = out.shape[1], factors.shape[1]
-    for b in range(out.shape[0]):
-        matrix, vectors, result = matrices[chosen[b]], factors[b], out[b]
-        for i in range(m):
-            line, row = matrix[i], result[i]
-            for j in range(m):
-                row[j] = scale * line[j]
-        for r in range(0, ranks - 3, 4):  # four at once: a row is then read and written once for four
-            u0, u1, u2, u3 = vectors[r], vectors[r + 1], vectors[r + 2], vectors[r + 3]
-            for i in range(m):
-                a0, a1, a2, a3 = scales[r] * u0[i], scales[r + 1] * u1[i], scales[r + 2] * u2[i], scales[r + 3] * u3[i]
-                row = result[i]
-                for j in range(m):
-                    row[j] -= a0 * u0[j] + a1 * u1[j] + a2 * u2[j] + a3 * u3[j]
-        for r in range(ranks - ranks % 4, ranks):
-            u = vectors[r]
-            for i in range(m):
-                weight, row = scales[r] * u[i], result[i]
-                for j in range(m):
-                    row[j] -= weight * u[j]
-        for i in range(m):  # forgetting would let what is not symmetric by rounding grow without end
-            row = result[i]
-            for j in range(i):
-                result[j, i] = row[j]
-
-
-@njit(cache=True, error_model="numpy", fastmath=_SUMS)
 def row_products(rows: Array, vectors: Array, out: Array) -> None:
     """Into `out` (N, p) the products of `rows` (N, p, M) with `vectors` (N, M)."""
     m = vectors.shape[1]

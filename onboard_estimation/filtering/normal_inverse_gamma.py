@@ -354,10 +354,11 @@ def _folded(statistics: Statistics) -> Statistics:
 
 def _written_out(statistics: Statistics, count: int, particles: Indices) -> Array:
     """(B, M, M) the matrices of so many particles with their oldest `count` losses."""
-    lineages, m = statistics.lineages[:, particles], statistics.means.shape[2]
-    factors, out = np.empty((len(particles), count, m)), np.empty((len(particles), m, m))
-    for number in range(count):
-        factors[:, number] = statistics.losses[number][lineages[number + 1]]
-    scales = statistics.scales
-    kernels.fold(statistics.matrices, lineages[0], scales[0], factors, scales[1 : count + 1], out)
-    return out
+    lineages, scales = statistics.lineages[:, particles], statistics.scales
+    matrices = scales[0] * statistics.matrices[lineages[0]]
+    if count:
+        losses = zip(statistics.losses[:count], lineages[1:], strict=False)
+        factors = np.stack([loss[lineage] for loss, lineage in losses], axis=1)
+        matrices -= (factors * scales[1 : count + 1, None]).transpose(0, 2, 1) @ factors
+    # Forgetting would let what is not symmetric by rounding grow without end.
+    return np.asarray(0.5 * (matrices + matrices.transpose(0, 2, 1)))

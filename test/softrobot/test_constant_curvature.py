@@ -18,7 +18,7 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
 from softrobot_estimation import curvature_kernels as kernels
-from softrobot_estimation.constant_curvature import LOADS, ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]
 DIGITS = 140
@@ -244,8 +244,6 @@ def test_at_rest_the_base_bears_the_weight(gravity: tuple[float, float, float]) 
     masses, places, _ = places_and_velocities(segment, rest)
     np.testing.assert_allclose(force, mass * np.array(gravity), atol=1e-9)
     np.testing.assert_allclose(torque, np.cross(masses @ places, gravity), atol=1e-10)
-    chosen = segment.base_load(rest, pressures, rows=["torque_x", "force_z"])
-    np.testing.assert_array_equal(chosen, [torque[0], force[2]])
     # What hangs on three stiffnesses sags until they bear it.
     if gravity[2] == 9.81:
         assert rest[2] > 0.0
@@ -367,7 +365,5 @@ def test_wrong_shapes_and_names_are_said() -> None:
         TIP_ONLY.acceleration(states, stiffness_n_m=np.zeros((2, 3)))
     with pytest.raises(UserError, match="3 chambers"):
         TIP_ONLY.acceleration(states, [1.0, 2.0])
-    with pytest.raises(UserError, match=f"no row lift; there are {', '.join(LOADS)}"):
-        TIP_ONLY.base_load(states, rows=["lift"])
     with pytest.raises(UserError, match="0 sub-steps"):
         TIP_ONLY.step(states, 0.01, sub_steps=0)
