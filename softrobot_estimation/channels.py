@@ -14,6 +14,15 @@ TRUE_STIFFNESS = Channel(
 """Of a simulated robot, N m/rad: moment over angle, for the whole length. It holds until the next message."""
 
 
+SPACE = StateSpace(
+    vector("position", ("x", "y", "z"), "m"),
+    vector("velocity", ("x", "y", "z"), "m/s"),
+    vector("stiffness", ("bending",), "N m/rad"),
+)
+"""Place and velocity of the tip (the middle of its plate's outer face) in the base's frame, and what moment an angle of
+bending over the whole length takes now."""
+
+
 def pressure_channel(chamber: str) -> Channel:
     """Absolute pressure at a chamber's regulator, Pa."""
     return Channel(f"pressure/{chamber}", "sensor_msgs/msg/FluidPressure", f"pressure/{chamber}")
@@ -29,12 +38,3 @@ def channels(chambers: Sequence[str]) -> tuple[Channel, ...]:
     """All that is recorded: set points, pressures, wrench."""
     pressures = (channel(name) for channel in (pressure_command_channel, pressure_channel) for name in chambers)
     return (*pressures, WRENCH)
-
-
-SPACE = StateSpace(
-    vector("position", ("x", "y", "z"), "m"),
-    vector("velocity", ("x", "y", "z"), "m/s"),
-    vector("stiffness", ("bending",), "N m/rad"),
-)
-"""Place and velocity of the tip (the middle of its plate's outer face) in the base's frame, and what moment an angle of
-bending over the whole length takes now."""

@@ -9,7 +9,7 @@ base, as a force-torque sensor reads them (the papers' reaction of the base has 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,6 +21,9 @@ from softrobot_estimation import curvature_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
 Array = NDArray[np.float64]
+
+_INVERSION_STEPS = 8
+
 
 _INVERSION_STEPS = 8
 
@@ -57,32 +60,6 @@ class ConstantCurvatureSegment:
     """Spread evenly along the segment's length, and stretched with it."""
     backbone_points: int = 4
     """Gauss-Legendre points that stand for the spread mass: 4 give accelerations to 3e-5 up to 180 degrees."""
-
-    def __post_init__(self) -> None:
-        """Raise UserError, with the numbers, for what no segment can be."""
-        for field in fields(self):
-            if not np.isfinite(np.asarray(getattr(self, field.name), dtype=float)).all():
-                raise UserError(f"{field.name} is {getattr(self, field.name)}; it must be finite numbers")
-        for name in ("length_m", "bending_radius_m"):
-            if getattr(self, name) <= 0.0:
-                raise UserError(f"{name} is {getattr(self, name)}; a segment needs more than zero")
-        for name in ("tip_mass_kg", "backbone_mass_kg"):
-            if getattr(self, name) < 0.0:
-                raise UserError(f"{name} is {getattr(self, name)}; no mass is below zero")
-        if self.tip_mass_kg + self.backbone_mass_kg <= 0.0:
-            raise UserError(
-                "tip_mass_kg and backbone_mass_kg are both zero; give the mass of the segment to one of them"
-            )
-        if self.backbone_points < 2:
-            raise UserError(f"backbone_points is {self.backbone_points}; spread mass needs two points or more, say 4")
-        if len(self.chamber_angles_rad) != len(self.chamber_areas_m2):
-            raise UserError(
-                f"{len(self.chamber_angles_rad)} chamber_angles_rad but {len(self.chamber_areas_m2)} chamber_areas_m2; "
-                "give one of each for every chamber"
-            )
-        for name in ("damping_n_s_m", "gravity_m_s2"):
-            if len(getattr(self, name)) != 3:
-                raise UserError(f"{name} has {len(getattr(self, name))} numbers; give three")
 
     @cached_property
     def arrays(self) -> tuple[Array, Array]:
@@ -220,9 +197,6 @@ def _rows(values: ArrayLike, columns: int, name: str) -> tuple[Array, bool]:
     if array.ndim not in (1, 2) or array.shape[-1] != columns:
         raise UserError(f"{name} of shape {array.shape}; it must be ({columns},) or (K, {columns})")
     return np.ascontiguousarray(np.atleast_2d(array)), array.ndim == 1
-
-
-_INVERSION_STEPS = 8
 
 
 def nominal_segment(configuration: SoftRobotConfiguration) -> ConstantCurvatureSegment:

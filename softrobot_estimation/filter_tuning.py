@@ -42,6 +42,32 @@ _LONGEST_GAP_S = 0.05
 _LEAST_FRAMES = 100
 
 
+_NOTHING = BodyTrack("", np.zeros(0, dtype=np.int64), np.zeros((0, 7)))
+_FACTOR = 10.0
+"""Either way, of where a parameter starts."""
+_FIRST_STEP = 0.5 * math.log(2.0) / math.log(_FACTOR)
+_LEAST_PART_S = 6.0
+_NOISE = (
+    ("filter.moment_stddev_n_m",),
+    ("behaviour.load_share",),
+    ("filter.torque_stddev_n_m",),
+    ("filter.force_stddev_n",),
+    ("filter.moment_time_s",),
+    ("filter.torque_walk_n_m_sqrt_s",),
+    ("filter.rest_moment_stddev_n_m",),
+    ("filter.place_share",),
+)
+_LEARNING = (
+    ("learning.deviation_share",),
+    ("learning.noise_share",),
+    ("learning.length_scale_rad", "learning.length_scale_m"),
+    ("learning.memory_s",),
+)
+_PARTICLES = 200
+"""While parameters are searched."""
+_LARGEST = {one.name: float(one.maximum) for one in describe(SoftRobotConfiguration) if one.maximum is not None}
+
+
 @dataclass(frozen=True)
 class Score:
     """Of one run, or the mean of several.
@@ -178,32 +204,6 @@ def _score(errors: Matrix, claimed: NDArray[np.float64]) -> Score:
     )
 
 
-_NOTHING = BodyTrack("", np.zeros(0, dtype=np.int64), np.zeros((0, 7)))
-
-
-_FACTOR = 10.0
-"""Either way, of where a parameter starts."""
-_FIRST_STEP = 0.5 * math.log(2.0) / math.log(_FACTOR)
-_LEAST_PART_S = 6.0
-
-_NOISE = (
-    ("filter.moment_stddev_n_m",),
-    ("behaviour.load_share",),
-    ("filter.torque_stddev_n_m",),
-    ("filter.force_stddev_n",),
-    ("filter.moment_time_s",),
-    ("filter.torque_walk_n_m_sqrt_s",),
-    ("filter.rest_moment_stddev_n_m",),
-    ("filter.place_share",),
-)
-_LEARNING = (
-    ("learning.deviation_share",),
-    ("learning.noise_share",),
-    ("learning.length_scale_rad", "learning.length_scale_m"),
-    ("learning.memory_s",),
-)
-
-
 @dataclass(frozen=True)
 class Search:
     """How a filter is tuned.
@@ -231,9 +231,6 @@ SEARCHES = {
     "ukf": Search((*_NOISE, ("filter.stiffness_walk_sqrt_s",)), 40, 24.0),
     "marginalized_pf": Search((*_LEARNING, *_NOISE), 20, 12.0),
 }
-_PARTICLES = 200
-"""While parameters are searched."""
-_LARGEST = {one.name: float(one.maximum) for one in describe(SoftRobotConfiguration) if one.maximum is not None}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,27 @@ from softrobot_estimation.identification_runs import STEP_S, Run
 BENDING_STIFFNESS, AXIAL_STIFFNESS = "stiffness.bending_n_m_per_rad", "stiffness.axial_n_per_m"
 
 
+Progress = Callable[[str], None]
+NORMAL_95 = 1.959964
+DETERMINED = 0.5
+"""Of the prior's standard deviation: what is known no better keeps to the prior."""
+_SLOW_HZ = 1.5
+_SLOW_MM, _FAST_MM = 0.7, 3.0
+"""Standard deviations of errors below and above that frequency."""
+_SLOW_TIME_S, _FAST_TIME_S = 0.5, 0.2
+"""In which errors become others."""
+_THINNED = 5  # of slow errors one in so many is as good as all
+_LARGEST_MM = 60.0
+_STARTS = (1.0, 0.7, 1.4, 0.5, 2.0, 2.8, 4.0)
+"""Times the configured stiffness: a model that falls over has no slope to go back by."""
+_DIFFERENCE = 1e-3
+_ROUNDS = (("slow part", True, 15), ("whole", False, 25))
+_INSIDE = 0.2
+"""Standard deviations off its limits that a fit starts: close to one its steps are short."""
+_SMOOTHED_BINS = 9
+_MOST_ABSORBED = 0.8
+
+
 class _Prior(NamedTuple):
     """Of a parameter: its standard deviation (of its logarithm where `logarithmic`), and where that is known from."""
 
@@ -161,29 +182,6 @@ def with_values(
             numbers[unknown.place] = value
             values[unknown.name] = tuple(numbers)
     return configuration.with_parameters(values)
-
-
-Progress = Callable[[str], None]
-
-NORMAL_95 = 1.959964
-DETERMINED = 0.5
-"""Of the prior's standard deviation: what is known no better keeps to the prior."""
-
-_SLOW_HZ = 1.5
-_SLOW_MM, _FAST_MM = 0.7, 3.0
-"""Standard deviations of errors below and above that frequency."""
-_SLOW_TIME_S, _FAST_TIME_S = 0.5, 0.2
-"""In which errors become others."""
-_THINNED = 5  # of slow errors one in so many is as good as all
-_LARGEST_MM = 60.0
-_STARTS = (1.0, 0.7, 1.4, 0.5, 2.0, 2.8, 4.0)
-"""Times the configured stiffness: a model that falls over has no slope to go back by."""
-_DIFFERENCE = 1e-3
-_ROUNDS = (("slow part", True, 15), ("whole", False, 25))
-_INSIDE = 0.2
-"""Standard deviations off its limits that a fit starts: close to one its steps are short."""
-_SMOOTHED_BINS = 9
-_MOST_ABSORBED = 0.8
 
 
 @dataclass(frozen=True, eq=False)

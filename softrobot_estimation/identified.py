@@ -35,6 +35,19 @@ from softrobot_estimation.identification import (
 )
 from softrobot_estimation.identification_runs import Run, mean_tilt_deg, run_from_recording
 
+_ROWS = 8
+_BEFORE = "#999999"
+PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
+LOAD_SHARE = "behaviour.load_share"
+_DIGITS = 5
+_RATIO_ERROR = 0.03
+"""Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
+_LEAST_SHARE, _MOST_SHARE = 0.0, 0.9
+_ELONGATION_ERROR = 0.03
+"""Share of an elongation that creep and hysteresis change, whatever the axial stiffness."""
+_POOR_SHARE = 0.4
+"""Error of the free run by the tip's own motion: above it the model does not describe the robot."""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -131,10 +144,6 @@ def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
     return ReportTable("tip by pressures alone against motion capture", headings, tuple(rows), right=headings[1:])
 
 
-_ROWS = 8
-_BEFORE = "#999999"
-
-
 def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
     """Write the picture as PNG; of more than eight recordings the first eight.
 
@@ -173,19 +182,6 @@ def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
             ha="left",
         )
         FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
-
-
-PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
-LOAD_SHARE = "behaviour.load_share"
-
-_DIGITS = 5
-_RATIO_ERROR = 0.03
-"""Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
-_LEAST_SHARE, _MOST_SHARE = 0.0, 0.9
-_ELONGATION_ERROR = 0.03
-"""Share of an elongation that creep and hysteresis change, whatever the axial stiffness."""
-_POOR_SHARE = 0.4
-"""Error of the free run by the tip's own motion: above it the model does not describe the robot."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,11 @@ from strapdown_estimation.configuration import Contact
 from strapdown_estimation.model import DIMENSION, GYRO_BIAS, SPACE, contact_velocity
 from strapdown_estimation.prediction import steady
 
+_BIAS = SPACE.coordinates("gyro_bias")
+_RATE_JACOBIAN = np.zeros((3, DIMENSION))
+_RATE_JACOBIAN[:, GYRO_BIAS : GYRO_BIAS + 3] = np.eye(3)
+_IDENTITY = np.eye(3)
+
 
 class Claim(NamedTuple):
     """What the detector says of one instant.
@@ -168,12 +173,6 @@ class ContactDetector:
         rests = known and still_since_ns is not None and stamp_ns - still_since_ns >= self._rest_ns
         claim = Claim(known and energy < threshold, rests, energy, threshold, rate_rms, deviation_rms)
         return ContactState(at_rest, stamps_ns, readings, peak, still_since_ns, claim)
-
-
-_BIAS = SPACE.coordinates("gyro_bias")
-_RATE_JACOBIAN = np.zeros((3, DIMENSION))
-_RATE_JACOBIAN[:, GYRO_BIAS : GYRO_BIAS + 3] = np.eye(3)
-_IDENTITY = np.eye(3)
 
 
 class Refusals(NamedTuple):

@@ -20,6 +20,9 @@ from strapdown_estimation.model import ATTITUDE, DIMENSION, POSITION, VELOCITY, 
 _UNKNOWN_ANGLE_RAD = 1.0
 
 
+_SATURATED = 0.99
+
+
 def hidden_motion(
     rotation: Matrix, change: Vector, step_s: float, lost_s: float, beyond: NDArray[np.int64], imu: Imu
 ) -> Matrix:
@@ -60,9 +63,6 @@ def steady(speeds: Matrix, duration_s: float) -> Matrix:
     noise[p, v] = noise[v, p] = 0.5 * duration_s * speeds
     noise[p, p] = (0.5 * duration_s) ** 2 * speeds
     return noise
-
-
-_SATURATED = 0.99
 
 
 class Coverage(NamedTuple):

@@ -37,6 +37,15 @@ _NO_VARIANCE = 1e-200
 """Of the prior: so small a weight is of no use, and is left as it is."""
 
 
+Indices = NDArray[np.int64]
+FOLDED_LOSSES = 8
+"""How many outer products are folded at once; up to twice as many are kept."""
+LEAST_PRIOR_SHARE = 0.95
+"""A weight's prior is given back once so much of it is left."""
+FADED_PRIOR_SHARE = 0.1
+"""With less of any weight's prior left, after a gap in the data, all are given back at once."""
+
+
 class Recalled(NamedTuple):
     """Of p outputs with weights in units of the prior's deviations.
 
@@ -80,17 +89,6 @@ def recalled(function: LearnedFunction, factors: Array, noise_variances: Array, 
     information = weight * (vectors * np.maximum(values - 1.0, 0.0)) @ vectors.T
     means = function.weights / np.where(usable.diagonal(), factors, np.inf)
     return Recalled(information, weight * means @ (vectors * values) @ vectors.T)
-
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-FOLDED_LOSSES = 8
-"""How many outer products are folded at once; up to twice as many are kept."""
-LEAST_PRIOR_SHARE = 0.95
-"""A weight's prior is given back once so much of it is left."""
-FADED_PRIOR_SHARE = 0.1
-"""With less of any weight's prior left, after a gap in the data, all are given back at once."""
 
 
 class Statistics(NamedTuple):

@@ -159,10 +159,6 @@ def _covariances(information: Array, roots: Array, out: Array) -> None:
                 out[i, k, j] *= roots[i, j]
 
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-
-
 @dataclass(frozen=True)
 class HyperParameterWalk:
     """How the logarithms of two factors walk, one on the function's deviation, one on its length scales; eq. (24).

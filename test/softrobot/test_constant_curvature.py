@@ -339,24 +339,6 @@ def test_where_the_model_ends_there_is_no_acceleration() -> None:
     assert np.isnan(TIP_ONLY.step(states[2], 0.001)[3:]).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"length_m": 0.0}, "length_m is 0.0"),
-        ({"bending_radius_m": -1.0}, "bending_radius_m is -1.0"),
-        ({"tip_mass_kg": -0.1}, "tip_mass_kg is -0.1"),
-        ({"tip_mass_kg": 0.0}, "both zero"),
-        ({"tip_mass_kg": float("nan")}, "finite"),
-        ({"backbone_points": 1}, "backbone_points is 1"),
-        ({"chamber_areas_m2": (1e-4,)}, "3 chamber_angles_rad but 1 chamber_areas_m2"),
-        ({"gravity_m_s2": (0.0, 9.81)}, "gravity_m_s2 has 2 numbers"),
-    ],
-)
-def test_what_no_segment_can_be_is_said_with_its_numbers(change: dict[str, object], says: str) -> None:
-    with pytest.raises(UserError, match=says):
-        replace(TIP_ONLY, **change)
-
-
 def test_wrong_shapes_and_names_are_said() -> None:
     states = np.zeros((4, 6))
     with pytest.raises(UserError, match=r"states of shape \(3,\)"):
