@@ -29,7 +29,7 @@ from onboard_estimation.series import Series
 from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import TIP
-from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, with_parameters, with_values
+from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, with_values
 from softrobot_estimation.identification_runs import run_from_recording
 from softrobot_estimation.identified import Identification, identify, mass_sentences
 from softrobot_estimation.robot import ROBOT
@@ -161,7 +161,7 @@ def test_the_base_tells_its_tilt() -> None:
 
 
 def test_an_upright_robot_that_is_configured_too_soft_to_stand_is_found() -> None:
-    known = with_parameters(known_of("upright"), {"stiffness.bending_n_m_per_rad": 0.07})
+    known = known_of("upright").with_parameters({"stiffness.bending_n_m_per_rad": 0.07})
     found = identify(known, {"run": recording("upright")})
     assert found.configuration.stiffness.bending_n_m_per_rad == pytest.approx(0.26, rel=0.25)
     [run] = found.free_runs
