@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 
 from benchmarks.marginalized_pf_numpy import NumpyCloud, NumpyFilter
 from benchmarks.timing import case, interleaved
-from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
+from onboard_estimation.filtering.marginalized_particles import (
+    Cloud,
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
 from onboard_estimation.filtering.normal_inverse_gamma import FOLDED_LOSSES
-from onboard_estimation.filtering.particle_cloud import Cloud, ParticleFilterSettings
-from onboard_estimation.filtering.unknown_function import UnknownFunction
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
@@ -33,7 +36,8 @@ Array = NDArray[np.float64]
 
 STEP_S, RATE_HZ = 0.008, 125.0
 FUNCTIONS = 40
-ROWS = ("torque_x", "torque_y", "force_z")
+ROWS = [3, 4, 2]
+"""Of a load: torques about x and y, and the weight."""
 NOISE = np.array([2e-3, 2e-3, 2e-2])
 LEARNED_STEPS, TIMED_STEPS = 250, 8 * FOLDED_LOSSES
 COMPARED_STEPS, TOLERANCE = 25, 1e-6
@@ -67,7 +71,7 @@ class SoftSegment:
         return SEGMENT.step(states, step_s, inputs, stiffness_rows(values))
 
     def outputs(self, states: Array, inputs: Array, values: Array) -> Array:
-        return SEGMENT.base_load(states, inputs, stiffness_rows(values), rows=ROWS)
+        return SEGMENT.base_load(states, inputs, stiffness_rows(values))[:, ROWS]
 
     def places(self, states: Array) -> Array:
         return states[:, :3]
@@ -80,7 +84,7 @@ class CompiledModel:
         return SEGMENT.step(states, step_s, self.pressures, stiffness_rows(values[:, None]))
 
     def loads(self, states: Array, forces: Array, values: Array) -> Array:
-        return SEGMENT.base_load(states, self.pressures, stiffness_rows(values[:, None]), rows=ROWS)
+        return SEGMENT.base_load(states, self.pressures, stiffness_rows(values[:, None]))[:, ROWS]
 
     pressures: Array = np.zeros(3)
 
@@ -117,7 +121,7 @@ class Course:
         for number, pressures in enumerate(self.pressures):
             stiffness = SEGMENT.stiffness(700.0 + 60.0 * np.cos(300.0 * state[0]))
             state = SEGMENT.step(state, STEP_S, pressures, stiffness)
-            self.loads[number] = SEGMENT.base_load(state, pressures, stiffness, rows=ROWS)
+            self.loads[number] = SEGMENT.base_load(state, pressures, stiffness)[ROWS]
         self.loads += NOISE * rng.standard_normal(self.loads.shape)
 
 

@@ -3,7 +3,7 @@
 Two signs have to come together, since each alone deceives. An **impact** is a jerk: the slope of the specific force's
 size over several readings, above a threshold (the hopping phase estimator of "Optimized Kalman Filter based State
 Estimation and Height Control in Hopping Robots", section II). A heel that strikes, a toe that slaps and a push-off all
-have one. A **stance** is the claim of `contact_detection`; a foot that shifts its weight leaves it and returns to it
+have one. A **stance** is the claim of `contact`; a foot that shifts its weight leaves it and returns to it
 without having been lifted. A stance without an impact was put down softly: it counts when it has lasted for a while,
 if there was motion before it.
 
@@ -31,7 +31,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 from strapdown_estimation.configuration import Contact
-from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState
+from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState
 
 _SATURATED = 0.99
 

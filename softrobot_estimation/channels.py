@@ -1,9 +1,10 @@
-"""Topics of a soft robot: absolute pressure of each chamber, set point of each, wrench at the base, true stiffness."""
+"""What goes into a soft robot's estimators and what comes out: topics, and the state space of all estimates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from onboard_estimation.filtering.state_space import StateSpace, vector
 from onboard_estimation.measurement import Channel
 
 WRENCH = Channel("wrench", "geometry_msgs/msg/WrenchStamped", "wrench")
@@ -11,6 +12,15 @@ TRUE_STIFFNESS = Channel(
     "ground_truth/stiffness", "sensor_msgs/msg/JointState", "stiffness", "position", ("bending",), required=False
 )
 """Of a simulated robot, N m/rad: moment over angle, for the whole length. It holds until the next message."""
+
+
+SPACE = StateSpace(
+    vector("position", ("x", "y", "z"), "m"),
+    vector("velocity", ("x", "y", "z"), "m/s"),
+    vector("stiffness", ("bending",), "N m/rad"),
+)
+"""Place and velocity of the tip (the middle of its plate's outer face) in the base's frame, and what moment an angle of
+bending over the whole length takes now."""
 
 
 def pressure_channel(chamber: str) -> Channel:

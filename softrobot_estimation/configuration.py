@@ -12,10 +12,10 @@ built. Frames (right-handed):
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -260,6 +260,14 @@ class SoftRobotConfiguration:
                 f"chambers.centre_radius_m: {self.chambers.centre_radius_m:g} m is outside of a segment of "
                 f"segment.diameter_m {self.segment.diameter_m:g} m"
             )
+
+    def with_parameters(self, values: Mapping[str, Any]) -> SoftRobotConfiguration:
+        """This with other parameters, by dotted names, one section deep."""
+        sections: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            section, _, member = name.partition(".")
+            sections.setdefault(section, {})[member] = value
+        return replace(self, **{name: replace(getattr(self, name), **members) for name, members in sections.items()})
 
     @property
     def gravity_in_base_m_s2(self) -> Vector:

@@ -8,27 +8,24 @@ base, as a force-torque sensor reads them (the papers' reaction of the base has 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.measurement import Matrix
 from softrobot_estimation import curvature_kernels as kernels
+from softrobot_estimation.configuration import SoftRobotConfiguration
 
 Array = NDArray[np.float64]
-Integrator = Literal["runge_kutta", "semi_implicit"]
 
-LOADS = ("force_x", "force_y", "force_z", "torque_x", "torque_y", "torque_z")
-"""Names of the rows of a load on the base."""
+_INVERSION_STEPS = 8
 
-_STEPS: dict[str, Callable[..., None]] = {
-    "runge_kutta": kernels.step_runge_kutta,
-    "semi_implicit": kernels.step_semi_implicit,
-}
+
+_INVERSION_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -63,32 +60,6 @@ class ConstantCurvatureSegment:
     """Spread evenly along the segment's length, and stretched with it."""
     backbone_points: int = 4
     """Gauss-Legendre points that stand for the spread mass: 4 give accelerations to 3e-5 up to 180 degrees."""
-
-    def __post_init__(self) -> None:
-        """Raise UserError, with the numbers, for what no segment can be."""
-        for field in fields(self):
-            if not np.isfinite(np.asarray(getattr(self, field.name), dtype=float)).all():
-                raise UserError(f"{field.name} is {getattr(self, field.name)}; it must be finite numbers")
-        for name in ("length_m", "bending_radius_m"):
-            if getattr(self, name) <= 0.0:
-                raise UserError(f"{name} is {getattr(self, name)}; a segment needs more than zero")
-        for name in ("tip_mass_kg", "backbone_mass_kg"):
-            if getattr(self, name) < 0.0:
-                raise UserError(f"{name} is {getattr(self, name)}; no mass is below zero")
-        if self.tip_mass_kg + self.backbone_mass_kg <= 0.0:
-            raise UserError(
-                "tip_mass_kg and backbone_mass_kg are both zero; give the mass of the segment to one of them"
-            )
-        if self.backbone_points < 2:
-            raise UserError(f"backbone_points is {self.backbone_points}; spread mass needs two points or more, say 4")
-        if len(self.chamber_angles_rad) != len(self.chamber_areas_m2):
-            raise UserError(
-                f"{len(self.chamber_angles_rad)} chamber_angles_rad but {len(self.chamber_areas_m2)} chamber_areas_m2; "
-                "give one of each for every chamber"
-            )
-        for name in ("damping_n_s_m", "gravity_m_s2"):
-            if len(getattr(self, name)) != 3:
-                raise UserError(f"{name} has {len(getattr(self, name))} numbers; give three")
 
     @cached_property
     def arrays(self) -> tuple[Array, Array]:
@@ -132,16 +103,17 @@ class ConstantCurvatureSegment:
     def position(self, states: ArrayLike, fraction: float = 1.0, offset_m: float = 0.0) -> Array:
         """(3,) or (K, 3): of the backbone at a fraction of its length, or `offset_m` beyond on the tangent; m."""
         batch, one = _rows(states, 6, "states")
-        out = np.empty((len(batch), 3))
-        kernels.positions(self.arrays[0], fraction, offset_m, batch, out)
-        return out[0] if one else out
+        out = np.empty((len(batch), kernels.MOTION))
+        kernels.locate(self.arrays[0], fraction, offset_m, batch, out)
+        return out[0, :3] if one else out[:, :3]
 
     def jacobian(self, states: ArrayLike, fraction: float = 1.0, offset_m: float = 0.0) -> tuple[Array, Array]:
         """J = dp/dq (3, 3) or (K, 3, 3) of that position, and Jdot qdot (3,) or (K, 3), m/s^2."""
         batch, one = _rows(states, 6, "states")
-        out, convective = np.empty((len(batch), 3, 3)), np.empty((len(batch), 3))
-        kernels.jacobians(self.arrays[0], fraction, offset_m, batch, out, convective)
-        return (out[0], convective[0]) if one else (out, convective)
+        out = np.empty((len(batch), kernels.MOTION))
+        kernels.locate(self.arrays[0], fraction, offset_m, batch, out)
+        jacobians, convective = out[:, 3:12].reshape(-1, 3, 3), out[:, 12:]
+        return (jacobians[0], convective[0]) if one else (jacobians, convective)
 
     def tip_quaternion_xyzw(self, states: ArrayLike) -> Array:
         """(4,) or (K, 4): from the tip's axes, which are the base's where the segment is straight, to the base's."""
@@ -166,9 +138,8 @@ class ConstantCurvatureSegment:
         stiffness_n_m: ArrayLike | None = None,
         *,
         origin_m: Sequence[float] = (0.0, 0.0, 0.0),
-        rows: Sequence[str] = LOADS,
     ) -> Array:
-        """What the segment puts on its base: forces (N) and torques about `origin_m` (N m), in the base's frame.
+        """What the segment puts on its base: force (N) and torque about `origin_m` (N m), in the base's frame.
 
         Parameters
         ----------
@@ -176,22 +147,16 @@ class ConstantCurvatureSegment:
             As for the class.
         origin_m
             A point in the base's frame.
-        rows
-            Which of LOADS, in this order.
 
         Returns
         -------
-        (len(rows),) or (K, len(rows)). At rest it is the weight.
+        (6,) or (K, 6). At rest it is the weight.
         """
-        unknown = [row for row in rows if row not in LOADS]
-        if unknown:
-            raise UserError(f"a load has no row {', '.join(unknown)}; there are {', '.join(LOADS)}")
         batch, one = _rows(states, 6, "states")
         out, origin = np.empty((len(batch), 6)), np.array(origin_m, dtype=np.float64)
         forces = self._forces(len(batch), pressures_pa, stiffness_n_m)
         kernels.base_loads(*self.arrays, origin, batch, *forces, out)
-        chosen = out[:, [LOADS.index(row) for row in rows]]
-        return chosen[0] if one else chosen
+        return out[0] if one else out
 
     def step(
         self,
@@ -201,9 +166,8 @@ class ConstantCurvatureSegment:
         stiffness_n_m: ArrayLike | None = None,
         *,
         sub_steps: int = 1,
-        integrator: Integrator = "runge_kutta",
     ) -> Array:
-        """States after `step_s`, in equal sub-steps, with pressures and stiffness held.
+        """States after `step_s`, in equal sub-steps of the classical Runge-Kutta rule, pressures and stiffness held.
 
         How many sub-steps a step needs says `integration_limits.sub_steps`.
         """
@@ -212,7 +176,7 @@ class ConstantCurvatureSegment:
             raise UserError(f"{sub_steps} sub-steps; a step needs one or more")
         moved = batch.copy()
         forces = self._forces(len(batch), pressures_pa, stiffness_n_m)
-        _STEPS[integrator](*self.arrays, moved, *forces, step_s / sub_steps, sub_steps)
+        kernels.step(*self.arrays, moved, *forces, step_s / sub_steps, sub_steps)
         return moved[0] if one else moved
 
     def _forces(
@@ -233,3 +197,58 @@ def _rows(values: ArrayLike, columns: int, name: str) -> tuple[Array, bool]:
     if array.ndim not in (1, 2) or array.shape[-1] != columns:
         raise UserError(f"{name} of shape {array.shape}; it must be ({columns},) or (K, {columns})")
     return np.ascontiguousarray(np.atleast_2d(array)), array.ndim == 1
+
+
+def nominal_segment(configuration: SoftRobotConfiguration) -> ConstantCurvatureSegment:
+    """Constant-curvature model with the configuration's numbers; its `bending_radius_m` is the chambers' centre radius.
+
+    Half of the plate's thickness beyond the soft part stands the plate's mass; the rest of the robot's is spread along
+    it. Damping is that of the configured ratio, straight and without gravity.
+    """
+    known, chambers = configuration.segment, configuration.chambers
+    radius_m = chambers.centre_radius_m
+    gx, gy, gz = configuration.gravity_in_base_m_s2.tolist()
+    undamped = ConstantCurvatureSegment(
+        length_m=known.length_m,
+        bending_radius_m=radius_m,
+        tip_mass_kg=known.tip_plate_mass_kg,
+        tip_mass_offset_m=0.5 * known.tip_plate_thickness_m,
+        backbone_mass_kg=known.mass_kg - known.tip_plate_mass_kg,
+        damping_n_s_m=(0.0, 0.0, 0.0),
+        bending_stiffness_n_m=configuration.stiffness.bending_n_m_per_rad / radius_m**2,
+        elongation_stiffness_n_m=configuration.stiffness.axial_n_per_m,
+        gravity_m_s2=(gx, gy, gz),
+        chamber_angles_rad=tuple(chambers.angles_rad.tolist()),
+        chamber_centre_radius_m=chambers.centre_radius_m,
+        chamber_areas_m2=(chambers.area_m2,) * chambers.count,
+    )
+    return with_damping_ratios(undamped, configuration.model.damping_ratio, configuration.model.damping_ratio)
+
+
+def with_damping_ratios(segment: ConstantCurvatureSegment, bending: float, axial: float) -> ConstantCurvatureSegment:
+    """The segment with those shares of critical damping, by its stiffness, where it is straight."""
+    straight, inertia = np.zeros(6), np.zeros(3)
+    for fraction, offset_m, mass_kg in segment.arrays[1].tolist():
+        inertia += mass_kg * (segment.jacobian(straight, fraction, offset_m)[0] ** 2).sum(axis=0)
+    ratios = np.array([bending, bending, axial])
+    x, y, elongation = (2.0 * ratios * np.sqrt(segment.stiffness() * inertia)).tolist()
+    return replace(segment, damping_n_s_m=(x, y, elongation))
+
+
+def coordinates_of_tip(segment: ConstantCurvatureSegment, positions: Matrix, offset_m: float) -> Matrix:
+    """q (K, 3) of the arcs that end `offset_m` before the places (K, 3), on the tangent there.
+
+    Bent by less than 180 degrees. An arc from the origin, z at its start, is turned at its end by twice the angle of
+    its chord. The offset is taken off along the tangent of the last round, which leaves a share offset / length of the
+    error each time.
+    """
+    across = np.hypot(positions[:, 0], positions[:, 1])
+    along, bending = positions[:, 2], np.zeros(len(positions))
+    for _ in range(_INVERSION_STEPS):
+        end_across, end_along = across - offset_m * np.sin(bending), along - offset_m * np.cos(bending)
+        bending = 2.0 * np.arctan2(end_across, end_along)
+    chord = np.hypot(across - offset_m * np.sin(bending), along - offset_m * np.cos(bending))
+    length = chord / np.sinc(0.5 * bending / np.pi)  # chord = length sin(t / 2) / (t / 2)
+    scale = segment.bending_radius_m * np.divide(bending, across, out=np.zeros_like(across), where=across > 0.0)
+    q: Matrix = np.column_stack([scale[:, None] * positions[:, :2], length - segment.length_m])
+    return q

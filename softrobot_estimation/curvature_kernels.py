@@ -187,21 +187,13 @@ def base_loads(
 
 
 @njit(cache=True, error_model="numpy")
-def positions(segment: Array, fraction: float, offset: float, states: Array, out: Array) -> None:
-    """Of one point of the segment, into `out` (K, 3)."""
+def locate(segment: Array, fraction: float, offset: float, states: Array, motions: Array) -> None:
+    """Motions of one point, see MOTION, into `motions` (K, MOTION)."""
     for k in range(states.shape[0]):
-        position, _, _ = point_motion(segment, fraction, offset, states[k])
-        out[k, 0], out[k, 1], out[k, 2] = position
-
-
-@njit(cache=True, error_model="numpy")
-def jacobians(segment: Array, fraction: float, offset: float, states: Array, out: Array, convective: Array) -> None:
-    """Of one point: its Jacobian in q into `out` (K, 3, 3), and Jdot qdot into `convective` (K, 3)."""
-    for k in range(states.shape[0]):
-        _, rows, rest = point_motion(segment, fraction, offset, states[k])
-        for i in range(3):
-            out[k, i, 0], out[k, i, 1], out[k, i, 2] = rows[i]
-            convective[k, i] = rest[i]
+        position, (jx, jy, jz), convective = point_motion(segment, fraction, offset, states[k])
+        for j in range(3):
+            motions[k, j], motions[k, 12 + j] = position[j], convective[j]
+            motions[k, 3 + j], motions[k, 6 + j], motions[k, 9 + j] = jx[j], jy[j], jz[j]
 
 
 @njit(cache=True, error_model="numpy")
@@ -215,7 +207,7 @@ def rotations(segment: Array, states: Array, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def step_runge_kutta(
+def step(
     segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
 ) -> None:
     """Move states (K, 6) in place by `count` steps of the classical fourth-order rule, actuation and stiffness held."""
@@ -236,19 +228,3 @@ def step_runge_kutta(
                     state[3 + i] += weight * a[i]
                     stage[i] = start[i] + ahead * rate
                     stage[3 + i] = start[3 + i] + ahead * a[i]
-
-
-@njit(cache=True, error_model="numpy")
-def step_semi_implicit(
-    segment: Array, points: Array, states: Array, actuation: Array, stiffness: Array, step_s: float, count: int
-) -> None:
-    """Move states (K, 6) in place by `count` semi-implicit Euler steps: rates first, then q by the new rates."""
-    motions = np.empty((points.shape[0], MOTION))
-    for k in range(states.shape[0]):
-        state = states[k]
-        forces, stiff = actuation[min(k, len(actuation) - 1)], stiffness[min(k, len(stiffness) - 1)]
-        for _ in range(count):
-            a = acceleration(segment, points, state, forces, stiff, motions)
-            for i in range(3):
-                state[3 + i] += step_s * a[i]
-                state[i] += step_s * state[3 + i]

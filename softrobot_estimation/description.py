@@ -10,7 +10,7 @@ from onboard_estimation.description import Shape, Shapes
 from onboard_estimation.measurement import Matrix
 from onboard_estimation.urdf import robot_element, urdf_text, visual
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment
+from softrobot_estimation.constant_curvature import coordinates_of_tip, nominal_segment
 
 BASE, TIP = "base", "tip"
 PIECES = 8

@@ -12,9 +12,8 @@ import numpy as np
 from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation import grey_box_kernels as kernels
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, with_damping_ratios
 from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, sub_steps
-from softrobot_estimation.nominal_segment import with_damping_ratios
 
 STEP_S = 0.008
 """Of the force-torque sensor; longer steps are divided."""
@@ -42,64 +41,66 @@ class GreyBox:
     def __init__(self, configuration: SoftRobotConfiguration) -> None:
         known, behaviour, chambers = configuration.segment, configuration.behaviour, configuration.chambers
         self.stiffness = configuration.stiffness.bending_n_m_per_rad
-        self.lag_s = behaviour.supply_lag_s
         self.beyond_m = known.tip_plate_thickness_m
-        self._origin = np.array(configuration.wrench.origin_in_base_m)
-        soft_kg = known.mass_kg - known.tip_plate_mass_kg
-        axial = configuration.stiffness.axial_n_per_m
+        soft_kg, plate_kg = known.mass_kg - known.tip_plate_mass_kg, known.tip_plate_mass_kg
         gx, gy, gz = configuration.gravity_in_base_m_s2.tolist()
-        segment = ConstantCurvatureSegment(
+        undamped = ConstantCurvatureSegment(
             length_m=known.length_m,
             bending_radius_m=1.0,
-            tip_mass_kg=max(known.tip_plate_mass_kg + behaviour.inertia_share * soft_kg, _LEAST_TIP_KG),
+            tip_mass_kg=max(plate_kg + behaviour.inertia_share * soft_kg, _LEAST_TIP_KG),
             tip_mass_offset_m=0.5 * known.tip_plate_thickness_m,
             backbone_mass_kg=(1.0 - behaviour.inertia_share) * soft_kg,
             damping_n_s_m=(0.0, 0.0, 0.0),
             bending_stiffness_n_m=self.stiffness,
-            elongation_stiffness_n_m=axial,
+            elongation_stiffness_n_m=configuration.stiffness.axial_n_per_m,
             gravity_m_s2=(gx, gy, gz),
         )
-        self.segment = with_damping_ratios(segment, behaviour.bending_damping_ratio, behaviour.axial_damping_ratio)
-        self._segment, self._points = self.segment.arrays
+        self.segment = with_damping_ratios(undamped, behaviour.bending_damping_ratio, behaviour.axial_damping_ratio)
         loading = replace(
             self.segment,
-            tip_mass_kg=max(known.tip_plate_mass_kg + behaviour.load_share * soft_kg, _LEAST_TIP_KG),
+            tip_mass_kg=max(plate_kg + behaviour.load_share * soft_kg, _LEAST_TIP_KG),
             backbone_mass_kg=(1.0 - behaviour.load_share) * soft_kg,
         )
-        self._load_masses = np.ascontiguousarray(loading.arrays[1][:, 2])
         angles = chambers.angles_rad + np.radians(behaviour.chambers_turned_deg)
-        areas = chambers.area_m2 * np.array(behaviour.chamber_gains)
         arm_m = chambers.centre_radius_m * behaviour.moment_gain
-        self.gains = np.vstack([-arm_m * np.cos(angles), -arm_m * np.sin(angles), np.ones_like(angles)]) * areas
+        lengths = np.vstack([-arm_m * np.cos(angles), -arm_m * np.sin(angles), np.ones_like(angles)])
+        self.gains = lengths * (chambers.area_m2 * np.array(behaviour.chamber_gains))
         self.offsets_pa = np.array(behaviour.pressure_offsets_pa)
-        self.behaviour = np.array(
-            [
-                behaviour.bending_stiffening_per_rad2,
-                behaviour.pressure_stiffening_per_100_kpa,
-                behaviour.anisotropy,
-                *behaviour.rest_bending_rad,
-                behaviour.rest_elongation_m,
-                behaviour.bending_damping_growth_per_rad2,
-                *behaviour.relaxation_shares,
-                *behaviour.relaxation_times_s,
-                axial,
-                self.stiffness,
-                configuration.filter.moment_time_s,
-            ]
+        self.numbers = kernels.Numbers(
+            *self.segment.arrays,
+            load_masses=np.ascontiguousarray(loading.arrays[1][:, 2]),
+            origin=np.array(configuration.wrench.origin_in_base_m),
+            beyond=self.beyond_m,
+            gains=self.gains,
+            lag_s=behaviour.supply_lag_s,
+            stiffness=self.stiffness,
+            axial_stiffness=configuration.stiffness.axial_n_per_m,
+            stiffening=behaviour.bending_stiffening_per_rad2,
+            pressure_stiffening=behaviour.pressure_stiffening_per_100_kpa,
+            anisotropy=behaviour.anisotropy,
+            damping_growth=behaviour.bending_damping_growth_per_rad2,
+            rest=np.array([*behaviour.rest_bending_rad, behaviour.rest_elongation_m]),
+            shares=np.array(behaviour.relaxation_shares),
+            times_s=np.array(behaviour.relaxation_times_s),
+            moment_time_s=configuration.filter.moment_time_s,
         )
-        bent, long = _CORNER_BENDING_RAD, _CORNER_ELONGATION * known.length_m
+        self._largest_step_s = self._stable_step_s(1e-5 * chambers.count * chambers.pressure_max_pa)
+
+    def _stable_step_s(self, total_pressure: float) -> float:
+        """The longest step at which no vibration grows, with at most that sum of pressures (100 kPa)."""
+        robot, long = self.numbers, _CORNER_ELONGATION * self.segment.length_m
+        bent, squared = _CORNER_BENDING_RAD, 2.0 * _CORNER_BENDING_RAD**2
         corners = [[x, y, z] for x, y in ((0.0, 0.0), (bent, 0.0), (0.0, bent)) for z in (-0.5 * long, long)]
-        squared, pressure = 2.0 * _CORNER_BENDING_RAD**2, 1e-5 * chambers.count * chambers.pressure_max_pa
-        stiffening = max(kernels.law(self.behaviour, b, p) for b in (0.0, squared) for p in (0.0, pressure))
-        shares = sum(behaviour.relaxation_shares)
+        stiffening = max(kernels.law(robot, b, p) for b in (0.0, squared) for p in (0.0, total_pressure))
+        shares = sum(robot.shares.tolist())
         stiffest = self.segment.stiffness(
-            _STIFFER * (stiffening * (1.0 + abs(behaviour.anisotropy)) + shares) * self.stiffness,
-            _STIFFER * (1.0 + shares) * axial,
+            _STIFFER * (stiffening * (1.0 + abs(robot.anisotropy)) + shares) * self.stiffness,
+            _STIFFER * (1.0 + shares) * robot.axial_stiffness,
         )
         x, y, z = self.segment.damping_n_s_m
-        grown = 1.0 + behaviour.bending_damping_growth_per_rad2 * squared
+        grown = 1.0 + robot.damping_growth * squared
         most_damped = replace(self.segment, damping_n_s_m=(grown * x, grown * y, z))
-        self._largest_step_s = largest_stable_step_s(most_damped, corners, stiffest)
+        return largest_stable_step_s(most_damped, corners, stiffest)
 
     def resting_row(self) -> Vector:
         """(ROW,) hanging or standing still without pressure, as bent and as long as it is then.
@@ -107,7 +108,7 @@ class GreyBox:
         Found by Newton's rule from where it would be without weight: it is the rest next to that, be it stable or not.
         """
         row = np.zeros(kernels.ROW)
-        row[:3] = self.behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
+        row[:3] = self.numbers.rest
         away = _NEWTON_DIFFERENCE * np.eye(3)
         for _ in range(_NEWTON_STEPS):
             slope = np.array([self._unbalanced(row[:3] + one) - self._unbalanced(row[:3] - one) for one in away]).T
@@ -120,45 +121,43 @@ class GreyBox:
 
     def _unbalanced(self, q: Vector) -> Vector:
         """(3,) generalised force that is left over at rest at q, without pressure and all relaxed."""
-        behaviour, state = self.behaviour, np.concatenate([q, np.zeros(3)])
-        rest = behaviour[[kernels.REST_X, kernels.REST_Y, kernels.REST_ELONGATION]]
-        bending = self.stiffness * kernels.law(behaviour, float(q[0] ** 2 + q[1] ** 2), 0.0)
-        more = behaviour[kernels.ANISOTROPY]
-        holding = np.array([bending * (1.0 + more), bending * (1.0 - more), behaviour[kernels.AXIAL_STIFFNESS]])
-        force = self.segment.stiffness() * rest - holding * q
-        for fraction, offset, mass in self._points:
+        robot, state = self.numbers, np.concatenate([q, np.zeros(3)])
+        bending = self.stiffness * kernels.law(robot, float(q[0] ** 2 + q[1] ** 2), 0.0)
+        more = robot.anisotropy
+        holding = np.array([bending * (1.0 + more), bending * (1.0 - more), robot.axial_stiffness])
+        force = self.segment.stiffness() * robot.rest - holding * q
+        for fraction, offset, mass in robot.points:
             force += mass * np.array(self.segment.gravity_m_s2) @ self.segment.jacobian(state, fraction, offset)[0]
         return np.asarray(force)
 
+    def _drive(self, pressures_pa: Vector) -> Vector:
+        """(4,) generalised forces of the pressures in the chambers (C,), and their sum in 100 kPa."""
+        out: Vector = np.empty(4)
+        out[:3], out[3] = self.gains @ pressures_pa, 1e-5 * pressures_pa.sum()
+        return out
+
     def propagate(self, rows: Matrix, stiffness: Vector, mean_pa: Vector, step_s: float) -> Matrix:
         """Rows (K, n) after a step through chambers' mean pressures (C,), with stiffness (K,) N m/rad of each."""
-        out = np.empty_like(rows)
-        parts = sub_steps(step_s, self._largest_step_s)
-        kernels.propagate(
-            self.behaviour, self._segment, self._points, rows, stiffness, self.gains @ mean_pa, 1e-5 * mean_pa.sum(),
-            step_s, parts, out,
-        )  # fmt: skip
+        out, parts = np.empty_like(rows), sub_steps(step_s, self._largest_step_s)
+        kernels.propagate(self.numbers, rows, stiffness, self._drive(mean_pa), step_s, parts, out)
         return out
 
     def loads(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:
         """(K, 6) what the rows put on the force-torque sensor, at its origin, in the base's frame; N, N m."""
         out = np.empty((len(rows), 6))
-        kernels.loads(
-            self.behaviour, self._segment, self._points, self._load_masses, self._origin, rows, stiffness,
-            self.gains @ pressures_pa, 1e-5 * pressures_pa.sum(), out,
-        )  # fmt: skip
+        kernels.loads(self.numbers, rows, stiffness, self._drive(pressures_pa), out)
         return out
 
     def tips(self, rows: Matrix, stiffness: Vector, pressures_pa: Vector) -> Matrix:
         """(K, 7) position (m) and velocity (m/s) of the tip in the base's frame, stiffness now (N m/rad)."""
         out = np.empty((len(rows), 7))
-        kernels.tips(self.behaviour, self._segment, self.beyond_m, rows, stiffness, 1e-5 * pressures_pa.sum(), out)
+        kernels.tips(self.numbers, rows, stiffness, 1e-5 * pressures_pa.sum(), out)
         return out
 
     def through_hoses(self, readings_pa: Vector, chambers_pa: Vector, step_s: float) -> tuple[Vector, Vector]:
         """Pressures in the chambers (C,) after a step of held readings without offsets, and their mean over it."""
         after, mean = chambers_pa.copy(), np.empty_like(chambers_pa)
-        kernels.chamber_pressures(readings_pa, self.lag_s, step_s, after, mean)
+        kernels.chamber_pressures(readings_pa, self.numbers.lag_s, step_s, after, mean)
         return after, mean
 
     def simulate(self, stamps_s: Vector, readings_pa: Matrix, start: Vector) -> tuple[Matrix, Matrix]:
@@ -167,8 +166,6 @@ class GreyBox:
         Stamps do not fall; at one that comes again it is as before.
         """
         rows, places = np.empty((len(stamps_s), kernels.ROW)), np.empty((len(stamps_s), 3))
-        kernels.simulate(
-            self.behaviour, self._segment, self._points, self.beyond_m, self.gains, self.lag_s, stamps_s,
-            readings_pa - self.offsets_pa, start, self.stiffness, SAFETY * self._largest_step_s, rows, places,
-        )  # fmt: skip
+        longest_s, gauge_pa = SAFETY * self._largest_step_s, readings_pa - self.offsets_pa
+        kernels.simulate(self.numbers, stamps_s, gauge_pa, start, longest_s, rows, places)
         return rows, places

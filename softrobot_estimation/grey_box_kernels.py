@@ -17,6 +17,7 @@ a Maxwell element, whose force is s_i k (q - relaxed_i), with relaxed_i' = (q - 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -35,81 +36,107 @@ Array = NDArray[np.float64]
 
 RATES, RELAXED, MOMENTS, PAYLOAD, REST, ROW = 3, 6, 12, 14, 15, 17
 
-# Places in `behaviour`
-(
-    STIFFENING,
-    PRESSURE_STIFFENING,
-    ANISOTROPY,
-    REST_X,
-    REST_Y,
-    REST_ELONGATION,
-    DAMPING_GROWTH,
-    FAST_SHARE,
-    SLOW_SHARE,
-    FAST_S,
-    SLOW_S,
-    AXIAL_STIFFNESS,
-    BASE_STIFFNESS,
-    MOMENT_TIME_S,
-) = range(14)
-BEHAVIOUR = 14
-
 SATURATION_RAD2 = 0.64
 """Squared bending at which the law has gone half of its way."""
 LEAST_STIFFENING = 0.2
 """Share of the base stiffness that the law leaves at least, wherever it is asked."""
 
 
+class Numbers(NamedTuple):
+    """Of a robot.
+
+    Attributes
+    ----------
+    segment, points
+        (8,) and (n, 3), see `curvature_kernels`; row 0 of `points` is the tip's mass, which a payload adds to.
+    load_masses, origin
+        (n,) what the base feels of each point, kg; (3,) of the force-torque sensor, m.
+    beyond
+        From the segment's end to the tip, m.
+    gains, lag_s
+        (3, C) generalised forces (N m, N m, N) of unit pressures; time constant of the hoses.
+    stiffness, axial_stiffness
+        In bending, straight and without pressure (N m/rad), and axial (N/m).
+    stiffening, pressure_stiffening, anisotropy, damping_growth
+        As in the configuration's `behaviour`: 1/rad^2, 1/(100 kPa), a share, 1/rad^2.
+    rest
+        (3,) q without pressure and weight.
+    shares, times_s
+        (2,) s_i and t_i, fast and slow.
+    moment_time_s
+        In which moments of which no equation knows change.
+    """
+
+    segment: Array
+    points: Array
+    load_masses: Array
+    origin: Array
+    beyond: float
+    gains: Array
+    lag_s: float
+    stiffness: float
+    axial_stiffness: float
+    stiffening: float
+    pressure_stiffening: float
+    anisotropy: float
+    damping_growth: float
+    rest: Array
+    shares: Array
+    times_s: Array
+    moment_time_s: float
+
+
+class _Scratch(NamedTuple):
+    """Room for a row's forces, stiffness, segment and points with what the row changes, their motion, and rates."""
+
+    forces: Array
+    stiff: Array
+    damped: Array
+    loaded: Array
+    motions: Array
+    rates: Array
+
+
 @njit(cache=True, error_model="numpy")
-def law(behaviour: Array, squared_bending: float, total_pressure: float) -> float:
+def _scratch(robot: Numbers) -> _Scratch:
+    motions = np.empty((robot.points.shape[0], MOTION))
+    return _Scratch(np.empty(3), np.empty(3), robot.segment.copy(), robot.points.copy(), motions, np.empty(MOMENTS))
+
+
+@njit(cache=True, error_model="numpy")
+def law(robot: Numbers, squared_bending: float, total_pressure: float) -> float:
     """Factor on the stiffness at that bending (rad^2) and sum of pressures (100 kPa)."""
     return max(
         LEAST_STIFFENING,
         1.0
-        + behaviour[STIFFENING] * squared_bending / (1.0 + squared_bending / SATURATION_RAD2)
-        + behaviour[PRESSURE_STIFFENING] * total_pressure,
+        + robot.stiffening * squared_bending / (1.0 + squared_bending / SATURATION_RAD2)
+        + robot.pressure_stiffening * total_pressure,
     )
 
 
 @njit(cache=True, error_model="numpy")
-def _rates(
-    behaviour: Array,
-    segment: Array,
-    points: Array,
-    row: Array,
-    stiffness: float,
-    actuation: Array,
-    total_pressure: float,
-    forces: Array,
-    stiff: Array,
-    damped: Array,
-    motions: Array,
-    out: Array,
-) -> None:
-    """Rates of a row's first MOMENTS columns into `out`; `forces`, `stiff` (3,) and `damped` (8,) are scratch.
-
-    Leaves the motion of the points in `motions` (n, MOTION).
-    """
+def _rates(robot: Numbers, row: Array, stiffness: float, drive: Array, scratch: _Scratch) -> None:
+    """Rates of a row's first MOMENTS columns into `scratch.rates`, and the points' motion into `scratch.motions`."""
+    forces, stiff, damped, out = scratch.forces, scratch.stiff, scratch.damped, scratch.rates
     squared = row[0] * row[0] + row[1] * row[1]
-    now = stiffness * law(behaviour, squared, total_pressure)
-    axial, base = behaviour[AXIAL_STIFFNESS], stiffness
-    forces[0] = actuation[0] + row[MOMENTS] + row[REST] + behaviour[BASE_STIFFNESS] * behaviour[REST_X]
-    forces[1] = actuation[1] + row[MOMENTS + 1] + row[REST + 1] + behaviour[BASE_STIFFNESS] * behaviour[REST_Y]
-    forces[2] = actuation[2] + axial * behaviour[REST_ELONGATION]
+    now = stiffness * law(robot, squared, drive[3])
+    axial, base = robot.axial_stiffness, stiffness
+    forces[0] = drive[0] + row[MOMENTS] + row[REST] + robot.stiffness * robot.rest[0]
+    forces[1] = drive[1] + row[MOMENTS + 1] + row[REST + 1] + robot.stiffness * robot.rest[1]
+    forces[2] = drive[2] + axial * robot.rest[2]
     for element in range(2):
-        share, time_s = behaviour[FAST_SHARE + element], behaviour[FAST_S + element]
         for i in range(3):
             place = RELAXED + 3 * element + i
             behind = row[i] - row[place]
-            forces[i] -= share * (axial if i == 2 else base) * behind
-            out[place] = behind / time_s
-    stiff[0] = now * (1.0 + behaviour[ANISOTROPY])
-    stiff[1] = now * (1.0 - behaviour[ANISOTROPY])
+            forces[i] -= robot.shares[element] * (axial if i == 2 else base) * behind
+            out[place] = behind / robot.times_s[element]
+    stiff[0] = now * (1.0 + robot.anisotropy)
+    stiff[1] = now * (1.0 - robot.anisotropy)
     stiff[2] = axial
-    growth = 1.0 + behaviour[DAMPING_GROWTH] * squared
+    growth = 1.0 + robot.damping_growth * squared
     for i in range(2):
-        damped[DAMPING + i] = segment[DAMPING + i] * growth
-    a0, a1, a2 = acceleration(damped, points, row, forces, stiff, motions)
+        damped[DAMPING + i] = robot.segment[DAMPING + i] * growth
+    a0, a1, a2 = acceleration(damped, scratch.loaded, row, forces, stiff, scratch.motions)
     for i in range(3):
         out[i] = row[RATES + i]
     out[RATES], out[RATES + 1], out[RATES + 2] = a0, a1, a2
@@ -117,37 +144,24 @@ def _rates(
 
 @njit(cache=True, error_model="numpy")
 def propagate(
-    behaviour: Array,
-    segment: Array,
-    points: Array,
-    rows: Array,
-    stiffness: Array,
-    actuation: Array,
-    total_pressure: float,
-    step_s: float,
-    count: int,
-    out: Array,
+    robot: Numbers, rows: Array, stiffness: Array, drive: Array, step_s: float, count: int, out: Array
 ) -> None:
     """Rows (K, n) after `step_s` in `count` steps of the classical Runge-Kutta rule, into `out` (K, n).
 
-    Row 0 of `points` is the tip's mass, which the payload adds to. Actuation (3,) is held.
+    `drive` (4,), which is held: generalised forces of the pressures, and their sum in 100 kPa.
     """
-    keep = math.exp(-step_s / behaviour[MOMENT_TIME_S])
+    keep = math.exp(-step_s / robot.moment_time_s)
     h = step_s / count
-    forces, stiff, damped, loaded = np.empty(3), np.empty(3), segment.copy(), points.copy()
-    stage, slope, total = np.empty(rows.shape[1]), np.empty(MOMENTS), np.empty(MOMENTS)
-    motions = np.empty((points.shape[0], MOTION))
+    scratch = _scratch(robot)
+    stage, slope, total = np.empty(rows.shape[1]), scratch.rates, np.empty(MOMENTS)
     for k in range(rows.shape[0]):
         row = out[k]
         row[:] = rows[k]
-        loaded[0, 2] = points[0, 2] + max(row[PAYLOAD], 0.0)
+        scratch.loaded[0, 2] = robot.points[0, 2] + max(row[PAYLOAD], 0.0)
         for _ in range(count):
             stage[:] = row
             for order in range(4):
-                _rates(
-                    behaviour, segment, loaded, stage, stiffness[k], actuation, total_pressure,
-                    forces, stiff, damped, motions, slope,
-                )  # fmt: skip
+                _rates(robot, stage, stiffness[k], drive, scratch)
                 if order == 0:
                     total[:] = slope
                 else:
@@ -165,52 +179,34 @@ def propagate(
 
 
 @njit(cache=True, error_model="numpy")
-def loads(
-    behaviour: Array,
-    segment: Array,
-    points: Array,
-    load_masses: Array,
-    origin: Array,
-    rows: Array,
-    stiffness: Array,
-    actuation: Array,
-    total_pressure: float,
-    out: Array,
-) -> None:
-    """Force and torque about `origin` that each moving row puts on its base, in the base's frame, into `out` (K, 6).
+def loads(robot: Numbers, rows: Array, stiffness: Array, drive: Array, out: Array) -> None:
+    """Force and torque about the origin that each moving row puts on its base, in the base's frame, into `out` (K, 6).
 
-    Accelerations are those of `points` (row 0 the tip); `load_masses` are what the base feels of each of them.
+    Accelerations are those of `points`; the base feels the `load_masses`.
     """
-    forces, stiff, damped, loaded = np.empty(3), np.empty(3), segment.copy(), points.copy()
-    slope, motions = np.empty(MOMENTS), np.empty((points.shape[0], MOTION))
+    scratch = _scratch(robot)
     for k in range(rows.shape[0]):
-        row, load = rows[k], out[k]
-        payload = max(row[PAYLOAD], 0.0)
-        loaded[0, 2] = points[0, 2] + payload
-        _rates(
-            behaviour, segment, loaded, row, stiffness[k], actuation, total_pressure,
-            forces, stiff, damped, motions, slope,
-        )  # fmt: skip
-        accelerations = (slope[RATES], slope[RATES + 1], slope[RATES + 2])
+        load, payload = out[k], max(rows[k, PAYLOAD], 0.0)
+        scratch.loaded[0, 2] = robot.points[0, 2] + payload
+        _rates(robot, rows[k], stiffness[k], drive, scratch)
+        accelerations = (scratch.rates[RATES], scratch.rates[RATES + 1], scratch.rates[RATES + 2])
         load[:] = 0.0
-        for i in range(points.shape[0]):
-            mass = load_masses[i] + (payload if i == 0 else 0.0)
-            add_load(segment, mass, origin, motions[i], accelerations, load)
+        for i in range(robot.points.shape[0]):
+            mass = robot.load_masses[i] + (payload if i == 0 else 0.0)
+            add_load(robot.segment, mass, robot.origin, scratch.motions[i], accelerations, load)
 
 
 @njit(cache=True, error_model="numpy")
-def tips(
-    behaviour: Array, segment: Array, beyond: float, rows: Array, stiffness: Array, total_pressure: float, out: Array
-) -> None:
-    """Place and velocity of the tip, `beyond` the segment's end, and stiffness now, into `out` (K, 7)."""
+def tips(robot: Numbers, rows: Array, stiffness: Array, total_pressure: float, out: Array) -> None:
+    """Place and velocity of the tip, and stiffness now, into `out` (K, 7)."""
     for k in range(rows.shape[0]):
         row = rows[k]
-        position, (jx, jy, jz), _ = point_motion(segment, 1.0, beyond, row)
+        position, (jx, jy, jz), _ = point_motion(robot.segment, 1.0, robot.beyond, row)
         out[k, 0], out[k, 1], out[k, 2] = position
         out[k, 3] = jx[0] * row[3] + jx[1] * row[4] + jx[2] * row[5]
         out[k, 4] = jy[0] * row[3] + jy[1] * row[4] + jy[2] * row[5]
         out[k, 5] = jz[0] * row[3] + jz[1] * row[4] + jz[2] * row[5]
-        out[k, 6] = stiffness[k] * law(behaviour, row[0] * row[0] + row[1] * row[1], total_pressure)
+        out[k, 6] = stiffness[k] * law(robot, row[0] * row[0] + row[1] * row[1], total_pressure)
 
 
 @njit(cache=True, error_model="numpy")
@@ -226,40 +222,27 @@ def chamber_pressures(readings: Array, lag_s: float, step_s: float, chambers: Ar
 
 @njit(cache=True, error_model="numpy")
 def simulate(
-    behaviour: Array,
-    segment: Array,
-    points: Array,
-    beyond: float,
-    gains: Array,
-    lag_s: float,
-    stamps_s: Array,
-    readings: Array,
-    start: Array,
-    stiffness: float,
-    longest_s: float,
-    rows: Array,
-    places: Array,
+    robot: Numbers, stamps_s: Array, readings: Array, start: Array, longest_s: float, rows: Array, places: Array
 ) -> None:
     """A run on pressures alone: rows (N, ROW) at the stamps (N,), and where the tip is, (N, 3).
 
-    Readings (N, C) are gauge pressures without offsets, each held until the next stamp; `gains` (3, C) makes
-    generalised forces of pressures. No sub-step is longer than `longest_s`.
+    Readings (N, C) are gauge pressures without offsets, each held until the next stamp. No sub-step is longer than
+    `longest_s`.
     """
-    one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([stiffness]), np.empty((1, 7))
-    chambers, mean, actuation = readings[0].copy(), np.empty(readings.shape[1]), np.empty(3)
+    one, moved, base, tip = np.empty((1, ROW)), np.empty((1, ROW)), np.array([robot.stiffness]), np.empty((1, 7))
+    chambers, mean, drive = readings[0].copy(), np.empty(readings.shape[1]), np.empty(4)
     one[0] = start
     for n in range(len(stamps_s)):
         step_s = stamps_s[n] - stamps_s[n - 1] if n > 0 else 0.0
         if step_s > 0.0:
-            chamber_pressures(readings[n - 1], lag_s, step_s, chambers, mean)
-            total = 0.0
-            actuation[:] = 0.0
+            chamber_pressures(readings[n - 1], robot.lag_s, step_s, chambers, mean)
+            drive[:] = 0.0
             for c in range(len(mean)):
-                total += 1e-5 * mean[c]
+                drive[3] += 1e-5 * mean[c]
                 for i in range(3):
-                    actuation[i] += gains[i, c] * mean[c]
+                    drive[i] += robot.gains[i, c] * mean[c]
             parts = max(1, math.ceil(step_s / longest_s - 1e-6))
-            propagate(behaviour, segment, points, one, base, actuation, total, step_s, parts, moved)
+            propagate(robot, one, base, drive, step_s, parts, moved)
             one[:] = moved
             squared = one[0, 0] * one[0, 0] + one[0, 1] * one[0, 1]
             alive = squared + one[0, RATES] + one[0, RATES + 1] + one[0, RATES + 2]  # no number where it bent too far
@@ -267,6 +250,6 @@ def simulate(
                 rows[n:] = np.nan
                 places[n:] = np.nan
                 return
-        tips(behaviour, segment, beyond, one, base, 0.0, tip)
+        tips(robot, one, base, 0.0, tip)
         rows[n] = one[0]
         places[n] = tip[0, :3]

@@ -6,28 +6,39 @@ import datetime
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib import style
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.json_text import to_json
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, STYLE, TRUTH
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.measurement import Matrix, Vector
 from softrobot_estimation.capture_delay import load_share
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.identification import NORMAL_95, Fit, Progress, fit_grey_box, free_run
+from softrobot_estimation.identification import (
+    AXIAL_STIFFNESS,
+    NORMAL_95,
+    Fit,
+    Progress,
+    fit_grey_box,
+    free_run,
+)
 from softrobot_estimation.identification_runs import Run, mean_tilt_deg, run_from_recording
-from softrobot_estimation.identification_tables import FreeRun, Parameter, free_run_table, parameter_table
-from softrobot_estimation.identification_unknowns import AXIAL_STIFFNESS, value_of, with_parameters
 
+_ROWS = 8
+_BEFORE = "#999999"
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "free_run.png", "identification.json"
 LOAD_SHARE = "behaviour.load_share"
-
 _DIGITS = 5
 _RATIO_ERROR = 0.03
 """Share of force by acceleration by which simulated robots, bent as far as pressures bend them, miss their own."""
@@ -36,6 +47,141 @@ _ELONGATION_ERROR = 0.03
 """Share of an elongation that creep and hysteresis change, whatever the axial stiffness."""
 _POOR_SHARE = 0.4
 """Error of the free run by the tip's own motion: above it the model does not describe the robot."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One line of the table; `low` and `high` bound the 95 % interval.
+
+    Attributes
+    ----------
+    prior_share
+        Standard deviation, by that which was known beforehand; NaN where nothing was.
+    determined
+        Whether the recordings tell it; else it keeps to what was known beforehand, and so does the interval.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    configured: float
+    prior_share: float
+    determined: bool
+    source: str
+
+
+@dataclass(frozen=True, eq=False)
+class FreeRun:
+    """One recording against the model on its pressures alone, in the base's frame.
+
+    Attributes
+    ----------
+    times_s, measured_m, before_m, after_m
+        (G,), (G, 3): motion capture, the model with the configured and with the identified parameters. NaN where the
+        tip was not seen, or the model has fallen over.
+    delay_s
+        Of motion capture behind the wrench; None where it is not known.
+    """
+
+    name: str
+    times_s: Vector
+    measured_m: Matrix
+    before_m: Matrix
+    after_m: Matrix
+    delay_s: float | None
+
+    def errors_mm(self, places_m: Matrix) -> tuple[float, float, float, float]:
+        """RMS in space and along x, y and z."""
+        squares = np.nanmean(np.square(1e3 * (places_m - self.measured_m)), axis=0)
+        x, y, z = np.sqrt(squares).tolist()
+        return float(np.sqrt(squares.sum())), x, y, z
+
+    @property
+    def fallen(self) -> bool:
+        """Whether the model falls over with the configured parameters."""
+        return bool((np.isnan(self.before_m) & np.isfinite(self.measured_m)).any())
+
+    def figures(self) -> dict[str, object]:
+        """For JSON."""
+        names = ("rms_mm", "rms_x_mm", "rms_y_mm", "rms_z_mm")
+        return {
+            "name": self.name,
+            "capture_delay_s": self.delay_s,
+            "configured_falls": self.fallen,
+            "before": dict(zip(names, self.errors_mm(self.before_m), strict=True)),
+            "after": dict(zip(names, self.errors_mm(self.after_m), strict=True)),
+        }
+
+
+def parameter_table(title: str, parameters: Sequence[Parameter]) -> ReportTable:
+    """All of them beside the configured values."""
+    headings = ("parameter", "value", "95 % interval", "unit", "configured", "known from")
+    rows = tuple(
+        (
+            one.name,
+            f"{one.value:.4g}",
+            f"{one.low:.4g} to {one.high:.4g}",
+            one.unit,
+            f"{one.configured:.4g}",
+            "recordings" if one.determined else "before",
+        )
+        for one in parameters
+    )
+    return ReportTable(title, headings, rows, right=(headings[1], headings[2], headings[4]))
+
+
+def free_run_table(runs: Sequence[FreeRun]) -> ReportTable:
+    """Errors of the tip by pressures alone."""
+    headings = ("recording", "capture late, ms", "configured, mm RMS", "identified, mm RMS", "x", "y", "z")
+    rows = []
+    for run in runs:
+        after = run.errors_mm(run.after_m)
+        before = f"{run.errors_mm(run.before_m)[0]:.2f}{' until it falls over' if run.fallen else ''}"
+        delay = "not known" if run.delay_s is None else f"{1e3 * run.delay_s:.1f}"
+        rows.append((run.name, delay, before, *(f"{one:.2f}" for one in after)))
+    return ReportTable("tip by pressures alone against motion capture", headings, tuple(rows), right=headings[1:])
+
+
+def write_free_runs(runs: Sequence[FreeRun], path: Path, source: str) -> None:
+    """Write the picture as PNG; of more than eight recordings the first eight.
+
+    Parameters
+    ----------
+    source
+        `simulated` or `recorded`, for the title.
+    """
+    shown = runs[:_ROWS]
+    with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
+        figure = Figure(figsize=(13.0, 0.9 + 2.4 * len(shown)), dpi=100.0, layout="constrained")
+        grid = figure.subplots(len(shown), 3, squeeze=False)
+        for row, run in zip(grid, shown, strict=True):
+            errors = run.errors_mm(run.after_m)[1:]
+            for number, (axes, error) in enumerate(zip(row, errors, strict=True)):
+                for places, colour, label in (
+                    (run.before_m, _BEFORE, "configured"),
+                    (run.measured_m, TRUTH, "motion capture"),
+                    (run.after_m, ESTIMATE, "identified"),
+                ):
+                    axes.plot(run.times_s, 1e3 * places[:, number], color=colour, linewidth=0.8, label=label)
+                seen = 1e3 * run.measured_m[:, number]
+                axes.set_title(f"{'xyz'[number]}: {error:.2f} mm RMS", loc="left")
+                low, high = float(min(seen[seen == seen])), float(max(seen[seen == seen]))
+                margin = 0.3 * (high - low) + 1.0  # a configured model may be far away
+                axes.set_ylim(low - margin, high + margin)
+            row[0].set_ylabel(f"{printable(run.name)}\n(mm)".replace("$", r"\$"))
+        for axes in grid[-1]:
+            axes.set_xlabel("time (s)")
+        grid[0][2].legend(loc="upper right", ncols=3)
+        more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
+        figure.suptitle(
+            f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone",
+            size=9.5,
+            x=0.01,
+            ha="left",
+        )
+        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +222,7 @@ class Identification:
 
     def parameters(self) -> dict[str, float | list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
-        values = {name: value_of(self.configuration, name) for name in self.identified}
+        values = {name: attrgetter(name)(self.configuration) for name in self.identified}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def summary(self) -> dict[str, Any]:
@@ -101,7 +247,7 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        from softrobot_estimation.identification_plot import write_free_runs
+        from softrobot_estimation.identified import write_free_runs
 
         names = ", ".join(run.name for run in self.runs).encode("ascii", "backslashreplace").decode()
         today = datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat()
@@ -151,7 +297,7 @@ def identify(
             fit.unknowns, fit.deviations.tolist(), fit.stddev.tolist(), fit.determined.tolist(), strict=True
         )
     ]
-    found = {one.name: value_of(fit.configuration, one.name) for one in fit.unknowns}
+    found = {one.name: attrgetter(one.name)(fit.configuration) for one in fit.unknowns}
     if (share := _load_share(fit.configuration, runs)) is not None:
         table.append(share)
         found[LOAD_SHARE] = share.value
@@ -168,7 +314,7 @@ def identify(
             f"mounting.tilt_deg {tilt_deg[0]:.2f}, {tilt_deg[1]:.2f} is the base's by motion capture, known to "
             f"truth.alignment_stddev_deg, {configuration.truth.alignment_stddev_deg:g} deg."
         )
-    identified = with_parameters(fit.configuration, {name: _rounded(value) for name, value in found.items()})
+    identified = fit.configuration.with_parameters({name: _rounded(value) for name, value in found.items()})
     free_runs = tuple(_free_run(configuration, identified, run) for run in runs)
     notes += [*_on_priors(table), *_on_errors(free_runs)]
     notes += [f"{run.name}: {note}" for run in runs for note in run.notes]

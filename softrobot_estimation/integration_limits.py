@@ -1,8 +1,7 @@
 """How long a step of an integrator may be before the segment's fastest vibration grows in it, and how many it takes.
 
-For one undamped mode of angular frequency w the limits are known: w h = 2 sqrt 2 for the classical Runge-Kutta rule,
-w h = 2 for semi-implicit Euler; with damping ratio z the latter falls to 2 (sqrt(1 + z^2) - z). The three modes of a
-bent segment are coupled, so the limit is found from its linearised model.
+For one undamped mode of angular frequency w the limit of the classical Runge-Kutta rule is known: w h = 2 sqrt 2. The
+three modes of a bent segment are coupled, so the limit is found from its linearised model.
 
 The segment is taken to be held at rest where it is linearised, by whatever pressures that takes: then stiffness and
 mass are symmetric, and a mode vibrates, creeps, or falls (an upright segment that is too soft), but never swings up by
@@ -19,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
 from softrobot_estimation import curvature_kernels as kernels
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, Integrator
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 
 Array = NDArray[np.float64]
 
@@ -49,11 +48,7 @@ def linearised(
 
 
 def largest_stable_step_s(
-    segment: ConstantCurvatureSegment,
-    coordinates: ArrayLike,
-    stiffness_n_m: ArrayLike | None = None,
-    *,
-    integrator: Integrator = "runge_kutta",
+    segment: ConstantCurvatureSegment, coordinates: ArrayLike, stiffness_n_m: ArrayLike | None = None
 ) -> float:
     """Longest step at which no vibration grows, at any of the places given.
 
@@ -63,8 +58,6 @@ def largest_stable_step_s(
         q, (3,) or (K, 3): the corners of where the segment will be. A shorter or more bent one vibrates faster.
     stiffness_n_m
         (3,), one for all: take the highest.
-    integrator
-        `runge_kutta` or `semi_implicit`.
 
     Raises
     ------
@@ -72,7 +65,7 @@ def largest_stable_step_s(
         For a place outside the model's domain.
     """
     systems = [linearised(segment, place, stiffness_n_m) for place in np.atleast_2d(coordinates)]
-    return min(_limit_s(system, integrator) for system in systems)
+    return min(_limit_s(system) for system in systems)
 
 
 def sub_steps(step_s: float, largest_step_s: float) -> int:
@@ -82,7 +75,7 @@ def sub_steps(step_s: float, largest_step_s: float) -> int:
     return max(1, math.ceil(step_s / (SAFETY * largest_step_s) - _ROUNDING))
 
 
-def _limit_s(system: Array, integrator: Integrator) -> float:
+def _limit_s(system: Array) -> float:
     """Where a step of the linear system begins to grow, by bisection."""
     if not np.isfinite(system).all():
         raise UserError(
@@ -96,25 +89,14 @@ def _limit_s(system: Array, integrator: Integrator) -> float:
     stable, unstable = 0.0, 4.0 / fastest
     while unstable - stable > 1e-6 * unstable:
         middle = 0.5 * (stable + unstable)
-        if integrator == "runge_kutta":
-            grows = _runge_kutta_grows(eigenvalues * middle)
-        else:
-            grows = _semi_implicit_grows(system, middle)
-        if grows:
+        if _grows(eigenvalues * middle):
             unstable = middle
         else:
             stable = middle
     return stable
 
 
-def _runge_kutta_grows(z: NDArray[Any]) -> bool:
+def _grows(z: NDArray[Any]) -> bool:
     """Of the modes' eigenvalues, each times the step."""
     z = z[z.real <= _ROUNDING]
     return bool((np.abs(1.0 + z * (1.0 + z / 2.0 * (1.0 + z / 3.0 * (1.0 + z / 4.0)))) > 1.0 + _ROUNDING).any())
-
-
-def _semi_implicit_grows(system: Array, step_s: float) -> bool:
-    """With symmetric mass, stiffness and damping only a factor below -1 is the rule's own; one above 1 is a fall."""
-    rates = np.hstack([step_s * system[3:, :3], np.eye(3) + step_s * system[3:, 3:]])
-    step = np.vstack([np.eye(3, 6) + step_s * rates, rates])
-    return bool((np.linalg.eigvals(step).real < -1.0 - _ROUNDING).any())

@@ -16,12 +16,15 @@ from numpy.typing import NDArray
 from onboard_estimation.estimator import Estimator, FilterBreakdown, Step
 from onboard_estimation.filtering.square_root import covariance_root
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
-from softrobot_estimation.channels import pressure_channel
+from softrobot_estimation.channels import SPACE, pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
+from softrobot_estimation.constant_curvature import (
+    ConstantCurvatureSegment,
+    coordinates_of_tip,
+    nominal_segment,
+    with_damping_ratios,
+)
 from softrobot_estimation.integration_limits import largest_stable_step_s, linearised, sub_steps
-from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment, with_damping_ratios
-from softrobot_estimation.space import SPACE
 
 PIECE_S = 0.01
 """Longest step through which lagging pressures are held."""

@@ -3,7 +3,7 @@
 Algorithm 1 of the paper over the grey box: a particle is a row of it, its stiffness k a sample of a Gaussian process of
 bending and elongation, whose weights are integrated out, as are the offsets of the six outputs. A row has 15 numbers
 and a wrench is exact: weights alone leave a handful of 500 particles, and within seconds they are 12 mm astray, so that
-part of each correction moves them (`onboard_estimation.filtering.bridged_particles`).
+part of each correction moves them (`onboard_estimation.filtering.marginalized_particles`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onboard_estimation.filtering.bridged_particles import BridgedParticleFilter
 from onboard_estimation.filtering.gating import Gate, Innovation
-from onboard_estimation.filtering.particle_cloud import Cloud, ParticleFilterSettings
+from onboard_estimation.filtering.marginalized_particles import (
+    Cloud,
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
 from onboard_estimation.filtering.particle_weights import moments
-from onboard_estimation.filtering.unknown_function import UnknownFunction
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
@@ -126,7 +129,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         self._model, self._unknown, self._learned = _Model(self.grey_box), stiffness_prior(configuration), learned
         self._tracker = lru_cache(maxsize=8)(self._built)
 
-    def _built(self, moment_stddev_n_m: float) -> BridgedParticleFilter:
+    def _built(self, moment_stddev_n_m: float) -> MarginalizedParticleFilter:
         """The filter for moments of that size: they are larger while a chamber's pressure is not known."""
         settings = self.configuration.filter
         noise, recovery = np.zeros(kernels.ROW), np.zeros(kernels.ROW)
@@ -140,7 +143,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
         recovery[kernels.MOMENTS : kernels.PAYLOAD] = moment_stddev_n_m
         recovery[kernels.PAYLOAD] = _RECOVERY_PAYLOAD_KG
         recovery[kernels.REST :] = 0.5 * settings.rest_moment_stddev_n_m
-        return BridgedParticleFilter(
+        return MarginalizedParticleFilter(
             self._model,
             self._unknown,
             ParticleFilterSettings(
@@ -151,6 +154,7 @@ class ParticleEstimator(WrenchFilter[Tracked]):
                 offset_noise=self.offset_walk,
                 offset_stddevs=self.offset_stddev,
                 gate=_GATE,
+                bridged=True,
             ),
         )
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
@@ -23,8 +23,7 @@ from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.laboratory import Magnitudes, draw, with_payload
 from softrobot_estimation.message_streams import Gaps, Stamps, Stream, Way
-from softrobot_estimation.pneumatics import pneumatics
-from softrobot_estimation.pressure_patterns import mixture
+from softrobot_estimation.simulated_pressures import mixture, pneumatics
 
 _PLACE, _TURN, _STIFFNESS = slice(6, 9), slice(9, 13), slice(13, 14)
 
@@ -55,7 +54,7 @@ class LaboratorySimulation:
         self._pneumatics = np.zeros((3, chambers.count))
         self._chain_state = kernels.hanging(self.build.chain)
         self._resting: Vector | None = None
-        self._low_passed: Vector | None = None
+        self._low_passed: Matrix | None = None
         self._next_step = 0
         self._kept: _Motion | None = None
         host = Way(
@@ -111,11 +110,13 @@ class LaboratorySimulation:
             (with_payload(build, m), slice(max(hung_at - first, 0), None)),
         ):
             kernels.drive(chain, self._chain_state, chambers[rows], step_s, outputs[rows])
+        keep = np.exp(-step_s / build.low_pass_s)
         if self._low_passed is None:
             self._resting = outputs[0, :6].copy()
-            self._low_passed = self._resting.copy()
-        loads = np.empty((len(steps), 6))
-        _low_pass(outputs[:, :6], np.exp(-step_s / build.low_pass_s), self._low_passed, loads)
+            self._low_passed = keep * self._resting[None]
+        loads = outputs[:, :6]
+        if len(steps):  # first order, as the sensor's electronics
+            loads, self._low_passed = lfilter([1.0 - keep], [1.0, -keep], loads, axis=0, zi=self._low_passed)
         motion = _Motion(first, m.step_ns, outlets, loads, outputs)
         if self._kept is not None:
             motion = self._kept.joined(motion)
@@ -228,12 +229,3 @@ def _digits(values: Matrix, steps: Vector | float) -> Matrix:
     """Rounded to the digits of a sensor, where it has any."""
     size = np.broadcast_to(steps, values.shape[1:])
     return np.where(size > 0.0, np.round(values / np.where(size > 0.0, size, 1.0)) * size, values)
-
-
-@njit(cache=True)
-def _low_pass(values: Matrix, keep: float, state: Vector, out: Matrix) -> None:
-    """First-order, into `out` (K, 6), from `state` (6,) on, which is written."""
-    for k in range(len(values)):
-        for i in range(values.shape[1]):
-            state[i] = keep * state[i] + (1.0 - keep) * values[k, i]
-            out[k, i] = state[i]

@@ -10,10 +10,10 @@ from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Estimate, Matrix
 from onboard_estimation.ros.estimates import New
 from onboard_estimation.ros.sensor_messages import header
+from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.nominal_segment import coordinates_of_tip
-from softrobot_estimation.space import SPACE
 
 CELLS = 16
 """Either way."""

@@ -14,15 +14,13 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix
+from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.filter_model import FilterModel
-from softrobot_estimation.filter_score import JudgedRun, Score
-from softrobot_estimation.filter_tuning import SEARCHES, Search, Tuned, build, tune
-from softrobot_estimation.identification_unknowns import with_parameters
-from softrobot_estimation.nominal_segment import coordinates_of_tip
+from softrobot_estimation.filter_tuning import SEARCHES, JudgedRun, Score, Search, Tuned, build, tune
 from softrobot_estimation.particle_estimator import LEARNED_WEIGHT, ParticleEstimator
-from softrobot_estimation.space import SPACE
-from softrobot_estimation.stiffness_picture import LearnedStiffness, stiffness_picture
+from softrobot_estimation.stiffness_report import LearnedStiffness, stiffness_picture
 
 Progress = Callable[[float, str], None]
 
@@ -174,7 +172,7 @@ def train(
         search, hint = searches["marginalized_pf"], tuned["ukf"].after
         tuning = _part(progress, _UKF_SHARE, _TUNED_SHARE)
         tuned["marginalized_pf"] = tune(configuration, "marginalized_pf", runs, search, hint, tuning)
-        particles = with_parameters(configuration, tuned["marginalized_pf"].after)
+        particles = configuration.with_parameters(tuned["marginalized_pf"].after)
         learned, health = _learned(particles, runs, _part(progress, _TUNED_SHARE, 1.0))
     kept = {name: one for name, one in tuned.items() if form in (None, name)}
     simulated = any(one.simulated for one in recordings.values())

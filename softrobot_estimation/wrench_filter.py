@@ -17,11 +17,10 @@ from onboard_estimation.estimator import Estimator, FilterBreakdown, Step
 from onboard_estimation.filtering.gating import Innovation
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from softrobot_estimation import grey_box_kernels as kernels
-from softrobot_estimation.channels import WRENCH, pressure_channel
+from softrobot_estimation.channels import SPACE, WRENCH, pressure_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.grey_box import STEP_S, GreyBox
-from softrobot_estimation.nominal_segment import coordinates_of_tip
-from softrobot_estimation.space import SPACE
 
 Filtered = TypeVar("Filtered")
 
@@ -342,7 +341,7 @@ class WrenchFilter(Estimator[FilterState[Any]], Generic[Filtered]):
             row[3:6] = np.linalg.solve(jacobian, mean[SPACE.coordinates("velocity")])
             row[6:12] = np.tile(row[:3], 2)
             total = float(1e-5 * readings_pa.sum())
-            stiffness = float(mean[6]) / kernels.law(box.behaviour, float(row[0] ** 2 + row[1] ** 2), total)
+            stiffness = float(mean[6]) / kernels.law(box.numbers, float(row[0] ** 2 + row[1] ** 2), total)
             deviations = np.sqrt(np.diag(initial.covariance))
             stddev = self._stddev(float(deviations[:3].max()), float(deviations[3:6].max()))
             spread = float(deviations[6] / mean[6])

@@ -24,8 +24,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Measurement, Notice, Vector
 from strapdown_estimation.alignment import Aligned, StillReadings, align, as_given
 from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState
-from strapdown_estimation.contact_updates import ContactUpdates, Refusals
+from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState, ContactUpdates, Refusals
 from strapdown_estimation.ground_levels import ORIGIN, GroundLevels, GroundState, Levels
 from strapdown_estimation.loss import Trust, found, is_flat, unknown
 from strapdown_estimation.model import POSITION, SPACE

@@ -23,7 +23,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Measu
 from onboard_estimation.reading_parts import IMU
 from strapdown_estimation.alignment import Aligned
 from strapdown_estimation.configuration import Strapdown
-from strapdown_estimation.contact_detection import Claim
+from strapdown_estimation.contact import Claim
 from strapdown_estimation.model import (
     ACCELEROMETER_BIAS,
     ATTITUDE,

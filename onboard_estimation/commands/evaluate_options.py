@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from onboard_estimation.evaluation.option import Option
-from onboard_estimation.evaluation.options import declared, from_typed
+from onboard_estimation.evaluation.options import Option, declared, from_typed
 
 _PLACE = "options"
 _CONFIGURATION = ("config", "overrides")

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize as scipy_minimise
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated import SimulatedRun
 from onboard_estimation.evaluation.tunable import Tunable, problem_of
 from onboard_estimation.evaluation.tuning_score import By, Score, Scored, score
+from onboard_estimation.learning.optimisation.methods import GRADIENT
 from onboard_estimation.learning.optimisation.minimise import minimise
-from onboard_estimation.learning.optimisation.problem import Progress, Settings
+from onboard_estimation.learning.optimisation.problem import FEWEST_INDIVIDUALS, Progress, Settings
 from onboard_estimation.workers import Workers
 
 Rows = NDArray[np.float64]
@@ -37,17 +37,13 @@ _MATTERS = 2e-3
 _PULL = 5e-4
 """Nats that ten times the value that a parameter began with costs: what does not matter stays where it was."""
 _COUNT_TOLERANCE = 0.05
-_WORST = 1e6
 _ASTRAY = 30.0
 """Mean NEES per degree of freedom, of a run after tuning: the filter is lost there, whatever its noise."""
 _STEP = 0.12
 _TOGETHER = (1.0 / 30.0, 0.1, 1.0 / 3.0, 1.0, 3.0, 10.0, 30.0)
 """Common factors of all parameters, tried first: noise is often wrong as a whole."""
-_DIFFERENCE = 0.1
-"""Of each coordinate (logarithms; of a linear one tenths of its range), for slopes: wide, as gates make small steps."""
 _NO_SCORE = (UserError, ArithmeticError, ValueError)
 """What a filter may raise with a candidate's parameters; anything else is a fault of ours."""
-GRADIENT = "gradient"
 METHODS = (GRADIENT, "cma", "differential_evolution")
 
 
@@ -60,7 +56,7 @@ class TuningSettings:
     by
         What is made small, see `tuning_score`.
     method
-        One of METHODS: SciPy's L-BFGS-B with slopes by differences, or those of `learning.optimisation`.
+        One of METHODS, see `learning.optimisation`.
     evaluations
         Candidates in each search, about.
     folds
@@ -207,8 +203,19 @@ class _Search:
         """(n,) the candidate of least cost on these recordings."""
         begun = self._scaled(names)
         tell(0.1, "each by itself")
-        search = self._descended if self.settings.method == GRADIENT else self._evolved
-        found = search(begun, names, lambda share, step: tell(0.1 + 0.9 * share, step))
+        count, method = len(self.chosen), self.settings.method
+        batch = 2 * count + 1 if method == GRADIENT else max(8, 4 + math.ceil(3.0 * math.log(count)))
+        generations = max(2, self.settings.evaluations // batch)
+        settings = Settings(max(batch, FEWEST_INDIVIDUALS), generations, self.settings.seed, initial_step=_STEP)
+        if method == "cma" and count == 1:  # which has no use for a single parameter
+            method = "differential_evolution"
+
+        def told(progress: Progress) -> None:
+            done = f"candidate {progress.generation * batch}, score {progress.best_cost:.4f}"
+            tell(0.1 + 0.9 * progress.share, done)
+
+        problem = problem_of(self.chosen)
+        found = minimise(method, problem, lambda rows: self.costs(rows, names), settings, told, initial=begun).best
         # What it began with may still be the best.
         both = np.vstack([[one.start for one in self.chosen], begun, found])
         return np.asarray(both[int(np.argmin(self.costs(both, names)))])
@@ -219,57 +226,6 @@ class _Search:
             [[one.moved(factor) if one.is_log else one.start for one in self.chosen] for factor in _TOGETHER]
         )
         return np.asarray(candidates[int(np.argmin(self.costs(candidates, names)))])
-
-    def _descended(self, begun: Rows, names: Sequence[str], tell: Tell) -> Rows:
-        """By the slopes, of which all differences are one batch."""
-        count = len(self.chosen)
-        scales = np.array([1.0 if one.is_log else one.tenth for one in self.chosen])
-        is_log = np.array([one.is_log for one in self.chosen])
-        best: list[tuple[float, Rows]] = []
-
-        def place(coordinates: Rows) -> Rows:
-            moved = np.where(is_log, begun * np.exp(np.where(is_log, coordinates, 0.0)), begun + scales * coordinates)
-            return np.clip(moved, [one.low for one in self.chosen], [one.high for one in self.chosen])
-
-        def cost_and_slope(coordinates: Rows) -> tuple[float, Rows]:
-            steps = _DIFFERENCE * np.vstack([np.zeros(count), np.eye(count), -np.eye(count)])
-            candidates = place(coordinates + steps)
-            costs = np.minimum(self.costs(candidates, names), _WORST)
-            least = int(np.argmin(costs))
-            best.append((float(costs[least]), candidates[least]))
-            tell(min(1.0, len(best) / rounds), f"score {min(best, key=lambda one: one[0])[0]:.4f}")
-            return float(costs[0]), (costs[1 : count + 1] - costs[count + 1 :]) / (2.0 * _DIFFERENCE)
-
-        rounds = max(2, self.settings.evaluations // (2 * count + 1))
-        low, high = ([getattr(one, side) for one in self.chosen] for side in ("low", "high"))
-        edges = [
-            (math.log(a / x), math.log(b / x)) if one.is_log else ((a - x) / s, (b - x) / s)
-            for one, x, a, b, s in zip(self.chosen, begun.tolist(), low, high, scales.tolist(), strict=True)
-        ]
-        scipy_minimise(
-            cost_and_slope,
-            np.zeros(count),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=edges,
-            options={"maxfun": rounds, "ftol": 1e-5, "gtol": 1e-4},
-        )
-        return min(best, key=lambda one: one[0])[1]
-
-    def _evolved(self, begun: Rows, names: Sequence[str], tell: Tell) -> Rows:
-        """By populations."""
-        count = len(self.chosen)
-        individuals = max(8, 4 + math.ceil(3.0 * math.log(count)))
-        generations = max(2, self.settings.evaluations // individuals)
-        settings = Settings(individuals, generations, self.settings.seed, initial_step=_STEP)
-
-        def told(progress: Progress) -> None:
-            tell(progress.share, f"candidate {progress.generation * individuals}, score {progress.best_cost:.4f}")
-
-        problem = problem_of(self.chosen)
-        # CMA-ES has no use for a single parameter.
-        method = self.settings.method if count > 1 else "differential_evolution"
-        return minimise(method, problem, lambda rows: self.costs(rows, names), settings, told, initial=begun).best
 
 
 def tune(

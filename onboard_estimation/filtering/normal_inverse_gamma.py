@@ -28,19 +28,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering import conjugate_kernels as kernels
-from onboard_estimation.filtering.recalled import recalled
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
+_NO_VARIANCE = 1e-200
+"""Of the prior: so small a weight is of no use, and is left as it is."""
+
+
+Indices = NDArray[np.int64]
 FOLDED_LOSSES = 8
 """How many outer products are folded at once; up to twice as many are kept."""
 LEAST_PRIOR_SHARE = 0.95
 """A weight's prior is given back once so much of it is left."""
 FADED_PRIOR_SHARE = 0.1
 """With less of any weight's prior left, after a gap in the data, all are given back at once."""
+
+
+class Recalled(NamedTuple):
+    """Of p outputs with weights in units of the prior's deviations.
+
+    Attributes
+    ----------
+    information
+        (M, M) beside the identity, never negative.
+    moments
+        (p, M) information, the prior's included, times means.
+    """
+
+    information: Array
+    moments: Array
+
+    @property
+    def covariance(self) -> Array:
+        """(M, M) of the weights, with the prior."""
+        return np.asarray(np.linalg.inv(np.eye(len(self.information)) + self.information))
+
+
+def recalled(function: LearnedFunction, factors: Array, noise_variances: Array, weight: float) -> Recalled:
+    """What a function tells.
+
+    Parameters
+    ----------
+    factors
+        (M,) deviations of the prior's weights, for a noise of unit variance.
+    noise_variances
+        (p,) of the samples.
+    weight
+        Of its samples, from 0 to 1: deviations of what was learned grow by one over its root.
+    """
+    prior = np.outer(factors, factors)
+    usable = prior > _NO_VARIANCE
+    precisions = []
+    for covariance, variance in zip(function.covariances, noise_variances, strict=True):
+        scaled = np.where(usable, covariance / np.where(usable, prior, 1.0) / variance, np.eye(len(factors)))
+        precisions.append(np.linalg.inv(scaled))
+    values, vectors = np.linalg.eigh(np.mean(precisions, axis=0))
+    # A mixture of particles may be wider than the prior somewhere: there it tells nothing.
+    information = weight * (vectors * np.maximum(values - 1.0, 0.0)) @ vectors.T
+    means = function.weights / np.where(usable.diagonal(), factors, np.inf)
+    return Recalled(information, weight * means @ (vectors * values) @ vectors.T)
 
 
 class Statistics(NamedTuple):
@@ -188,9 +236,8 @@ class FixedPrior:
             (N, 0): nothing walks here.
         """
         children = self._forgotten(_descended(statistics, ancestors), kept)
-        gains, means, widths = np.empty_like(functions), np.empty(children.scatters.shape), np.empty(len(functions))
-        losses = children.losses + (functions,) * (2 * FOLDED_LOSSES - len(children.losses))
-        kernels.multiply(children.matrices, losses, children.lineages, children.scales, functions, gains)
+        gains = _multiplied(children, functions)
+        means, widths = np.empty(children.scatters.shape), np.empty(len(functions))
         kernels.predict(children.means, gains, functions, means, widths)
         nu = children.degrees_of_freedom
         variances = widths[:, None] * children.scatters / nu
@@ -236,13 +283,9 @@ class FixedPrior:
         precision = 1.0 - shares[coordinate]
         shares[coordinate] = 1.0
         means, scatters = faded.means.copy(), faded.scatters.copy()
-        columns = np.empty((len(means), len(shares)))
-        lineages, scales = faded.lineages, faded.scales
-        kernels.take_columns(faded.matrices, lineages[0], scales[0], coordinate, columns)
-        for earlier, lineage, scale in zip(faded.losses, lineages[1:], scales[1:], strict=True):
-            kernels.subtract_outer_column(earlier, lineage, scale, coordinate, columns)
-        factors = np.empty_like(columns)
-        kernels.observe_zero(columns, coordinate, precision, means, scatters, factors)
+        columns = _multiplied(faded, np.tile(np.eye(len(shares))[coordinate], (len(means), 1)))
+        factors, errors = np.empty_like(columns), -means[:, :, coordinate]
+        kernels.observe(columns, 1.0 / precision + columns[:, coordinate], errors, means, scatters, factors)
         return _lost(faded, factors)._replace(
             means=means, scatters=scatters, next_restored=(coordinate + 1) % len(shares)
         )
@@ -265,6 +308,14 @@ class FixedPrior:
             degrees_of_freedom=kept * children.degrees_of_freedom + lost * self.degrees_of_freedom,
             prior_shares=np.ones(len(identity)),
         )
+
+
+def _multiplied(statistics: Statistics, vectors: Array) -> Array:
+    """(N, M) each particle's C times its row of `vectors` (N, M)."""
+    out = np.empty_like(vectors)
+    losses = statistics.losses + (vectors,) * (2 * FOLDED_LOSSES - len(statistics.losses))
+    kernels.multiply(statistics.matrices, losses, statistics.lineages, statistics.scales, vectors, out)
+    return out
 
 
 def _descended(statistics: Statistics, ancestors: Indices) -> Statistics:
@@ -301,10 +352,11 @@ def _folded(statistics: Statistics) -> Statistics:
 
 def _written_out(statistics: Statistics, count: int, particles: Indices) -> Array:
     """(B, M, M) the matrices of so many particles with their oldest `count` losses."""
-    lineages, m = statistics.lineages[:, particles], statistics.means.shape[2]
-    factors, out = np.empty((len(particles), count, m)), np.empty((len(particles), m, m))
-    for number in range(count):
-        factors[:, number] = statistics.losses[number][lineages[number + 1]]
-    scales = statistics.scales
-    kernels.fold(statistics.matrices, lineages[0], scales[0], factors, scales[1 : count + 1], out)
-    return out
+    lineages, scales = statistics.lineages[:, particles], statistics.scales
+    matrices = scales[0] * statistics.matrices[lineages[0]]
+    if count:
+        losses = zip(statistics.losses[:count], lineages[1:], strict=False)
+        factors = np.stack([loss[lineage] for loss, lineage in losses], axis=1)
+        matrices -= (factors * scales[1 : count + 1, None]).transpose(0, 2, 1) @ factors
+    # Forgetting would let what is not symmetric by rounding grow without end.
+    return np.asarray(0.5 * (matrices + matrices.transpose(0, 2, 1)))

@@ -38,26 +38,10 @@ def systematic(weights: Array, uniform: float) -> Indices:
 
     `uniform` in [0, 1) places one comb of N equal teeth on the weights (Kitagawa, 1996).
     """
-    ancestors = np.empty(len(weights), dtype=np.int64)
-    _comb(weights, uniform * float(weights.sum()) / len(weights), ancestors)
-    return ancestors
-
-
-@njit(cache=True, error_model="numpy")
-def _comb(weights: Array, first: float, ancestors: Indices) -> None:
-    """The number of the weight on which each tooth of a comb stands."""
-    count, last = weights.size, 0
-    width, edge, particle = 0.0, weights[0], 0
-    for i in range(count):
-        width += weights[i]
-        if weights[i] > 0.0:
-            last = i
-    for tooth in range(count):
-        place = first + tooth * (width / count)
-        while edge <= place and particle < last:  # rounding may put the last tooth on the last edge
-            particle += 1
-            edge += weights[particle]
-        ancestors[tooth] = particle
+    edges = np.cumsum(weights)
+    teeth = uniform * float(weights.sum()) / len(weights) + np.arange(len(weights)) * (edges[-1] / len(weights))
+    # Rounding may put the last tooth on the last edge.
+    return np.minimum(np.searchsorted(edges, teeth, side="right"), np.flatnonzero(weights)[-1])
 
 
 def moments(weights: Array, rows: Array) -> tuple[Array, Array]:

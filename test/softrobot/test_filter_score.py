@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.replay import EstimateSeries
 from softrobot_estimation.configuration import SoftRobotConfiguration
-from softrobot_estimation.filter_score import SETTLE_S, JudgedRun
+from softrobot_estimation.filter_tuning import SETTLE_S, JudgedRun
 from softrobot_estimation.ground_truth import covariances
 
 CONFIGURATION = SoftRobotConfiguration()

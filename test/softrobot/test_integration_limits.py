@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from onboard_estimation.errors import UserError
-from softrobot_estimation.constant_curvature import ConstantCurvatureSegment, Integrator
+from softrobot_estimation.constant_curvature import ConstantCurvatureSegment
 from softrobot_estimation.integration_limits import SAFETY, largest_stable_step_s, linearised, sub_steps
 
-INTEGRATORS: list[Integrator] = ["runge_kutta", "semi_implicit"]
 MASS, LENGTH, RADIUS, GRAVITY = 0.166, 0.128, 0.0146, 9.81
 SEGMENT = ConstantCurvatureSegment(
     length_m=LENGTH,
@@ -55,14 +54,12 @@ def test_what_stands_upright_and_is_too_soft_falls() -> None:
         assert limit == pytest.approx(2.0 * np.sqrt(2.0) / np.sqrt(1400.0 / MASS), rel=1e-4)
 
 
-@pytest.mark.parametrize("ratio", [0.0, 0.05, 0.7, 3.0])
+@pytest.mark.parametrize("ratio", [0.0, 3.0])
 def test_limits_are_the_textbooks_for_one_mode(ratio: float) -> None:
     """The stretch of a stiff spring is the fastest mode of a straight segment."""
     frequency = np.sqrt(1e5 / MASS)
     stiff = replace(SEGMENT, elongation_stiffness_n_m=1e5, damping_n_s_m=(0.0, 0.0, 2.0 * ratio * frequency * MASS))
     state = np.array([0.0, 0.0, MASS * GRAVITY / 1e5])
-    limit = largest_stable_step_s(stiff, state, integrator="semi_implicit")
-    assert limit * frequency == pytest.approx(2.0 * (np.sqrt(1.0 + ratio**2) - ratio), rel=1e-4)
     limit = largest_stable_step_s(stiff, state)
     if ratio == 0.0:
         assert limit * frequency == pytest.approx(2.0 * np.sqrt(2.0), rel=1e-4)
@@ -70,22 +67,19 @@ def test_limits_are_the_textbooks_for_one_mode(ratio: float) -> None:
         assert limit * frequency * (ratio + np.sqrt(ratio**2 - 1.0)) == pytest.approx(2.785, rel=1e-3)
 
 
-@pytest.mark.parametrize("integrator", INTEGRATORS)
 @pytest.mark.parametrize("spread", [False, True], ids=["tip", "spread"])
 @pytest.mark.parametrize("damping", [0.5, 60.0])
-def test_a_step_at_the_limit_stays_and_one_of_twice_it_does_not(
-    integrator: Integrator, spread: bool, damping: float
-) -> None:
+def test_a_step_at_the_limit_stays_and_one_of_twice_it_does_not(spread: bool, damping: float) -> None:
     segment = replace(SEGMENT, damping_n_s_m=(damping,) * 3)
     if spread:
         segment = replace(segment, tip_mass_kg=0.02, backbone_mass_kg=0.15)
     rest = at_rest(segment)
     assert np.hypot(*rest[:2]) / RADIUS > 0.2
-    limit = largest_stable_step_s(segment, rest[:3], integrator=integrator)
+    limit = largest_stable_step_s(segment, rest[:3])
 
     def error_after(step_s: float, count: int) -> float:
         start = rest + np.r_[1e-9, -2e-9, 1e-9, 0, 0, 0]
-        moved = segment.step(start, count * step_s, PRESSURES, sub_steps=count, integrator=integrator)
+        moved = segment.step(start, count * step_s, PRESSURES, sub_steps=count)
         return float(np.linalg.norm(moved[:3] - rest[:3]))
 
     assert error_after(0.98 * limit, 4000) < 1e-8
@@ -97,19 +91,6 @@ def test_the_shortest_limit_of_all_places_counts() -> None:
     limits = [largest_stable_step_s(SEGMENT, place) for place in (STRAIGHT[:3], bent)]
     assert limits[1] < limits[0]
     assert largest_stable_step_s(SEGMENT, np.array([STRAIGHT[:3], bent])) == limits[1]
-
-
-@pytest.mark.parametrize("place", [(np.pi, 0.0, -0.02), (2.0, -3.0, 0.03), (0.0, 5.0, 0.0)])
-@pytest.mark.parametrize("gravity", [(0.0, 0.0, 9.81), (0.0, 0.0, -9.81), (6.0, 6.0, 5.0)])
-def test_both_rules_know_the_same_fastest_mode_far_from_where_it_hangs(
-    place: tuple[float, float, float], gravity: tuple[float, float, float]
-) -> None:
-    """Also where, let go, it would not vibrate but fall."""
-    coordinates, damped = np.array(place) * [RADIUS, RADIUS, 1.0], (0.1, 0.1, 0.1)
-    for damping, tolerance in (((0.0, 0.0, 0.0), 1e-4), (damped, 0.05)):
-        segment = replace(SEGMENT, gravity_m_s2=gravity, damping_n_s_m=damping, bending_stiffness_n_m=100.0)
-        limits = [largest_stable_step_s(segment, coordinates, integrator=rule) for rule in INTEGRATORS]
-        assert limits[1] / limits[0] == pytest.approx(1.0 / np.sqrt(2.0), rel=tolerance)
 
 
 def test_sub_steps_keep_below_the_limit() -> None:

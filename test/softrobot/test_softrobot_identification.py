@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,8 @@ from onboard_estimation.series import Series
 from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
 from softrobot_estimation.description import TIP
-from softrobot_estimation.identification import fit_grey_box, free_run
+from softrobot_estimation.identification import fit_grey_box, free_run, unknowns, with_values
 from softrobot_estimation.identification_runs import run_from_recording
-from softrobot_estimation.identification_unknowns import unknowns, value_of, with_parameters, with_values
 from softrobot_estimation.identified import Identification, identify, mass_sentences
 from softrobot_estimation.robot import ROBOT
 
@@ -57,7 +57,7 @@ ROBOTS: dict[str, dict[str, Any]] = {"softer when bent": SOFTER_WHEN_BENT, "upri
 
 @cache
 def robot(name: str) -> SoftRobotConfiguration:
-    return with_parameters(NOMINAL, ROBOTS[name])
+    return NOMINAL.with_parameters(ROBOTS[name])
 
 
 @cache
@@ -83,7 +83,7 @@ def test_parameters_are_recovered_within_their_intervals(name: str) -> None:
     missed = []
     for unknown in found.fit.unknowns:
         line = next(one for one in found.table if one.name == unknown.label)
-        value = value_of(true, unknown.name)
+        value = attrgetter(unknown.name)(true)
         value = value if unknown.place is None else value[unknown.place]
         if not line.low <= value <= line.high:
             missed.append((line.name, value, line.low, line.high))
@@ -161,7 +161,7 @@ def test_the_base_tells_its_tilt() -> None:
 
 
 def test_an_upright_robot_that_is_configured_too_soft_to_stand_is_found() -> None:
-    known = with_parameters(known_of("upright"), {"stiffness.bending_n_m_per_rad": 0.07})
+    known = known_of("upright").with_parameters({"stiffness.bending_n_m_per_rad": 0.07})
     found = identify(known, {"run": recording("upright")})
     assert found.configuration.stiffness.bending_n_m_per_rad == pytest.approx(0.26, rel=0.25)
     [run] = found.free_runs
@@ -301,7 +301,7 @@ def test_every_unknown_is_put_where_it_belongs() -> None:
         deviations = np.zeros(len(wanted))
         deviations[number] = 0.5
         moved = with_values(NOMINAL, wanted, deviations)
-        value, before = value_of(moved, unknown.name), value_of(NOMINAL, unknown.name)
+        value, before = attrgetter(unknown.name)(moved), attrgetter(unknown.name)(NOMINAL)
         if unknown.place is not None:
             assert [k for k in range(len(value)) if value[k] != before[k]] == [unknown.place]
             value = value[unknown.place]

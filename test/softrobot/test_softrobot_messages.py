@@ -23,13 +23,13 @@ from onboard_estimation.nodes.outputs import published_topics
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.transforms import base_pose, estimate_transforms
+from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip
 from softrobot_estimation.description import BASE, TIP
 from softrobot_estimation.grey_box import GreyBox
-from softrobot_estimation.nominal_segment import coordinates_of_tip
 from softrobot_estimation.particle_estimator import stiffness_prior
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.space import SPACE
 from softrobot_estimation.stiffness_surface import CELLS, StiffnessSurface
 
 CONFIGURATION = SoftRobotConfiguration()

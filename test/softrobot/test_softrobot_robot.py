@@ -20,12 +20,12 @@ from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.testing import Check, checks
+from softrobot_estimation.channels import SPACE
 from softrobot_estimation.configuration import SoftRobotConfiguration
+from softrobot_estimation.constant_curvature import coordinates_of_tip, nominal_segment
 from softrobot_estimation.description import BASE, PIECES, TIP
 from softrobot_estimation.integration_limits import linearised
-from softrobot_estimation.nominal_segment import coordinates_of_tip, nominal_segment
 from softrobot_estimation.robot import ROBOT
-from softrobot_estimation.space import SPACE
 from softrobot_estimation.unknown_soft_robot import read_unknown_soft_robot
 
 Array = NDArray[np.float64]

@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from strapdown_estimation.alignment import align_at_rest, level
 from strapdown_estimation.configuration import Contact, Strapdown
-from strapdown_estimation.contact_detection import UNSEEN, Claim, ContactDetector, ContactState, window_energy
+from strapdown_estimation.contact import UNSEEN, Claim, ContactDetector, ContactState, window_energy
 from strapdown_estimation.ground_levels import ORIGIN, Level, height_noise, match, used, with_new
 from strapdown_estimation.model import SPACE
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
-from onboard_estimation.filtering.particle_cloud import ParticleFilterSettings
-from onboard_estimation.filtering.unknown_function import UnknownFunction
+from onboard_estimation.filtering.marginalized_particles import (
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
 from onboard_estimation.filtering.walking_prior import HyperParameterWalk
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 

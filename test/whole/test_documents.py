@@ -23,8 +23,7 @@ from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.commands.launch import planned, project_launch_files
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.evaluate import load_configuration
-from onboard_estimation.evaluation.option import parse_overrides
-from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.options import EvaluateOptions, parse_overrides
 from onboard_estimation.robots import all_robots, find_robot, robot_names
 from onboard_estimation.small_launch import served
 from onboard_estimation.small_launch.entities import LaunchContext

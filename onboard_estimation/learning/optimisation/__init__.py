@@ -1,1 +1,1 @@
-"""Optimisers of parameters within bounds, through one interface: genetic algorithm, differential evolution, CMA-ES."""
+"""Parameters searched within bounds, through one interface, whatever the method."""

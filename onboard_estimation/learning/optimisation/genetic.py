@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from onboard_estimation.learning.optimisation.problem import Settings
+from onboard_estimation.learning.optimisation.problem import Problem, Settings
 
 Array = NDArray[np.float64]
 Evaluate = Callable[[Array], Array]
 """Costs (P,) of shares (P, n); a large finite number where the objective's is not finite. One call a generation."""
 
 
-def genetic(evaluate: Evaluate, settings: Settings, start: Array) -> str:
+def genetic(evaluate: Evaluate, problem: Problem, settings: Settings, start: Array) -> str:
     """Run the genetic algorithm for all generations, its first population with `start` (k, n) in it; returns ""."""
     generator = np.random.default_rng(settings.seed)
     population = first_population(generator, settings, start)

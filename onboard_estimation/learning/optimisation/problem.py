@@ -141,6 +141,7 @@ class Settings:
         Of a population, at least 5.
     generations
         Populations in all, the first (random) one included: at most individuals * generations costs are computed.
+        A population is what a method asks for at once.
     seed
         Of all random numbers: the same seed gives the same result.
     elite_fraction
@@ -149,7 +150,7 @@ class Settings:
         Genetic algorithm: share of a population that is made by crossover; the rest is made by mutation.
     initial_step
         Share of each parameter's range: first step size of the genetic algorithm's mutation (the paper gives no
-        number) and first standard deviation of CMA-ES.
+        number), first standard deviation of CMA-ES, first step of the pattern search.
 
     Raises
     ------
@@ -225,16 +226,10 @@ class Result:
         (n,), parameters with the lowest cost found, in their units.
     cost
         Of `best`.
-    best_costs
-        (G,), lowest cost up to and including each generation; infinite while none was finite.
-    median_costs
-        (G,), median of the costs that were computed in each generation; ones that are not finite count as infinite.
     evaluations
         Costs that were computed, in all generations.
     non_finite
         Of these, how many were not finite and thus taken as the worst.
-    restored_generations
-        Generations whose costs came from the state file.
     stopped
         Why it ended before the last generation, by the optimiser's own name of the criterion; "" if it did not.
     """
@@ -243,9 +238,6 @@ class Result:
     seed: int
     best: NDArray[np.float64]
     cost: float
-    best_costs: NDArray[np.float64]
-    median_costs: NDArray[np.float64]
     evaluations: int
     non_finite: int
-    restored_generations: int
     stopped: str

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import sliding_mass
 from filterpy.kalman import KalmanFilter
 from numpy.typing import NDArray
 
-from onboard_estimation.filtering.bridged_particles import BridgedParticleFilter
-from onboard_estimation.filtering.marginalized_particles import MarginalizedParticleFilter
-from onboard_estimation.filtering.particle_cloud import ParticleFilterSettings
-from onboard_estimation.filtering.unknown_function import UnknownFunction
+from onboard_estimation.filtering.marginalized_particles import (
+    MarginalizedParticleFilter,
+    ParticleFilterSettings,
+    UnknownFunction,
+)
+from onboard_estimation.filtering.particle_weights import moments
 from onboard_estimation.learning.reduced_rank import ReducedRankBasis
 
 Array = NDArray[np.float64]
@@ -42,16 +46,17 @@ class Linear:
 UNKNOWN = UnknownFunction(ReducedRankBasis((0.0,), (50.0,), (10.0,), function_count=4), (1.0,), (1e-6,))
 
 
-def settings(noise: float, particles: int) -> ParticleFilterSettings:
+def settings(noise: float, particles: int, bridged: bool = True) -> ParticleFilterSettings:
+    noise_covariance = noise**2 * np.eye(OUTPUTS)
     return ParticleFilterSettings(
-        np.full(STATES, PROCESS), noise**2 * np.eye(OUTPUTS), np.ones(STATES), particle_count=particles
+        np.full(STATES, PROCESS), noise_covariance, np.ones(STATES), particles, bridged=bridged
     )
 
 
-def errors_of(kind: type[MarginalizedParticleFilter], noise: float, particles: int) -> tuple[Array, Array, Array]:
+def errors_of(bridged: bool, noise: float, particles: int) -> tuple[Array, Array, Array]:
     """Of estimates against an exact filter's, in its deviations; variances over its; effective sample sizes."""
     model, rng = Linear(), np.random.default_rng(11)
-    tracker = kind(model, UNKNOWN, settings(noise, particles))
+    tracker = MarginalizedParticleFilter(model, UNKNOWN, settings(noise, particles, bridged))
     exact = KalmanFilter(dim_x=STATES, dim_z=OUTPUTS)
     exact.x, exact.P = np.zeros(STATES), np.eye(STATES)
     exact.F, exact.H = model.transition, model.observation
@@ -64,9 +69,9 @@ def errors_of(kind: type[MarginalizedParticleFilter], noise: float, particles: i
         cloud, info = tracker.step(cloud, STEP_S, measured)
         exact.predict()
         exact.update(measured)
-        found, deviation = tracker.estimate(cloud), np.sqrt(np.diag(exact.P))
-        off.append((found.state - exact.x) / deviation)
-        ratios.append(np.diag(found.state_covariance) / deviation**2)
+        (mean, covariance), deviation = moments(np.exp(cloud.log_weights), cloud.states), np.sqrt(np.diag(exact.P))
+        off.append((mean - exact.x) / deviation)
+        ratios.append(np.diag(covariance) / deviation**2)
         sizes.append(info.effective_sample_size)
     return np.array(off), np.array(ratios), np.array(sizes)
 
@@ -74,7 +79,7 @@ def errors_of(kind: type[MarginalizedParticleFilter], noise: float, particles: i
 @pytest.mark.parametrize("noise", [EXACT, 0.3, SOFT])
 def test_a_linear_system_is_tracked_as_by_a_kalman_filter(noise: float) -> None:
     """Whatever share of the measurement moves particles: few where it says little, nearly all where it is exact."""
-    off, ratios, sizes = errors_of(BridgedParticleFilter, noise, 1500)
+    off, ratios, sizes = errors_of(True, noise, 1500)
     assert np.sqrt((off**2).mean()) < 0.12  # of a standard deviation; 1500 samples alone err by 0.03
     assert np.median(ratios) == pytest.approx(1.0, abs=0.06)
     assert sizes.min() >= 0.45 * 1500
@@ -82,7 +87,7 @@ def test_a_linear_system_is_tracked_as_by_a_kalman_filter(noise: float) -> None:
 
 def test_weights_alone_lose_what_exact_outputs_do_not_see() -> None:
     """Why there is the bridge: the same model, the same particles, no move."""
-    off, _, sizes = errors_of(MarginalizedParticleFilter, EXACT, 1500)
+    off, _, sizes = errors_of(False, EXACT, 1500)
     assert np.sqrt((off**2).mean()) > 0.5
     assert np.median(sizes) < 150
 
@@ -91,7 +96,7 @@ def test_an_unknown_friction_is_learned_from_values_that_were_moved() -> None:
     """About as the plain filter learns it: four runs each are off by 0.31 to 0.41 N here and 0.26 to 0.63 N there."""
     force, true, measured = sliding_mass.run(20.0, seed=2)
     plain = sliding_mass.tracker()
-    tracker = BridgedParticleFilter(plain.model, plain.unknown, plain.settings)
+    tracker = MarginalizedParticleFilter(plain.model, plain.unknown, replace(plain.settings, bridged=True))
     cloud = tracker.start([0.0, 0.0], np.diag([1e-6, 1e-2]), key=1)
     for pushed, position in zip(force, measured, strict=True):
         cloud, _ = tracker.step(cloud, sliding_mass.STEP_S, [position], [pushed])
@@ -114,8 +119,9 @@ def test_offsets_are_told_as_by_a_kalman_filter_that_has_them_in_its_state() -> 
         particle_count=1500,
         offset_noise=np.full(OUTPUTS, 0.01),
         offset_stddevs=np.full(OUTPUTS, sure),
+        bridged=True,
     )
-    tracker = BridgedParticleFilter(model, UNKNOWN, known)
+    tracker = MarginalizedParticleFilter(model, UNKNOWN, known)
     size = STATES + OUTPUTS
     exact = KalmanFilter(dim_x=size, dim_z=OUTPUTS)
     exact.x, exact.P = np.zeros(size), np.diag([1.0] * STATES + [sure**2] * OUTPUTS)
@@ -135,16 +141,19 @@ def test_offsets_are_told_as_by_a_kalman_filter_that_has_them_in_its_state() -> 
         cloud, _ = tracker.step(cloud, STEP_S, measured)
         exact.predict()
         exact.update(measured)
-    found, deviation = tracker.estimate(cloud), np.sqrt(np.diag(exact.P))
-    off = (np.concatenate([found.state, found.offsets]) - exact.x) / deviation
+    weights, deviation = np.exp(cloud.log_weights), np.sqrt(np.diag(exact.P))
+    offsets, spread = moments(weights, cloud.offsets)
+    off = (np.concatenate([moments(weights, cloud.states)[0], offsets]) - exact.x) / deviation
     assert np.sqrt((off[:STATES] ** 2).mean()) < 0.3
     assert np.sqrt((off[STATES:] ** 2).mean()) < 0.3
-    np.testing.assert_allclose(np.diag(found.offsets_covariance) / deviation[STATES:] ** 2, 1.0, atol=0.25)
+    np.testing.assert_allclose(np.diag(spread + cloud.offset_covariance) / deviation[STATES:] ** 2, 1.0, atol=0.25)
 
 
 def test_values_are_those_of_the_function_where_the_particles_are() -> None:
-    cloud = BridgedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200)).start(np.zeros(STATES), np.eye(STATES), key=3)
-    tracker = BridgedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200))
+    cloud = MarginalizedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200)).start(
+        np.zeros(STATES), np.eye(STATES), key=3
+    )
+    tracker = MarginalizedParticleFilter(Linear(), UNKNOWN, settings(0.3, 200))
     for _ in range(3):
         cloud, _ = tracker.step(cloud, STEP_S, np.zeros(OUTPUTS))
     np.testing.assert_allclose(cloud.values, 1.0, atol=1e-4)

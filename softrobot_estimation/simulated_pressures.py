@@ -1,7 +1,8 @@
-"""Set points of the chambers' pressures in a simulated run: rest, steps, sinusoids, noise and circles, in random order.
+"""Pressures of a simulated run: set points of the chambers, and their way through regulator and hose.
 
-A cycle of 45 s has each of them once; the next is drawn anew. Which cycle is which follows from the seed and its number
-alone, so that a robot may go on for ever, piece by piece.
+Set points are rest, steps, sinusoids, noise and circles, in random order. A cycle of 45 s has each of them once; the
+next is drawn anew. Which cycle is which follows from the seed and its number alone, so that a robot may go on for ever,
+piece by piece.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numba import njit
 
 from onboard_estimation.measurement import Matrix, Vector
 
@@ -91,3 +93,18 @@ def _circles(angles_rad: Vector, time_s: Vector, own: np.random.Generator) -> Ma
 
 
 _PARTS = {"steps": _steps, "sinusoids": _sinusoids, "noise": _noise, "circles": _circles}
+
+
+@njit(cache=True)
+def pneumatics(
+    regulators: Matrix, lags_s: Vector, goals: Matrix, step_s: float, state: Matrix, outlets: Matrix, chambers: Matrix
+) -> None:
+    """Pressures at outlets and in chambers (K, C) as each step starts; `state` (3, C): outlet, its rate, chamber."""
+    for k in range(len(goals)):
+        for c in range(goals.shape[1]):
+            outlets[k, c], chambers[k, c] = state[0, c], state[2, c]
+            frequency, damping, fastest = regulators[c, 0], regulators[c, 1], regulators[c, 2]
+            pull = frequency * frequency * (goals[k, c] - state[0, c]) - 2.0 * damping * frequency * state[1, c]
+            state[1, c] = min(max(state[1, c] + step_s * pull, -fastest), fastest)
+            state[0, c] += step_s * state[1, c]
+            state[2, c] += (1.0 - np.exp(-step_s / lags_s[c])) * (state[0, c] - state[2, c])
