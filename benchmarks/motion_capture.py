@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, result, row, settle, start
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 BODIES = 20
 SECONDS, QUICK_S = 60.0, 10.0

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.live_processes import await_rest, result, role, row, settle, start
 from drivers.serial_frames import FrameReader, Sample, encode_sample
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 RATE_HZ = 1000
 SECONDS, QUICK_S, COMPOSED_S = 600.0, 20.0, 30.0

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, result, row, settle, start
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 RATE_HZ, BODIES = 600.0, 20
 SECONDS, QUICK_S = 60.0, 15.0

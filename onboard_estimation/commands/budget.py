@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,9 +56,9 @@ def budget(
     """Measure what robots' estimators take of this computer, and whether it is fast enough.
 
     Each robot's estimator node is started as `launch` starts it, in a ROS domain of its own, and fed in real time with
-    what the simulated robot's sensors read, by a second process; a third one listens to `odometry` or `state`. What
-    the node takes of a core, what comes out, how late, what is lost and how much memory it holds is measured, and said
-    in a sentence: whether it fits, and what to lower if not.
+    what the simulated robot's sensors read, by this process, which listens to `odometry` or `state` as well. What the
+    node takes of a core, what comes out, how late, what is lost and how much memory it holds is measured, and said in a
+    sentence: whether it fits, and what to lower if not.
 
     `--set` takes parameters of the robot and of its node (`output_rate_hz`, `publish_tf`, ...). Nothing of it
     disturbs a robot that runs, but its figures count on a quiet machine only; with them the machine is printed, for a
@@ -67,20 +68,24 @@ def budget(
     from onboard_estimation.live.budget_verdict import RULE, state
     from onboard_estimation.live.machine_facts import machine
     from onboard_estimation.live.machine_facts import state as machine_state
-    from onboard_estimation.live.signals import stop_on_signal
+    from onboard_estimation.live.signals import heed_interrupts
 
     jobs = _jobs(names or [], estimator, options, seconds, rate)
     facts = machine()
+    interrupts = heed_interrupts()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, interrupts)  # as at Ctrl-C: the node ends too
     found: list[tuple[Figures, list[Remedy]]] = []
-    with stop_on_signal() as stop, output.steps("budget", quiet=json, lines=True) as progress:
+    with output.steps("budget", quiet=json, lines=True) as progress:
         for number, job in enumerate(jobs, 1):
             place = f"{job.robot.name} ({job.estimator}), {number} of {len(jobs)}"
 
             def step(what: str, place: str = place) -> None:
                 progress(f"{place}: {what}")
 
-            figures = measure(job, stop, step)
-            found.append((figures, remedies(job, figures, stop, step)))
+            figures = measure(job, step)
+            found.append((figures, remedies(job, figures, step)))
     facts["state_after"] = machine_state()
     if json:
         described = [_described(figures, ways) for figures, ways in found]
@@ -101,14 +106,14 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     from onboard_estimation.configuration import describe
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.live.budget import Job, checked, measurable
+    from onboard_estimation.live.budget import Job, measurable
     from onboard_estimation.robots import estimator_name
 
     if not _LEAST_S <= seconds <= _MOST_S:
         raise UserError(f"--seconds {seconds:g}: must be from {_LEAST_S:g} to {_MOST_S:g}")
     if not _SLOWEST <= rate <= _FASTEST:
         raise UserError(f"--rate {rate:g}: must be from {_SLOWEST:g} to {_FASTEST:g}")
-    robots = [checked(name) for name in dict.fromkeys(names)] or [checked(name) for name in measurable()]
+    robots = measurable(list(dict.fromkeys(names)))
     if len(robots) != 1 and (estimator or options.config):
         raise UserError("--estimator and --config are of one robot: name it")
     ros2.require()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
 import select
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +17,7 @@ from typing import Any
 from onboard_estimation import ros2
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.findings import Finding
-from onboard_estimation.live.session import discovery_range, domain_id, graph_node
+from onboard_estimation.live.session import discovery_range, domain_id, graph_node, port_is_free
 from onboard_estimation.live.types import interface_class
 
 EXCHANGE_S = 10.0
@@ -141,22 +139,13 @@ def _loopback() -> Finding:
 
 def _ports(domain: int) -> Finding:
     """The ports of DDS's participants: each process needs one of the first few."""
-    taken = [index for index in range(_PARTICIPANTS) if not _is_free(7410 + 250 * domain + 2 * index)]
+    taken = [index for index in range(_PARTICIPANTS) if not port_is_free(7410 + 250 * domain + 2 * index)]
     text = f"{len(taken)} of the first {_PARTICIPANTS} places of domain {domain} are in use"
     if len(taken) == _PARTICIPANTS:
         return Finding("ports", "fault", f"{text}: no further process can join", "end processes, or use another domain")
     if len(taken) > _PARTICIPANTS - 6:
         return Finding("ports", "note", f"{text}", "end processes that are not needed, or use another domain")
     return Finding("ports", "ok", text)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            return error.errno != errno.EADDRINUSE
-    return True
 
 
 def exchange() -> Finding:

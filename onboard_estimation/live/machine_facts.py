@@ -1,4 +1,4 @@
-"""Which computer a figure was measured on, and in what state: processor, clock, temperature, memory, versions, load.
+"""Which computer a figure was measured on, in what state, and what processes take of it.
 
 All of it is read from files of the kernel; what a computer does not have is left out. A Raspberry Pi names its board
 and says whether it was throttled.
@@ -29,6 +29,8 @@ _THROTTLED_BITS = {
     19: "at its temperature limit before",
 }
 """Of a Raspberry Pi's firmware; `before`: since it was switched on."""
+_IDLE = slice(3, 5)
+"""Columns of /proc/stat in which no core works: idle, and waiting for a disk."""
 PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
 
 
@@ -99,6 +101,26 @@ def runtime() -> str:
     except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
         middleware = f"unknown RMW ({error})"
     return f"{ros2.name()}, {middleware}"
+
+
+def cpu_s(pid: int) -> float:
+    """Time on a core that a process used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process now."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def busy_s() -> float:
+    """Time that all cores worked since the machine started, and, where it is a virtual one, were given to others."""
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are within user and nice
+    ticks = [int(word) for word in first.split()[1:9]]
+    return (sum(ticks) - sum(ticks[_IDLE])) / os.sysconf("SC_CLK_TCK")
 
 
 def _throttling(word: str) -> str:

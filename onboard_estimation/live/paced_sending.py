@@ -43,12 +43,13 @@ class PacedSender:
             for one in series
         ]
 
-    def await_listeners(self, timeout_s: float) -> None:
-        """Until somebody listens to each topic; UserError that names the others after the time."""
+    def await_listeners(self, timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Until somebody listens to each topic; UserError that names the others after the time, or of `meanwhile`."""
         end_s = time.monotonic() + timeout_s
         while waiting := [one.topic_name for one in self._publishers if one.get_subscription_count() == 0]:
             if time.monotonic() > end_s:
                 raise UserError(f"nobody listens to {', '.join(waiting)} after {timeout_s:g} s")
+            meanwhile()
             time.sleep(0.02)
         time.sleep(_SEEN_S)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -106,6 +108,16 @@ def place() -> str:
     }.get(discovery_range(), discovery_range())
     peers = os.environ.get("ROS_STATIC_PEERS", "").strip()
     return f"domain {domain_id()}, {reach}" + (f", and peers {peers}" if peers else "")
+
+
+def port_is_free(port: int) -> bool:
+    """Whether nobody on this machine listens to a UDP port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
 
 
 def _spin(executor: Any) -> None:
