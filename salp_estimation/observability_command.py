@@ -101,7 +101,7 @@ def observability(
             "choose with --joint or give fewer bags"
         )
     if picture is not None:
-        from onboard_estimation.evaluation.plot_groups import write_groups
+        from onboard_estimation.evaluation.plots import write_groups
 
         write_groups(picture, "Observability of the joint angles", columns)
     if json:
@@ -148,7 +148,7 @@ def _chains(
             runs.append(chains.observed_chain_run(bag, made_with, window))
             advance()
     if picture is not None:
-        from onboard_estimation.evaluation.plot_groups import write_groups
+        from onboard_estimation.evaluation.plots import write_groups
 
         write_groups(picture, "Observability of masses and inertias", chains.columns(runs[0]))
     if json:

@@ -15,7 +15,6 @@ from onboard_estimation.evaluation.plot_frame import (
     ESTIMATE,
     INK,
     LEFT_IN,
-    POINTS,
     RIGHT_IN,
     TRUTH,
     WIDTH_IN,
@@ -25,10 +24,10 @@ from onboard_estimation.evaluation.plot_frame import (
 )
 from onboard_estimation.evaluation.presentation import axis_label, display_unit
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, Phases
-from onboard_estimation.evaluation.views import ELLIPSE_SCALE, extremes, truth_centre
+from onboard_estimation.evaluation.views import POINTS, extremes, truth_centre
 from onboard_estimation.measurement import Matrix
+from onboard_estimation.picture import NORMAL_SCALE, ellipse
 
-_NORMAL_SCALE = 1.959964
 # As in the report, in the order of the cycle.
 PHASE_COLOURS = ("#8a94a3", "#d55e00", "#c79a00", "#3a91cc", "#b36a99", "#00805d")
 
@@ -41,12 +40,12 @@ def motion_figure(result: EvaluationResult, drawing: Drawing) -> Figure:
         spans.append((float(cycles[len(cycles) // 2, 0]), float(cycles[len(cycles) // 2, 1])))
     caption = ["Band: 95 % by the filter's own standard deviation."]
     figure = Figure()
-    with panels_of(figure, result, "Motion", caption, len(spans), 2.3, time_axis=False) as panels:
-        for axes, (start_s, end_s) in zip(panels, spans, strict=True):
-            _draw_motion(axes, result, drawing, start_s, end_s)
-            axes.set_ylabel(plain(drawing.axes[1]))
-        panels[-1].set_xlabel("time since the first estimate (s)")
-        add_legend(figure, panels[0], columns=8)
+    panels = panels_of(figure, "Motion", result.provenance, caption, len(spans), 2.3)[:, 0]
+    for axes, (start_s, end_s) in zip(panels, spans, strict=True):
+        _draw_motion(axes, result, drawing, start_s, end_s)
+        axes.set_ylabel(plain(drawing.axes[1]))
+    panels[-1].set_xlabel("time since the first estimate (s)")
+    add_legend(figure, panels[0], columns=8)
     return figure
 
 
@@ -54,7 +53,7 @@ def _draw_motion(axes: Axes, result: EvaluationResult, drawing: Drawing, start_s
     inside = np.flatnonzero((result.time_s >= start_s) & (result.time_s <= end_s))
     kept = inside[extremes(drawing.centre[inside, 1], POINTS)]
     time_s, height = result.time_s[kept], drawing.centre[kept, 1]
-    reach = _NORMAL_SCALE * np.sqrt(np.maximum(drawing.ellipse[kept, 1, 1], 0.0))
+    reach = NORMAL_SCALE * np.sqrt(np.maximum(drawing.ellipse[kept, 1, 1], 0.0))
     axes.fill_between(time_s, height - reach, height + reach, color=BAND, alpha=0.4, linewidth=0)
     axes.plot(time_s, drawing.truth[kept, -1, 1], color=TRUTH, linestyle="--", label="truth")
     axes.plot(time_s, height, color=ESTIMATE, label="estimate")
@@ -102,33 +101,33 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
     if not np.isfinite(true_trail).any():
         caption.append("No truth for the path.")
     figure = Figure()
-    with panels_of(figure, result, "Path", caption, 1, float(box[1]), time_axis=False) as (axes,):
-        axes.plot(*(true_trail * factor).T, color=TRUTH, linestyle="--", label="truth")
-        axes.plot(*(trail * factor).T, color=ESTIMATE, label="estimate")
-        for order, index in enumerate(drawn):
-            look: dict[str, Any] = {"marker": "o", "markersize": 3.0, "alpha": 0.35 + 0.65 * (order + 1) / drawn.size}
-            axes.plot(*(drawing.truth[index] * factor).T, color=TRUTH, linestyle="--", linewidth=1.8, **look)
-            axes.plot(*(drawing.estimate[index] * factor).T, color=ESTIMATE, linewidth=1.8, **look)
-            # Where it is not known, the time stands beside the point.
-            ellipse = drawing.ellipse[index] if stated else np.zeros((2, 2))
-            outline = ellipse_outline(drawing.centre[index], ellipse) * factor
-            if stated:
-                axes.plot(*outline.T, color=INK, linewidth=0.8, label="95 % ellipse" if order == 0 else None)
-            if np.isfinite(drawing.centre[index]).all():
-                axes.annotate(
-                    f"{result.time_s[index]:.0f} s",
-                    outline[np.argmax(outline[:, 1])],
-                    xytext=(0.0, 6.0),
-                    textcoords="offset points",
-                    ha="center",
-                    size=8,
-                    bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
-                )
-        axes.set_xlim(*(centre[0] + np.array([-1.0, 1.0]) * half[0]) * factor)
-        axes.set_ylim(*(centre[1] + np.array([-1.0, 1.0]) * half[1]) * factor)
-        axes.set_xlabel(plain(axis_label(drawing.axes[0], unit)))
-        axes.set_ylabel(plain(axis_label(drawing.axes[1], unit)))
-        add_legend(figure, axes)
+    axes = panels_of(figure, "Path", result.provenance, caption, 1, float(box[1]))[0, 0]
+    axes.plot(*(true_trail * factor).T, color=TRUTH, linestyle="--", label="truth")
+    axes.plot(*(trail * factor).T, color=ESTIMATE, label="estimate")
+    for order, index in enumerate(drawn):
+        look: dict[str, Any] = {"marker": "o", "markersize": 3.0, "alpha": 0.35 + 0.65 * (order + 1) / drawn.size}
+        axes.plot(*(drawing.truth[index] * factor).T, color=TRUTH, linestyle="--", linewidth=1.8, **look)
+        axes.plot(*(drawing.estimate[index] * factor).T, color=ESTIMATE, linewidth=1.8, **look)
+        # Where it is not known, the time stands beside the point.
+        known = stated and bool(np.isfinite(drawing.ellipse[index]).all())
+        outline = factor * ellipse(drawing.centre[index], drawing.ellipse[index] if known else np.zeros((2, 2)), 73)
+        if known:
+            axes.plot(*outline.T, color=INK, linewidth=0.8, label="95 % ellipse" if order == 0 else None)
+        if np.isfinite(drawing.centre[index]).all():
+            axes.annotate(
+                f"{result.time_s[index]:.0f} s",
+                outline[np.argmax(outline[:, 1])],
+                xytext=(0.0, 6.0),
+                textcoords="offset points",
+                ha="center",
+                size=8,
+                bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+            )
+    axes.set_xlim(*(centre[0] + np.array([-1.0, 1.0]) * half[0]) * factor)
+    axes.set_ylim(*(centre[1] + np.array([-1.0, 1.0]) * half[1]) * factor)
+    axes.set_xlabel(plain(axis_label(drawing.axes[0], unit)))
+    axes.set_ylabel(plain(axis_label(drawing.axes[1], unit)))
+    add_legend(figure, axes)
     return figure
 
 
@@ -149,13 +148,3 @@ def _bounds(points: Matrix) -> tuple[Matrix, Matrix]:
     """Smallest and largest coordinates of the finite points; zeros if there are none."""
     finite = points[np.isfinite(points).all(axis=1)]
     return (finite.min(axis=0), finite.max(axis=0)) if finite.size else (np.zeros(2), np.zeros(2))
-
-
-def ellipse_outline(centre: Matrix, covariance: Matrix, points: int = 73) -> Matrix:
-    """(points, 2) outline of the 95 % ellipse of a 2-D Gaussian; NaN where it is not known."""
-    if not (np.isfinite(covariance).all() and np.isfinite(centre).all()):
-        return np.full((points, 2), np.nan)
-    values, vectors = np.linalg.eigh(covariance)
-    angle = np.linspace(0.0, 2.0 * np.pi, points)
-    circle = np.column_stack((np.cos(angle), np.sin(angle)))
-    return centre + circle * np.sqrt(ELLIPSE_SCALE * np.maximum(values, 0.0)) @ vectors.T
