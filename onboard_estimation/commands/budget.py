@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.completion import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
 
 if TYPE_CHECKING:
@@ -34,14 +34,7 @@ _BUSY_LOAD = 0.5
 
 @taking()
 def budget(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ROBOT...",
-            help="Robots; otherwise all that have a live estimator and a simulator.",
-            autocompletion=completion.robots,
-        ),
-    ] = None,
+    names: completion.RobotsArgument = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", help="Length of each measurement, s; warming up is not counted.")
     ] = 10.0,

@@ -52,10 +52,7 @@ def campaign(
             help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
         ),
     ] = None,
-    robot: Annotated[
-        str | None,
-        typer.Option(metavar="ROBOT", help="Of the bags; guessed otherwise.", autocompletion=completion.robots),
-    ] = None,
+    robot: completion.RobotOption = None,
     estimator: Annotated[
         list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
     ] = [],  # noqa: B006 (typer copies it)
@@ -215,10 +212,19 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
+    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.evaluation.campaign_summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
-    output.console().print(_group_table(groups, f"{name}: {len(done.rows)} runs, {sources}"))
+    axes = differing_axes(groups)
+    lines = tuple(cells for group in groups for _, cells in group.lines(axes))
+    title = f"{name}: {len(done.rows)} runs, {sources}"
+    tables = [ReportTable(title, FIGURE_HEADINGS, lines, FIGURE_HEADINGS[3:])]
     if found:
-        output.console().print(_difference_table(found))
+        differing = tuple(one.cells() for one in found)
+        headings = DIFFERENCE_HEADINGS
+        tables.append(ReportTable("What differs, pair by pair", headings, differing, headings[3:7]))
+    output.print_tables(tables)
     if done.earlier:
         output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
     for row in done.failures[:5]:
@@ -231,27 +237,3 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
     )
     output.say(f"\nreport: {done.folder}/report.html")
     output.say(f"table:  {done.folder}/results.parquet")
-
-
-def _group_table(groups: Sequence[Group], title: str) -> Any:
-    from onboard_estimation.evaluation.campaign_lines import figure_lines
-    from onboard_estimation.evaluation.presentation import short_unit
-
-    numbers = ("median", "worst", "NEES/dof", "1 sigma", "3 sigma")
-    table = output.table(title, "group", "figure", "", *numbers, right=numbers)
-    for one in figure_lines(groups):
-        label = f"{one.group} ({one.runs})" if one.group else ""
-        said = (shown or "-" for shown in one.consistency)
-        table.add_row(label, one.figure, short_unit(one.key), one.median, one.worst, *said)
-    return table
-
-
-def _difference_table(found: Sequence[Difference]) -> Any:
-    from onboard_estimation.evaluation.campaign_lines import difference_lines
-    from onboard_estimation.evaluation.presentation import short_unit
-
-    right = ("pairs", "before", "after", "change")
-    table = output.table("What differs, pair by pair", "from, to", "figure", "", *right, "", right=right)
-    for one in difference_lines(found):
-        table.add_row(one.change, one.figure, short_unit(one.key), *one.numbers, one.verdict)
-    return table

@@ -38,10 +38,7 @@ _LOST_NEES = 100.0
 
 
 def demo(
-    robots: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.", autocompletion=completion.robots),
-    ] = None,
+    robots: completion.RobotsArgument = None,
     folder: Annotated[
         Path,
         typer.Option(

@@ -101,35 +101,6 @@ def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 
 
 @contextmanager
-def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Progress bar on standard error; call what it gives once for each piece of work."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    shown = Console(stderr=True)
-    if quiet or not shown.is_terminal:
-        yield lambda: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=shown) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
-
-
-@contextmanager
 def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
     """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name.
 

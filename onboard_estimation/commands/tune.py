@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.completion import EstimatorOption, RobotArgument
 from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument
 from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
 
 if TYPE_CHECKING:

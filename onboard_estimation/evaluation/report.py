@@ -7,9 +7,7 @@ Names that come from bags and configurations are escaped where they enter the pa
 from __future__ import annotations
 
 import base64
-import hashlib
 import platform
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from onboard_estimation.evaluation.report_data import (
     section_instants,
     window_name,
 )
-from onboard_estimation.evaluation.report_tables import metrics_tables, sensor_table, text
+from onboard_estimation.evaluation.report_tables import filled_page, metrics_tables, sensor_table, style_hash, text
 from onboard_estimation.evaluation.result import EvaluationResult, KeyFigure
 from onboard_estimation.evaluation.views import Window, require_estimates, states_errors, thin, worst_window
 from onboard_estimation.resources import packaged_text
@@ -82,12 +80,11 @@ def render(result: EvaluationResult) -> str:
         "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
         "data": embedded(page_data(result, instants, window)),
         "style": style,
-        "style_hash": _hash(style),
+        "style_hash": style_hash(style),
         "script": script,
-        "script_hash": _hash(script),
+        "script_hash": style_hash(script),
     }
-    # In one pass, so that a name that looks like a placeholder stays a name.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], _part(_TEMPLATE))
+    return filled_page(_TEMPLATE, fields)
 
 
 def check_templates() -> None:
@@ -98,10 +95,6 @@ def check_templates() -> None:
 
 def _part(name: str) -> str:
     return packaged_text(__package__, name)
-
-
-def _hash(content: str) -> str:
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
 def _spread(result: EvaluationResult) -> str:
