@@ -18,7 +18,7 @@ def robots(incomplete: str) -> list[str]:
 
 
 RobotsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all that can otherwise.", autocompletion=robots)
+    list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=robots)
 ]
 RobotArgument = Annotated[
     str,

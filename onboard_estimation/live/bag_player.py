@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.node_main import run_node
 from onboard_estimation.live.player import Played, Player, PlayOptions
-from onboard_estimation.live.player_services import offer_services
+from onboard_estimation.live.session import run_node
 from onboard_estimation.live.signals import StopRequest
 
 
@@ -42,15 +41,9 @@ def _play(node: Any, stop: StopRequest) -> None:
     if not bag:
         raise UserError("parameter bag is empty: it names the bag to play")
     player = Player(node, Path(bag), options, stop)
-    offer_services(node, player.schedule)
     log = node.get_logger()
-    for note in player.played.notes:
-        log.warning(note)
-    known = len(player.played.notes)
     log.info(f"playing {bag}: {player.duration_s:.1f} s, {player.played.topic_count} topics, rate {options.rate:g}")
-    player.run()
-    for note in player.played.notes[known:]:
-        log.warning(note)
+    player.run(log.warning)
     log.info(summary(bag, player.played))
 
 

@@ -42,6 +42,12 @@ def processor(root: Path = _ROOT) -> str:
     return f"{board}, {model}" if board else model
 
 
+def governor(root: Path = _ROOT) -> str:
+    """What sets the processor's clock; empty where nothing does."""
+    found = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(found - {""}))
+
+
 def memory_gb() -> float:
     """All there is; 0 where the system does not tell."""
     try:
@@ -74,14 +80,13 @@ def state(root: Path = _ROOT) -> dict[str, Any]:
 
 def machine(root: Path = _ROOT) -> dict[str, Any]:
     """What a figure needs beside it, of the computer and of the programs that ran; `state` as it is now."""
-    governors = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")} - {""}
     highest = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     return {
         "date_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": processor(root),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
-        "governor": ", ".join(sorted(governors)) or None,
+        "governor": governor(root) or None,
         "highest_clock_mhz": max((round(one / 1e3) for one in highest if one is not None), default=None),
         "memory_gb": memory_gb(),
         "system": f"{platform.system()} {platform.release()}",
@@ -94,13 +99,17 @@ def machine(root: Path = _ROOT) -> dict[str, Any]:
 def runtime() -> str:
     """Which ROS 2 the nodes run on, with its middleware. Raises as `ros2.require` does."""
     ros2.require()
+    return f"{ros2.name()}, {middleware()}"
+
+
+def middleware() -> str:
+    """The RMW that ROS 2 takes."""
     try:
         from rclpy.utilities import get_rmw_implementation_identifier
 
-        middleware = str(get_rmw_implementation_identifier())
+        return str(get_rmw_implementation_identifier())
     except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
-        middleware = f"unknown RMW ({error})"
-    return f"{ros2.name()}, {middleware}"
+        return f"unknown RMW ({error})"
 
 
 def cpu_s(pid: int) -> float:

@@ -17,11 +17,10 @@ from typing import Any
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
-from onboard_estimation.live.bag_offers import recorded_offers
 from onboard_estimation.live.discovery import absolute, full_name, settle, subscriptions, wait_until
 from onboard_estimation.live.in_step import InStep
-from onboard_estimation.live.qos import offer_for_topic, publisher_profile
-from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.qos import offer_for_topic, publisher_profile, recorded_offers
+from onboard_estimation.live.schedule import Schedule, offer_services
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -143,12 +142,16 @@ class Player:
             self._bag.close()
             raise
         self.schedule = Schedule(self._start_ns, stop, options.rate or 1.0, paused=True)
+        offer_services(node, self.schedule)
         self.duration_s = self._bag.duration_s
         if self._bag.damage:
             self.played.notes.append(f"{path} is damaged: {self._bag.damage}")
 
-    def run(self, show: Callable[[Played], None] = lambda played: None) -> None:
-        """Wait for subscribers, play, and wait until the last messages have arrived."""
+    def run(self, warn: Callable[[str], object], show: Callable[[Played], None] = lambda played: None) -> None:
+        """Wait for subscribers, play, and wait until the last messages have arrived; `warn` takes the notes."""
+        for note in self.played.notes:
+            warn(note)
+        known = len(self.played.notes)
         ticking = threading.Thread(target=self._tick, name="clock", daemon=True)
         ended = self._ended = threading.Event()
         try:
@@ -166,6 +169,8 @@ class Player:
         finally:
             ended.set()
             self._bag.close()
+        for note in self.played.notes[known:]:
+            warn(note)
 
     def _make_publishers(self, offers: dict[str, list[Any]]) -> None:
         if self.options.clock_hz:

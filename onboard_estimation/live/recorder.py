@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.definitions import definition, standard_type_hash
 from onboard_estimation.live.discovery import absolute, is_hidden
-from onboard_estimation.live.growing_bag import GrowingBag
+from onboard_estimation.live.growing_bag import GrowingBag, definition, standard_type_hash
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
+from onboard_estimation.live.session import run_node
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -272,8 +272,6 @@ class _Topic:
 
 def main(arguments: list[str] | None = None) -> None:
     """The node `recorder`."""
-    from onboard_estimation.live.node_main import run_node
-
     run_node("recorder", _run_as_node, arguments)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from onboard_estimation import ros2
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.live.signals import StopRequest, stop_on_signal
 
 _JOIN_S = 2.0
 
@@ -108,6 +110,23 @@ def place() -> str:
     }.get(discovery_range(), discovery_range())
     peers = os.environ.get("ROS_STATIC_PEERS", "").strip()
     return f"domain {domain_id()}, {reach}" + (f", and peers {peers}" if peers else "")
+
+
+def run_node(name: str, work: Callable[[Any, StopRequest], None], arguments: list[str] | None) -> None:
+    """Make a node from the command line (`--ros-args ...`) and do the work until it is done or a stop is requested.
+
+    Exits with 2 and one line where the input is bad; SIGINT and SIGTERM request a stop.
+    """
+    try:
+        with stop_on_signal() as stop, ros_context(list(sys.argv[1:] if arguments is None else arguments)):
+            from rclpy.node import Node
+
+            node = Node(name)
+            with spin_beside(node):
+                work(node, stop)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
 
 
 def port_is_free(port: int) -> bool:
