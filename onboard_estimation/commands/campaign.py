@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,10 +16,9 @@ from onboard_estimation.commands.working import SchedulerOption, WorkersOption, 
 from onboard_estimation.errors import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.campaign import Campaign, Progress
+    from onboard_estimation.evaluation.campaign import Campaign
     from onboard_estimation.evaluation.campaign_summary import Difference, Group
     from onboard_estimation.evaluation.campaign_table import Table
-    from onboard_estimation.workers import Workers
 
 EXAMPLES = output.examples(
     "campaign table.yaml",
@@ -108,12 +106,19 @@ def campaign(
     cases = cases_of(asked, options)
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
-    with working(workers, scheduler, len(cases), quiet=json) as team, _shown(name, len(cases), team, json) as progress:
-        try:
-            done = run_campaign(cases, place, team, about, progress)
-        except KeyboardInterrupt:
-            output.note(f"{place} keeps what is done; the same command goes on from there", json)
-            raise
+    with working(workers, scheduler, len(cases), quiet=json) as team:
+        output.note(f"{name}: {len(cases)} runs, {team.about}", json)
+        with output.share(name, quiet=json, lines=not json) as shown:
+
+            def progress(finished: int, failed: int) -> None:
+                failures = f", {failed} failed" if failed else ""
+                shown(finished / max(len(cases), 1), f"{finished} of {len(cases)} runs{failures}")
+
+            try:
+                done = run_campaign(cases, place, team, about, progress)
+            except KeyboardInterrupt:
+                output.note(f"{place} keeps what is done; the same command goes on from there", json)
+                raise
     groups, found = write_campaign_report(done, name)
     if json:
         output.print_json(summary(done, groups, found))
@@ -171,19 +176,6 @@ def _default_folder(name: str) -> Path:
         number += 1
         place = Path("campaigns") / f"{name}-{number}"
     return place
-
-
-@contextmanager
-def _shown(name: str, count: int, team: Workers, quiet: bool) -> Any:
-    """Progress of a campaign: a bar on a terminal, lines in a log; takes `Progress`."""
-    output.note(f"{name}: {count} runs, {team.about}", quiet)
-    with output.share(name, quiet=quiet, lines=not quiet) as shown:
-
-        def take(progress: Progress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            shown(progress.finished / max(progress.total, 1), f"{progress.finished} of {progress.total} runs{failed}")
-
-        yield take
 
 
 def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]) -> dict[str, Any]:

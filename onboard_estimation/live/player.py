@@ -6,11 +6,12 @@ the bag's order, with none lost.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +265,7 @@ class Player:
         in_step = InStep(self._node) if self.options.rate == 0.0 else None
         if in_step is not None:
             in_step.meet([publisher.topic_name for publisher in self._publishers.values()])
-        for message in _read_ahead(self._messages(), self.options.read_ahead, self._stop):
+        for message in _read_ahead(self._messages(), self.options.read_ahead):
             if in_step is None and not self.schedule.wait_until(message.log_time_ns):
                 return
             if self._stop:
@@ -332,42 +333,10 @@ class Player:
                 publisher.wait_for_all_acked(Duration(seconds=left_s))
 
 
-def _read_ahead(messages: Iterator[RawMessage], count: int, stop: StopRequest) -> Iterator[RawMessage]:
-    """The same messages, read by a thread of their own, so that a slow disk delays none."""
-    ready: queue.Queue[RawMessage | BaseException | None] = queue.Queue(maxsize=count)
-    abandoned = threading.Event()
-
-    def put(item: RawMessage | BaseException | None) -> bool:
-        while not (stop or abandoned.is_set()):
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def read() -> None:
-        try:
-            for message in messages:
-                if not put(message):
-                    return
-            put(None)
-        except BaseException as error:  # goes on in the thread that plays
-            put(error)
-
-    reader = threading.Thread(target=read, name="reader", daemon=True)
-    reader.start()
-    try:
-        while not stop:
-            try:
-                item = ready.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                return
-            yield item
-    finally:
-        abandoned.set()
-        reader.join(1.0)
+def _read_ahead(messages: Iterator[RawMessage], count: int) -> Iterator[RawMessage]:
+    """The same messages, read by a thread of their own, so many at a time: a slow disk delays none."""
+    with ThreadPoolExecutor(1, "reader") as reader:
+        following = reader.submit(lambda: list(islice(messages, count)))
+        while found := following.result():
+            following = reader.submit(lambda: list(islice(messages, count)))
+            yield from found

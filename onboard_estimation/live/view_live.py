@@ -223,18 +223,10 @@ class _LiveRobot:
             return
         self._way_ns = estimate.stamp_ns
         self._ways[0].append(estimate.mean[columns])
-        parts = self._parts({body: pose[None] for body, pose in row.bodies.items()})
+        parts = self._subject.true_parts({body: pose[None] for body, pose in row.bodies.items()})
         true = next((parts[name][0, :2] for name in ("pose", "position") if name in parts), None)
         if true is not None:
             self._ways[1].append(true)
-
-    def _parts(self, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
-        """Parts of the true state, where all bodies are seen."""
-        subject = self._subject
-        wanted = subject.robot.truth_specification(subject.configuration).bodies
-        if not wanted or any(body not in bodies for body in wanted):
-            return {}
-        return subject.robot.true_parts(subject.configuration, bodies)
 
     def record(self) -> ShownRun | None:
         with self._lock:
@@ -245,19 +237,13 @@ class _LiveRobot:
         names = {name for _, near in rows for name in near}
         unknown = np.full(7, np.nan)
         bodies = {name: np.array([near.get(name, unknown) for _, near in rows]) for name in names}
-        known = np.all([np.isfinite(one).all(axis=1) for one in bodies.values()], axis=0) if bodies else np.zeros(0)
-        truth = {}
-        if np.any(known):
-            for name, values in self._parts({body: one[known] for body, one in bodies.items()}).items():
-                truth[name] = np.full((len(rows), values.shape[1]), np.nan)
-                truth[name][known] = values
         return ShownRun(
             self._subject,
             np.array([estimate.stamp_ns for estimate in estimates], dtype=np.int64),
             np.array([estimate.mean for estimate in estimates]),
             np.array([estimate.covariance for estimate in estimates]),
             bodies,
-            truth,
+            self._subject.true_parts(bodies),
         )
 
     def ways(self) -> tuple[Rows, Rows]:

@@ -32,6 +32,21 @@ class Subject:
     configuration: Any
     space: StateSpace
 
+    def true_parts(self, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
+        """Parts of the true state (K, d) of poses (K, 7) or positions (K, 3); NaN where not all bodies are seen."""
+        wanted = self.robot.truth_specification(self.configuration).bodies
+        if not wanted or any(body not in bodies for body in wanted):
+            return {}
+        known = np.all([np.isfinite(bodies[body]).all(axis=1) for body in wanted], axis=0)
+        if not known.any():
+            return {}
+        parts = {}
+        seen = {body: bodies[body][known] for body in wanted}
+        for name, values in self.robot.true_parts(self.configuration, seen).items():
+            parts[name] = np.full((len(known), values.shape[1]), np.nan)
+            parts[name][known] = values
+        return parts
+
 
 @dataclass(frozen=True, eq=False)
 class Moment:

@@ -195,27 +195,18 @@ def _truth(
     bag: Bag, subject: Subject, stamps_ns: NDArray[np.int64], settings: Mapping[str, Any]
 ) -> tuple[dict[str, Rows], dict[str, Rows]]:
     """Poses of the bodies and parts of the true state at the stamps, as far as the bag has them."""
-    robot, configuration = subject.robot, subject.configuration
     names, namespace = list(bag.topics), settings.get("namespace")
-    match = match_topics(robot, configuration, names, settings.get("topics"), namespace)
+    match = match_topics(subject.robot, subject.configuration, names, settings.get("topics"), namespace)
     columns = read_channels(bag, match.truth)
     bodies: dict[str, Rows] = {}
-    all_valid = np.ones(len(stamps_ns), dtype=np.bool_)
     for topic, channel in match.truth.items():
         values = columns[topic].values
         if settings.get("mirror_truth"):
             values = mirror(values, str(settings["mirror_truth"]))
         track = BodyTrack.clean(channel.sensor, columns[topic].stamps_ns, values)
-        bodies[channel.sensor], valid = track.at(stamps_ns, _LONGEST_GAP_S)
-        all_valid &= valid
-    wanted = robot.truth_specification(configuration).bodies
-    if not wanted or any(body not in bodies for body in wanted) or not all_valid.any():
-        return bodies, {}
-    parts = {}
-    for name, values in robot.true_parts(configuration, {body: bodies[body][all_valid] for body in wanted}).items():
-        parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
-        parts[name][all_valid] = values
-    return bodies, parts
+        found, valid = track.at(stamps_ns, _LONGEST_GAP_S)
+        bodies[channel.sensor] = np.where(valid[:, None], found, np.nan)
+    return bodies, subject.true_parts(bodies)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
