@@ -14,8 +14,6 @@ from onboard_estimation.evaluation.plot_frame import (
     BAND,
     ESTIMATE,
     INK,
-    LEFT_IN,
-    RIGHT_IN,
     TRUTH,
     WIDTH_IN,
     add_legend,
@@ -25,7 +23,7 @@ from onboard_estimation.evaluation.plot_frame import (
 from onboard_estimation.evaluation.presentation import axis_label, display_unit
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, Phases
 from onboard_estimation.evaluation.views import POINTS, extremes, truth_centre
-from onboard_estimation.measurement import Matrix
+from onboard_estimation.measurement import Matrix, Vector
 from onboard_estimation.picture import NORMAL_SCALE, ellipse
 
 # As in the report, in the order of the cycle.
@@ -86,22 +84,18 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
     """Path of the robot with the robot itself at a few instants, the truth, and 95 % ellipses."""
     trail, true_trail = drawing.centre[instants], truth_centre(drawing)[instants]
     drawn = _few_instants(drawing)
-    robots = [points[drawn].reshape(-1, 2) for points in (drawing.estimate, drawing.truth)]
-    low, high = _bounds(np.concatenate([trail, true_trail, *robots]))
-    span = float(max((high - low).max(), 1e-3))
-    unit, factor = display_unit("m", 0.5 * span)
-    extent = np.maximum(high - low, 0.12 * span) + 0.12 * span
-    box = np.array([WIDTH_IN - LEFT_IN - RIGHT_IN, 0.0])
-    box[1] = np.clip(box[0] * extent[1] / extent[0], 1.6, 6.0)
-    half = 0.5 * box * (extent / box).max()  # both axes at one scale
-    centre = 0.5 * (low + high)
+    shown = [trail, true_trail, *(points[drawn].reshape(-1, 2) for points in (drawing.estimate, drawing.truth))]
+    extent = _extent(np.concatenate(shown))
+    unit, factor = display_unit("m", 0.5 * float(max(extent.max(), 1e-3)))
+    # As high as the path is against its width; both axes have one scale.
+    height_in = float(np.clip(WIDTH_IN * (extent[1] + 1e-3) / (extent[0] + 1e-3), 1.6, 6.0))
     stated = bool(np.isfinite(drawing.ellipse).any())
     ellipses = "Ellipses hold the estimated position with 95 % probability by the filter's own covariance."
     caption = [ellipses if stated else "No covariance."]
     if not np.isfinite(true_trail).any():
         caption.append("No truth for the path.")
     figure = Figure()
-    axes = panels_of(figure, "Path", result.provenance, caption, 1, float(box[1]))[0, 0]
+    axes = panels_of(figure, "Path", result.provenance, caption, 1, height_in)[0, 0]
     axes.plot(*(true_trail * factor).T, color=TRUTH, linestyle="--", label="truth")
     axes.plot(*(trail * factor).T, color=ESTIMATE, label="estimate")
     for order, index in enumerate(drawn):
@@ -123,8 +117,8 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
                 size=8,
                 bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
             )
-    axes.set_xlim(*(centre[0] + np.array([-1.0, 1.0]) * half[0]) * factor)
-    axes.set_ylim(*(centre[1] + np.array([-1.0, 1.0]) * half[1]) * factor)
+    axes.margins(0.06)
+    axes.set_aspect("equal", adjustable="datalim")
     axes.set_xlabel(plain(axis_label(drawing.axes[0], unit)))
     axes.set_ylabel(plain(axis_label(drawing.axes[1], unit)))
     add_legend(figure, axes)
@@ -133,18 +127,13 @@ def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np
 
 def _few_instants(drawing: Drawing) -> NDArray[np.intp]:
     """Where the robot itself is drawn: start and end, and more where the path is long against the robot."""
-    size = float(np.max(_extent(drawing.estimate[0])))
-    path = float(np.max(_extent(drawing.centre)))
+    size = float(_extent(drawing.estimate[0]).max())
+    path = float(_extent(drawing.centre).max())
     count = 4 if size == 0.0 else int(np.clip(round(path / size), 2, 5))
     return np.unique(np.linspace(0, len(drawing.centre) - 1, count).astype(np.intp))
 
 
-def _extent(points: Matrix) -> Matrix:
-    low, high = _bounds(points)
-    return high - low
-
-
-def _bounds(points: Matrix) -> tuple[Matrix, Matrix]:
-    """Smallest and largest coordinates of the finite points; zeros if there are none."""
+def _extent(points: Matrix) -> Vector:
+    """Of the finite points along both axes; zeros if there are none."""
     finite = points[np.isfinite(points).all(axis=1)]
-    return (finite.min(axis=0), finite.max(axis=0)) if finite.size else (np.zeros(2), np.zeros(2))
+    return np.ptp(finite, axis=0) if finite.size else np.zeros(2)
