@@ -137,6 +137,7 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
         raise UserError(f"several processes need Dask: {HINT}; --workers 0 does without") from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
+    connect: Callable[[float], Client]
     with ExitStack() as stack:
         if asked.scheduler is not None:
             connect, about, patience_s = partial(_connected, asked.scheduler), asked.scheduler, asked.patience_s

@@ -33,7 +33,7 @@ from onboard_estimation.evaluation.campaign_summary import (
     worst_runs,
 )
 from onboard_estimation.evaluation.error_table import PartErrors
-from onboard_estimation.evaluation.plot_frame import SERIES, plain, write_figure
+from onboard_estimation.evaluation.plot_frame import SERIES, add_legend, panels_of, plain, write_figure
 from onboard_estimation.evaluation.presentation import display_unit, format_number, metric_label, short_unit, words
 from onboard_estimation.evaluation.report_tables import filled_page, style_hash, table, text
 from onboard_estimation.measurement import Vector
@@ -260,8 +260,8 @@ def _overlay(number: int, name: str, runs: Sequence[tuple[Vector, PartErrors]]) 
 
 def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
     shown, factor = display_unit(unit, max(float(np.nanmax(one.errors)) for one in overlays))
-    figure = Figure(figsize=(9.0, 2.8), layout="constrained")
-    axes = figure.subplots()
+    figure = Figure()
+    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.3)[0, 0]
     singly = sum(len(one.errors) for one in overlays) <= _MOST_LINES
     for one in overlays:
         colour = SERIES[one.number % len(SERIES)]
@@ -276,7 +276,7 @@ def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
     axes.set_ylim(0.0, 1.05 * factor * max(float(np.nanmax(one.errors)) for one in overlays) or 1.0)
     axes.margins(x=0.0)
     if len(overlays) > 1:
-        figure.legend(loc="outside upper right", ncols=4)
+        add_legend(figure, axes)
     return figure
 
 

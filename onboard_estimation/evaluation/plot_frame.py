@@ -13,12 +13,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from onboard_estimation.errors import UserError, printable
-from onboard_estimation.picture import BAND_COLOUR as BAND
-from onboard_estimation.picture import ESTIMATE_COLOUR as ESTIMATE
-from onboard_estimation.picture import TRUTH_COLOUR as TRUTH
+from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 
 # Okabe and Ito's palette: told apart with every common colour blindness, and by brightness in grey.
-WORST, INK = "#F0E442", "#333333"
+ESTIMATE, TRUTH, BAND, WORST, INK = ESTIMATE_COLOUR, TRUTH_COLOUR, BAND_COLOUR, "#F0E442", "#333333"
 SERIES = (ESTIMATE, TRUTH, "#009E73", "#CC79A7", "#E69F00", BAND, "#000000", "#999999")
 EVENTS = ("#999999", "#CC79A7", "#009E73")
 

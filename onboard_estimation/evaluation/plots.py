@@ -167,7 +167,7 @@ def _draw_chart(axes: Axes, chart: Chart, time_s: Vector) -> None:
     marker = "." if len(time_s) < 3 else ""
     for index, (name, values) in enumerate(panel.lines.items()):
         kept = extremes(values, POINTS)
-        look = {"color": SERIES[index % len(SERIES)], "label": plain(name), "marker": marker}
+        look: dict[str, Any] = {"color": SERIES[index % len(SERIES)], "label": plain(name), "marker": marker}
         axes.plot(time_s[kept], chart.factor * values[kept], **look)
     axes.set_ylim(chart.low, chart.high)
     axes.set_ylabel(plain(chart.title))
