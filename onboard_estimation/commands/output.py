@@ -124,13 +124,13 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 
 
 def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
-    """Empty table in this program's style; the headings in `right` stand over numbers."""
+    """Empty table in this program's style; the headings in `right` stand over numbers, `report` over whole paths."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     out = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        out.add_column(heading, justify="right" if heading in right else "left")
+        out.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading == "report")
     return out
 
 

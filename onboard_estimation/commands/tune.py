@@ -160,18 +160,12 @@ def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str
     tuned = replace(options, overrides={**options.overrides, **tuning.values})
     lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
     lines += tuning.sentences()
-    lines += [
-        f"{name}: {_shown(before)} before, {_shown(tuning.values[name])} now" for name, before in _changed(tuning)
-    ]
+    lines += [f"{one.name}: {_shown(one.value)} before, {_shown(tuning.values[one.name])} now" for one in tuning.chosen]
     lines += [f"{line}" for line in _left_out_lines(tuning)]
     lines += [f"bag {bag.name}: sha256 {content_hash(bag)}" for bag in bags]
     lines.append(", ".join(f"{name} {version}" for name, version in software().items()))
     header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
     return header + to_parameter_file(load_configuration(robot, tuned, bags[0]))
-
-
-def _changed(tuning: Tuning) -> list[tuple[str, Any]]:
-    return [(one.name, one.value) for one in tuning.chosen]
 
 
 def _shown(value: Any) -> str:

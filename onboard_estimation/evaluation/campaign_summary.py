@@ -28,7 +28,6 @@ from onboard_estimation.measurement import Vector
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
-NEES = "mean_nees_per_degree_of_freedom"
 FIGURE_HEADINGS = ("group (runs)", "figure", "", "median", "worst", "NEES/dof", "1 sigma", "3 sigma")
 DIFFERENCE_HEADINGS = ("from, to", "figure", "", "pairs", "before", "after", "change", "")
 _FEWEST_PAIRS = 4

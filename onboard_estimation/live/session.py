@@ -129,6 +129,13 @@ def run_node(name: str, work: Callable[[Any, StopRequest], None], arguments: lis
         sys.exit(EXIT_BAD_INPUT)
 
 
+def parameter(node: Any, name: str, default: Any) -> Any:
+    """A parameter of a node, declared: of the type of its default; of texts, those that are not empty."""
+    if isinstance(default, tuple):
+        return tuple(one for one in node.declare_parameter(name, list(default) or [""]).value if one)
+    return type(default)(node.declare_parameter(name, default).value)
+
+
 def port_is_free(port: int) -> bool:
     """Whether nobody on this machine listens to a UDP port."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

@@ -49,11 +49,16 @@ class LiveGraph:
         An rclpy node that is spun in another thread.
     options
         Robot, configuration and namespace, where the user names them.
+
+    Attributes
+    ----------
+    robots
+        Found so far, by their namespaces.
     """
 
     def __init__(self, node: Any, options: EvaluateOptions) -> None:
         self._node, self._options = node, options
-        self._robots: dict[str, _LiveRobot] = {}
+        self.robots: dict[str, LiveRobot] = {}
         self._looked = -_LOOK_PERIOD_S
         self._health: dict[str, tuple[str, str]] = {}
         diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
@@ -67,30 +72,18 @@ class LiveGraph:
         topics = {name: types[0] for name, types in self._node.get_topic_names_and_types() if types}
         wanted = self._options.namespace
         for namespace in namespaces_with_estimates(topics):
-            if namespace in self._robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
+            if namespace in self.robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
                 continue
             subject = subject_of(namespace, topics, self._options)
             if subject is not None:
-                self._robots[namespace] = _LiveRobot(self._node, namespace, subject)
-
-    def namespaces(self) -> list[str]:
-        """Of all robots found."""
-        return list(self._robots)
-
-    def record(self, namespace: str) -> ShownRun | None:
-        """The last seconds of a robot; None before its first estimate."""
-        return self._robots[namespace].record()
-
-    def ways(self, namespace: str) -> tuple[Rows, Rows]:
-        """Estimated and true positions (k, 2) of the last minutes."""
-        return self._robots[namespace].ways()
+                self.robots[namespace] = LiveRobot(self._node, namespace, subject)
 
     def status(self) -> str:
         """What is there and how it does, as Markdown."""
-        if not self._robots:
+        if not self.robots:
             asked = f" in {self._options.namespace}" if self._options.namespace else ""
             return f"Waiting for an estimator{asked}: no topics `state` and `state_covariance` in {place()}."
-        lines = [robot.sentence() for robot in self._robots.values()]
+        lines = [robot.sentence() for robot in self.robots.values()]
         return "\n".join(lines) + health_table(self._health)
 
     def _take_health(self, message: Any) -> None:
@@ -145,7 +138,7 @@ class _Row:
         return {body: pose for body, (_, pose) in self.nearest.items()}
 
 
-class _LiveRobot:
+class LiveRobot:
     """The last seconds of one robot; its callbacks run in the executor's thread."""
 
     def __init__(self, node: Any, namespace: str, subject: Subject) -> None:
@@ -229,6 +222,7 @@ class _LiveRobot:
             self._ways[1].append(true)
 
     def record(self) -> ShownRun | None:
+        """The last seconds; None before the first estimate."""
         with self._lock:
             rows = [(row.estimate, row.bodies) for row in self._rows]
         if not rows:
@@ -247,11 +241,13 @@ class _LiveRobot:
         )
 
     def ways(self) -> tuple[Rows, Rows]:
+        """Estimated and true positions (k, 2) of the last minutes."""
         with self._lock:
             first, second = (np.array(way) for way in self._ways)
         return first.reshape(-1, 2), second.reshape(-1, 2)
 
     def sentence(self) -> str:
+        """What there is of it, as Markdown."""
         name = f"**{self._subject.namespace}** ({self._subject.robot.name})"
         if self._fault:
             return f"{name}: {_cell(self._fault)}"
