@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _LATE_S = 0.1
 _ACKNOWLEDGED_S = 2.0
 _MATCHED_S = 1.0
 _TELL_S = 5.0
+_AT_ONCE = 100
+"""Messages that are read before others may be."""
 
 
 @dataclass(frozen=True)
@@ -334,9 +337,16 @@ class Player:
 
 
 def _read_ahead(messages: Iterator[RawMessage], count: int) -> Iterator[RawMessage]:
-    """The same messages, read by a thread of their own, so many at a time: a slow disk delays none."""
-    with ThreadPoolExecutor(1, "reader") as reader:
-        following = reader.submit(lambda: list(islice(messages, count)))
-        while found := following.result():
-            following = reader.submit(lambda: list(islice(messages, count)))
+    """The same messages, read by a thread of their own, so many before they are due: a slow disk delays none."""
+    reader = ThreadPoolExecutor(1, "reader")
+
+    def some() -> list[RawMessage]:
+        return list(islice(messages, _AT_ONCE))
+
+    pending = deque(reader.submit(some) for _ in range(max(1, count // _AT_ONCE)))
+    try:
+        while found := pending.popleft().result():
+            pending.append(reader.submit(some))
             yield from found
+    finally:
+        reader.shutdown(cancel_futures=True)
