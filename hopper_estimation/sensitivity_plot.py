@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from onboard_estimation.evaluation.plot_frame import INK, SERIES, plain, write_figure
+from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity
 
 # Without its yellow and grey, which are hard to see on white; with the markers, each line is its own.
@@ -43,7 +43,7 @@ def _figure(result: Sensitivity, title: str) -> Figure:
     _draw_curves(left, result, order)
     _draw_ratios(right, result, order)
     if title:
-        figure.suptitle(plain(title), size=9.5, x=0.01, ha="left")
+        add_title(figure, title)
     return figure
 
 

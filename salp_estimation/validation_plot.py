@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from onboard_estimation.evaluation.plot_frame import INK, SERIES, plain, write_figure
+from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from salp_estimation.validation import Signal, Validation
 
 _ROWS = 8
@@ -43,12 +43,10 @@ def _figure(validations: Sequence[Validation], source: str) -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel("phase of the cycle")
     more = f", the first {_ROWS} of {len(validations)} recordings" if len(validations) > _ROWS else ""
-    figure.suptitle(
+    add_title(
+        figure,
         f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
         "from shape and commands (dashed)",
-        size=9.5,
-        x=0.01,
-        ha="left",
     )
     return figure
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, plain, write_figure
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, TRUTH, add_title, plain, write_figure
 from softrobot_estimation.identification_tables import FreeRun
 
 _ROWS = 8
@@ -49,10 +49,6 @@ def _figure(runs: Sequence[FreeRun], source: str) -> Figure:
         axes.set_xlabel("time (s)")
     grid[0][2].legend(loc="upper right", ncols=3)
     more = f", the first {_ROWS} of {len(runs)} recordings" if len(runs) > _ROWS else ""
-    figure.suptitle(
-        f"{source.upper()} data{more}: tip in the base's frame, by motion capture and by pressures alone",
-        size=9.5,
-        x=0.01,
-        ha="left",
-    )
+    tip = "tip in the base's frame, by motion capture and by pressures alone"
+    add_title(figure, f"{source.upper()} data{more}: {tip}")
     return figure

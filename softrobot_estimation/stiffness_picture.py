@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from onboard_estimation.evaluation.plot_frame import ESTIMATE, plain, write_figure
+from onboard_estimation.evaluation.plot_frame import ESTIMATE, add_title, write_figure
 from onboard_estimation.learning.learned_function import LearnedFunction
 from onboard_estimation.measurement import Matrix
 
@@ -66,12 +66,8 @@ def _figure(learned: LearnedStiffness, title: str) -> Figure:
         axes.set_ylim(-reach, reach)
         figure.colorbar(image, ax=axes, shrink=0.85)
     _draw_along_elongation(right, learned)
-    figure.suptitle(
-        f"{plain(title)}, at an elongation of {1e3 * elongation_m:.1f} mm; white: where the robot has been",
-        size=9.5,
-        x=0.01,
-        ha="left",
-    )
+    at = f"at an elongation of {1e3 * elongation_m:.1f} mm"
+    add_title(figure, f"{title}, {at}; white: where the robot has been")
     return figure
 
 

@@ -107,6 +107,11 @@ def add_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
     )
 
 
+def add_title(figure: Figure, title: str) -> None:
+    """A sentence above a figure that a layout engine arranges."""
+    figure.suptitle(plain(title), size=9.5, x=0.01, ha="left")
+
+
 def say(axes: Axes, text: str) -> None:
     """Words in the middle of axes with nothing else in them."""
     background = {"facecolor": "white", "alpha": 0.85, "linewidth": 0}
