@@ -17,8 +17,15 @@ from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.live.view_record import Rows, ShownRun, Subject
-from onboard_estimation.live.view_recorded import COVARIANCE, STATE, namespaces_with_estimates, subject_of
+from onboard_estimation.live.view_recorded import (
+    COVARIANCE,
+    STATE,
+    Rows,
+    ShownRun,
+    Subject,
+    namespaces_with_estimates,
+    subject_of,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
