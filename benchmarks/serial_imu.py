@@ -148,7 +148,7 @@ def _composed(seconds: float) -> dict[str, Any]:
 def _send(port: str, kept: str, seconds: str) -> None:
     from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
     from drivers.serial_frames import Settings
-    from onboard_estimation.live.paced_sending import sleep_until
+    from onboard_estimation.live.budget import sleep_until
     from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
     count = round(float(seconds) * RATE_HZ)

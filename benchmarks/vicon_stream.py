@@ -84,7 +84,7 @@ def _case(seconds: float, bodies: int) -> list[dict[str, Any]]:
 
 def _send(kept: str, port: str, seconds: str) -> None:
     from drivers.emulators.vicon import DataStreamServer
-    from onboard_estimation.live.paced_sending import sleep_until
+    from onboard_estimation.live.budget import sleep_until
 
     count, rng = round(float(seconds) * RATE_HZ), np.random.default_rng(0)
     names = [f"body_{number}" for number in range(BODIES)]
