@@ -66,9 +66,9 @@ def budget(
     jobs = _jobs(names or [], estimator, options, seconds, rate)
     facts = machine()
     interrupts = heed_interrupts()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, interrupts)  # as at Ctrl-C: the node ends too
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, interrupts)  # as at Ctrl-C: the node ends too
     found: list[tuple[Figures, list[Remedy]]] = []
     with output.steps("budget", quiet=json, lines=True) as progress:
         for number, job in enumerate(jobs, 1):

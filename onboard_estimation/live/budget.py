@@ -95,7 +95,7 @@ class Job:
 
 def measurable(names: Sequence[str] = ()) -> list[Robot[Any]]:
     """The robots named, or all that have a live estimator and a simulator; UserError where a named one has not."""
-    found = []
+    found: list[Robot[Any]] = []
     for robot in map(find_robot, names) if names else all_robots():
         try:
             _executable(robot.name)
