@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,7 @@ EXAMPLES = output.examples(
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
 EXIT_SOME_FAILED = 1
-SIMULATED = "What is simulated, of a ROBOT"
+_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
 
 
 @taking_all
@@ -56,27 +57,23 @@ def campaign(
     ] = [],  # noqa: B006 (typer copies it)
     scenario: Annotated[
         str | None,
-        typer.Option(
+        _simulated(
             metavar="NAME",
             help="Scenario, see `onboard-estimation robots`; the robot's first otherwise.",
-            rich_help_panel=SIMULATED,
         ),
     ] = None,
     variant: Annotated[
         list[str],
-        typer.Option(
+        _simulated(
             "--gait",
             "--variant",
             metavar="NAME",
             help="What it does; may be repeated; all variants otherwise.",
-            rich_help_panel=SIMULATED,
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.", rich_help_panel=SIMULATED)] = 20,
-    first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.", rich_help_panel=SIMULATED)] = 0,
-    duration: Annotated[
-        float, typer.Option(metavar="S", help="Length of each run, s.", rich_help_panel=SIMULATED)
-    ] = 60.0,
+    seeds: Annotated[int, _simulated(metavar="N", min=1, help="Number of seeds.")] = 20,
+    first_seed: Annotated[int, _simulated(metavar="N", min=0, help="First seed.")] = 0,
+    duration: Annotated[float, _simulated(metavar="S", help="Length of each run, s.")] = 60.0,
     keep: Annotated[
         str,
         typer.Option(
