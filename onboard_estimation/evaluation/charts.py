@@ -20,7 +20,6 @@ from onboard_estimation.evaluation.presentation import (
     words,
 )
 from onboard_estimation.evaluation.result import EvaluationResult, PartResult
-from onboard_estimation.evaluation.views import states_errors
 from onboard_estimation.filtering.consistency import chi_square_band
 from onboard_estimation.measurement import Vector
 
@@ -122,8 +121,8 @@ def consistency_charts(result: EvaluationResult) -> Charts:
 
 
 def run_charts(result: EvaluationResult) -> list[Charts]:
-    """Errors of all parts, and their consistency where there is a covariance."""
-    return [*error_charts(result), *([consistency_charts(result)] if states_errors(result) else [])]
+    """Errors of all parts, and their consistency, where there is something to show of it."""
+    return [one for one in (*error_charts(result), consistency_charts(result)) if one.charts]
 
 
 def section_charts(section: ReportSection) -> list[Charts]:
