@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.clusters import cluster
-from onboard_estimation.evaluation.campaign import RESULTS, Progress, run_campaign
+from onboard_estimation.evaluation.campaign import RESULTS, run_campaign
 from onboard_estimation.evaluation.campaign_case import Case
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, simulated_runs
 from onboard_estimation.workers import Workers, WorkersAsked, open_workers
@@ -96,8 +96,8 @@ def _cases(count: int) -> list[Case]:
 def _timed(cases: list[Case], folder: Path, workers: Workers) -> Timed:
     memory: list[list[float]] = []
 
-    def watch(progress: Progress) -> None:
-        if progress.finished % WATCHED_EVERY == 0:
+    def watch(finished: int, failed: int) -> None:
+        if finished % WATCHED_EVERY == 0:
             memory.append([float(one) for one in workers.everywhere(_memory_mb).values()])
 
     start = time.perf_counter()

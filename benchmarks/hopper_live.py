@@ -21,7 +21,7 @@ from hopper_estimation.topics import LOW_G
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.replay import replay
-from onboard_estimation.live.process_use import cpu_s, resident_mb
+from onboard_estimation.live.machine_facts import cpu_s, resident_mb
 from onboard_estimation.series import Recording, Series
 
 _SAMPLES_APART = 2

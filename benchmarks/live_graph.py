@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import EXECUTORS, await_rest, estimator, result, role, row, settle, warm_up
-from onboard_estimation.live.process_use import cpu_s, resident_mb
+from onboard_estimation.live.machine_facts import cpu_s, resident_mb
 
 _SHARE = 0.14
 """Of a core that the estimator may take."""

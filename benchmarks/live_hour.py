@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.live_processes import estimator, result, role, row
-from onboard_estimation.live.process_use import resident_mb
+from onboard_estimation.live.machine_facts import resident_mb
 
 HOUR_S = 3600.0
 _FLAT_MB = 2.0

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 from onboard_estimation.nodes.run import EXECUTOR_VARIABLE
 
 REPOSITORY = Path(__file__).resolve().parent.parent

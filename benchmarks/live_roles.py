@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from onboard_estimation import ros2
-from onboard_estimation.live.paced_sending import PacedSender, sleep_until, stamp_with
+from onboard_estimation.live.budget import PacedSender, sleep_until, stamp_with
 
 SILENCE_S = 2.0
 LONGEST_WAIT_S = 180.0

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, result, row, settle, start
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 BODIES = 20
 SECONDS, QUICK_S = 60.0, 10.0
@@ -112,7 +112,7 @@ def _case(name: str, seconds: float, heard: int) -> list[dict[str, Any]]:
 
 def _serve(name: str, kept: str, seconds: str) -> None:
     from drivers.motion_capture.bodies import BodyPoses
-    from onboard_estimation.live.paced_sending import sleep_until
+    from onboard_estimation.live.budget import sleep_until
 
     system, names = SYSTEMS[name], tuple(f"body_{number}" for number in range(BODIES))
     server = system.server(names)

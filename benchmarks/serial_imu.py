@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.live_processes import await_rest, result, role, row, settle, start
 from drivers.serial_frames import FrameReader, Sample, encode_sample
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 RATE_HZ = 1000
 SECONDS, QUICK_S, COMPOSED_S = 600.0, 20.0, 30.0
@@ -148,7 +148,7 @@ def _composed(seconds: float) -> dict[str, Any]:
 def _send(port: str, kept: str, seconds: str) -> None:
     from drivers.emulators.serial_imu import Reading, SerialDevice, SerialFaults
     from drivers.serial_frames import Settings
-    from onboard_estimation.live.paced_sending import sleep_until
+    from onboard_estimation.live.budget import sleep_until
     from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
     count = round(float(seconds) * RATE_HZ)

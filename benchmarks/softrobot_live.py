@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, estimator, result, role, row, settle
-from onboard_estimation.live.process_use import cpu_s, resident_mb
+from onboard_estimation.live.machine_facts import cpu_s, resident_mb
 from softrobot_estimation.configuration import SoftRobotConfiguration
 
 _LONG_S, _SHORT_S = 600.0, 20.0

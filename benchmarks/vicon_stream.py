@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.live_processes import await_rest, result, row, settle, start
-from onboard_estimation.live.process_use import cpu_s
+from onboard_estimation.live.machine_facts import cpu_s
 
 RATE_HZ, BODIES = 600.0, 20
 SECONDS, QUICK_S = 60.0, 15.0
@@ -84,7 +84,7 @@ def _case(seconds: float, bodies: int) -> list[dict[str, Any]]:
 
 def _send(kept: str, port: str, seconds: str) -> None:
     from drivers.emulators.vicon import DataStreamServer
-    from onboard_estimation.live.paced_sending import sleep_until
+    from onboard_estimation.live.budget import sleep_until
 
     count, rng = round(float(seconds) * RATE_HZ), np.random.default_rng(0)
     names = [f"body_{number}" for number in range(BODIES)]

@@ -18,12 +18,12 @@ from hopper_estimation.filter_model import PARAMETERS, TRAINED, FilterModel, fil
 from hopper_estimation.filter_training import FilterObjective, SearchSettings, TrainedFilter, train_filter
 from hopper_estimation.hop_metrics import HopErrors
 from hopper_estimation.phases import EVENTS
+from hopper_estimation.sensitivity_plot import write_sensitivity
 from hopper_estimation.training_trials import Trial, trials_of
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.optimisation.problem import Progress
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity, sensitivity
-from onboard_estimation.learning.optimisation.sensitivity_plot import write_sensitivity
 
 ALL = "all"
 DEFAULT_FORM = "bounce"

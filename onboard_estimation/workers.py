@@ -12,12 +12,12 @@ import signal
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import resource_tracker
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from onboard_estimation import installed, kernel_cache
 from onboard_estimation.errors import UserError
@@ -83,8 +83,8 @@ class WorkersAsked:
     patience_s: float = 120.0
 
 
-class Workers(Protocol):
-    """Processes that do tasks.
+class Workers:
+    """Processes that do tasks; here, this process alone.
 
     Attributes
     ----------
@@ -94,11 +94,12 @@ class Workers(Protocol):
         Who they are, in words.
     """
 
-    count: int
-    about: str
+    count = 1
+    about = HERE
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
         """What a function gives on every worker, by the worker's address; an exception where it raised one."""
+        return {HERE: function(*arguments)}
 
     def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
         """What came of each task, in the order in which they are done.
@@ -106,6 +107,11 @@ class Workers(Protocol):
         The function and the tasks go to other processes: a module's function, and values that can be sent. A task whose
         worker died is done again elsewhere, some times.
         """
+        for number, task in enumerate(tasks):
+            try:
+                yield Finished(number, _alone(function, task))
+            except Exception as error:
+                yield Finished(number, None, error)
 
 
 @contextmanager
@@ -123,7 +129,7 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
         Dask is not installed, the scheduler cannot be reached, has no workers, or has some with other software.
     """
     if asked.scheduler is None and asked.count == 0:
-        yield _ThisProcess()
+        yield Workers()
         return
     try:
         import distributed  # noqa: F401
@@ -131,20 +137,18 @@ def open_workers(asked: WorkersAsked, tell: Tell = lambda sentence: None) -> Ite
         raise UserError(f"several processes need Dask: {HINT}; --workers 0 does without") from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in a sentence
-    if asked.scheduler is not None:
-        cluster = _Cluster(partial(_connected, asked.scheduler), asked.scheduler, asked.patience_s, tell)
-        try:
-            _refuse_other_software(cluster)
-            yield cluster
-        finally:
-            cluster.close()
-        return
-    with _own_cluster(asked.count or os.cpu_count() or 1) as (connect, about):
-        cluster = _Cluster(connect, about, 0.0, tell)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
+    connect: Callable[[float], Client]
+    with ExitStack() as stack:
+        if asked.scheduler is not None:
+            connect, about, patience_s = partial(_connected, asked.scheduler), asked.scheduler, asked.patience_s
+        else:
+            connect, about = stack.enter_context(_own_cluster(asked.count or os.cpu_count() or 1))
+            patience_s = 0.0
+        cluster = _Cluster(connect, about, patience_s, tell)
+        stack.callback(cluster.close)
+        if asked.scheduler is not None:
+            cluster.refuse_other_software()
+        yield cluster
 
 
 @contextmanager
@@ -193,30 +197,14 @@ def software() -> dict[str, str]:
     return {"python": python, **installed.versions(_PACKAGES), "sources": kernel_cache.sources_fingerprint()}
 
 
-class _ThisProcess:
-    count = 1
-    about = HERE
-
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        return {HERE: _tried(function, *arguments)}
-
-    def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
-        for number, task in enumerate(tasks):
-            try:
-                yield Finished(number, _alone(function, task))
-            except Exception as error:
-                yield Finished(number, None, error)
+_SHARING: ContextVar[Workers] = ContextVar("workers", default=Workers())  # noqa: B039 (it has no state)
 
 
-_SHARING: ContextVar[Workers] = ContextVar("workers", default=_ThisProcess())  # noqa: B039 (it has no state)
-
-
-class _Cluster:
+class _Cluster(Workers):
     """Workers of a Dask scheduler, one of this process or another."""
 
     def __init__(self, connect: Callable[[float], Client], about: str, patience_s: float, tell: Tell) -> None:
-        self._connect, self._patience_s, self._tell = connect, patience_s, tell
-        self._name = about
+        self._connect, self._name, self._patience_s, self._tell = connect, about, patience_s, tell
         self._client = connect(_CONNECT_S)
         self.count = sum(self._client.nthreads().values())
         if not self.count:
@@ -226,16 +214,30 @@ class _Cluster:
         self.about = about + (f"; dashboard {self._client.dashboard_link}" if "dashboard" in services else "")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        found: dict[str, Any] = self._client.run(_tried, function, *arguments, on_error="return")
+        found: dict[str, Any] = self._client.run(function, *arguments, on_error="return")
         return found
 
-    def software(self) -> dict[str, Any]:
-        """Of every worker and of the scheduler, which reads the tasks too; an exception where there is none."""
+    def refuse_other_software(self) -> None:
+        """Raise UserError where a worker, or the scheduler, which reads the tasks too, has not that of this process."""
+        found = self.everywhere(software)
         try:
-            of_scheduler = self._client.run_on_scheduler(_tried, software)
+            found = {"the scheduler": self._client.run_on_scheduler(software), **found}
         except Exception as error:
-            of_scheduler = error
-        return {"the scheduler": of_scheduler, **self.everywhere(software)}
+            found = {"the scheduler": error, **found}
+        here, faults = software(), []
+        for address, there in found.items():
+            if isinstance(there, BaseException):
+                faults.append(f"{address} has none ({type(there).__name__}: {there})")
+                continue
+            # Another version may tell of other packages.
+            other = [f"{name} {there.get(name)}, here {mine}" for name, mine in here.items() if mine != there.get(name)]
+            faults += [f"{address} has {', '.join(other)}"] if other else []
+        if faults:
+            more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+            raise UserError(
+                f"a cluster with another version of the suite: {'; '.join(faults[:3])}{more}. Install the same "
+                "everywhere"
+            )
 
     def results(self, function: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[Finished]:
         from distributed import as_completed
@@ -281,7 +283,7 @@ class _Cluster:
             except TimeoutError:  # a scheduler without workers
                 self.close()
                 continue
-            _refuse_other_software(self)
+            self.refuse_other_software()
             self.count = sum(self._client.nthreads().values())
             self._tell(f"the scheduler {self._name} is back")
             return
@@ -341,26 +343,6 @@ def _connected(address: str, timeout_s: float) -> Client:
         ) from error
 
 
-def _refuse_other_software(workers: _Cluster) -> None:
-    """Raise UserError where a worker, or the scheduler, has not the software of this process."""
-    here = software()
-    faults = []
-    for address, there in workers.software().items():
-        if isinstance(there, BaseException):
-            faults.append(f"{address} has none ({type(there).__name__}: {there})")
-            continue
-        # Another version may tell of other packages.
-        other = [
-            f"{name} {there.get(name)}, here {version}" for name, version in here.items() if version != there.get(name)
-        ]
-        faults += [f"{address} has {', '.join(other)}"] if other else []
-    if faults:
-        more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-        raise UserError(
-            f"a cluster with another version of the suite: {'; '.join(faults[:3])}{more}. Install the same everywhere"
-        )
-
-
 def _finished(future: Any, number: int) -> Finished | None:
     """What came of a task; None where its scheduler is gone."""
     from distributed import KilledWorker
@@ -384,21 +366,9 @@ def _alone(function: Callable[[Any], Any], task: Any) -> Any:
     """The function of the task, with one thread for linear algebra: more would round otherwise, and get in each
     other's way.
     """
-    with _one_thread():
-        return function(task)
-
-
-def _one_thread() -> AbstractContextManager[Any]:
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:
-        return nullcontext()
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
-
-
-def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return function(*arguments)
-    except Exception as error:
-        return error
+        return function(task)
+    with threadpool_limits(1):
+        return function(task)

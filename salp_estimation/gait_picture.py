@@ -3,63 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from onboard_estimation.errors import UserError
-from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
+from onboard_estimation.evaluation.plot_frame import BAND, ESTIMATE, SERIES, TRUTH, write_figure
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gait_design import DesignedGait
 
-_SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
-_STYLE = {
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 8.5,
-    "grid.color": "#DDDDDD",
-}
 _SNAPSHOTS = 5
 _MOST_LABELLED = 8
 
 
 def write_gait_picture(gaits: Mapping[str, DesignedGait], configuration: ChainConfiguration, file: Path) -> None:
     """Write a PNG file that is the same whenever the gaits are; UserError where it cannot be written."""
+    write_figure(file, partial(_figure, gaits, configuration))
+
+
+def _figure(gaits: Mapping[str, DesignedGait], configuration: ChainConfiguration) -> Figure:
     names = configuration.link_names
     single = len(gaits) == 1
-    with style.context(_STYLE, after_reset=True):
-        figure = Figure(figsize=(8.0, 6.4) if single else (2.9 * len(gaits), 10.0), dpi=110.0, layout="constrained")
-        if single:
-            columns = figure.subplots(2, 2).reshape(4, 1)
-        else:
-            columns = figure.subplots(4, len(gaits), squeeze=False)
-        for (name, gait), axes in zip(gaits.items(), columns.T, strict=True):
-            _controls(axes[0], gait, names)
-            _shapes(axes[1], gait)
-            _snapshots(axes[2], gait, configuration)
-            _path(axes[3], gait)
-            if not single:
-                axes[0].set_title(name, fontweight="bold")
-        if single:
-            figure.suptitle(f"gait {next(iter(gaits))}", fontweight="bold")
-        else:
-            _same_limits(columns[0])
-        try:
-            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
-        except OSError as error:
-            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    figure = Figure(figsize=(8.0, 6.4) if single else (2.9 * len(gaits), 10.0), layout="constrained")
+    columns = figure.subplots(2, 2).reshape(4, 1) if single else figure.subplots(4, len(gaits), squeeze=False)
+    for (name, gait), axes in zip(gaits.items(), columns.T, strict=True):
+        _controls(axes[0], gait, names)
+        _shapes(axes[1], gait)
+        _snapshots(axes[2], gait, configuration)
+        _path(axes[3], gait)
+        if not single:
+            axes[0].set_title(name, fontweight="bold")
+    if single:
+        figure.suptitle(f"gait {next(iter(gaits))}", fontweight="bold")
+    else:
+        _same_limits(columns[0])
+    return figure
 
 
 def _controls(axes: Axes, gait: DesignedGait, names: tuple[str, ...]) -> None:
     controls = 100.0 * gait.gait.controls(gait.time_s)
     for index, name in enumerate(names):
         label = name if len(names) <= _MOST_LABELLED else None
-        axes.plot(gait.time_s, controls[:, index], color=_SERIES[index % len(_SERIES)], label=label)
+        axes.plot(gait.time_s, controls[:, index], color=SERIES[index % len(SERIES)], label=label)
     axes.set(xlabel="time (s)", ylabel="rim speed (cm/s)", xlim=(0.0, gait.gait.period_s))
     if len(names) <= _MOST_LABELLED:
         axes.legend(loc="best", fontsize=7, framealpha=0.7)
@@ -70,15 +57,15 @@ def _shapes(axes: Axes, gait: DesignedGait) -> None:
     angles = np.rad2deg(gait.states[:, 3:])
     if angles.shape[1] != 2:
         for index in range(angles.shape[1]):
-            axes.plot(gait.time_s, angles[:, index], color=_SERIES[index % len(_SERIES)])
+            axes.plot(gait.time_s, angles[:, index], color=SERIES[index % len(SERIES)])
         axes.set(xlabel="time (s)", ylabel="joint angles (deg)", xlim=(0.0, gait.gait.period_s))
         return
-    axes.plot(*angles.T, color=ESTIMATE_COLOUR)
+    axes.plot(*angles.T, color=ESTIMATE)
     for share in (0.125, 0.375, 0.625, 0.875):
         k = round(share * (len(angles) - 1))
-        arrow = {"arrowstyle": "-|>", "color": ESTIMATE_COLOUR, "mutation_scale": 13.0, "shrinkA": 0.0, "shrinkB": 0.0}
+        arrow = {"arrowstyle": "-|>", "color": ESTIMATE, "mutation_scale": 13.0, "shrinkA": 0.0, "shrinkB": 0.0}
         axes.annotate("", angles[k + 2], angles[k - 2], arrowprops=arrow)
-    axes.plot(*angles[0], "o", color=TRUTH_COLOUR, markersize=5, label="start")
+    axes.plot(*angles[0], "o", color=TRUTH, markersize=5, label="start")
     axes.set(xlabel="alpha_1 (deg)", ylabel="alpha_2 (deg)", aspect="equal", adjustable="datalim")
     axes.legend(loc="best", fontsize=7, framealpha=0.7)
 
@@ -94,8 +81,8 @@ def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration
         rows_cm.append(row_cm)
         down = np.array([0.0, row_cm])
         axes.plot(*(outlines[0] + down).T, color="#BBBBBB", linewidth=1.0, linestyle="--")
-        axes.plot(*(outline + down).T, "o-", color=ESTIMATE_COLOUR, markersize=2.5, linewidth=1.8)
-        axes.plot(*(100.0 * gait.states[k, :2] + down), ".", color=TRUTH_COLOUR, markersize=6)
+        axes.plot(*(outline + down).T, "o-", color=ESTIMATE, markersize=2.5, linewidth=1.8)
+        axes.plot(*(100.0 * gait.states[k, :2] + down), ".", color=TRUTH, markersize=6)
     axes.set_yticks(rows_cm, [f"{gait.time_s[k]:.3g} s" for k in at])
     axes.set(xlabel="x (cm)", aspect="equal", adjustable="datalim")
     axes.grid(axis="y", visible=False)
@@ -104,11 +91,11 @@ def _snapshots(axes: Axes, gait: DesignedGait, configuration: ChainConfiguration
 def _path(axes: Axes, gait: DesignedGait) -> None:
     """Of the base frame, with the heading at the end."""
     path = 100.0 * gait.states[:, :2]
-    axes.plot(*path.T, color=ESTIMATE_COLOUR)
-    axes.plot(*path[0], "o", color=TRUTH_COLOUR, markersize=5, label="start")
-    axes.plot(*path[-1], "s", color=BAND_COLOUR, markersize=5, label="after a cycle", markeredgecolor="black")
+    axes.plot(*path.T, color=ESTIMATE)
+    axes.plot(*path[0], "o", color=TRUTH, markersize=5, label="start")
+    axes.plot(*path[-1], "s", color=BAND, markersize=5, label="after a cycle", markeredgecolor="black")
     span = max(1.0, float(np.ptp(path, axis=0).max()))
-    for k, colour in ((0, TRUTH_COLOUR), (len(path) - 1, "black")):
+    for k, colour in ((0, TRUTH), (len(path) - 1, "black")):
         heading = gait.states[k, 2]
         tip = path[k] + 0.3 * span * np.array([np.cos(heading), np.sin(heading)])
         axes.annotate("", tip, path[k], arrowprops={"arrowstyle": "->", "color": colour, "lw": 1.0})

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.completion import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
@@ -90,10 +90,10 @@ def observability(
         _chains(places, joint, window, picture, options, json)
         return
     runs = []
-    with output.bar("observability", len(places), quiet=json) as advance:
+    with output.share("observability", quiet=json) as show:
         for place in places:
             runs.append(_observed(place, joint, window, options))
-            advance()
+            show(len(runs) / len(places), place.name)
     columns = _columns(runs)
     if picture is not None and len(columns) > _MOST_COLUMNS:
         raise UserError(
@@ -101,7 +101,7 @@ def observability(
             "choose with --joint or give fewer bags"
         )
     if picture is not None:
-        from onboard_estimation.evaluation.plot_groups import write_groups
+        from onboard_estimation.evaluation.plots import write_groups
 
         write_groups(picture, "Observability of the joint angles", columns)
     if json:
@@ -142,13 +142,13 @@ def _chains(
     if picture is not None and len(places) > 1:
         raise UserError(f"--output: one picture shows one run of a thruster chain, and {len(places)} are given")
     runs = []
-    with output.bar("observability", len(places), quiet=json) as advance:
+    with output.share("observability", quiet=json) as show:
         for place in places:
             bag, made_with = _made_from(place) if (place / "run.json").is_file() else (place, options)
             runs.append(chains.observed_chain_run(bag, made_with, window))
-            advance()
+            show(len(runs) / len(places), place.name)
     if picture is not None:
-        from onboard_estimation.evaluation.plot_groups import write_groups
+        from onboard_estimation.evaluation.plots import write_groups
 
         write_groups(picture, "Observability of masses and inertias", chains.columns(runs[0]))
     if json:

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from onboard_estimation.errors import printable
-from onboard_estimation.evaluation.plot_frame import INK, SERIES
+from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from salp_estimation.validation import Signal, Validation
 
 _ROWS = 8
 _PANELS = ("base, speed", "base and joints, rates", "gyros")
-_STYLE = {
-    "axes.edgecolor": INK,
-    "axes.grid": True,
-    "axes.linewidth": 0.6,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 8.5,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.5,
-    "legend.frameon": False,
-    "legend.fontsize": 7.5,
-    "lines.linewidth": 1.2,
-}
 
 
 def write_validation(validations: Sequence[Validation], path: Path, source: str) -> None:
@@ -40,28 +25,30 @@ def write_validation(validations: Sequence[Validation], path: Path, source: str)
     source
         `simulated` or `recorded`, for the title.
     """
+    write_figure(path, partial(_figure, validations, source))
+
+
+def _figure(validations: Sequence[Validation], source: str) -> Figure:
     shown = validations[:_ROWS]
-    with style.context(_STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
-        figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
-        grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
-        for row, validation in zip(grid, shown, strict=True):
-            for axes, signals, title in zip(row, _panels(validation), _PANELS, strict=True):
-                _draw(axes, validation, signals)
-                axes.set_title(title if validation is shown[0] else "", loc="left")
-            name = printable(validation.name).replace("$", r"\$")
-            row[0].set_ylabel(f"{name}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)")
-            row[1].set_ylabel("(deg/s)")
-        for axes in grid[-1]:
-            axes.set_xlabel("phase of the cycle")
-        more = f", the first {_ROWS} of {len(validations)} recordings" if len(validations) > _ROWS else ""
-        figure.suptitle(
-            f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
-            "from shape and commands (dashed)",
-            size=9.5,
-            x=0.01,
-            ha="left",
+    figure = Figure(figsize=(11.0, 0.9 + 2.5 * len(shown)), dpi=110.0, layout="constrained")
+    grid = figure.subplots(len(shown), len(_PANELS), squeeze=False, sharex=True)
+    for row, validation in zip(grid, shown, strict=True):
+        for axes, signals, title in zip(row, _panels(validation), _PANELS, strict=True):
+            _draw(axes, validation, signals)
+            axes.set_title(title if validation is shown[0] else "", loc="left")
+        row[0].set_ylabel(
+            f"{plain(validation.name)}\n{validation.cycles} cycles of {validation.period_s:.3g} s\n(cm/s)"
         )
-        FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
+        row[1].set_ylabel("(deg/s)")
+    for axes in grid[-1]:
+        axes.set_xlabel("phase of the cycle")
+    more = f", the first {_ROWS} of {len(validations)} recordings" if len(validations) > _ROWS else ""
+    add_title(
+        figure,
+        f"{source.upper()} data{more}: measured (solid, band: one standard deviation over cycles) and predicted "
+        "from shape and commands (dashed)",
+    )
+    return figure
 
 
 def _panels(validation: Validation) -> list[list[Signal]]:

@@ -28,13 +28,19 @@ class Panel:
     lines
         (K,) float64 in `unit` by name, NaN where unknown.
     band
-        (K,) half-width of a band about zero, such as three standard deviations; None: no band.
+        (K,) half-width of a band about zero, three standard deviations; None: no band.
+    interval
+        Low and high, in which the lines are to be with 95 % probability; the axis is logarithmic then.
+    note
+        A few words above it.
     """
 
     label: str
     unit: str
     lines: Mapping[str, Vector]
     band: Vector | None = None
+    interval: tuple[float, float] | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)

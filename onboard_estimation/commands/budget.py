@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onboard_estimation.commands import completion, output
-from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.completion import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
 
 if TYPE_CHECKING:
@@ -33,14 +34,7 @@ _BUSY_LOAD = 0.5
 
 @taking()
 def budget(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ROBOT...",
-            help="Robots; otherwise all that have a live estimator and a simulator.",
-            autocompletion=completion.robots,
-        ),
-    ] = None,
+    names: completion.RobotsArgument = None,
     seconds: Annotated[
         float, typer.Option(metavar="S", help="Length of each measurement, s; warming up is not counted.")
     ] = 10.0,
@@ -55,9 +49,9 @@ def budget(
     """Measure what robots' estimators take of this computer, and whether it is fast enough.
 
     Each robot's estimator node is started as `launch` starts it, in a ROS domain of its own, and fed in real time with
-    what the simulated robot's sensors read, by a second process; a third one listens to `odometry` or `state`. What
-    the node takes of a core, what comes out, how late, what is lost and how much memory it holds is measured, and said
-    in a sentence: whether it fits, and what to lower if not.
+    what the simulated robot's sensors read, by this process, which listens to `odometry` or `state` as well. What the
+    node takes of a core, what comes out, how late, what is lost and how much memory it holds is measured, and said in a
+    sentence: whether it fits, and what to lower if not.
 
     `--set` takes parameters of the robot and of its node (`output_rate_hz`, `publish_tf`, ...). Nothing of it
     disturbs a robot that runs, but its figures count on a quiet machine only; with them the machine is printed, for a
@@ -67,27 +61,30 @@ def budget(
     from onboard_estimation.live.budget_verdict import RULE, state
     from onboard_estimation.live.machine_facts import machine
     from onboard_estimation.live.machine_facts import state as machine_state
-    from onboard_estimation.live.signals import stop_on_signal
+    from onboard_estimation.live.signals import heed_interrupts
 
     jobs = _jobs(names or [], estimator, options, seconds, rate)
     facts = machine()
+    interrupts = heed_interrupts()
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:
+            signal.signal(ending, interrupts)  # as at Ctrl-C: the node ends too
     found: list[tuple[Figures, list[Remedy]]] = []
-    with stop_on_signal() as stop, output.steps("budget", quiet=json, lines=True) as progress:
+    with output.steps("budget", quiet=json, lines=True) as progress:
         for number, job in enumerate(jobs, 1):
             place = f"{job.robot.name} ({job.estimator}), {number} of {len(jobs)}"
 
             def step(what: str, place: str = place) -> None:
                 progress(f"{place}: {what}")
 
-            figures = measure(job, stop, step)
-            found.append((figures, remedies(job, figures, stop, step)))
+            figures = measure(job, step)
+            found.append((figures, remedies(job, figures, step)))
     facts["state_after"] = machine_state()
     if json:
         described = [_described(figures, ways) for figures, ways in found]
         output.print_json({"machine": facts, "rule": RULE, "robots": described})
     else:
-        _show_machine(facts)
-        _show_figures(found)
+        _show(facts, found)
         output.say(f"{RULE[:1].upper()}{RULE[1:]}.", style="dim")
     if any(state(figures) == "too slow" for figures, _ in found):
         raise typer.Exit(EXIT_TOO_SLOW)
@@ -101,14 +98,14 @@ def _jobs(names: Sequence[str], estimator: str | None, options: Any, seconds: fl
     from onboard_estimation.configuration import describe
     from onboard_estimation.errors import UserError
     from onboard_estimation.evaluation.evaluate import load_configuration
-    from onboard_estimation.live.budget import Job, checked, measurable
+    from onboard_estimation.live.budget import Job, measurable
     from onboard_estimation.robots import estimator_name
 
     if not _LEAST_S <= seconds <= _MOST_S:
         raise UserError(f"--seconds {seconds:g}: must be from {_LEAST_S:g} to {_MOST_S:g}")
     if not _SLOWEST <= rate <= _FASTEST:
         raise UserError(f"--rate {rate:g}: must be from {_SLOWEST:g} to {_FASTEST:g}")
-    robots = [checked(name) for name in dict.fromkeys(names)] or [checked(name) for name in measurable()]
+    robots = measurable(list(dict.fromkeys(names)))
     if len(robots) != 1 and (estimator or options.config):
         raise UserError("--estimator and --config are of one robot: name it")
     ros2.require()
@@ -143,53 +140,27 @@ def _described(figures: Figures, ways: Sequence[Remedy]) -> dict[str, Any]:
     }
 
 
-def _show_machine(facts: Mapping[str, Any]) -> None:
-    """The computer in three lines, and whether it was quiet."""
-    before, after = facts["state"], facts["state_after"]
-    clock = [f"clock {before['clock_mhz']} MHz"] if "clock_mhz" in before else []
-    if facts["highest_clock_mhz"]:
-        clock.append(f"{facts['highest_clock_mhz']} MHz at most")
-    if facts["governor"]:
-        clock.append(f"governor {facts['governor']}")
-    if "temperature_c" in before:
-        clock.append(f"{before['temperature_c']:.0f} °C before, {after.get('temperature_c', 0.0):.0f} °C after")
-    if "throttled" in after:
-        clock.append(f"throttled: {after['throttled']}")
-    cores = f"{facts['cores']} core{'' if facts['cores'] == 1 else 's'} ({facts['architecture']})"
-    output.say(f"{facts['processor']}, {cores}, {facts['memory_gb']:g} GB", style="bold")
-    if clock:
-        output.say(", ".join(clock))
-    versions = [f"{name} {number}" for name, number in facts["versions"].items()]
-    output.say(", ".join([facts["system"], *versions, facts["runtime"]]))
-    load = before.get("load_average", 0.0)
-    output.say(f"{facts['date_utc']}, load average {load:.2f} before and {after.get('load_average', 0.0):.2f} after")
-    if load > _BUSY_LOAD * facts["cores"]:
-        output.say("This computer was busy before: figures count only on a quiet machine.", style="yellow")
-
-
-def _show_figures(found: Sequence[tuple[Figures, Sequence[Remedy]]]) -> None:
-    """The table, then a sentence for each robot."""
-    from rich.text import Text
-
+def _show(facts: Mapping[str, Any], found: Sequence[tuple[Figures, Sequence[Remedy]]]) -> None:
+    """The computer and whether it was quiet, the table, then a sentence for each robot."""
+    from onboard_estimation.capabilities.tables import ReportTable
     from onboard_estimation.live import budget_verdict as verdict
 
+    before = facts["state"]
+    said = {name: value for name, value in facts.items() if name not in ("versions", "state", "state_after")}
+    said |= facts["versions"] | before | {f"{name} after": value for name, value in facts["state_after"].items()}
+    output.say(f"{said.pop('processor')}, {said.pop('cores')} cores, {said.pop('memory_gb')} GB", style="bold")
+    output.say(", ".join(f"{name.replace('_', ' ')} {value}" for name, value in said.items() if value is not None))
+    if before.get("load_average", 0.0) > _BUSY_LOAD * facts["cores"]:
+        output.say("This computer was busy before: figures count only on a quiet machine.", style="yellow")
+    rows = []
+    for one, _ in found:
+        late = ["-"] * 3 if one.latency_ms is None else [f"{late_ms:.1f}" for late_ms in one.latency_ms]
+        made = "-" if one.estimates_per_s is None else f"{one.estimates_per_s:.0f}"
+        rates = (f"{one.readings_per_s:.0f}", made, f"{one.outputs_per_s:.0f}")
+        rest = (f"{one.lost}", f"{one.memory_mb:.0f}", f"{100.0 * one.sender_share:.0f}")
+        rows.append((f"{one.robot} {one.estimator}", f"{100.0 * one.share:.1f}", *rates, *late, *rest))
     right = ("core %", "in/s", "est/s", "out/s", "median", "99 %", "worst", "lost", "MB", "sender %")
-    table = output.table("", "robot, estimator", *right, right=right)
-    table.padding = (0, 1, 0, 0)
-    for figures, _ in found:
-        late = ["-"] * 3 if figures.latency_ms is None else [f"{one:.1f}" for one in figures.latency_ms]
-        table.add_row(
-            Text(f"{figures.robot} {figures.estimator}", _STYLES[verdict.state(figures)]),
-            f"{100.0 * figures.share:.1f}",
-            f"{figures.readings_per_s:.0f}",
-            "-" if figures.estimates_per_s is None else f"{figures.estimates_per_s:.0f}",
-            f"{figures.outputs_per_s:.0f}",
-            *late,
-            f"{figures.lost}",
-            f"{figures.memory_mb:.0f}",
-            f"{100.0 * figures.sender_share:.0f}",
-        )
-    output.console().print(table)
+    output.print_tables([ReportTable("", ("robot, estimator", *right), tuple(rows), right)])
     output.say(
         "core %: of one core, by the node alone; the sender's stands last. in, est, out: readings, estimates made, and "
         "those sent out. median, 99 %, worst: ms from sending a reading to the arrival of its estimate. MB: resident.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,10 +17,9 @@ from onboard_estimation.commands.working import SchedulerOption, WorkersOption, 
 from onboard_estimation.errors import EXIT_BAD_INPUT
 
 if TYPE_CHECKING:
-    from onboard_estimation.evaluation.campaign import Campaign, Progress
+    from onboard_estimation.evaluation.campaign import Campaign
     from onboard_estimation.evaluation.campaign_summary import Difference, Group
     from onboard_estimation.evaluation.campaign_table import Table
-    from onboard_estimation.workers import Workers
 
 EXAMPLES = output.examples(
     "campaign table.yaml",
@@ -30,7 +29,7 @@ EXAMPLES = output.examples(
     "campaign salp --gait forward --bias imu/link_3.gyro_z=0.01 --json",
 )
 EXIT_SOME_FAILED = 1
-SIMULATED = "What is simulated, of a ROBOT"
+_simulated = partial(typer.Option, rich_help_panel="What is simulated, of a ROBOT")
 
 
 @taking_all
@@ -52,36 +51,29 @@ def campaign(
             help="Folder of the campaign; `campaigns/...` otherwise. It goes on there.",
         ),
     ] = None,
-    robot: Annotated[
-        str | None,
-        typer.Option(metavar="ROBOT", help="Of the bags; guessed otherwise.", autocompletion=completion.robots),
-    ] = None,
+    robot: completion.RobotOption = None,
     estimator: Annotated[
         list[str], typer.Option(metavar="NAME", help="Estimator; may be repeated; the robot's first otherwise.")
     ] = [],  # noqa: B006 (typer copies it)
     scenario: Annotated[
         str | None,
-        typer.Option(
+        _simulated(
             metavar="NAME",
             help="Scenario, see `onboard-estimation robots`; the robot's first otherwise.",
-            rich_help_panel=SIMULATED,
         ),
     ] = None,
     variant: Annotated[
         list[str],
-        typer.Option(
+        _simulated(
             "--gait",
             "--variant",
             metavar="NAME",
             help="What it does; may be repeated; all variants otherwise.",
-            rich_help_panel=SIMULATED,
         ),
     ] = [],  # noqa: B006 (typer copies it)
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, help="Number of seeds.", rich_help_panel=SIMULATED)] = 20,
-    first_seed: Annotated[int, typer.Option(metavar="N", min=0, help="First seed.", rich_help_panel=SIMULATED)] = 0,
-    duration: Annotated[
-        float, typer.Option(metavar="S", help="Length of each run, s.", rich_help_panel=SIMULATED)
-    ] = 60.0,
+    seeds: Annotated[int, _simulated(metavar="N", min=1, help="Number of seeds.")] = 20,
+    first_seed: Annotated[int, _simulated(metavar="N", min=0, help="First seed.")] = 0,
+    duration: Annotated[float, _simulated(metavar="S", help="Length of each run, s.")] = 60.0,
     keep: Annotated[
         str,
         typer.Option(
@@ -111,12 +103,19 @@ def campaign(
     cases = cases_of(asked, options)
     place = folder or _default_folder(name)
     about = {"asked": shlex.join(what), "runs": len(cases), "name": name}
-    with working(workers, scheduler, len(cases), quiet=json) as team, _shown(name, len(cases), team, json) as progress:
-        try:
-            done = run_campaign(cases, place, team, about, progress)
-        except KeyboardInterrupt:
-            output.note(f"{place} keeps what is done; the same command goes on from there", json)
-            raise
+    with working(workers, scheduler, len(cases), quiet=json) as team:
+        output.note(f"{name}: {len(cases)} runs, {team.about}", json)
+        with output.share(name, quiet=json, lines=not json) as shown:
+
+            def progress(finished: int, failed: int) -> None:
+                failures = f", {failed} failed" if failed else ""
+                shown(finished / max(len(cases), 1), f"{finished} of {len(cases)} runs{failures}")
+
+            try:
+                done = run_campaign(cases, place, team, about, progress)
+            except KeyboardInterrupt:
+                output.note(f"{place} keeps what is done; the same command goes on from there", json)
+                raise
     groups, found = write_campaign_report(done, name)
     if json:
         output.print_json(summary(done, groups, found))
@@ -176,19 +175,6 @@ def _default_folder(name: str) -> Path:
     return place
 
 
-@contextmanager
-def _shown(name: str, count: int, team: Workers, quiet: bool) -> Any:
-    """Progress of a campaign: a bar on a terminal, lines in a log; takes `Progress`."""
-    output.note(f"{name}: {count} runs, {team.about}", quiet)
-    with output.share(name, quiet=quiet, lines=not quiet) as shown:
-
-        def take(progress: Progress) -> None:
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            shown(progress.finished / max(progress.total, 1), f"{progress.finished} of {progress.total} runs{failed}")
-
-        yield take
-
-
 def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]) -> dict[str, Any]:
     """What `--json` prints."""
     return {
@@ -215,10 +201,19 @@ def summary(done: Campaign, groups: Iterable[Group], found: Iterable[Difference]
 
 def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Difference]) -> None:
     """Print a campaign for people."""
+    from onboard_estimation.capabilities.tables import ReportTable
+    from onboard_estimation.evaluation.campaign_summary import DIFFERENCE_HEADINGS, FIGURE_HEADINGS, differing_axes
+
     sources = "/".join(sorted({row["source"] for group in groups for row in group.rows})) or "nothing done"
-    output.console().print(_group_table(groups, f"{name}: {len(done.rows)} runs, {sources}"))
+    axes = differing_axes(groups)
+    lines = tuple(cells for group in groups for _, cells in group.lines(axes))
+    title = f"{name}: {len(done.rows)} runs, {sources}"
+    tables = [ReportTable(title, FIGURE_HEADINGS, lines, FIGURE_HEADINGS[3:])]
     if found:
-        output.console().print(_difference_table(found))
+        differing = tuple(one.cells() for one in found)
+        headings = DIFFERENCE_HEADINGS
+        tables.append(ReportTable("What differs, pair by pair", headings, differing, headings[3:7]))
+    output.print_tables(tables)
     if done.earlier:
         output.say(f"- {done.earlier} of the {len(done.rows)} runs had been done before.")
     for row in done.failures[:5]:
@@ -231,27 +226,3 @@ def show(done: Campaign, name: str, groups: Sequence[Group], found: Sequence[Dif
     )
     output.say(f"\nreport: {done.folder}/report.html")
     output.say(f"table:  {done.folder}/results.parquet")
-
-
-def _group_table(groups: Sequence[Group], title: str) -> Any:
-    from onboard_estimation.evaluation.campaign_lines import figure_lines
-    from onboard_estimation.evaluation.presentation import short_unit
-
-    numbers = ("median", "worst", "NEES/dof", "1 sigma", "3 sigma")
-    table = output.table(title, "group", "figure", "", *numbers, right=numbers)
-    for one in figure_lines(groups):
-        label = f"{one.group} ({one.runs})" if one.group else ""
-        said = (shown or "-" for shown in one.consistency)
-        table.add_row(label, one.figure, short_unit(one.key), one.median, one.worst, *said)
-    return table
-
-
-def _difference_table(found: Sequence[Difference]) -> Any:
-    from onboard_estimation.evaluation.campaign_lines import difference_lines
-    from onboard_estimation.evaluation.presentation import short_unit
-
-    right = ("pairs", "before", "after", "change")
-    table = output.table("What differs, pair by pair", "from, to", "figure", "", *right, "", right=right)
-    for one in difference_lines(found):
-        table.add_row(one.change, one.figure, short_unit(one.key), *one.numbers, one.verdict)
-    return table

@@ -1,6 +1,11 @@
-"""What a shell completes beside commands and options: robots, launch files. Paths are completed by the shell itself."""
+"""What a shell completes beside commands and options: robots, launch files; and how commands are told of robots.
+
+Paths are completed by the shell itself.
+"""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import typer
 
@@ -10,6 +15,25 @@ from onboard_estimation.installed import offered
 def robots(incomplete: str) -> list[str]:
     """Robots that installed packages offer; no code of theirs is imported."""
     return [name for name in offered("onboard_estimation.robots") if name.startswith(incomplete)]
+
+
+RobotsArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=robots)
+]
+RobotArgument = Annotated[
+    str,
+    typer.Argument(metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=robots),
+]
+RobotOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROBOT", help="Robot, see `onboard-estimation robots`; otherwise guessed.", autocompletion=robots
+    ),
+]
+EstimatorOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
+]
 
 
 def formats(incomplete: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +15,6 @@ from onboard_estimation.commands import completion, output
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from rich.table import Table
 
     from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.capabilities.trained import Trained
@@ -38,10 +36,7 @@ _LOST_NEES = 100.0
 
 
 def demo(
-    robots: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ROBOT", help="Robots; all that simulate otherwise.", autocompletion=completion.robots),
-    ] = None,
+    robots: completion.RobotsArgument = None,
     folder: Annotated[
         Path,
         typer.Option(
@@ -62,6 +57,7 @@ def demo(
     report.
     """
     from onboard_estimation.capabilities.simulated import Simulated
+    from onboard_estimation.capabilities.tables import ReportTable
     from onboard_estimation.capabilities.trained import Trained
     from onboard_estimation.errors import UserError
     from onboard_estimation.robots import all_robots, find_robot
@@ -77,33 +73,28 @@ def demo(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / _MARK).touch()
-    shown = []
+    shown: Lines = []
     for robot in chosen:
-        shown.append(_show(robot, folder, seed))
+        shown += _show(robot, folder, seed)
         if full and isinstance(robot, Trained):
             shown += _show_learned(robot, folder, seed)
-    output.console().print(_table(shown))
+    headings = ("robot", "simulated run", "RMS error", "1 sigma", "3 sigma", "report")
+    output.print_tables([ReportTable("", headings, tuple(shown), headings[3:5])])
     output.say(
         "1 sigma, 3 sigma: errors within so many stated standard deviations; 68 % and 99.7 % where a filter is as"
     )
-    output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0].report}")
+    output.say(f"sure as it should be. Reports open in any browser, e.g. {folder / shown[0][-1]}")
     program = output.program()
     if not full and any(isinstance(robot, Trained) for robot in chosen):
         output.say(f"With training: {program} demo --full")
     output.say(f"With a bag of yours: {program} inspect BAG, {program} evaluate BAG")
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What was judged: (RMS error, share within one and within three sigma) of each part of the state, its report."""
-
-    robot: str
-    run: str
-    parts: list[tuple[str, str, str]]
-    report: str
+Lines = list[tuple[str, ...]]
+"""Of the table: robot, simulated run, RMS error of a part and shares within one and three sigma, report."""
 
 
-def _show(robot: Simulated[Any], folder: Path, seed: int) -> _Shown:
+def _show(robot: Simulated[Any], folder: Path, seed: int) -> Lines:
     """The robot's first scenario, with its first estimator as it is configured."""
     from onboard_estimation.capabilities.simulated import chosen_scenario
     from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
@@ -119,10 +110,10 @@ def _show(robot: Simulated[Any], folder: Path, seed: int) -> _Shown:
     with _steps(f"{robot.name}: evaluating") as progress:
         evaluation = evaluate_bag(bag, options, folder / robot.name, progress=progress)
     _say(robot.name, f"{evaluation.result.verdict}.")
-    return _row(evaluation, _words(f"{_SECONDS:g} s", scenario, variant))
+    return _lines(evaluation, _words(f"{_SECONDS:g} s", scenario, variant))
 
 
-def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> list[_Shown]:
+def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> Lines:
     """Train with simulated runs, and judge one more run without and with what was learned."""
     from onboard_estimation.capabilities.simulated import Simulated
     from onboard_estimation.evaluation.evaluate import evaluate_bag, load_configuration
@@ -140,7 +131,7 @@ def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> list[_Shown]:
         report.save(model)
     with _steps(f"{name}: simulating {_LEARNED_SECONDS:g} s") as step:
         simulate_to_bag(simulated, configuration, scenario, variants[-1], _LEARNED_SECONDS, seed, bag, progress=step)
-    rows = []
+    rows: Lines = []
     for title, file in (("untrained", None), ("trained", model)):
         with _steps(f"{name}: evaluating, {title}") as step:
             options, run = EvaluateOptions(robot=name, model=file), folder / f"{name}_{title}"
@@ -150,7 +141,7 @@ def _show_learned(robot: Trained[Any], folder: Path, seed: int) -> list[_Shown]:
             about = simulated.scenarios[scenario].summary
             sentence = f"lost after {lost_s:.0f} s: its equations leave out what this robot has ({about})."
         _say(f"{name}, {title}", sentence)
-        rows.append(_row(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title)))
+        rows += _lines(evaluation, _words(f"{_LEARNED_SECONDS:g} s", scenario, variants[-1], title))
     return rows
 
 
@@ -178,17 +169,18 @@ def _steps(what: str) -> Iterator[Callable[[str], None]]:
         yield progress
 
 
-def _row(evaluation: Evaluation, run: str) -> _Shown:
+def _lines(evaluation: Evaluation, run: str) -> Lines:
     result = evaluation.result
     report = f"{evaluation.folder.name}/report.html" if evaluation.folder else ""
     if (lost_s := _lost_since_s(result)) is not None:
-        return _Shown(result.robot, run, [(f"lost after {lost_s:.0f} s", "-", "-")], report)
-    parts = []
-    for name, part in result.parts.items():
-        if part.matched.any():
-            one, three = (f"{100.0 * result.metrics[name][f'coverage_{count}_sigma']:.0f} %" for count in (1, 3))
-            parts.append((f"{name.replace('_', ' ')} {_errors(part, result)}", one, three))
-    return _Shown(result.robot, run, parts, report)
+        return [(result.robot, run, f"lost after {lost_s:.0f} s", "-", "-", report)]
+    parts = [name for name, part in result.parts.items() if part.matched.any()]
+    out: Lines = []
+    for name in parts:
+        shares = (f"{100.0 * result.metrics[name][f'coverage_{count}_sigma']:.0f} %" for count in (1, 3))
+        first = ("", "", "") if out else (result.robot, run, report)
+        out.append((*first[:2], f"{name.replace('_', ' ')} {_errors(result.parts[name], result)}", *shares, first[2]))
+    return out
 
 
 def _errors(part: PartResult, result: EvaluationResult) -> str:
@@ -224,15 +216,3 @@ def _judged(part: PartResult, result: EvaluationResult) -> NDArray[np.bool_]:
     """(K,) where there is a truth, without the start that is left out, as for the figures of the report."""
     settled = part.matched & (result.time_s >= result.metrics["run"]["left_out_at_start_s"])
     return settled if settled.any() else part.matched
-
-
-def _table(shown: list[_Shown]) -> Table:
-    table = output.table("", "robot", "simulated run", "RMS error", "1 sigma", "3 sigma", right=("1 sigma", "3 sigma"))
-    table.add_column("report", no_wrap=True)
-    for one in shown:
-        first = (one.robot, one.run, one.report)
-        for error, one_sigma, three_sigma in one.parts:
-            robot, run, report = first
-            table.add_row(robot, run, error, one_sigma, three_sigma, report)
-            first = ("", "", "")
-    return table

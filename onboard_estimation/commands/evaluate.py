@@ -22,10 +22,6 @@ EXAMPLES = output.examples(
     "evaluate my_salp.tum --truth BAG --body link_2 --alignment se3",
     "evaluate BAG --bias imu/link_3.gyro_z=0.01 --delay imu=20ms --json",
 )
-EstimatorOption = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Estimator; the robot's first otherwise, see `onboard-estimation robots`."),
-]
 
 
 @taking_all
@@ -37,14 +33,7 @@ def evaluate(
             help="Bag: a rosbag2 folder, an .mcap, .db3 or ROS 1 .bag file; or a trajectory file of another filter.",
         ),
     ],
-    robot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ROBOT",
-            help="Robot, see `onboard-estimation robots`; otherwise guessed from the topics.",
-            autocompletion=completion.robots,
-        ),
-    ] = None,
+    robot: completion.RobotOption = None,
     estimator: Annotated[
         list[str],
         typer.Option(

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.commands.completion import RobotArgument
 from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument
 
 if TYPE_CHECKING:
     from onboard_estimation.capabilities.identified import IdentificationReport, Identified

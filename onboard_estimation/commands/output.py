@@ -101,35 +101,6 @@ def steps(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 
 
 @contextmanager
-def bar(what: str, total: int, quiet: bool = False) -> Iterator[Callable[[], None]]:
-    """Progress bar on standard error; call what it gives once for each piece of work."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    shown = Console(stderr=True)
-    if quiet or not shown.is_terminal:
-        yield lambda: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=shown) as progress:
-        task = progress.add_task(what, total=total)
-        yield lambda: progress.advance(task)
-
-
-@contextmanager
 def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Callable[[float, str], None]]:
     """Progress bar on standard error for work whose share that is done, in [0, 1], is known, with the step's name.
 
@@ -153,13 +124,13 @@ def share(what: str, quiet: bool = False, lines: bool = False) -> Iterator[Calla
 
 
 def table(title: str, *headings: str, right: tuple[str, ...] = ()) -> Any:
-    """Empty table in this program's style; the headings in `right` stand over numbers."""
+    """Empty table in this program's style; the headings in `right` stand over numbers, `report` over whole paths."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     out = Table(title=title or None, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
     for heading in headings:
-        out.add_column(heading, justify="right" if heading in right else "left")
+        out.add_column(heading, justify="right" if heading in right else "left", no_wrap=heading == "report")
     return out
 
 

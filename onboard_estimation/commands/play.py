@@ -59,7 +59,7 @@ def play(
     """
     from dataclasses import asdict
 
-    from onboard_estimation.live import keyboard, player_services
+    from onboard_estimation.live import keyboard
     from onboard_estimation.live.bag_player import summary
     from onboard_estimation.live.player import Played, Player, PlayOptions
     from onboard_estimation.live.session import ros_context, spin_beside
@@ -83,10 +83,6 @@ def play(
         with spin_beside(node):
             player = Player(node, bag, options, stop)
             schedule = player.schedule
-            player_services.offer_services(node, schedule)
-            for note in player.played.notes:
-                typer.echo(f"WARNING: {note}", err=True)
-            known = len(player.played.notes)
             shown = time.monotonic()
             with output.steps(f"playing {bag}", quiet=json) as progress:
 
@@ -110,16 +106,14 @@ def play(
                     return act
 
                 actions = {
-                    keyboard.SPACE: lambda: player_services.toggle_paused(schedule),
+                    keyboard.SPACE: schedule.toggle_paused,
                     keyboard.RIGHT: schedule.step,
                     "s": schedule.step,
                     keyboard.UP: lambda: schedule.set_rate(schedule.rate * 1.1),
                     keyboard.DOWN: lambda: schedule.set_rate(schedule.rate / 1.1),
                 }
                 with keyboard.keys({key: then_shown(action) for key, action in actions.items()}):
-                    player.run(show)
-    for note in player.played.notes[known:]:
-        typer.echo(f"WARNING: {note}", err=True)
+                    player.run(lambda note: typer.echo(f"WARNING: {note}", err=True), show)
     if json:
         output.print_json({"path": str(bag), **asdict(player.played)})
     else:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from onboard_estimation.commands import completion, output
 
@@ -15,10 +13,7 @@ EXAMPLES = output.examples("robots", "robots salp --json")
 
 
 def robots(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ROBOT", help="Robots; all otherwise.", autocompletion=completion.robots),
-    ] = None,
+    names: completion.RobotsArgument = None,
     json: output.JsonOption = False,
 ) -> None:
     """Show the robots that are installed: what they estimate from which topics, and what can be simulated.

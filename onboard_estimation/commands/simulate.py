@@ -19,12 +19,6 @@ EXAMPLES = output.examples(
     "simulate salp --output bag --storage sqlite3 --set chain.joint_drag=[0.02,0.02]",
 )
 
-RobotArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ROBOT", help="Robot, e.g. `salp`; see `onboard-estimation robots`.", autocompletion=completion.robots
-    ),
-]
 ScenarioOption = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Scenario, see `onboard-estimation robots`; the robot's first otherwise."),
@@ -40,7 +34,7 @@ StorageOption = Annotated[str, typer.Option(metavar="mcap|sqlite3", help="Format
 
 @taking()
 def simulate(
-    robot: RobotArgument,
+    robot: completion.RobotArgument,
     bag: Annotated[Path, typer.Option("--output", "-o", metavar="BAG", help="Bag to write, a folder.")],
     scenario: ScenarioOption = None,
     variant: VariantOption = None,

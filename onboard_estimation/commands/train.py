@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.commands.completion import RobotArgument
 from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument
 from onboard_estimation.commands.working import FewWorkersOption, SchedulerOption, working
 
 if TYPE_CHECKING:

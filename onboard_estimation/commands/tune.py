@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from onboard_estimation.commands import output
-from onboard_estimation.commands.evaluate import EstimatorOption
+from onboard_estimation.commands.completion import EstimatorOption, RobotArgument
 from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument
 from onboard_estimation.commands.working import SchedulerOption, WorkersOption, working
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ EXAMPLES = output.examples(
     "tune strapdown BAG --parameter contact.speed_stddev_m_s=0.001..0.1 --output tuned.yaml",
     "evaluate BAG --config tuned.yaml",
 )
-SEARCH = "How it is searched"
+_searching = partial(typer.Option, rich_help_panel="How it is searched")
 
 
 @taking(
@@ -60,35 +60,30 @@ def tune(
     ] = [],  # noqa: B006 (typer copies it)
     by: Annotated[
         str | None,
-        typer.Option(
+        _searching(
             metavar="truth|innovations",
             help="What is foretold best: the ground truth (errors, and whether the covariance fits them), or the "
             "measurements themselves, for which no truth is needed. The truth where all bags have one.",
-            rich_help_panel=SEARCH,
         ),
     ] = None,
     method: Annotated[
         str,
-        typer.Option(
+        _searching(
             metavar="gradient|cma|differential_evolution",
             help="Optimiser: SciPy's L-BFGS-B with slopes by differences, CMA-ES (the package cma), or SciPy's "
             "differential evolution.",
-            rich_help_panel=SEARCH,
         ),
     ] = "gradient",
-    evaluations: Annotated[
-        int, typer.Option(metavar="N", min=20, help="Candidates in each search, about.", rich_help_panel=SEARCH)
-    ] = 150,
+    evaluations: Annotated[int, _searching(metavar="N", min=20, help="Candidates in each search, about.")] = 150,
     folds: Annotated[
         int,
-        typer.Option(
+        _searching(
             metavar="N",
             min=0,
             help="Parts of the bags that are left out by turns, to say whether it helps; 0: none.",
-            rich_help_panel=SEARCH,
         ),
     ] = 3,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the search.", rich_help_panel=SEARCH)] = 0,
+    seed: Annotated[int, _searching(metavar="N", min=0, help="Of the search.")] = 0,
     workers: WorkersOption = None,
     scheduler: SchedulerOption = None,
     options: Any = None,
@@ -161,18 +156,12 @@ def _file(tuning: Tuning, options: Any, robot: Any, bags: Sequence[Path]) -> str
     tuned = replace(options, overrides={**options.overrides, **tuning.values})
     lines = [f"Tuned on {datetime.now(timezone.utc).date().isoformat()}: {output.PROGRAM} {shlex.join(sys.argv[1:])}"]
     lines += tuning.sentences()
-    lines += [
-        f"{name}: {_shown(before)} before, {_shown(tuning.values[name])} now" for name, before in _changed(tuning)
-    ]
+    lines += [f"{one.name}: {_shown(one.value)} before, {_shown(tuning.values[one.name])} now" for one in tuning.chosen]
     lines += [f"{line}" for line in _left_out_lines(tuning)]
     lines += [f"bag {bag.name}: sha256 {content_hash(bag)}" for bag in bags]
     lines.append(", ".join(f"{name} {version}" for name, version in software().items()))
     header = "".join(f"# {' '.join(line.split())}\n" for line in lines)
     return header + to_parameter_file(load_configuration(robot, tuned, bags[0]))
-
-
-def _changed(tuning: Tuning) -> list[tuple[str, Any]]:
-    return [(one.name, one.value) for one in tuning.chosen]
 
 
 def _shown(value: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from onboard_estimation.commands import output
+from onboard_estimation.commands.completion import RobotArgument
 from onboard_estimation.commands.evaluate_options import taking
-from onboard_estimation.commands.simulate import RobotArgument
 
 EXAMPLES = output.examples("urdf salp", "urdf salp --config my_salp.yaml --output my_salp.urdf")
 

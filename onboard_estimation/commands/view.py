@@ -24,14 +24,7 @@ def view(
     record: Annotated[
         Path | None, typer.Argument(metavar="[RUN|BAG]", help="Run folder or bag; the live graph otherwise.")
     ] = None,
-    robot: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ROBOT",
-            help="Robot, see `onboard-estimation robots`; otherwise guessed.",
-            autocompletion=completion.robots,
-        ),
-    ] = None,
+    robot: completion.RobotOption = None,
     options: Any = None,
     bag: Annotated[
         Path | None, typer.Option(metavar="BAG", help="Where the bag of a run is now, for its ground truth.")

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from onboard_estimation.commands import completion, output
 
 EXAMPLES = output.examples("warmup", "warmup salp")
 
 
 def warmup(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ROBOT...", help="Robots; all otherwise.", autocompletion=completion.robots),
-    ] = None,
+    names: completion.RobotsArgument = None,
     json: output.JsonOption = False,
 ) -> None:
     """Compile all kernels of the robots, so that nodes start in a second. To be run once after each installation.

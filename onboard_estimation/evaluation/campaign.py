@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,12 +17,12 @@ from typing import Any
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError, disk_fault
-from onboard_estimation.evaluation.campaign_case import AXES, ROW, Case, Outcome, failed, run_case
+from onboard_estimation.evaluation.campaign_case import AXES, ROW, Case, Files, failed, run_case
 from onboard_estimation.evaluation.claim import claimed
 from onboard_estimation.evaluation.error_table import arrow
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.run_folder import check_free
-from onboard_estimation.workers import HERE, Finished, Workers, software
+from onboard_estimation.workers import HERE, Workers, software
 
 RESULTS, REPORT, RUNS, ABOUT = "results.parquet", "report.html", "runs", "campaign.json"
 _DESCRIPTION = ("name", *AXES, "status", "reason", "source", "verdict", "command", "folder")
@@ -31,26 +30,6 @@ _MOST_NAMED = 3
 
 Row = Mapping[str, Any]
 """Of a run: its labels, `status` (`done`, `failed`), `reason`, `verdict`, and its `figures` by name."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a campaign is.
-
-    Attributes
-    ----------
-    finished, total
-        Runs; those of an earlier start are among them.
-    failed
-        Of the finished ones.
-    row
-        Of the run that finished last; None at the start.
-    """
-
-    finished: int
-    total: int
-    failed: int = 0
-    row: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +59,7 @@ def run_campaign(
     folder: Path,
     workers: Workers,
     about: Mapping[str, Any] | None = None,
-    progress: Callable[[Progress], None] = lambda progress: None,
+    progress: Callable[[int, int], None] = lambda finished, failed: None,
 ) -> Campaign:
     """Do all runs that are not done yet, and write the table of all.
 
@@ -90,6 +69,8 @@ def run_campaign(
         Of the campaign; one that was interrupted goes on.
     about
         What was asked for, for `campaign.json`.
+    progress
+        Takes how many runs are done, those of an earlier start among them, and how many of this one's have failed.
 
     Raises
     ------
@@ -106,13 +87,16 @@ def run_campaign(
         waiting = [case for case in cases if rows.get(case.identity, {}).get("status") != "done"]
         count = earlier
         failures = 0
-        progress(Progress(count, len(cases)))
+        progress(count, failures)
         for finished in workers.results(run_case, waiting):
             case = waiting[finished.number]
-            row = _kept(folder, case, _outcome(case, finished), count)
+            files = finished.value
+            if finished.error is not None:
+                files = failed(case, str(finished.error) or type(finished.error).__name__)
+            row = _kept(folder, case, files, count)
             rows[case.identity] = row
             count, failures = count + 1, failures + (row["status"] == "failed")
-            progress(Progress(count, len(cases), failures, row))
+            progress(count, failures)
         campaign = Campaign(folder, tuple(rows[case.identity] for case in cases), earlier)
         write_results(campaign)
         return campaign
@@ -198,22 +182,15 @@ def _absent(paths: Sequence[str]) -> list[str]:
     return [path for path in paths if not Path(path).exists()]
 
 
-def _outcome(case: Case, finished: Finished) -> Outcome:
-    if finished.error is None:
-        outcome: Outcome = finished.value
-        return outcome
-    return failed(case, str(finished.error) or type(finished.error).__name__)
-
-
-def _kept(folder: Path, case: Case, outcome: Outcome, before: int) -> Row:
+def _kept(folder: Path, case: Case, files: Files, before: int) -> Row:
     """The run's folder in its place, and its row."""
     place = folder / RUNS / case.name
     try:
         with tempfile.TemporaryDirectory(prefix=".run-", dir=folder, ignore_cleanup_errors=True) as workshop:
             fresh = Path(workshop) / "run"
-            fresh.mkdir()
-            with zipfile.ZipFile(io.BytesIO(outcome.folder)) as archive:
-                archive.extractall(fresh)
+            for name, content in files.items():
+                (fresh / name).parent.mkdir(parents=True, exist_ok=True)
+                (fresh / name).write_bytes(content)
             if place.exists():  # what failed before
                 place.replace(Path(workshop) / "before")
             fresh.replace(place)

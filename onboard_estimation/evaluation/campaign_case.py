@@ -1,23 +1,21 @@
 """One run of a campaign: what it is, and doing it, on whatever worker.
 
-A worker reads the bag where it lies, judges it, and gives the run folder back packed: it writes nothing that stays. A
+A worker reads the bag where it lies, judges it, and gives the run folder's files back: it writes nothing that stays. A
 trajectory that another filter made is judged in the place of a bag, or in one.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import re
 import tempfile
 import traceback
-import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.content_hash import ContentHashes
@@ -37,6 +35,9 @@ FILES = ("config", "model", "truth", "times")
 ROW = "row.json"
 ERRORS = "errors.parquet"
 _LONGEST_NAME = 100
+
+Files = Mapping[str, bytes]
+"""Of a run folder by their paths in it: what a worker sends back."""
 
 
 @dataclass(frozen=True)
@@ -85,33 +86,16 @@ class Case:
         return f"{plain[:_LONGEST_NAME]}-{self.identity}"
 
 
-class Outcome(NamedTuple):
-    """What a worker sends back.
-
-    Attributes
-    ----------
-    folder
-        The run folder as a zip file; of a run that failed with its row alone.
-    is_done
-        False: it failed.
-    reason
-        Why it failed.
-    """
-
-    folder: bytes
-    is_done: bool
-    reason: str = ""
-
-
-def run_case(case: Case) -> Outcome:
-    """Do a run. Whatever goes wrong with it becomes its row."""
+def run_case(case: Case) -> Files:
+    """Do a run; what it leaves. Whatever goes wrong with it becomes its row."""
     try:
         with tempfile.TemporaryDirectory(prefix="onboard_estimation-") as scratch:
             folder = Path(scratch) / "run"
             evaluation = _evaluation(case, folder)
             write_errors(evaluation.result, folder / ERRORS)
             (folder / ROW).write_text(to_json(_row(case, evaluation)), encoding="utf-8")
-            return Outcome(_packed(folder), True)
+            paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+            return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
     except UserError as error:
         return failed(case, str(error))
     except MemoryError as error:
@@ -120,16 +104,11 @@ def run_case(case: Case) -> Outcome:
         return failed(case, f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
-def failed(case: Case, reason: str, trace: str = "") -> Outcome:
-    """The outcome of a run that failed."""
+def failed(case: Case, reason: str, trace: str = "") -> Files:
+    """What is left of a run that failed."""
     said = printable(" ".join(reason.split()))
     row = {"name": case.name, **case.labels, "identity": case.identity, "status": "failed", "reason": said}
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr(ROW, to_json(row))
-        if trace:
-            archive.writestr("traceback.txt", trace)
-    return Outcome(packed.getvalue(), False, said)
+    return {ROW: to_json(row).encode(), **({"traceback.txt": trace.encode()} if trace else {})}
 
 
 def _evaluation(case: Case, folder: Path) -> Evaluation:
@@ -168,13 +147,3 @@ def _row(case: Case, evaluation: Evaluation) -> dict[str, Any]:
         "parts": [name for name, part in result.parts.items() if part.matched.any()],
         "figures": figures,
     }
-
-
-def _packed(folder: Path) -> bytes:
-    packed = io.BytesIO()
-    # Not made smaller: the one that unpacks has many to unpack. A worker without a set clock dates files 1970, before
-    # zip files begin.
-    with zipfile.ZipFile(packed, "w", strict_timestamps=False) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, path.relative_to(folder))
-    return packed.getvalue()

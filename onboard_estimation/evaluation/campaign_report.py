@@ -6,49 +6,57 @@ The page loads nothing but the reports of the runs, which lie beside it.
 from __future__ import annotations
 
 import base64
-import hashlib
+import io
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.evaluation.campaign import REPORT, RESULTS, RUNS, Campaign, Row, figure
-from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
-from onboard_estimation.evaluation.campaign_charts import Bundle, Dot, key, overlay, strips
-from onboard_estimation.evaluation.campaign_lines import difference_lines, figure_lines
+from onboard_estimation.evaluation.campaign_case import AXES
 from onboard_estimation.evaluation.campaign_summary import (
+    DIFFERENCE_HEADINGS,
+    FIGURE_HEADINGS,
     Difference,
     Group,
     differences,
     differing_axes,
+    errors_by_part,
     groups_of,
     headlines,
     worst_runs,
 )
-from onboard_estimation.evaluation.error_table import PartErrors, read_errors, thinning
-from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
-from onboard_estimation.evaluation.report_tables import text
+from onboard_estimation.evaluation.error_table import PartErrors
+from onboard_estimation.evaluation.plot_frame import SERIES, add_legend, panels_of, plain, write_figure
+from onboard_estimation.evaluation.presentation import display_unit, format_number, metric_label, short_unit, words
+from onboard_estimation.evaluation.report_tables import filled_page, style_hash, table, text
 from onboard_estimation.measurement import Vector
 from onboard_estimation.resources import packaged_text
 from onboard_estimation.workers import software
 
 _TEMPLATE, _STYLES = "campaign_template.html", ("report_template.css", "campaign_template.css")
 _MOST_LISTED = 2000
+_MOST_LINES = 60
 _REPLAYED = 5
 _UNSURE = 0.25
 """Mean NEES per degree of freedom below which an estimate is called too unsure."""
 _NEES = (
     "NEES is the mean over the runs of the squared error over the stated variance, per degree of freedom: 1 is "
-    "consistent, more is overconfident; in brackets its 95 % interval from the scatter between runs."
+    "consistent, more is overconfident; in brackets its 95 % interval from the scatter between runs. 1 sigma, 3 sigma: "
+    "share of the errors within."
 )
-
 _OVERLAYS = (
-    "Thick: the median of a group's errors at each instant. Thin: its runs, the largest error of each interval; where "
-    "there are more than 60 lines, the range of the middle 80 % in their place. Dashed: the median of the stated "
-    "standard deviations."
+    "Thick: the median of a group's errors at each instant. Thin: its runs; where there are more than 60 lines, the "
+    "range of the middle 80 % in their place. Dashed: the median of the stated standard deviations."
 )
+# Strips of dots, in pixels of the drawing.
+_WIDTH, _LEFT, _RIGHT, _ROW, _AXIS = 900.0, 190.0, 20.0, 30.0, 34.0
 
 
 def write_campaign_report(campaign: Campaign, name: str) -> tuple[tuple[Group, ...], list[Difference]]:
@@ -73,7 +81,7 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         "facts": text(_facts(campaign, groups)),
         "verdict": text(_verdict(groups, axes)),
         "nees_caption": text(_NEES),
-        "groups": _group_table(campaign, groups),
+        "groups": _group_table(campaign, groups, axes),
         "differences": _difference_section(found),
         "strips": "".join(_strips(campaign, groups, axes)),
         "overlay_caption": text(_OVERLAYS),
@@ -87,9 +95,9 @@ def _render(campaign: Campaign, name: str, groups: Sequence[Group], found: Seque
         "runs": _run_table(campaign, listed),
         "versions": text("Made with " + ", ".join(f"{key} {value}" for key, value in software().items()) + "."),
         "style": style,
-        "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        "style_hash": style_hash(style),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], packaged_text(__package__, _TEMPLATE))
+    return filled_page(_TEMPLATE, fields)
 
 
 def _sources(groups: Sequence[Group]) -> str:
@@ -137,107 +145,148 @@ def _link(campaign: Campaign, row: Row, shown: str) -> str:
     return f'<a href="{text(_page(campaign, row))}" title="{text(row["name"])}">{text(shown)}</a>'
 
 
-def _head(*headings: str, numbers: Sequence[str] = ()) -> str:
-    cells = (
-        f'<th scope="col"{" class=number" if heading in numbers else ""}>{text(heading)}</th>' for heading in headings
-    )
-    return f"<thead><tr>{''.join(cells)}</tr></thead>"
-
-
-def _group_table(campaign: Campaign, groups: Sequence[Group]) -> str:
-    numbers = ("runs", "median", "worst", "NEES", "within 1 sigma", "within 3 sigma")
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], numbers: range = range(0)) -> str:
+    """A table of finished cells; of the first column headings of their lines, of some numbers."""
+    kinds = ["number" if column in numbers else "" for column in range(len(headings))]
     lines = []
-    for one in figure_lines(groups):
-        cells = [f'<th scope="row">{text(one.group)}</th>', _number(text(one.runs)), _figure(one.figure, one.key)]
-        cells += [
-            _number(_link(campaign, one.of.middle, one.median)),
-            _number(_link(campaign, one.of.worst, one.worst)),
-        ]
-        cells += [_number(text(shown)) for shown in one.consistency]
-        lines.append(f"<tr>{''.join(cells)}</tr>\n")
-    head = _head("group", "runs", "figure", *numbers[1:], numbers=numbers)
-    return f"<table>{head}<tbody>\n{''.join(lines)}</tbody></table>"
+    for first, *rest in rows:
+        cells = (f'<td class="{kind}">{cell}</td>' for kind, cell in zip(kinds[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{"".join(cells)}</tr>\n')
+    return table([(text(heading), kind) for heading, kind in zip(headings, kinds, strict=True)], lines)
 
 
-def _figure(figure: str, key: str) -> str:
-    return f'<td>{text(figure)} <span class="unit">{text(metric_label(key)[1])}</span></td>'
-
-
-def _number(content: str) -> str:
-    return f'<td class="number">{content}</td>'
+def _group_table(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> str:
+    rows = []
+    for group in groups:
+        for one, cells in group.lines(axes):
+            name, label, unit, median, worst, *rest = cells
+            links = (_link(campaign, one.middle, median), _link(campaign, one.worst, worst))
+            rows.append((text(name), text(label), text(unit), *links, *map(text, rest)))
+    return _table(FIGURE_HEADINGS, rows, range(3, 8))
 
 
 def _difference_section(found: Sequence[Difference]) -> str:
     if not found:
         return ""
-    numbers = ("pairs", "before", "after", "mean change")
-    lines = []
-    for one in difference_lines(found):
-        cells = f'<th scope="row">{text(f"{one.axis}: {one.change}")}</th>{_figure(one.figure, one.key)}'
-        cells += "".join(_number(text(cell)) for cell in one.numbers)
-        lines.append(f"<tr>{cells}<td>{text(one.verdict)}</td></tr>\n")
-    head = _head("from, to", "figure", *numbers, "", numbers=numbers)
+    rows = []
+    for one in found:
+        change, *rest = one.cells()
+        rows.append([text(f"{one.axis.replace('_', ' ')}: {change}"), *map(text, rest)])
     return (
         "<section>\n<h2>What differs</h2>\n"
         '<p class="small">Pairs of runs that are alike but for one label; in brackets the 95 % interval of the mean '
         "change (bootstrap). An interval on one side of zero is no chance.</p>\n"
-        f'<div class="scroll"><table>{head}<tbody>\n{"".join(lines)}</tbody></table></div>\n</section>\n'
+        f"{_table(DIFFERENCE_HEADINGS, rows, range(3, 7))}\n</section>\n"
     )
 
 
-def _names(groups: Sequence[Group]) -> list[str]:
-    return list(dict.fromkeys(one.name for group in groups for one in group.figures))
-
-
 def _strips(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
-    for name in _names(groups):
+    """Of each figure a row of dots for each group, each dot a run that it opens."""
+    for name in dict.fromkeys(one.name for group in groups for one in group.figures):
         part, _, leaf = name.partition(".")
         label, unit = metric_label(leaf)
-        rows = [
-            (
-                group.name(axes),
-                number,
-                [Dot(figure(row, name), row["name"], _page(campaign, row)) for row in group.rows],
-            )
-            for number, group in enumerate(groups)
-        ]
-        yield f"<h3>{text(words(part))}</h3>\n{strips(rows, f'{label} ({unit})' if unit else label)}\n"
+        label = f"{label} ({unit})" if unit else label
+        values = np.array([figure(row, name) for group in groups for row in group.rows])
+        top = float(np.nanmax(values, initial=0.0)) or 1.0
+
+        def place(value: float, top: float = top) -> float:
+            return _LEFT + (_WIDTH - _RIGHT - _LEFT) * value / (1.02 * top)
+
+        height = _ROW * len(groups)
+        out = [f'<svg viewBox="0 0 {_WIDTH:g} {height + _AXIS:g}" role="group" aria-label="{text(label)}">']
+        for tick in MaxNLocator(6).tick_values(0.0, top):
+            if 0.0 <= tick <= 1.02 * top:
+                x = f"{place(tick):.1f}"
+                out.append(f'<line class="rule" x1="{x}" x2="{x}" y1="0" y2="{height:g}"/>')
+                out.append(f'<text class="faint" x="{x}" y="{height + 14:g}" text-anchor="middle">{tick:g}</text>')
+        middle = 0.5 * (_LEFT + _WIDTH - _RIGHT)
+        out.append(f'<text class="faint" x="{middle:g}" y="{height + 29:g}" text-anchor="middle">{text(label)}</text>')
+        for number, group in enumerate(groups):
+            y = _ROW * (number + 0.5)
+            title = f'<text x="{_LEFT - 10:g}" y="{y + 4:g}" text-anchor="end">{text(group.name(axes))}</text>'
+            known = [row for row in group.rows if math.isfinite(figure(row, name))]
+            out.append(title)
+            for index, row in enumerate(known):
+                # A little up and down, so that equal ones are told apart; always the same.
+                centre = y + (index * 0.618034 % 1.0 - 0.5) * 0.5 * _ROW
+                value = figure(row, name)
+                said = f"<title>{text(row['name'])}: {format_number(value)}</title>"
+                at = f'cx="{place(value):.1f}" cy="{centre:.1f}" r="4"'
+                circle = f'<circle class="fill-{number % len(SERIES)}" {at}>{said}</circle>'
+                out.append(f'<a href="{text(_page(campaign, row))}">{circle}</a>')
+            if known:
+                x = f"{place(float(np.median([figure(row, name) for row in known]))):.1f}"
+                out.append(f'<line class="median" x1="{x}" x2="{x}" y1="{y - 13:g}" y2="{y + 13:g}"/>')
+        yield f"<h3>{text(words(part))}</h3>\n{''.join(out)}</svg>\n"
+
+
+class _Overlay(NamedTuple):
+    """Errors of a group over time: its number and name; (K,) s; (N, K) magnitudes, a row a run; (K,) as claimed."""
+
+    number: int
+    name: str
+    time_s: Vector
+    errors: NDArray[np.float64]
+    claimed: Vector
 
 
 def _overlays(campaign: Campaign, groups: Sequence[Group], axes: Sequence[str]) -> Iterator[str]:
-    """Of each part the magnitude of its error in the unit of its first dimension."""
-    gathered: dict[str, list[tuple[Bundle, str]]] = {}
+    """Of each part the magnitude of its error in the unit of its first dimension, as a picture."""
+    gathered: dict[str, list[tuple[_Overlay, str]]] = {}
     for number, group in enumerate(groups):
-        parts: dict[str, list[tuple[Vector, PartErrors]]] = {}
-        every = thinning(len(group.rows))
-        for row in group.rows:
-            time_s, errors, _ = read_errors(campaign.folder / RUNS / row["name"] / ERRORS, every)
-            for part, one in errors.items():
-                parts.setdefault(part, []).append((time_s, one))
-        for part, runs in parts.items():
-            gathered.setdefault(part, []).append((_bundle(group.name(axes), number, runs), runs[0][1].units[0]))
-    if len(groups) > 1:
-        keys = (f"<li>{key(number)}{text(group.name(axes))}</li>" for number, group in enumerate(groups))
-        yield f'<ul class="keys">{"".join(keys)}</ul>\n'
+        for part, runs in errors_by_part(campaign.folder, group.rows).items():
+            overlay = _overlay(number, group.name(axes), runs)
+            if np.isfinite(overlay.errors).any():
+                gathered.setdefault(part, []).append((overlay, runs[0][1].units[0]))
     for part, found in gathered.items():
-        bundles = [bundle for bundle, _ in found if np.isfinite(bundle.errors).any()]
-        if bundles:
-            yield f"<h3>{text(words(part))}</h3>\n{overlay(bundles, words(part), found[0][1])}\n"
+        png = io.BytesIO()
+        write_figure(png, partial(_overlay_figure, [overlay for overlay, _ in found], found[0][1]))
+        source = base64.b64encode(png.getvalue()).decode()
+        alt = f"Errors of {words(part).lower()} over time, by group"
+        yield f'<h3>{text(words(part))}</h3>\n<img alt="{text(alt)}" src="data:image/png;base64,{source}">\n'
 
 
-def _bundle(name: str, colour: int, runs: Sequence[tuple[Vector, PartErrors]]) -> Bundle:
+def _overlay(number: int, name: str, runs: Sequence[tuple[Vector, PartErrors]]) -> _Overlay:
     longest = max((time_s for time_s, _ in runs), key=lambda time_s: float(time_s[-1]))
     step_s = float(longest[1] - longest[0]) if len(longest) > 1 else 1.0
     errors, claimed = (np.full((len(runs), len(longest)), np.nan) for _ in range(2))
-    for number, (time_s, one) in enumerate(runs):
+    for run, (time_s, one) in enumerate(runs):
         alike = [unit == one.units[0] for unit in one.units]
         rows = np.minimum(np.round(time_s / step_s).astype(np.intp), len(longest) - 1)
-        errors[number, rows] = np.linalg.norm(one.error[:, alike], axis=1)
-        claimed[number, rows] = np.linalg.norm(one.stddev[:, alike], axis=1)
-    known = np.isfinite(claimed).any(axis=0)
-    middle = np.full(len(longest), np.nan)
-    middle[known] = np.nanmedian(claimed[:, known], axis=0)
-    return Bundle(name, colour, longest, errors, middle)
+        errors[run, rows] = np.linalg.norm(one.error[:, alike], axis=1)
+        claimed[run, rows] = np.linalg.norm(one.stddev[:, alike], axis=1)
+    return _Overlay(number, name, longest, errors, _quantiles(claimed, 0.5)[0])
+
+
+def _overlay_figure(overlays: Sequence[_Overlay], unit: str) -> Figure:
+    shown, factor = display_unit(unit, max(float(np.nanmax(one.errors)) for one in overlays))
+    figure = Figure()
+    axes = panels_of(figure, "", "", (), 1, 2.2, top_in=0.3)[0, 0]
+    singly = sum(len(one.errors) for one in overlays) <= _MOST_LINES
+    for one in overlays:
+        colour = SERIES[one.number % len(SERIES)]
+        low, middle, high = factor * _quantiles(one.errors, 0.1, 0.5, 0.9)
+        if singly:
+            axes.plot(one.time_s, factor * one.errors.T, color=colour, linewidth=0.6, alpha=0.35)
+        else:
+            axes.fill_between(one.time_s, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(one.time_s, middle, color=colour, linewidth=1.8, label=plain(one.name))
+        axes.plot(one.time_s, factor * one.claimed, color=colour, linestyle="--")
+    axes.set(xlabel="time (s)", ylabel=f"error ({plain(shown)})")
+    axes.set_ylim(0.0, 1.05 * factor * max(float(np.nanmax(one.errors)) for one in overlays) or 1.0)
+    axes.margins(x=0.0)
+    if len(overlays) > 1:
+        add_legend(figure, axes)
+    return figure
+
+
+def _quantiles(rows: NDArray[np.float64], *shares: float) -> NDArray[np.float64]:
+    """(Q, K) over the rows (N, K) that are known at each instant, NaN where none is."""
+    known = np.isfinite(rows).any(axis=0)
+    out = np.full((len(shares), rows.shape[1]), np.nan)
+    if known.any():
+        out[:, known] = np.nanquantile(rows[:, known], shares, axis=0)
+    return out
 
 
 def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
@@ -260,31 +309,25 @@ def _worst(campaign: Campaign, groups: Sequence[Group]) -> str:
 
 
 def _amount(row: Row, name: str) -> str:
-    leaf = name.partition(".")[2]
     value = figure(row, name)
-    return f"{format_number(value, 3)} {short_unit(leaf)}".strip() if math.isfinite(value) else "unknown"
+    unit = short_unit(name.partition(".")[2])
+    return f"{format_number(value, 3)} {unit}".strip() if math.isfinite(value) else "unknown"
 
 
 def _failures(campaign: Campaign) -> str:
     if not campaign.failures:
         return ""
-    lines = "".join(
-        f'<tr><th scope="row">{_link(campaign, row, row["name"])}</th><td>{text(row["reason"])}</td></tr>\n'
-        for row in campaign.failures[:_MOST_LISTED]
-    )
-    return f"<section>\n<h2>Failed</h2>\n<table>{_head('run', 'reason')}<tbody>\n{lines}</tbody></table></section>\n"
+    rows = [(_link(campaign, row, row["name"]), text(row["reason"])) for row in campaign.failures[:_MOST_LISTED]]
+    return f"<section>\n<h2>Failed</h2>\n{_table(('run', 'reason'), rows)}</section>\n"
 
 
 def _run_table(campaign: Campaign, rows: Sequence[Row]) -> str:
     axes = [axis for axis in AXES if any(row.get(axis) for row in rows)]
     names = list(dict.fromkeys(name for row in rows for name in headlines(row)))
-    head = _head("run", *axes, *(words(name.replace(".", "_")) for name in names), "verdict")
+    headings = ["run", *axes, *(words(name.replace(".", "_")) for name in names), "verdict"]
     lines = []
     for row in rows:
-        labels = "".join(f"<td>{text(str(row.get(axis, '')))}</td>" for axis in axes)
-        amounts = "".join(_number(text(_amount(row, name))) for name in names)
-        said = row.get("verdict") or row["reason"]
-        lines.append(
-            f'<tr><th scope="row">{_link(campaign, row, "open")}</th>{labels}{amounts}<td>{text(said)}</td></tr>\n'
-        )
-    return f"<table>{head}<tbody>\n{''.join(lines)}</tbody></table>"
+        labels = (text(str(row.get(axis, ""))) for axis in axes)
+        amounts = (text(_amount(row, name)) for name in names)
+        lines.append([_link(campaign, row, "open"), *labels, *amounts, text(row.get("verdict") or row["reason"])])
+    return _table(headings, lines, range(1 + len(axes), 1 + len(axes) + len(names)))

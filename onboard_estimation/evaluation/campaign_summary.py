@@ -1,5 +1,7 @@
 """What the runs of a campaign come to: figures of groups, consistency over runs, and what differs between groups.
 
+For the terminal and for the page: figures as numbers, and as the cells of a table.
+
 A group are the runs that differ in recording and seed alone. Groups are compared by pairs: runs that are alike but for
 one label, so that what makes a recording hard is in both.
 """
@@ -7,7 +9,7 @@ one label, so that what makes a recording hard is in both.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +22,14 @@ from onboard_estimation.evaluation.campaign import RUNS, Campaign, Row, figure
 from onboard_estimation.evaluation.campaign_case import AXES, ERRORS
 from onboard_estimation.evaluation.error_table import PartErrors, read_errors, thinning
 from onboard_estimation.evaluation.metrics import headline_keys
+from onboard_estimation.evaluation.presentation import format_number, metric_label, short_unit, words
 from onboard_estimation.filtering.consistency import coverage, judge_consistency
 from onboard_estimation.measurement import Vector
 
 GROUP_AXES = ("robot", "variant", "estimator", "configuration", "what_if")
 COMPARED_AXES = ("estimator", "configuration", "what_if")
-NEES = "mean_nees_per_degree_of_freedom"
+FIGURE_HEADINGS = ("group (runs)", "figure", "", "median", "worst", "NEES/dof", "1 sigma", "3 sigma")
+DIFFERENCE_HEADINGS = ("from, to", "figure", "", "pairs", "before", "after", "change", "")
 _FEWEST_PAIRS = 4
 _RESAMPLES = 4999
 
@@ -111,6 +115,19 @@ class Group:
         """Its labels along some axes."""
         return ", ".join(label for axis in axes if (label := self.labels[axis])) or "all runs"
 
+    def lines(self, axes: Sequence[str]) -> Iterator[tuple[Figures, tuple[str, ...]]]:
+        """A figure and its line under `FIGURE_HEADINGS`; its name stands in the first alone."""
+        label = f"{self.name(axes)} ({len(self.rows)})"
+        for one in self.figures:
+            judged = self.consistency.get(one.name.partition(".")[0])
+            consistency = ("-", "-", "-")
+            if judged is not None:
+                nees = f"{judged.nees:.2f}" + _between(judged.interval, lambda bound: f"{bound:.2f}")
+                consistency = (nees, f"{judged.within_1_sigma:.3f}", f"{judged.within_3_sigma:.3f}")
+            numbers = (format_number(value, 3) for value in (one.median, one.largest))
+            yield one, (label, *_in_words(one.name), *numbers, *consistency)
+            label = ""
+
 
 class Difference(NamedTuple):
     """What changes where one label does, over pairs of runs that are alike otherwise.
@@ -144,6 +161,15 @@ class Difference(NamedTuple):
         """`better`, `worse`, `no difference shown`."""
         low, high = self.interval
         return "better" if high < 0.0 else "worse" if low > 0.0 else "no difference shown"
+
+    def cells(self) -> tuple[str, ...]:
+        """A line under `DIFFERENCE_HEADINGS`."""
+        before, after, change = (
+            format_number(value, 3) for value in (self.median_before, self.median_after, self.mean_change)
+        )
+        change += _between(self.interval, lambda bound: format_number(bound, 2))
+        numbers = (str(self.pairs), before, after, change)
+        return (f"{self.before or 'default'} to {self.after}", *_in_words(self.figure), *numbers, self.verdict)
 
 
 def groups_of(campaign: Campaign) -> tuple[Group, ...]:
@@ -233,16 +259,28 @@ def _group(folder: Path, labels: Mapping[str, str], rows: Sequence[Row]) -> Grou
 
 
 def _consistency(folder: Path, rows: Sequence[Row]) -> dict[str, PartConsistency]:
+    found = {}
+    for name, runs in errors_by_part(folder, rows).items():
+        judged = []
+        for time_s, one in runs:
+            if np.isfinite(one.error).any():
+                used = time_s >= one.settle_s
+                cut = one._replace(error=one.error[used], stddev=one.stddev[used], nees=one.nees[used])
+                judged.append((time_s[used], cut))
+        if judged:
+            found[name] = _part(judged)
+    return found
+
+
+def errors_by_part(folder: Path, rows: Sequence[Row]) -> dict[str, list[tuple[Vector, PartErrors]]]:
+    """Times and errors of each run, by part; of many runs so few instants that memory holds them."""
     parts: dict[str, list[tuple[Vector, PartErrors]]] = {}
     every = thinning(len(rows))
     for row in rows:
-        time_s, errors, settle_s = read_errors(folder / RUNS / row["name"] / ERRORS, every)
+        time_s, errors = read_errors(folder / RUNS / row["name"] / ERRORS, every)
         for name, one in errors.items():
-            if np.isfinite(one.error).any():
-                used = time_s >= settle_s
-                judged = one._replace(error=one.error[used], stddev=one.stddev[used], nees=one.nees[used])
-                parts.setdefault(name, []).append((time_s[used], judged))
-    return {name: _part(runs) for name, runs in parts.items()}
+            parts.setdefault(name, []).append((time_s, one))
+    return parts
 
 
 def _part(runs: Sequence[tuple[Vector, PartErrors]]) -> PartConsistency:
@@ -283,6 +321,17 @@ def _pairs(rows: Sequence[Row], axis: str, before: str, after: str, name: str) -
     pairs = [(pair[before], pair[after]) for pair in found.values() if before in pair and after in pair]
     out = np.array(pairs).reshape(-1, 2)
     return out[np.isfinite(out).all(axis=1)]
+
+
+def _in_words(name: str) -> tuple[str, str]:
+    """A figure in words, and the symbol of its unit."""
+    part, _, key = name.partition(".")
+    return f"{words(part)}: {metric_label(key)[0]}", short_unit(key)
+
+
+def _between(interval: tuple[float, float], shown: Callable[[float], str]) -> str:
+    """An interval behind its number; nothing where there is none."""
+    return "" if np.isnan(interval[0]) else f" ({shown(interval[0])} to {shown(interval[1])})"
 
 
 def _mean(values: Vector) -> float:

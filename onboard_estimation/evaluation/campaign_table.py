@@ -281,26 +281,21 @@ class _Reader:
 
     def _value(self, option: Option, value: Any) -> Any:
         """As the command line would give it; ValueError or TypeError where it cannot be."""
-        if option.typed is bool:
-            if not isinstance(value, bool):
-                raise TypeError
-            return value
         if option.typed == list[str]:
             if isinstance(value, Mapping):
                 plain = option.texts is list
                 return [f"{name}={one}" for name, one in value.items()] if plain else list(option.texts(value))
             return [str(one) for one in value] if isinstance(value, list) else [str(value)]
-        if isinstance(value, (bool, list, Mapping)) or value is None:
+        if isinstance(value, (list, Mapping)) or value is None or isinstance(value, bool) != (option.typed is bool):
             raise TypeError
+        if option.typed is bool:
+            return value
         if option.typed == Path | None:
             return self._folder / Path(str(value)).expanduser()
         if option.typed in (int, float, float | None):
             number = float(value)
-            if math.isnan(number):
-                raise ValueError
-            if option.typed is int and number != int(number):
-                raise ValueError
-            if option.minimum is not None and number < option.minimum:
+            too_small = option.minimum is not None and number < option.minimum
+            if math.isnan(number) or too_small or (option.typed is int and number != int(number)):
                 raise ValueError
             return int(number) if option.typed is int else number
         return str(value)

@@ -31,6 +31,8 @@ class PartErrors(NamedTuple):
         (K, d), in their units.
     nees
         (K,).
+    settle_s
+        What figures leave out at the start, s.
     """
 
     names: tuple[str, ...]
@@ -38,6 +40,7 @@ class PartErrors(NamedTuple):
     error: NDArray[np.float64]
     stddev: NDArray[np.float64]
     nees: Vector
+    settle_s: float = 0.0
 
 
 def thinning(runs: int) -> int:
@@ -76,8 +79,8 @@ def write_errors(result: EvaluationResult, path: Path) -> None:
     pa.parquet.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
 
 
-def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartErrors], float]:
-    """Instants (K,), every n-th of them, the parts by name, and how many seconds at the start figures leave out."""
+def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartErrors]]:
+    """Instants (K,), every n-th of them, and the parts by name."""
     table = arrow().parquet.read_table(path)
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     columns = {name: table.column(name).to_numpy()[::every].copy() for name in table.column_names}
@@ -93,10 +96,11 @@ def read_errors(path: Path, every: int = 1) -> tuple[Vector, dict[str, PartError
             np.column_stack([columns[f"{part}.{name}.error"] for name in names]),
             np.column_stack([columns[f"{part}.{name}.stddev"] for name in names]),
             columns[f"{part}.nees"],
+            float(metadata.get("settle_s", 0.0)),
         )
         for part, names in parts.items()
     }
-    return columns["time_s"], out, float(metadata.get("settle_s", 0.0))
+    return columns["time_s"], out
 
 
 def _instants(time_s: Vector) -> tuple[NDArray[np.intp], Vector]:

@@ -1,35 +1,35 @@
-"""What the plots of a run share: style, axes with title, provenance and caption, marks of times, legends."""
+"""What plots share: style and colours, writing a file, axes with title, provenance and caption, legends."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO, Any
 
+from matplotlib import style
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from onboard_estimation.errors import printable
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.views import Window
+from onboard_estimation.errors import UserError, printable
+from onboard_estimation.picture import BAND_COLOUR, ESTIMATE_COLOUR, TRUTH_COLOUR
 
 # Okabe and Ito's palette: told apart with every common colour blindness, and by brightness in grey.
-ESTIMATE, TRUTH, BAND, WORST, INK = "#0072B2", "#D55E00", "#56B4E9", "#F0E442", "#333333"
-SERIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999")
+ESTIMATE, TRUTH, BAND, WORST, INK = ESTIMATE_COLOUR, TRUTH_COLOUR, BAND_COLOUR, "#F0E442", "#333333"
+SERIES = (ESTIMATE, TRUTH, "#009E73", "#CC79A7", "#E69F00", BAND, "#000000", "#999999")
 EVENTS = ("#999999", "#CC79A7", "#009E73")
 
-POINTS = 6000
 WIDTH_IN, LEFT_IN, RIGHT_IN = 8.0, 0.68, 0.15
-DPI = 110.0
 STYLE = {
+    "axes.axisbelow": True,
     "axes.edgecolor": INK,
     "axes.grid": True,
     "axes.labelcolor": INK,
     "axes.linewidth": 0.6,
     "axes.spines.right": False,
     "axes.spines.top": False,
-    "figure.dpi": DPI,
+    "figure.dpi": 110.0,
     "font.size": 9.0,
     "grid.color": "#DDDDDD",
     "grid.linewidth": 0.5,
@@ -42,84 +42,74 @@ STYLE = {
 }
 
 
-@contextmanager
+def write_figure(file: Path | IO[bytes], draw: Callable[[], Figure]) -> None:
+    """Draw a figure in this style into a PNG file, the same to the byte whenever the figure is.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+    with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
+        figure = draw()
+        try:
+            if isinstance(file, Path):
+                file.parent.mkdir(parents=True, exist_ok=True)
+            FigureCanvasAgg(figure).print_png(file, metadata={"Software": None})
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+
+
 def panels_of(
     figure: Figure,
-    result: EvaluationResult,
     title: str,
-    caption: list[str],
+    provenance: str,
+    caption: Sequence[str],
     rows: int,
     row_height_in: float,
     columns: int = 1,
-    time_axis: bool = True,
-) -> Iterator[list[Axes]]:
-    """Axes with title, provenance and caption, placed in inches because a layout engine takes 0.1 s a figure."""
+    gap_in: float = 0.28,
+    width_in: float = WIDTH_IN,
+    top_in: float = 0.70,
+) -> Any:
+    """(rows, columns) axes below title and provenance, placed in inches: a layout engine takes 0.1 s a figure."""
     lines = [line for sentence in caption if sentence for line in textwrap.wrap(plain(sentence), 145)]
-    top, bottom, gap = 0.70, 0.55 + 0.16 * len(lines), 0.28 if columns == 1 else 0.75
-    height = top + bottom + rows * row_height_in + (rows - 1) * gap
-    figure.set_size_inches(WIDTH_IN, height)
+    bottom = 0.55 + 0.16 * len(lines)
+    height = top_in + bottom + rows * row_height_in + (rows - 1) * gap_in
+    figure.set_size_inches(width_in, height)
     figure.subplots_adjust(
-        left=LEFT_IN / WIDTH_IN,
-        right=1.0 - RIGHT_IN / WIDTH_IN,
-        top=1.0 - top / height,
+        left=LEFT_IN / width_in,
+        right=1.0 - RIGHT_IN / width_in,
+        top=1.0 - top_in / height,
         bottom=bottom / height,
-        hspace=gap / row_height_in,
-        wspace=0.22,
+        hspace=gap_in / row_height_in,
+        wspace=0.24,
     )
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=columns == 1 and time_axis)
-    panels = list(grid.flat)
-    left = 0.12 / WIDTH_IN
-    provenance = provenance_of(result)
+    left = 0.12 / width_in
     figure.text(left, 1.0 - 0.12 / height, plain(title), va="top", size=12, weight="bold")
-    figure.text(
-        left, 1.0 - 0.36 / height, plain(textwrap.shorten(provenance, 120, placeholder=" ...")), va="top", size=8.5
-    )
+    shortened = plain(textwrap.shorten(provenance, 120, placeholder=" ..."))
+    figure.text(left, 1.0 - 0.36 / height, shortened, va="top", size=8.5)
     figure.text(left, 0.08 / height, "\n".join(lines), va="bottom", size=7.5, linespacing=1.25)
-    yield panels
-    if time_axis:
-        span = result.time_s[-1] - result.time_s[0]
-        margin = 0.005 * span if span > 0.0 else 0.5
-        panels[-1].set_xlim(result.time_s[0] - margin, result.time_s[-1] + margin)
-        panels[-1].set_xlabel("time since the first estimate (s)")
-        figure.align_ylabels(panels)
-
-
-def provenance_of(result: EvaluationResult) -> str:
-    """What every figure says of itself: simulated or recorded, robot, estimator, bag."""
-    return f"{result.source.upper()} data, {result.robot}, {result.estimator}, {Path(result.bag).name}"
-
-
-def mark_times(axes: Axes, result: EvaluationResult, window: Window | None) -> None:
-    """The worst seconds as a band, events as strips along the time axis."""
-    if window is not None:
-        label = f"worst {window.end_s - window.start_s:.3g} s"
-        axes.axvspan(window.start_s, window.end_s, color=WORST, alpha=0.35, linewidth=0, label=label)
-    for row, (name, spans) in enumerate(result.events.items()):
-        if len(spans):
-            pieces = [(float(start), float(end - start)) for start, end in spans]
-            axes.broken_barh(
-                pieces,
-                (0.045 * row, 0.035),
-                transform=axes.get_xaxis_transform(),
-                color=EVENTS[row % len(EVENTS)],
-                linewidth=0,
-                label=plain(name),
-            )
+    return figure.subplots(rows, columns, squeeze=False)
 
 
 def add_legend(figure: Figure, axes: Axes, columns: int = 6) -> None:
     """One legend for the whole figure, above it, of what is drawn in `axes`."""
     handles, labels = axes.get_legend_handles_labels()
-    top = 1.0 - 0.02 / figure.get_figheight()
     figure.legend(
         handles,
         labels,
         loc="upper right",
-        bbox_to_anchor=(1.0, top),
+        bbox_to_anchor=(1.0, 1.0 - 0.02 / figure.get_figheight()),
         ncols=columns,
         handlelength=1.6 if columns <= 6 else 1.1,
         columnspacing=2.0 if columns <= 6 else 1.2,
     )
+
+
+def add_title(figure: Figure, title: str) -> None:
+    """A sentence above a figure that a layout engine arranges."""
+    figure.suptitle(plain(title), size=9.5, x=0.01, ha="left")
 
 
 def say(axes: Axes, text: str) -> None:

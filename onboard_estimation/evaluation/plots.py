@@ -3,44 +3,65 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.special import erf
 
-from onboard_estimation.evaluation.plot_drawing import motion_figure, path_figure
+from onboard_estimation.capabilities.reported import PanelGroup
+from onboard_estimation.evaluation.charts import (
+    Chart,
+    Charts,
+    charts_of,
+    consistency_charts,
+    error_charts,
+    judged_parts,
+    section_charts,
+)
 from onboard_estimation.evaluation.plot_frame import (
     BAND,
     ESTIMATE,
+    EVENTS,
     INK,
-    POINTS,
     SERIES,
     STYLE,
+    TRUTH,
+    WIDTH_IN,
+    WORST,
     add_legend,
-    mark_times,
     panels_of,
     plain,
-    provenance_of,
     say,
+    write_figure,
 )
-from onboard_estimation.evaluation.plot_groups import groups_figure
-from onboard_estimation.evaluation.presentation import CORRELATION_CAPTION, SIGMA_CAPTION, words
-from onboard_estimation.evaluation.result import EvaluationResult, PartResult
+from onboard_estimation.evaluation.presentation import SIGMA_CAPTION, axis_label, display_unit, words
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, Phases
 from onboard_estimation.evaluation.views import (
+    POINTS,
     Window,
     coverage,
     extremes,
     require_estimates,
+    states_errors,
     thin,
-    traces,
+    truth_centre,
     worst_window,
 )
-from onboard_estimation.filtering.consistency import chi_square_band
+from onboard_estimation.measurement import Matrix, Vector
+from onboard_estimation.picture import NORMAL_SCALE, ellipse
+
+# As in the report, in the order of the cycle.
+PHASE_COLOURS = ("#8a94a3", "#d55e00", "#c79a00", "#3a91cc", "#b36a99", "#00805d")
 
 
 def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
@@ -55,97 +76,244 @@ def write_plots(result: EvaluationResult, folder: Path) -> list[Path]:
     UserError
         If the record holds no estimate.
     """
-    plots = folder / "plots"
-    plots.mkdir(parents=True, exist_ok=True)
-    drawn = figures(result)
-    with style.context(STYLE, after_reset=True):
-        for name, figure in drawn.items():
-            FigureCanvasAgg(figure).print_png(plots / f"{name}.png", metadata={"Software": None})
-    return [plots / f"{name}.png" for name in drawn]
+    paths = []
+    for name, draw in _drawn(result).items():
+        paths.append(folder / "plots" / f"{name}.png")
+        write_figure(paths[-1], draw)
+    return paths
 
 
 def figures(result: EvaluationResult) -> dict[str, Figure]:
     """The plots of a run, by the names of their files without `.png`, see `write_plots`."""
+    with style.context(STYLE, after_reset=True):
+        return {name: draw() for name, draw in _drawn(result).items()}
+
+
+def _drawn(result: EvaluationResult) -> dict[str, Callable[[], Figure]]:
     require_estimates(result)
-    instants = thin(result, POINTS)
-    window = worst_window(result)
-    with style.context(STYLE, after_reset=True):  # the user's own matplotlibrc must not change the files
-        out = {f"errors_{_file_name(part.name)}": _error_figure(result, part, window) for part in result.parts.values()}
-        if not result.parts or any(part.states_its_error for part in result.parts.values()):
-            out["nees"] = _nees_figure(result, window)
-            out["coverage"] = _coverage_figure(result)
-        if result.drawing is not None:
-            if result.drawing.over_time:
-                out["motion"] = motion_figure(result, result.drawing)
-            else:
-                out["path"] = path_figure(result, result.drawing, instants)
-        provenance = provenance_of(result)
-        for section in result.sections:
-            columns = [(f"{group.title}: {provenance}", section.time_s, group) for group in section.groups]
-            if columns:
-                out[f"section_{_file_name(section.title.lower())}"] = groups_figure(section.title, columns)
+    out: dict[str, Callable[[], Figure]] = {}
+    for one in error_charts(result):
+        out[f"errors_{_file_name(one.parts[0])}"] = partial(charts_figure, one.title, [one], result)
+    if states_errors(result):
+        nees = consistency_charts(result)
+        out["nees"] = partial(charts_figure, nees.title, [nees], result)
+        out["coverage"] = partial(_coverage_figure, result)
+    if result.drawing is not None and result.drawing.over_time:
+        out["motion"] = partial(motion_figure, result, result.drawing)
+    elif result.drawing is not None:
+        out["path"] = partial(path_figure, result, result.drawing, thin(result, POINTS))
+    for section in result.sections:
+        if columns := section_charts(section):
+            name = f"section_{_file_name(section.title.lower())}"
+            out[name] = partial(charts_figure, section.title, columns, result)
     return out
 
 
-def _error_figure(result: EvaluationResult, part: PartResult, window: Window | None) -> Figure:
-    """Error of each dimension of a part with the filter's 3-sigma band."""
-    shown, left_out = traces(part, result.time_s)
-    time_s = result.time_s
-    title = f"{words(part.name)}: {'error' if part.matched.any() else 'standard deviation'}"
-    caption = [_truth_sentence(part), SIGMA_CAPTION if part.states_its_error else "No covariance.", left_out]
-    caption += [note for note in result.notes if "truth" in note.lower() and "noise" in note.lower()]
+def charts_figure(title: str, columns: Sequence[Charts], result: EvaluationResult | None = None) -> Figure:
+    """Each group of charts as a column; the result is that of which they are, for its provenance and events."""
+    rows = max(max((len(one.charts) for one in columns), default=0), 1)
+    alone = len(columns) == 1 and result is not None
+    remarks = [f"{one.remark[:1].upper()}{one.remark[1:]}." for one in columns if one.remark]
+    caption = [*remarks, *(sentence for one in columns for sentence in one.caption)]
     figure = Figure()
-    with panels_of(figure, result, title, caption, len(shown), 1.45) as panels:
-        for axes, trace in zip(panels, shown, strict=True):
-            mark_times(axes, result, window if window and window.part == part.name else None)
-            bounds, drawn = extremes(trace.stddev, POINTS), extremes(trace.error, POINTS)
-            band = 3.0 * trace.stddev[bounds]
-            if part.states_its_error:
-                axes.fill_between(time_s[bounds], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
-            marker = "." if time_s.size < 3 else ""
-            axes.plot(time_s[drawn], trace.error[drawn], color=ESTIMATE, marker=marker, label="error")
-            axes.axhline(0.0, color=INK, linewidth=0.5)
-            axes.set_ylim(-trace.limit, trace.limit)
-            axes.set_ylabel(f"{plain(trace.name)} ({plain(trace.unit)})")
-            if not part.matched.any():
-                say(axes, "no truth for this part: error unknown")
-            elif trace.off_scale:
-                axes.text(0.995, 0.97, plain(trace.off_scale), transform=axes.transAxes, ha="right", va="top", size=7.5)
-        add_legend(figure, panels[0])
+    width_in = max(WIDTH_IN, 4.6 * len(columns))
+    provenance = "" if result is None else result.provenance
+    top_in = 0.70 if alone else 0.95
+    grid = panels_of(figure, title, provenance, caption, rows, 1.5, len(columns), 0.32, width_in, top_in)
+    window = None if result is None else worst_window(result)
+    for panels, group in zip(grid.T, columns, strict=True):
+        if not alone:
+            panels[0].set_title("\n".join(textwrap.wrap(plain(group.title), 62)[:2]), size=8.5, loc="left", pad=18.0)
+        margin_s = 0.005 * float(group.time_s[-1] - group.time_s[0]) or 0.5
+        for axes, chart, part in zip_longest(panels, group.charts, group.parts):
+            if chart is None:
+                axes.set_axis_off()
+                continue
+            if result is not None and alone:  # elsewhere there is no room for them
+                _mark_times(axes, result, window if window is not None and window.part == part else None)
+            _draw_chart(axes, chart, group.time_s)
+            axes.set_xlim(group.time_s[0] - margin_s, group.time_s[-1] + margin_s)
+            axes.tick_params(labelbottom=chart is group.charts[-1])
+            if len(chart.panel.lines) > 1:
+                place: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.0, 0.95)}
+                axes.legend(ncols=4, fontsize=7.0, handlelength=1.0, columnspacing=0.8, **place)
+        if group.charts:
+            panels[len(group.charts) - 1].set_xlabel("time since the first estimate (s)")
+            figure.align_ylabels(panels)
+        else:
+            say(panels[0], "no truth: nothing to judge")
+        if alone and group.charts and len(group.charts[0].panel.lines) == 1:
+            add_legend(figure, panels[0])
     return figure
 
 
-def _nees_figure(result: EvaluationResult, window: Window | None) -> Figure:
-    """NEES of each part with truth against the chi-square band of one instant."""
+def write_groups(path: Path, title: str, columns: Sequence[tuple[str, Vector, PanelGroup]]) -> None:
+    """Draw groups of panels side by side into a PNG file, each with its heading and time (K,), s.
+
+    Raises
+    ------
+    UserError
+        The file cannot be written.
+    """
+    charts = [Charts(heading, time_s, charts_of(group.panels, time_s)) for heading, time_s, group in columns]
+    write_figure(path, partial(charts_figure, title, charts))
+
+
+def _draw_chart(axes: Axes, chart: Chart, time_s: Vector) -> None:
+    """Of long records what their lines look like: the lowest and highest of stretches."""
+    panel = chart.panel
+    if panel.interval is not None:
+        axes.axhspan(*panel.interval, color=BAND, alpha=0.3, linewidth=0, label="95 % band")
+        axes.set_yscale("log")
+    else:
+        axes.axhline(0.0, color=INK, linewidth=0.5)
+    if panel.band is not None:
+        kept = extremes(panel.band, POINTS)
+        band = chart.factor * panel.band[kept]
+        axes.fill_between(time_s[kept], -band, band, color=BAND, alpha=0.3, linewidth=0, label="3 sigma")
+    marker = "." if len(time_s) < 3 else ""
+    for index, (name, values) in enumerate(panel.lines.items()):
+        kept = extremes(values, POINTS)
+        look: dict[str, Any] = {"color": SERIES[index % len(SERIES)], "label": plain(name), "marker": marker}
+        axes.plot(time_s[kept], chart.factor * values[kept], **look)
+    axes.set_ylim(chart.low, chart.high)
+    axes.set_ylabel(plain(chart.title))
+    if chart.note == "not known":
+        say(axes, chart.note)
+    else:
+        axes.text(0.005, 1.01, plain(chart.note), transform=axes.transAxes, va="bottom", size=7.5)
+
+
+def _mark_times(axes: Axes, result: EvaluationResult, window: Window | None) -> None:
+    """The worst seconds as a band, events as strips along the time axis."""
+    if window is not None:
+        label = f"worst {window.end_s - window.start_s:.3g} s"
+        axes.axvspan(window.start_s, window.end_s, color=WORST, alpha=0.35, linewidth=0, label=label)
+    for row, (name, spans) in enumerate(result.events.items()):
+        if len(spans):
+            axes.broken_barh(
+                [(float(start), float(end - start)) for start, end in spans],
+                (0.045 * row, 0.035),
+                transform=axes.get_xaxis_transform(),
+                color=EVENTS[row % len(EVENTS)],
+                linewidth=0,
+                label=plain(name),
+            )
+
+
+def motion_figure(result: EvaluationResult, drawing: Drawing) -> Figure:
+    """Height over time with the phases by name: the whole run, and the cycle in the middle of it."""
+    spans = [(float(result.time_s[0]), float(result.time_s[-1]))]
+    cycles = result.phases.cycles if result.phases is not None else np.zeros((0, 2))
+    if len(cycles):
+        spans.append((float(cycles[len(cycles) // 2, 0]), float(cycles[len(cycles) // 2, 1])))
+    caption = ["Band: 95 % by the filter's own standard deviation."]
     figure = Figure()
-    parts, caption = _judged(result)
-    title = "Consistency: NEES"
-    with panels_of(figure, result, title, [CORRELATION_CAPTION, caption], max(len(parts), 1), 1.6) as panels:
-        for axes, part in zip(panels, parts, strict=False):
-            dimension = part.error.shape[1]
-            low, high = chi_square_band(dimension)
-            values = part.nees[np.isfinite(part.nees)]
-            marker = "." if values.size < 3 else ""
-            shown = np.where(part.nees > 0.0, part.nees, np.nan)
-            drawn = extremes(shown, POINTS)
-            mark_times(axes, result, window if window and window.part == part.name else None)
-            axes.axhspan(low, high, color=BAND, alpha=0.3, linewidth=0, label="95 % chi-square band")
-            axes.plot(result.time_s[drawn], shown[drawn], color=ESTIMATE, linewidth=0.8, marker=marker, label="NEES")
-            axes.set_yscale("log")
-            bottom = float(np.clip(np.quantile(values, 0.01), 0.05 * low, low))
-            axes.set_ylim(0.7 * bottom, 1.4 * max(high, float(values.max())))
-            axes.set_ylabel(plain(words(part.name)))
-            inside = 100.0 * float(np.mean((values >= low) & (values <= high)))
-            summary = f"mean {values.mean():.3g} (expected {dimension}), {inside:.0f} % of the instants in the band"
-            axes.text(0.995, 1.02, summary, transform=axes.transAxes, ha="right", va="bottom", size=7.5)
-        _finish(figure, panels, len(parts))
+    panels = panels_of(figure, "Motion", result.provenance, caption, len(spans), 2.3)[:, 0]
+    for axes, (start_s, end_s) in zip(panels, spans, strict=True):
+        _draw_motion(axes, result, drawing, start_s, end_s)
+        axes.set_ylabel(plain(drawing.axes[1]))
+    panels[-1].set_xlabel("time since the first estimate (s)")
+    add_legend(figure, panels[0], columns=8)
     return figure
+
+
+def _draw_motion(axes: Axes, result: EvaluationResult, drawing: Drawing, start_s: float, end_s: float) -> None:
+    inside = np.flatnonzero((result.time_s >= start_s) & (result.time_s <= end_s))
+    kept = inside[extremes(drawing.centre[inside, 1], POINTS)]
+    time_s, height = result.time_s[kept], drawing.centre[kept, 1]
+    reach = NORMAL_SCALE * np.sqrt(np.maximum(drawing.ellipse[kept, 1, 1], 0.0))
+    axes.fill_between(time_s, height - reach, height + reach, color=BAND, alpha=0.4, linewidth=0)
+    axes.plot(time_s, drawing.truth[kept, -1, 1], color=TRUTH, linestyle="--", label="truth")
+    axes.plot(time_s, height, color=ESTIMATE, label="estimate")
+    axes.set_xlim(start_s, end_s if end_s > start_s else start_s + 1.0)
+    if result.phases is not None:
+        _shade(axes, result.phases)
+
+
+def _shade(axes: Axes, phases: Phases) -> None:
+    low, high = axes.get_xlim()
+    for number, (name, spans) in enumerate(phases.spans.items()):
+        if not len(spans):
+            continue
+        starts, ends = np.clip(spans.T, low, high)
+        corners = np.stack([starts, ends, ends, starts], axis=1)
+        # All at once: one patch for each of an hour's phases takes longer to add than the hour takes to read.
+        bars = PolyCollection(
+            list(np.stack([corners, np.broadcast_to([0.0, 0.0, 1.0, 1.0], corners.shape)], axis=2)),
+            transform=axes.get_xaxis_transform(),
+            color=PHASE_COLOURS[number % len(PHASE_COLOURS)],
+            alpha=0.25,
+            linewidth=0,
+            label=plain(name),
+        )
+        axes.add_collection(bars, autolim=False)
+    axes.set_xlim(low, high)
+
+
+def path_figure(result: EvaluationResult, drawing: Drawing, instants: NDArray[np.intp]) -> Figure:
+    """Path of the robot with the robot itself at a few instants, the truth, and 95 % ellipses."""
+    trail, true_trail = drawing.centre[instants], truth_centre(drawing)[instants]
+    drawn = _few_instants(drawing)
+    shown = [trail, true_trail, *(points[drawn].reshape(-1, 2) for points in (drawing.estimate, drawing.truth))]
+    extent = _extent(np.concatenate(shown))
+    unit, factor = display_unit("m", 0.5 * float(max(extent.max(), 1e-3)))
+    # As high as the path is against its width; both axes have one scale.
+    height_in = float(np.clip(WIDTH_IN * (extent[1] + 1e-3) / (extent[0] + 1e-3), 1.6, 6.0))
+    stated = bool(np.isfinite(drawing.ellipse).any())
+    ellipses = "Ellipses hold the estimated position with 95 % probability by the filter's own covariance."
+    caption = [ellipses if stated else "No covariance."]
+    if not np.isfinite(true_trail).any():
+        caption.append("No truth for the path.")
+    figure = Figure()
+    axes = panels_of(figure, "Path", result.provenance, caption, 1, height_in)[0, 0]
+    axes.plot(*(true_trail * factor).T, color=TRUTH, linestyle="--", label="truth")
+    axes.plot(*(trail * factor).T, color=ESTIMATE, label="estimate")
+    for order, index in enumerate(drawn):
+        look: dict[str, Any] = {"marker": "o", "markersize": 3.0, "alpha": 0.35 + 0.65 * (order + 1) / drawn.size}
+        axes.plot(*(drawing.truth[index] * factor).T, color=TRUTH, linestyle="--", linewidth=1.8, **look)
+        axes.plot(*(drawing.estimate[index] * factor).T, color=ESTIMATE, linewidth=1.8, **look)
+        # Where it is not known, the time stands beside the point.
+        known = stated and bool(np.isfinite(drawing.ellipse[index]).all())
+        outline = factor * ellipse(drawing.centre[index], drawing.ellipse[index] if known else np.zeros((2, 2)), 73)
+        if known:
+            axes.plot(*outline.T, color=INK, linewidth=0.8, label="95 % ellipse" if order == 0 else None)
+        if np.isfinite(drawing.centre[index]).all():
+            axes.annotate(
+                f"{result.time_s[index]:.0f} s",
+                outline[np.argmax(outline[:, 1])],
+                xytext=(0.0, 6.0),
+                textcoords="offset points",
+                ha="center",
+                size=8,
+                bbox={"facecolor": "white", "alpha": 0.75, "linewidth": 0, "pad": 0.8},
+            )
+    axes.margins(0.06)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_xlabel(plain(axis_label(drawing.axes[0], unit)))
+    axes.set_ylabel(plain(axis_label(drawing.axes[1], unit)))
+    add_legend(figure, axes)
+    return figure
+
+
+def _few_instants(drawing: Drawing) -> NDArray[np.intp]:
+    """Where the robot itself is drawn: start and end, and more where the path is long against the robot."""
+    size = float(_extent(drawing.estimate[0]).max())
+    path = float(_extent(drawing.centre).max())
+    count = 4 if size == 0.0 else int(np.clip(round(path / size), 2, 5))
+    return np.unique(np.linspace(0, len(drawing.centre) - 1, count).astype(np.intp))
+
+
+def _extent(points: Matrix) -> Vector:
+    """Of the finite points along both axes; zeros if there are none."""
+    finite = points[np.isfinite(points).all(axis=1)]
+    return np.ptp(finite, axis=0) if finite.size else np.zeros(2)
 
 
 def _coverage_figure(result: EvaluationResult) -> Figure:
     """Share of the errors within k standard deviations for each part with truth, against that of a Gaussian."""
     figure = Figure()
-    parts, left_out = _judged(result)
+    parts, left_out = judged_parts(result)
     sigmas: NDArray[np.float64] = np.linspace(0.0, 4.0, 161, dtype=np.float64)
     caption = [
         "Above the dashed line (a Gaussian) the filter is underconfident, below it overconfident.",
@@ -155,42 +323,21 @@ def _coverage_figure(result: EvaluationResult) -> Figure:
     ]
     columns = min(max(len(parts), 1), 3)
     rows = -(-max(len(parts), 1) // columns)
-    with panels_of(figure, result, "Coverage of the standard deviations", caption, rows, 2.9, columns, False) as panels:
-        for axes, part in zip(panels, parts, strict=False):
-            axes.plot(sigmas, erf(sigmas / np.sqrt(2.0)), color=INK, linestyle="--", linewidth=0.9, label="Gaussian")
-            for index, share in enumerate(coverage(part, sigmas).T[: len(SERIES)]):
-                axes.plot(sigmas, share, color=SERIES[index], label=plain(part.names[index]))
-            axes.set(xlim=(0.0, 4.0), ylim=(0.0, 1.03), title=plain(words(part.name)))
-            axes.set_xlabel("k (standard deviations)")
-            axes.legend(loc="lower right")
-        panels[0].set_ylabel("share of errors within k sigma")
-        _finish(figure, panels, len(parts), legend=False)
-    return figure
-
-
-def _truth_sentence(part: PartResult) -> str:
-    if not part.matched.any():
-        return "No truth for this part: only the filter's own standard deviations are shown."
-    convention = f"Error: estimate minus truth{', ' + part.convention if part.convention else ''}."
-    share = part.matched.mean()
-    return convention if share == 1.0 else f"{convention} Truth for {100.0 * share:.1f} % of the estimates."
-
-
-def _judged(result: EvaluationResult) -> tuple[list[PartResult], str]:
-    """Parts with a NEES, and a sentence that names the others (empty if none)."""
-    judged = [part for part in result.parts.values() if np.isfinite(part.nees).any()]
-    others = [words(part.name).lower() for part in result.parts.values() if not np.isfinite(part.nees).any()]
-    return judged, f"Without truth or covariance and not shown: {', '.join(others)}." if others else ""
-
-
-def _finish(figure: Figure, panels: list[Axes], used: int, legend: bool = True) -> None:
-    """Hide panels that nothing was drawn in; a figure without any says why."""
-    for axes in panels[used:]:
+    title = "Coverage of the standard deviations"
+    grid = panels_of(figure, title, result.provenance, caption, rows, 2.9, columns, 0.75)
+    for axes, part in zip(grid.flat, parts, strict=False):
+        axes.plot(sigmas, erf(sigmas / np.sqrt(2.0)), color=INK, linestyle="--", linewidth=0.9, label="Gaussian")
+        for index, share in enumerate(coverage(part, sigmas).T[: len(SERIES)]):
+            axes.plot(sigmas, share, color=SERIES[index], label=plain(part.names[index]))
+        axes.set(xlim=(0.0, 4.0), ylim=(0.0, 1.03), title=plain(words(part.name)))
+        axes.set_xlabel("k (standard deviations)")
+        axes.legend(loc="lower right")
+    grid[0, 0].set_ylabel("share of errors within k sigma")
+    for axes in list(grid.flat)[len(parts) :]:
         axes.set_axis_off()
-    if not used:
-        say(panels[0], "no truth: nothing to judge")
-    elif legend:
-        add_legend(figure, panels[0])
+    if not parts:
+        say(grid[0, 0], "no truth: nothing to judge")
+    return figure
 
 
 def _file_name(part: str) -> str:

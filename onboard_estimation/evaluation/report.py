@@ -7,16 +7,14 @@ Names that come from bags and configurations are escaped where they enter the pa
 from __future__ import annotations
 
 import base64
-import hashlib
 import platform
-import re
 from collections.abc import Iterable, Sequence
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation import installed
 from onboard_estimation.capabilities.reported import ReportSection
 from onboard_estimation.evaluation.key_figures import key_figures
 from onboard_estimation.evaluation.presentation import CORRELATION_CAPTION, SIGMA_CAPTION, format_number, words
@@ -27,14 +25,14 @@ from onboard_estimation.evaluation.report_data import (
     section_instants,
     window_name,
 )
-from onboard_estimation.evaluation.report_tables import metrics_tables, sensor_table, text
+from onboard_estimation.evaluation.report_tables import filled_page, metrics_tables, sensor_table, style_hash, text
 from onboard_estimation.evaluation.result import EvaluationResult, KeyFigure
-from onboard_estimation.evaluation.views import Window, require_estimates, thin, traces, worst_window
+from onboard_estimation.evaluation.views import Window, require_estimates, states_errors, thin, worst_window
 from onboard_estimation.resources import packaged_text
 
 _TEMPLATE, _STYLE = "report_template.html", "report_template.css"
 _SCRIPTS = ("report_numbers.js", "report_charts.js", "report_scene.js", "report_page.js")
-_LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
+LIBRARIES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 
 
 def write_report(result: EvaluationResult, folder: Path) -> Path:
@@ -59,6 +57,7 @@ def render(result: EvaluationResult) -> str:
     script = "\n".join(['"use strict";', "(() => {", *map(_part, _SCRIPTS), "})();"])
     instants = thin(result, instants_within_budget(result))
     heading = f"{result.robot}, {result.estimator}"
+    versions = {"Python": platform.python_version(), **installed.versions(LIBRARIES)}
     fields = {
         "title": text(f"{heading}: {Path(result.bag).name}"),
         "heading": text(heading),
@@ -68,7 +67,7 @@ def render(result: EvaluationResult) -> str:
         "verdict": text(result.verdict),
         "figures": "".join(_figure(figure) for figure in key_figures(result)),
         "spread": _spread(result),
-        "band": '<li class="band">3 sigma</li>' if _states_errors(result) else "",
+        "band": '<li class="band">3 sigma</li>' if states_errors(result) else "",
         "metrics": metrics_tables(result.metrics),
         "worst": _worst_sentence(result, window),
         "worst_button": _worst_button(window),
@@ -78,15 +77,14 @@ def render(result: EvaluationResult) -> str:
         "sensors": sensor_table(result.sensors),
         "notes": _list(_notes(result)),
         "command": text(result.command),
-        "versions": text(f"Made with {_versions()}."),
+        "versions": text(f"Made with {', '.join(f'{name} {number}' for name, number in versions.items())}."),
         "data": embedded(page_data(result, instants, window)),
         "style": style,
-        "style_hash": _hash(style),
+        "style_hash": style_hash(style),
         "script": script,
-        "script_hash": _hash(script),
+        "script_hash": style_hash(script),
     }
-    # In one pass, so that a name that looks like a placeholder stays a name.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], _part(_TEMPLATE))
+    return filled_page(_TEMPLATE, fields)
 
 
 def check_templates() -> None:
@@ -99,18 +97,9 @@ def _part(name: str) -> str:
     return packaged_text(__package__, name)
 
 
-def _hash(content: str) -> str:
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-
-
-def _states_errors(result: EvaluationResult) -> bool:
-    """Whether there is a covariance; without parts nothing speaks against it."""
-    return not result.parts or any(part.states_its_error for part in result.parts.values())
-
-
 def _spread(result: EvaluationResult) -> str:
     """Entry of the picture's legend."""
-    if not _states_errors(result):
+    if not states_errors(result):
         return ""
     if result.drawing is not None and result.drawing.over_time:
         return '<li class="interval">95 % interval of the height</li>'
@@ -187,21 +176,10 @@ def _cycle_button(result: EvaluationResult) -> str:
 
 def _chart_note(result: EvaluationResult, instants: NDArray[np.intp]) -> str:
     note = (
-        f"{SIGMA_CAPTION} {CORRELATION_CAPTION}" if _states_errors(result) else "Without a covariance there is no band."
+        f"{SIGMA_CAPTION} {CORRELATION_CAPTION}" if states_errors(result) else "Without a covariance there is no band."
     )
     if instants.size < result.time_s.size:
         note += (
             f" Shown: {instants.size} of {result.time_s.size} instants, those with the largest normalised error kept."
         )
-    return " ".join([note, *(left for part in result.parts.values() if (left := traces(part, result.time_s)[1]))])
-
-
-def _versions() -> str:
-    """Python and the libraries that the numbers depend on."""
-    known = [f"Python {platform.python_version()}"]
-    for library in _LIBRARIES:
-        try:
-            known.append(f"{library} {metadata.version(library)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(known)
+    return note

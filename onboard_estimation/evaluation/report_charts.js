@@ -158,69 +158,32 @@ function runs(indices, ...arrays) {
   return found;
 }
 
+// Each group below its heading: errors and consistency in their place, what a robot adds in its section.
 function buildCharts() {
-  const parent = byId("charts");
-  for (const part of data.parts) {
-    const heading = html("h3", parent, `${part.label} `);
-    html("small", heading, part.remark);
-    for (const trace of part.traces) {
-      addChart(parent, {
-        title: `${trace.name} (${trace.unit})`,
-        note: part.hasTruth ? trace.offScale : "no truth",
-        label: `Error of ${trace.name} in ${trace.unit} over time with the 3-sigma band`,
-        time,
-        lines: [{ name: "error", values: trace.error }],
-        upper: trace.sigma.map((sigma) => 3 * sigma),
-        lower: trace.sigma.map((sigma) => -3 * sigma),
-        low: -trace.limit,
-        high: trace.limit,
-        worst: part.worst,
-      });
-    }
-    if (part.nees) addNees(parent, part);
+  for (const group of data.groups) buildGroup(byId("charts"), group);
+  for (const place of document.querySelectorAll("[data-section]")) {
+    for (const group of data.sections[Number(place.dataset.section)]) buildGroup(place, group);
   }
-  for (const place of document.querySelectorAll("[data-section]")) buildSection(place);
 }
 
-function addNees(parent, part) {
-  const values = part.nees.map((value) => (value > 0 ? value : NaN));
-  const [low, high] = part.band;
-  const [lowest, highest] = extent([values], 0, values.length - 1) ?? part.band;
-  addChart(parent, {
-    title: "NEES",
-    note: `band: 95 % chi-square, ${part.dimension} ${part.dimension === 1 ? "degree" : "degrees"} of freedom`,
-    label: `NEES of ${part.label} over time with its 95 % chi-square band`,
-    time,
-    lines: [{ name: "NEES", values }],
-    upper: new Float32Array(time.length).fill(high),
-    lower: new Float32Array(time.length).fill(low),
-    low: Math.max(Math.min(low, lowest), 0.05 * low) * 0.7,
-    high: Math.max(high, highest) * 1.4,
-    log: true,
-    worst: part.worst,
-  });
-}
-
-// A section of the robot's own.
-function buildSection(place) {
-  const section = data.sections[Number(place.dataset.section)];
-  const times = unpack(section.time);
-  for (const group of section.groups) {
-    html("h3", place, group.title);
-    for (const panel of group.panels) {
-      const band = panel.band ? unpack(panel.band) : null;
-      addChart(place, {
-        title: panel.unit ? `${panel.label} (${panel.unit})` : panel.label,
-        note: panel.note,
-        label: `${group.title}: ${panel.label} over time`,
-        time: times,
-        lines: panel.lines.map((line) => ({ name: line.name, values: unpack(line.values) })),
-        upper: band,
-        lower: band ? band.map((value) => -value) : null,
-        low: panel.low,
-        high: panel.high,
-      });
-    }
+function buildGroup(place, group) {
+  html("small", html("h3", place, `${group.title} `), group.remark);
+  for (const chart of group.charts) {
+    const filled = (value) => new Float32Array(group.time.length).fill(value);
+    const [low, high] = chart.interval ?? [];
+    addChart(place, {
+      title: chart.title,
+      note: chart.note,
+      label: `${group.title}: ${chart.title} over time${chart.band ? " with the 3-sigma band" : chart.interval ? " with the 95 % band" : ""}`,
+      time: group.time,
+      lines: chart.lines,
+      upper: chart.interval ? filled(high) : chart.band,
+      lower: chart.interval ? filled(low) : chart.band?.map((value) => -value),
+      low: chart.low,
+      high: chart.high,
+      log: chart.interval !== null,
+      worst: chart.worst,
+    });
   }
 }
 

@@ -5,35 +5,28 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import Panel, ReportSection
+from onboard_estimation.capabilities.reported import ReportSection
 from onboard_estimation.errors import printable
-from onboard_estimation.evaluation.presentation import axis_label, display_unit, format_number, words
-from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult, Phases
-from onboard_estimation.evaluation.views import (
-    ELLIPSE_SCALE,
-    MAX_TRACES,
-    Window,
-    panel_view,
-    traces,
-    truth_centre,
-)
-from onboard_estimation.filtering.consistency import chi_square_band
-from onboard_estimation.measurement import Vector
+from onboard_estimation.evaluation.charts import MAX_DIMENSIONS, Chart, Charts, run_charts, section_charts
+from onboard_estimation.evaluation.presentation import axis_label, display_unit, format_number
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, Phases
+from onboard_estimation.evaluation.views import Window, truth_centre
+from onboard_estimation.picture import ELLIPSE_SCALE, NORMAL_SCALE
 
 # Five and a third characters each: keeps the page below 3 MB however long the run and however many joints it has.
 _NUMBERS = 330_000
 _SECTION_NUMBERS = 160_000
-_NORMAL_SCALE = 1.959964**2
 
 
 def instants_within_budget(result: EvaluationResult) -> int:
     """How many instants of the record the page has room for."""
-    per_instant = 2 + sum(2 * min(part.error.shape[1], MAX_TRACES) + 1 for part in result.parts.values())
+    per_instant = 2 + sum(2 * min(part.error.shape[1], MAX_DIMENSIONS) + 1 for part in result.parts.values())
     if result.drawing is not None:
         per_instant += 4 * result.drawing.estimate.shape[1] + 7
     return max(_NUMBERS // per_instant, 2)
@@ -64,10 +57,12 @@ def page_data(result: EvaluationResult, instants: NDArray[np.intp], window: Wind
         else {"start": window.start_s, "end": window.end_s, "label": window_name(window)},
         "events": [{"name": printable(name), "spans": _spans(spans)} for name, spans in result.events.items()],
         "phases": None if result.phases is None else _phases_data(result.phases),
-        "parts": [_part_data(result, part, instants, window) for part in result.parts.values()],
+        "groups": [
+            _group_data(one, None, instants, "" if window is None else window.part) for one in run_charts(result)
+        ],
         "drawing": None if result.drawing is None else _drawing_data(result.drawing, instants),
         "sections": [
-            _section_data(section, kept)
+            [_group_data(group, kept, instants) for group in section_charts(section)]
             for section, kept in zip(result.sections, section_instants(result.sections), strict=True)
         ],
     }
@@ -100,34 +95,6 @@ def _phases_data(phases: Phases) -> dict[str, Any]:
     }
 
 
-def _part_data(
-    result: EvaluationResult, part: PartResult, instants: NDArray[np.intp], window: Window | None
-) -> dict[str, Any]:
-    shown, _ = traces(part, result.time_s)
-    has_truth, has_nees = bool(part.matched.any()), bool(np.isfinite(part.nees).any())
-    remark = f"estimate minus truth, {part.convention}" if part.convention else "estimate minus truth"
-    return {
-        "label": printable(words(part.name)),
-        "remark": printable(remark) if has_truth else "no truth for this part: the error is unknown",
-        "hasTruth": has_truth,
-        "worst": window is not None and window.part == part.name,
-        "dimension": part.error.shape[1],
-        "band": chi_square_band(part.error.shape[1]),
-        "nees": packed(part.nees[instants]) if has_nees else None,
-        "traces": [
-            {
-                "name": printable(trace.name),
-                "unit": printable(trace.unit),
-                "limit": trace.limit,
-                "offScale": trace.off_scale,
-                "error": packed(trace.error[instants]),
-                "sigma": packed(trace.stddev[instants]),
-            }
-            for trace in shown
-        ],
-    }
-
-
 def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any]:
     everything = drawing.estimate[np.isfinite(drawing.estimate).all(axis=(1, 2))].reshape(-1, 2)
     extent = np.ptp(everything, axis=0) if everything.size else np.ones(2)
@@ -139,7 +106,7 @@ def _drawing_data(drawing: Drawing, instants: NDArray[np.intp]) -> dict[str, Any
         "overTime": drawing.over_time,
         "factors": [1.0 if drawing.over_time else factor, factor],
         "closeUp": _close_up(drawing, path),
-        "ellipseScale": _NORMAL_SCALE if drawing.over_time else ELLIPSE_SCALE,
+        "ellipseScale": NORMAL_SCALE**2 if drawing.over_time else ELLIPSE_SCALE,
         "points": drawing.estimate.shape[1],
         "estimate": packed(drawing.estimate[instants]),
         "truth": packed(drawing.truth[instants]),
@@ -159,31 +126,35 @@ def _close_up(drawing: Drawing, path: float) -> float:
     return max(0.35 * size, 8.0 * spread, 0.02 * path, 1e-3)
 
 
-def _section_data(section: ReportSection, kept: NDArray[np.intp]) -> dict[str, Any]:
+def _group_data(
+    group: Charts, kept: NDArray[np.intp] | None, instants: NDArray[np.intp], worst: str = ""
+) -> dict[str, Any]:
+    """Charts with a time of their own, of which `kept` is shown, or with that of the page; `worst` is a part."""
+    rows = instants if kept is None else kept
     return {
-        "time": packed(section.time_s[kept], "f8"),
-        "groups": [
-            {
-                "title": printable(group.title),
-                "panels": [_panel_data(panel, section.time_s, kept) for panel in group.panels],
-            }
-            for group in section.groups
+        "title": printable(group.title),
+        "remark": printable(group.remark),
+        "time": None if kept is None else packed(group.time_s[kept], "f8"),
+        "charts": [
+            _chart_data(chart, rows) | {"worst": part == worst}
+            for chart, part in zip_longest(group.charts, group.parts)
         ],
     }
 
 
-def _panel_data(panel: Panel, time_s: Vector, kept: NDArray[np.intp]) -> dict[str, Any]:
-    view = panel_view(panel, time_s)
-    known = any(np.isfinite(values).any() for values in panel.lines.values())
+def _chart_data(chart: Chart, rows: NDArray[np.intp]) -> dict[str, Any]:
+    panel = chart.panel
     return {
+        "title": printable(chart.title),
         "label": printable(panel.label),
-        "unit": printable(view.unit),
-        "low": view.low,
-        "high": view.high,
-        "note": view.off_scale if known else "not known",
-        "band": None if panel.band is None else packed(view.factor * panel.band[kept]),
+        "unit": printable(chart.unit),
+        "low": chart.low,
+        "high": chart.high,
+        "note": printable(chart.note),
+        "interval": panel.interval,
+        "band": None if panel.band is None else packed(chart.factor * panel.band[rows]),
         "lines": [
-            {"name": printable(name), "values": packed(view.factor * values[kept])}
+            {"name": printable(name), "values": packed(chart.factor * values[rows])}
             for name, values in panel.lines.items()
         ],
     }

@@ -7,26 +7,26 @@ const fixed = (value, digits) => value.toFixed(digits).replace(/^-(?=[0.]*$)/, "
 
 function buildReadout() {
   const body = byId("readout");
-  for (const part of data.parts) {
-    const heading = html("th", body.insertRow(), part.hasTruth ? part.label : `${part.label}: no truth`);
-    heading.colSpan = 4;
-    for (const trace of part.traces) {
+  for (const group of data.groups) {
+    const errors = group.charts.filter(({ interval }) => !interval);
+    if (errors.length) html("th", body.insertRow(), group.title).colSpan = 4;
+    for (const chart of errors) {
       const row = body.insertRow();
-      html("th", row, trace.name).scope = "row";
+      html("th", row, chart.label).scope = "row";
       const cells = [0, 1, 2].map(() => row.insertCell());
       for (const cell of cells) cell.className = "number";
-      readoutRows.push({ trace, cells, digits: decimals(trace.limit) });
+      readoutRows.push({ chart, cells, digits: decimals(chart.high) });
     }
   }
 }
 
 function updateReadout(index) {
   byId("now").textContent = `Error at ${time[index].toFixed(2)} s`;
-  for (const { trace, cells, digits } of readoutRows) {
-    const [error, sigma] = [trace.error[index], trace.sigma[index]];
+  for (const { chart, cells, digits } of readoutRows) {
+    const [error, sigma] = [chart.lines[0].values[index], chart.band ? chart.band[index] / 3 : NaN];
     const ratio = known(error) && sigma > 0 ? error / sigma : null;
-    cells[0].textContent = known(error) ? `${fixed(error, digits)} ${trace.unit}` : "no truth";
-    cells[1].textContent = known(sigma) ? `${sigma.toFixed(digits)} ${trace.unit}` : "-";
+    cells[0].textContent = known(error) ? `${fixed(error, digits)} ${chart.unit}` : "no truth";
+    cells[1].textContent = known(sigma) ? `${sigma.toFixed(digits)} ${chart.unit}` : "-";
     cells[2].textContent = ratio === null ? "-" : fixed(ratio, 1);
     cells[2].classList.toggle("raised", Math.abs(ratio) > 3);
   }
@@ -163,9 +163,12 @@ function placeWorst() {
 }
 
 // ---- start ----
-for (const part of data.parts) {
-  if (part.nees) part.nees = unpack(part.nees);
-  for (const trace of part.traces) [trace.error, trace.sigma] = [unpack(trace.error), unpack(trace.sigma)];
+for (const group of [...data.groups, ...data.sections.flat()]) {
+  group.time = group.time ? unpack(group.time) : time;
+  for (const chart of group.charts) {
+    if (chart.band) chart.band = unpack(chart.band);
+    for (const line of chart.lines) line.values = unpack(line.values);
+  }
 }
 slider.addEventListener("input", () => {
   pause();

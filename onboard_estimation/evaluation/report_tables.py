@@ -1,8 +1,11 @@
-"""Tables of the report, folded: every metric with its unit, and what became of each sensor's readings."""
+"""HTML of reports: filled templates, and tables: every metric with its unit, what became of each sensor's readings."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 
 from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.presentation import format_number, format_value, metric_label, words
+from onboard_estimation.resources import packaged_text
 
 _SENSOR_COLUMNS = {
     "received": "received",
@@ -27,14 +31,24 @@ _SENSOR_COLUMNS = {
 _LOSSES = ("late", "gated", "duplicates", "invalid", "out_of_range", "incomplete")
 
 
+def filled_page(template: str, fields: Mapping[str, str]) -> str:
+    """A template with its fields, in one pass, so that a name that looks like a placeholder stays a name."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: fields[found[1]], packaged_text(__package__, template))
+
+
+def style_hash(content: str) -> str:
+    """Of a style or script, as a content security policy names it."""
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+
+
 def text(value: str) -> str:
     """Text of unknown origin as HTML that shows it as it is."""
     return escape(printable(value))
 
 
-def _table(head: Mapping[str, str], rows: Iterable[str]) -> str:
-    """A table of head cells (escaped text -> class) and finished rows."""
-    cells = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in head.items())
+def table(head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
+    """A table of head cells (escaped text, class) and finished rows."""
+    cells = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in head)
     return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
 
 
@@ -70,7 +84,7 @@ def _metric_table(metrics: Mapping[str, Any]) -> str:
             f'<tr><th scope="row" title="{text(key)}">{text(label)}</th>'
             f'<td class="{kind}">{text(format_value(value))}</td><td class="unit">{text(unit)}</td></tr>\n'
         )
-    return _table({"metric": "", "value": "number", "unit": ""}, rows)
+    return table([("metric", ""), ("value", "number"), ("unit", "")], rows)
 
 
 def sensor_table(sensors: Mapping[str, Mapping[str, float]]) -> str:
@@ -92,7 +106,7 @@ def sensor_table(sensors: Mapping[str, Mapping[str, float]]) -> str:
             raised = " raised" if key in _LOSSES and known and value else ""
             cells += f'<td class="number{raised}">{shown}</td>'
         rows.append(f'<tr><th scope="row">{text(name)}</th>{cells}</tr>\n')
-    return _table({"sensor": ""} | {text(name): "number" for name in columns.values()}, rows)
+    return table([("sensor", ""), *((text(name), "number") for name in columns.values())], rows)
 
 
 def _sensor_number(value: float) -> str:

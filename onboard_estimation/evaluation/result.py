@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -181,3 +182,8 @@ class EvaluationResult:
     phases: Phases | None = None
     learned: Any = None
     sections: tuple[ReportSection, ...] = ()
+
+    @property
+    def provenance(self) -> str:
+        """What every figure says of itself: simulated or recorded, robot, estimator, bag."""
+        return f"{self.source.upper()} data, {self.robot}, {self.estimator}, {Path(self.bag).name}"

@@ -19,13 +19,12 @@ from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.plots import write_plots
-from onboard_estimation.evaluation.report import write_report
+from onboard_estimation.evaluation.report import LIBRARIES, write_report
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.written_estimates import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace
 
 Keep = Literal["figures", "reports", "everything"]
-_PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba", "rosbags", "evo", "matplotlib")
 
 
 def check_free(folder: Path) -> None:
@@ -106,7 +105,7 @@ def versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **installed.versions(_PACKAGES),
+        **installed.versions(LIBRARIES),
     }
 
 

@@ -1,4 +1,4 @@
-"""What of a result is shown: traces in display units, the instants that stand for a long record, the worst seconds."""
+"""What of a result is shown: the instants that stand for a long record, the worst seconds, shares of errors."""
 
 from __future__ import annotations
 
@@ -8,40 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.reported import Panel
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.presentation import display_unit, format_number, words
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.measurement import Matrix, Vector
 
-MAX_TRACES = 8
 WORST_WINDOW_S = 5.0
-# 95 % quantile of chi-square with two degrees of freedom: scales a covariance to the ellipse that is drawn.
-ELLIPSE_SCALE = float(-2.0 * np.log(1.0 - 0.95))
-_TRANSIENT_SHARE = 0.1
-_TRANSIENT_EXCESS = 2.5
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One dimension of a part in the unit that it is shown in.
-
-    Attributes
-    ----------
-    error, stddev
-        (K,) float64 in `unit`.
-    limit
-        The axis runs from -limit to limit.
-    off_scale
-        What the axis leaves out, in words; empty if nothing. Only the transient at the start may be left out.
-    """
-
-    name: str
-    unit: str
-    error: Vector
-    stddev: Vector
-    limit: float
-    off_scale: str
+POINTS = 6000
+"""Of a line in a PNG file."""
 
 
 @dataclass(frozen=True)
@@ -60,62 +33,14 @@ def require_estimates(result: EvaluationResult) -> None:
         raise UserError(f"no estimate in the record of {result.bag}: nothing to show")
 
 
-def traces(part: PartResult, time_s: Vector) -> tuple[list[Trace], str]:
-    """Dimensions of a part for plotting, and a sentence on those left out (empty if none).
-
-    Of a part with more than `MAX_TRACES` dimensions those with the largest RMS normalised error are taken.
-    """
-    count = part.error.shape[1]
-    chosen: NDArray[np.intp] = np.arange(count)
-    left_out = ""
-    if count > MAX_TRACES:
-        square = np.nan_to_num(_ratio(part.error, part.stddev) ** 2, nan=0.0, posinf=0.0).sum(axis=0)
-        chosen = np.sort(np.argsort(-square, kind="stable")[:MAX_TRACES])
-        left_out = f"{words(part.name)}: the {MAX_TRACES} of {count} dimensions with the largest error/sigma are shown."
-    limits = {index: _limit(part.error[:, index], 3.0 * part.stddev[:, index], time_s) for index in chosen}
-    # One display unit for all dimensions of a kind, so that their axes can be compared.
-    largest = {
-        unit: max(limits[i][0] for i in chosen if part.units[i] == unit)
-        for unit in part.units[:count]
-        if any(part.units[i] == unit for i in chosen)
-    }
-    shown = []
-    for index in chosen:
-        limit, off_until = limits[index]
-        unit, factor = display_unit(part.units[index], largest[part.units[index]])
-        error, stddev = part.error[:, index] * factor, part.stddev[:, index] * factor
-        off_scale = ""
-        if off_until is not None:
-            peak_error, peak_band = _largest(error), 3.0 * _largest(stddev)
-            off_scale = f"first {format_number(off_until - time_s[0], 2)} s off scale: "
-            off_scale += f"3 sigma to {format_number(peak_band, 2)}, " if part.states_its_error else ""
-            off_scale += f"error to {format_number(peak_error, 2)} {unit}"
-        shown.append(Trace(part.names[index], unit, error, stddev, limit * factor, off_scale))
-    return shown, left_out
-
-
 def _ratio(error: Matrix, stddev: Matrix) -> Matrix:
     with np.errstate(invalid="ignore", divide="ignore"):
         return error / stddev
 
 
-def _limit(error: Vector, band: Vector, time_s: Vector) -> tuple[float, float | None]:
-    """Limit of the axis, and until when the start is off scale (None: all is on it).
-
-    A filter that starts with large uncertainty would squeeze the rest of the run into a line; what happens after the
-    first tenth is never left out.
-    """
-    magnitude = np.fmax(np.abs(error), band)
-    settled = time_s >= time_s[0] + _TRANSIENT_SHARE * (time_s[-1] - time_s[0])
-    whole, later = 1.08 * _largest(magnitude), 1.08 * _largest(magnitude[settled])
-    if later <= 0.0 or whole <= _TRANSIENT_EXCESS * later:
-        return (whole if whole > 0.0 else 1.0), None
-    return later, float(time_s[np.flatnonzero(magnitude > later)[-1]])
-
-
-def _largest(values: NDArray[np.float64]) -> float:
-    finite = np.abs(values[np.isfinite(values)])
-    return float(finite.max()) if finite.size else 0.0
+def states_errors(result: EvaluationResult) -> bool:
+    """Whether there is a covariance; without parts nothing speaks against it."""
+    return not result.parts or any(part.states_its_error for part in result.parts.values())
 
 
 def coverage(part: PartResult, sigmas: Vector) -> Matrix:
@@ -210,40 +135,3 @@ def truth_centre(drawing: Drawing) -> Matrix:
         weights = np.linalg.lstsq(legs[known], (centre - estimate[:, 0])[known], rcond=1e-9)[0]
         true_centre = true_centre + np.diff(truth, axis=1) @ weights
     return np.column_stack((true_centre.real, true_centre.imag))
-
-
-@dataclass(frozen=True)
-class PanelView:
-    """How a panel is shown: unit, factor that leads to it, limits of the axis in it, and what is off scale."""
-
-    unit: str
-    factor: float
-    low: float
-    high: float
-    off_scale: str
-
-
-def panel_view(panel: Panel, time_s: Vector) -> PanelView:
-    """Limits that hold everything, but for a start more than 2.5 times as large as all after the first tenth."""
-    rows = [*panel.lines.values(), *([panel.band, -panel.band] if panel.band is not None else [])]
-    values = np.array(rows)
-    later = values[:, time_s >= time_s[0] + 0.1 * (time_s[-1] - time_s[0])]
-    shown, off_scale = values, ""
-    if 0.0 < _span(later) < 0.4 * _span(values):
-        shown, off_scale = later, "start off scale"
-    low, high = _limits(shown)
-    unit, factor = display_unit(panel.unit, max(abs(low), abs(high)))
-    margin = 0.04 * (high - low)
-    return PanelView(unit, factor, (low - margin) * factor, (high + margin) * factor, off_scale)
-
-
-def _limits(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Smallest and largest finite value, with zero; not equal."""
-    finite = values[np.isfinite(values)]
-    low, high = (min(float(finite.min()), 0.0), max(float(finite.max()), 0.0)) if finite.size else (0.0, 0.0)
-    return (low, high) if high > low else (0.0, 1.0)
-
-
-def _span(values: NDArray[np.float64]) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.max() - finite.min()) if finite.size else 0.0

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.node_main import run_node
 from onboard_estimation.live.player import Played, Player, PlayOptions
-from onboard_estimation.live.player_services import offer_services
+from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 
 
@@ -23,34 +22,25 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _play(node: Any, stop: StopRequest) -> None:
-    def parameter(name: str, default: Any) -> Any:
-        return node.declare_parameter(name, default).value
-
-    bag = str(parameter("bag", ""))
+    bag = parameter(node, "bag", "")
     options = PlayOptions(
-        rate=float(parameter("rate", 1.0)),
-        loop=bool(parameter("loop", False)),
-        start_offset_s=float(parameter("start_offset", 0.0)),
-        topics=tuple(topic for topic in parameter("topics", [""]) if topic),
-        exclude_topics=tuple(topic for topic in parameter("exclude_topics", [""]) if topic),
-        clock_hz=float(parameter("clock", 0.0)),
-        start_paused=bool(parameter("start_paused", False)),
-        wait_for_subscribers_s=float(parameter("wait_for_subscribers", 10.0)),
-        delay_s=float(parameter("delay", 0.0)),
-        wait_for_nodes=tuple(name for name in parameter("wait_for_nodes", [""]) if name),
+        rate=parameter(node, "rate", 1.0),
+        loop=parameter(node, "loop", False),
+        start_offset_s=parameter(node, "start_offset", 0.0),
+        topics=parameter(node, "topics", ()),
+        exclude_topics=parameter(node, "exclude_topics", ()),
+        clock_hz=parameter(node, "clock", 0.0),
+        start_paused=parameter(node, "start_paused", False),
+        wait_for_subscribers_s=parameter(node, "wait_for_subscribers", 10.0),
+        delay_s=parameter(node, "delay", 0.0),
+        wait_for_nodes=parameter(node, "wait_for_nodes", ()),
     )
     if not bag:
         raise UserError("parameter bag is empty: it names the bag to play")
     player = Player(node, Path(bag), options, stop)
-    offer_services(node, player.schedule)
     log = node.get_logger()
-    for note in player.played.notes:
-        log.warning(note)
-    known = len(player.played.notes)
     log.info(f"playing {bag}: {player.duration_s:.1f} s, {player.played.topic_count} topics, rate {options.rate:g}")
-    player.run()
-    for note in player.played.notes[known:]:
-        log.warning(note)
+    player.run(log.warning)
     log.info(summary(bag, player.played))
 
 

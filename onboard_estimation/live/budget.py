@@ -1,58 +1,74 @@
-"""What a robot's estimator node takes of this computer, measured: the real node, fed in real time by another process.
+"""What a robot's estimator node takes of this computer, measured: the real node, fed in real time by this process.
 
-    sender  --sensor topics-->  <robot>_estimator  --odometry or state, /diagnostics-->  listener
+    this process  --sensor topics-->  <robot>_estimator  --odometry or state, /diagnostics-->  this process
 
-All three are processes of their own in a ROS domain that nobody else uses, bound to this machine. The node is the one
-that a launch file starts, with the parameters that it would have; what it takes is read from the kernel's counters.
+The node is a process of its own in a ROS domain that nobody else uses, bound to this machine. It is the one that a
+launch file starts, with the parameters that it would have; what it takes is read from the kernel's counters.
 """
 
 from __future__ import annotations
 
-import json
+import gc
 import os
-import queue
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
-from onboard_estimation.capabilities.simulated import Simulated
-from onboard_estimation.configuration import to_parameter_file
+from onboard_estimation.capabilities.simulated import Simulated, chosen_scenario
+from onboard_estimation.configuration import describe, load, to_mapping, to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.executables import command, executables
 from onboard_estimation.installed import package_of
 from onboard_estimation.live.budget_verdict import Figures, Remedy, state
-from onboard_estimation.live.process_use import busy_s, cpu_s, resident_mb
-from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.machine_facts import busy_s, cpu_s, resident_mb
+from onboard_estimation.live.messages import new
+from onboard_estimation.live.session import graph_node, port_is_free
+from onboard_estimation.live.types import interface_class
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement, Vector
+from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.resources import resource
-from onboard_estimation.robots import GROUP, Robot, find_robot, robot_names
+from onboard_estimation.robots import GROUP, Robot, all_robots, find_robot
+from onboard_estimation.ros.estimates import EstimateMessages
+from onboard_estimation.ros.measurements import stamp_ns
+from onboard_estimation.ros.sensor_messages import to_message
+from onboard_estimation.series import Series
 
-_ROLES = "onboard_estimation.live.budget_roles"
+WARM_UP_S = 2.0
 _START_S = 900.0
 """A computer that has compiled nothing yet may need many minutes."""
-_SLACK_S = 60.0
-_COMPARE_S = 300.0
 _END_S = 5.0
-_POLL_S = 0.1
+_AFTER_S = 3.0
+"""The last report of the diagnostics may come so late, and what a filter that is too slow still has to say."""
+_POLL_S = 0.02
+_DEPTH, _SENT_DEPTH = 2000, 100
+_SEEN_S = 0.5
+"""The other side may see us later than we see it."""
 _DOMAINS = range(1, 101)  # those above have ports that Linux gives to others
 _PLACES = 12
 """Of a domain that must be free: of its first participants."""
 _REPORTS_S = 1.0
-_OWN = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "OPENBLAS_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+_SWITCH_S = 2e-4
+"""Of Python's threads: what listens must not wait for what sends."""
+_OWN = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "OPENBLAS_NUM_THREADS": "1"}
 _NOT_INHERITED = ("ROS_LOCALHOST_ONLY", "ROS_STATIC_PEERS", "ROS_NAMESPACE")
+_COMPARED_S, _COMPARISON_S = 3.0, 10.0
+"""Of readings that a filter is timed with, and at most spent on them."""
+_PARTICLES = "particles"
+"""Last part of the name of a parameter that says how many; what a filter takes grows with it."""
+_FRACTIONS = (0.5, 0.25, 0.1, 0.05, 0.02, 0.01)
 
 Progress = Callable[[str], None]
-_Events = queue.Queue[tuple[str, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -77,249 +93,223 @@ class Job:
     rate: float = 1.0
 
 
-def measurable() -> list[str]:
-    """Robots that have a live estimator and a simulator."""
-    found = []
-    for name in robot_names():
+def measurable(names: Sequence[str] = ()) -> list[Robot[Any]]:
+    """The robots named, or all that have a live estimator and a simulator; UserError where a named one has not."""
+    found: list[Robot[Any]] = []
+    for robot in map(find_robot, names) if names else all_robots():
         try:
-            _executable(name)
-            Simulated[Any].of(find_robot(name))
-        except UserError:
-            continue
-        found.append(name)
+            _executable(robot.name)
+            found.append(Simulated[Any].of(robot))
+        except UserError as error:
+            if names:
+                these = ", ".join(one.name for one in measurable())
+                raise UserError(f"{robot.name} cannot be measured: {error}. These can: {these}") from None
     return found
 
 
-def checked(name: str) -> Robot[Any]:
-    """The robot, where it can be measured; UserError that says which can."""
-    robot = find_robot(name)
-    try:
-        _executable(name)
-        return Simulated[Any].of(robot)
-    except UserError as error:
-        raise UserError(f"{name} cannot be measured: {error}. These can: {', '.join(measurable())}") from None
-
-
-def measure(job: Job, stop: StopRequest, progress: Progress) -> Figures:
-    """The figures of one robot.
+def measure(job: Job, progress: Progress) -> Figures:
+    """The figures of one robot; this process is in a ROS domain of its own from then on.
 
     Raises
     ------
-    KeyboardInterrupt
-        It was asked to stop; no process is left.
     UserError
-        A process failed, with what it said; or nothing came in time.
+        The node failed, with what it said; or nothing came in time.
     """
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="budget-")))
-        events: _Events = queue.Queue()
-        environment = _environment()
-        start = _Start(stack, folder, environment, events)
-        parameters = _parameter_files(job, folder)
-        node = start("estimator", [*_executable(job.robot.name), *_ros_arguments(job.robot.name, parameters)])
-        listener = start("listener", _role("listen", job, folder, "--keep", str(folder / "came.npz")))
-        words = ["--seconds", str(job.seconds), "--rate", str(job.rate), "--keep", str(folder / "sent.npz")]
-        sender = start("sender", _role("send", job, folder, *words))
-        watch = _Watch(events, {one.name: one for one in (node, listener, sender)}, stop)
-
-        progress("simulating, and starting the node; kernels that are not compiled yet take a minute or more")
-        watch.until("sender", "ready", _START_S)
-        watch.until("listener", "ready", _START_S)
+    _enter_own_domain()
+    progress("simulating, and starting the node; kernels that are not compiled yet take a minute or more")
+    with _estimator_node(job) as node, graph_node("budget", namespace=f"/{job.robot.name}") as ourselves:
+        warm_up_s = WARM_UP_S * job.rate  # of the recording
+        series = _readings(job.robot, job.configuration, job.estimator, warm_up_s + job.seconds * job.rate)
+        sender, heard = PacedSender(ourselves, series), _Heard(ourselves, job)
+        sender.await_listeners(_START_S, node.refuse_its_end)
+        node.wait(heard.is_ready, _START_S)
         progress("warming up")
-        sender.go()
-        watch.until("sender", "measuring", _SLACK_S)
-        before = _taken(node, sender, listener)
-        progress(f"measuring for {job.seconds:g} s")
-        watch.until("sender", "measured", 3.0 * job.seconds + _SLACK_S)
-        after = _taken(node, sender, listener)
-        memory_mb = resident_mb(node.pid)
-        sent = watch.until("sender", "sent", _SLACK_S)
+        sys.setswitchinterval(_SWITCH_S)
+        gc.collect()
+        gc.freeze()
+        started: list[tuple[int, Vector]] = []
+
+        def before(due_ns: int) -> None:
+            if not started and due_ns >= warm_up_s * NANOSECONDS_PER_SECOND:
+                progress(f"measuring for {job.seconds:g} s")
+                started.append((time.time_ns(), _taken_s(node.pid)))
+
+        sent_ns, late_ns = sender.send(job.rate, before)
+        end_ns, after_s = time.time_ns(), _taken_s(node.pid)
+        gc.unfreeze()
         progress("taking what is still on its way")
-        listener.go()
-        heard = watch.until("listener", "done", _SLACK_S)
-        with np.load(folder / "sent.npz") as stamps:
-            sent_ns = [stamps[str(place)] for place in range(len(sent["sensors"]))]
-        with np.load(folder / "came.npz") as arrays:
-            came_ns = arrays["came_ns"]
-    return _figures(job, sent, sent_ns, heard, came_ns, after - before, memory_mb)
+        memory_mb = resident_mb(node.pid)
+        node.wait(lambda: heard.reports[-1]["stamp_ns"] > end_ns, _AFTER_S, must=False)
+    begin_ns, before_s = started[0]
+    late_ms = 1e-6 * float(np.percentile(late_ns, 99))
+    return _figures(job, series, sent_ns, heard, (begin_ns, end_ns), after_s - before_s, memory_mb, late_ms)
 
 
-def remedies(job: Job, figures: Figures, stop: StopRequest, progress: Progress) -> list[Remedy]:
+def remedies(job: Job, figures: Figures, progress: Progress) -> list[Remedy]:
     """What other estimators and fewer particles would take, where this does not fit: the filter alone, offline."""
     if state(figures) == "fits" or figures.share <= 0.0:
         return []
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="budget-")))
-        events: _Events = queue.Queue()
-        start = _Start(stack, folder, _environment(), events)
-        _parameter_files(job, folder)
-        watch = _Watch(events, {"comparison": start("comparison", _role("compare", job, folder))}, stop)
-        progress("trying what takes less, offline")
-        shares = watch.until("comparison", "done", _COMPARE_S)["shares"]
-    now = shares.pop("") * job.rate
-    overhead = max(0.0, figures.share - now)
-    return [Remedy(change, share * job.rate + overhead) for change, share in shares.items()]
+    progress("trying what takes less, offline")
+    overhead = max(0.0, figures.share - job.rate * _filter_share(job.robot, job.configuration, job.estimator))
+    others = {f"estimator:={name}": (job.configuration, name) for name in job.robot.estimators if name != job.estimator}
+    for row in describe(job.robot.configuration_type):
+        if row.type_name == "int" and row.name.rpartition(".")[2] == _PARTICLES:
+            value = job.configuration
+            for name in row.name.split("."):
+                value = getattr(value, name)
+            for fraction in _FRACTIONS:
+                fewer = max(round(value * fraction), int(row.minimum or 1))
+                changed = load(job.robot.configuration_type, to_mapping(job.configuration), {row.name: fewer})
+                others[f"{row.name}:={fewer}"] = changed, job.estimator
+    return [Remedy(change, job.rate * _filter_share(job.robot, *other) + overhead) for change, other in others.items()]
 
 
-class _Child:
-    """A process of a measurement; what it prints as JSON becomes events, what it says else is kept."""
+class _EstimatorNode:
+    """The node under measurement."""
 
-    def __init__(self, name: str, words: list[str], folder: Path, environment: Mapping[str, str], events: _Events):
-        self.name, self.log = name, folder / f"{name}.log"
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                words,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                text=True,
-                start_new_session=True,  # Ctrl-C is ours to hand on
-            )
+    def __init__(self, words: list[str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file)
         self.pid = self._process.pid
-        threading.Thread(target=self._read, args=(events,), daemon=True).start()
 
-    def go(self) -> None:
-        """Answer its question."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
+    def refuse_its_end(self) -> None:
+        """Raise UserError with its last words where it is gone."""
+        if self._process.poll() is not None:
+            raise UserError(f"the estimator ended before its time: {self._last_words()}")
 
-    def ended(self) -> bool:
-        """Whether it is gone, with a fault or without."""
-        return self._process.poll() is not None
+    def wait(self, condition: Callable[[], bool], timeout_s: float, must: bool = True) -> None:
+        """Until the condition holds, as long as the node runs; UserError after the time where it `must`."""
+        end_s = time.monotonic() + timeout_s
+        while not condition():
+            self.refuse_its_end()
+            if time.monotonic() > end_s:
+                if must:
+                    raise UserError(f"the estimator was not ready within {timeout_s:g} s: {self._last_words()}")
+                return
+            time.sleep(_POLL_S)
 
     def end(self) -> None:
         """Ask it to end, then make it."""
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        self._process.terminate()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
-    def last_words(self) -> str:
-        """Of what it said of faults."""
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+    def _last_words(self) -> str:
+        lines = [line for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1].removeprefix("error: ") if lines else "it said nothing"
 
-    def _read(self, events: _Events) -> None:
-        for line in self._process.stdout or ():
-            try:
-                event = json.loads(line)
-            except json.JSONDecodeError:  # a node's log, where the runtime writes it there
-                continue
-            if isinstance(event, dict) and "state" in event:
-                events.put((self.name, event))
+
+@contextmanager
+def _estimator_node(job: Job) -> Iterator[_EstimatorNode]:
+    """The robot's estimator as a launch file starts it; it ends with the block."""
+    name = f"{job.robot.name}_estimator"
+    host = {**job.host, "estimator": job.estimator, "diagnostics_period_s": _REPORTS_S}
+    with tempfile.TemporaryDirectory(prefix="budget-") as place:
+        files = [Path(place) / "robot.yaml", Path(place) / "host.yaml"]
+        files[0].write_text(to_parameter_file(job.configuration), encoding="utf-8")
+        files[1].write_text(yaml.safe_dump({f"/**/{name}": {"ros__parameters": host}}), encoding="utf-8")
+        with suppress(UserError):
+            files.insert(1, resource(f"config/{job.robot.name}_nodes.yaml"))
+        words = ["--ros-args", "-r", f"__ns:=/{job.robot.name}", "-r", f"__node:={name}"]
+        words += [word for file in files for word in ("--params-file", str(file))]
+        node = _EstimatorNode([*_executable(job.robot.name), *words], Path(place) / "log")
+        try:
+            yield node
+        finally:
+            node.end()
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Starts processes that end with the block."""
-
-    stack: ExitStack
-    folder: Path
-    environment: Mapping[str, str]
-    events: _Events
-
-    def __call__(self, name: str, words: list[str]) -> _Child:
-        child = _Child(name, words, self.folder, self.environment, self.events)
-        self.stack.callback(child.end)
-        return child
+def _executable(robot: str) -> list[str]:
+    name, package = f"{robot}_estimator", package_of(GROUP, robot)
+    if name not in executables(package):
+        raise UserError(f"there is no live estimator {name} of it")
+    return command(name, package)
 
 
-@dataclass(frozen=True)
-class _Watch:
-    """Waits for what processes tell, as long as all of them run."""
+class _Heard:
+    """When each estimate came, (stamp, time of arrival) ns, and what the estimator's diagnostics counted."""
 
-    events: _Events
-    children: Mapping[str, _Child]
-    stop: StopRequest
-    _told: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    def __init__(self, node: Any, job: Job) -> None:
+        topics = EstimateMessages(job.robot.estimator(job.configuration, job.estimator).space, new).types()
+        self.topic = "odometry" if "odometry" in topics else "state"
+        self.came_ns: list[tuple[int, int]] = []
+        self.reports: list[dict[str, Any]] = []
+        self._node = node
+        kind = interface_class(topics[self.topic])
+        self._estimates = node.create_subscription(kind, self.topic, self._take, _DEPTH)
+        node.create_subscription(
+            interface_class("diagnostic_msgs/msg/DiagnosticArray"), "/diagnostics", self._report, 10
+        )
 
-    def until(self, name: str, what: str, timeout_s: float) -> dict[str, Any]:
-        """The event of that state; events of others may come before it."""
-        end_s = time.monotonic() + timeout_s
-        while (name, what) not in self._told:
-            gone = [child for child in self.children.values() if child.ended()]
-            try:
-                told, event = self.events.get(timeout=_POLL_S)
-                self._told[told, event["state"]] = event
-                continue
-            except queue.Empty:
-                pass
-            if self.stop:
-                raise KeyboardInterrupt
-            for child in gone:
-                raise UserError(f"the {child.name} ended before its time: {child.last_words()}")
-            if time.monotonic() > end_s:
-                raise UserError(f"the {name} was not {what} within {timeout_s:g} s: {self.children[name].last_words()}")
-        return self._told[name, what]
+    def is_ready(self) -> bool:
+        """Somebody publishes estimates, and tells of them."""
+        return self._node.count_publishers(self._estimates.topic_name) > 0 and bool(self.reports)
 
+    def _take(self, message: Any) -> None:
+        self.came_ns.append((stamp_ns(message), time.time_ns()))
 
-@dataclass(frozen=True)
-class _Taken:
-    """Time on cores so far, by what took it, and the time of day that passed, s."""
-
-    at: float
-    node: float
-    sender: float
-    listener: float
-    ourselves: float
-    everything: float
-
-    def __sub__(self, before: _Taken) -> _Taken:
-        return _Taken(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
+    def _report(self, message: Any) -> None:
+        parts = {one.hardware_id: {pair.key: float(pair.value) for pair in one.values} for one in message.status}
+        received = {sensor: values["received"] for sensor, values in parts.items() if "received" in values}
+        estimates = parts.get("filter", {}).get("estimates", 0.0)
+        self.reports.append({"stamp_ns": stamp_ns(message), "estimates": estimates, "received": received})
 
 
-def _taken(node: _Child, sender: _Child, listener: _Child) -> _Taken:
-    at, ourselves = time.monotonic(), time.process_time()
-    return _Taken(at, cpu_s(node.pid), cpu_s(sender.pid), cpu_s(listener.pid), ourselves, busy_s())
+def _taken_s(pid: int) -> Vector:
+    """(5,) time that passed, and on cores that of the node, of this thread, of this process, of everything.
+
+    This thread sends; what listens is the rest of this process.
+    """
+    return np.array([time.monotonic(), cpu_s(pid), time.thread_time(), time.process_time(), busy_s()])
 
 
 def _figures(
     job: Job,
-    sent: dict[str, Any],
+    series: list[Series],
     sent_ns: list[Any],
-    heard: dict[str, Any],
-    came_ns: Any,
-    taken: _Taken,
+    heard: _Heard,
+    span_ns: tuple[int, int],
+    taken_s: Vector,
     memory_mb: float,
+    late_ms: float,
 ) -> Figures:
-    begin_ns, end_ns = sent["begin_ns"], sent["end_ns"]
+    begin_ns, end_ns = span_ns
+    node, sender, ourselves, everything = (taken_s[1:] / taken_s[0]).tolist()
     seconds = 1e-9 * (end_ns - begin_ns)
+    came_ns = np.array(heard.came_ns, dtype=np.int64).reshape(-1, 2)
 
     def within(stamps_ns: Any) -> Any:
         return (stamps_ns >= begin_ns) & (stamps_ns < end_ns)
 
     latency_ms = 1e-6 * (came_ns[:, 1] - came_ns[:, 0])[within(came_ns[:, 0])]
-    outputs = int(within(came_ns[:, 1]).sum())
-    sensors = [one["sensor"] for one in sent["sensors"]]
-    counted = [place for place, one in enumerate(sent["sensors"]) if one["required"] and not one["command"]]
+    sensors = [one.channel.sensor for one in series]
+    counted = [place for place, one in enumerate(series) if one.channel.required and not one.channel.command]
     # The newest of a sensor may still wait for one of another.
     common_ns = min(int(sent_ns[place][-1]) for place in counted)
-    received = heard["reports"][-1]["received"]
+    received = heard.reports[-1]["received"]
     total = [int((sent_ns[place] <= common_ns).sum()) for place in counted]
     lost = [max(0, many - int(received.get(sensors[place], 0))) for place, many in zip(counted, total, strict=True)]
-    others = taken.everything - taken.node - taken.sender - taken.listener - taken.ourselves
     return Figures(
         robot=job.robot.name,
         estimator=job.estimator,
         seconds=seconds,
         sensors_hz={sensor: float(within(one).sum()) / seconds for sensor, one in zip(sensors, sent_ns, strict=True)},
-        share=taken.node / taken.at,
-        sender_share=taken.sender / taken.at,
-        listener_share=taken.listener / taken.at,
-        others_share=max(0.0, others / taken.at),
-        estimates_per_s=_estimates_per_s(heard["reports"], begin_ns, end_ns),
-        topic=heard["topic"],
-        outputs_per_s=outputs / seconds,
+        share=node,
+        sender_share=sender,
+        listener_share=ourselves - sender,
+        others_share=max(0.0, everything - node - ourselves),
+        estimates_per_s=_estimates_per_s(heard.reports, begin_ns, end_ns),
+        topic=heard.topic,
+        outputs_per_s=int(within(came_ns[:, 1]).sum()) / seconds,
         latency_ms=tuple(np.percentile(latency_ms, [50.0, 99.0, 100.0]).tolist()) if len(latency_ms) else None,
         sent=sum(total),
         lost=sum(lost),
         memory_mb=memory_mb,
-        sender_late_ms=sent["late_p99_ms"],
+        sender_late_ms=late_ms,
     )
 
 
@@ -333,57 +323,134 @@ def _estimates_per_s(reports: list[dict[str, Any]], begin_ns: int, end_ns: int) 
     return float(until[-1]["estimates"] - before[-1]["estimates"]) / apart_s
 
 
-def _executable(robot: str) -> list[str]:
-    name, package = f"{robot}_estimator", package_of(GROUP, robot)
-    if name not in executables(package):
-        raise UserError(f"there is no live estimator {name} of it")
-    return command(name, package)
+def _filter_share(robot: Robot[Any], configuration: Any, estimator: str) -> float:
+    """Time on a core for a second of readings, s; kernels are compiled before."""
+    robot.exercise(configuration, estimator)
+    series = _readings(robot, configuration, estimator, _COMPARED_S)
+    readings = sorted(
+        (
+            Measurement(int(stamp), one.channel.sensor, value)
+            for one in series
+            for stamp, value in zip(one.stamps_ns, one.values, strict=True)
+        ),
+        key=lambda reading: reading.stamp_ns,
+    )
+    pipeline = Pipeline(robot.estimator(configuration, estimator), robot.listened_channels(configuration, estimator))
+    started_s = time.process_time()
+    last_ns = readings[0].stamp_ns
+    for reading in readings:
+        pipeline.process(reading)
+        last_ns = reading.stamp_ns
+        if time.process_time() - started_s > _COMPARISON_S:
+            break
+    return (time.process_time() - started_s) * NANOSECONDS_PER_SECOND / max(1, last_ns - readings[0].stamp_ns)
 
 
-def _role(role: str, job: Job, folder: Path, *words: str) -> list[str]:
-    file = folder / "robot.yaml"
-    start = [sys.executable, "-m", _ROLES, role, job.robot.name]
-    return [*start, "--estimator", job.estimator, "--config", str(file), *words]
+def _readings(robot: Robot[Any], configuration: Any, estimator: str, seconds: float) -> list[Series]:
+    """What the estimator listens to of the robot's first scenario; one seed, so that figures can be compared."""
+    simulated = Simulated[Any].of(robot)
+    scenario, variant = chosen_scenario(simulated, None, None)
+    with np.errstate(all="ignore"):
+        recording = simulated.simulate(configuration, scenario, variant, seconds, np.random.default_rng(0))
+    listened = {channel.sensor for channel in robot.listened_channels(configuration, estimator)}
+    end_ns = round(seconds * NANOSECONDS_PER_SECOND)
+    cut = [
+        one.rows(np.flatnonzero(one.stamps_ns <= end_ns)) for one in recording.sensors if one.channel.sensor in listened
+    ]
+    return [one for one in cut if len(one.stamps_ns)]
 
 
-def _ros_arguments(robot: str, files: list[Path]) -> list[str]:
-    words = ["--ros-args", "-r", f"__ns:=/{robot}", "-r", f"__node:={robot}_estimator"]
-    return [*words, *(word for file in files for word in ("--params-file", str(file)))]
-
-
-def _parameter_files(job: Job, folder: Path) -> list[Path]:
-    """As a launch file gives them: the robot's, the nodes', and what was asked for."""
-    node = f"/**/{job.robot.name}_estimator"
-    files = [folder / "robot.yaml", folder / "host.yaml"]
-    files[0].write_text(to_parameter_file(job.configuration), encoding="utf-8")
-    host = {**job.host, "estimator": job.estimator, "diagnostics_period_s": _REPORTS_S}
-    files[1].write_text(yaml.safe_dump({node: {"ros__parameters": host}}), encoding="utf-8")
-    try:
-        nodes = resource(f"config/{job.robot.name}_nodes.yaml")
-    except UserError:
-        return files
-    return [files[0], nodes, files[1]]
-
-
-def _environment() -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    return {**inherited, **_OWN, "ROS_DOMAIN_ID": str(_free_domain())}
-
-
-def _free_domain() -> int:
-    """A domain in which nobody on this machine is; each process looks first at another one."""
+def _enter_own_domain() -> None:
+    """A ROS domain in which nobody on this machine is; each process looks first at another one."""
     own = os.environ.get("ROS_DOMAIN_ID", "").strip()
     for number in range(len(_DOMAINS)):
         domain = _DOMAINS[(os.getpid() * 7 + number) % len(_DOMAINS)]
-        if str(domain) != own and all(_is_free(7410 + 250 * domain + 2 * place) for place in range(_PLACES)):
-            return domain
-    raise UserError(f"all ROS domains from {_DOMAINS[0]} to {_DOMAINS[-1]} are in use on this machine")
+        if str(domain) != own and all(port_is_free(7410 + 250 * domain + 2 * place) for place in range(_PLACES)):
+            break
+    else:
+        raise UserError(f"all ROS domains from {_DOMAINS[0]} to {_DOMAINS[-1]} are in use on this machine")
+    for name in _NOT_INHERITED:
+        os.environ.pop(name, None)
+    os.environ.update(_OWN, ROS_DOMAIN_ID=str(domain))
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
+class PacedSender:
+    """Publishers of a recording's topics, and what they sent.
+
+    Parameters
+    ----------
+    node
+        Of rclpy; topics are relative to its namespace.
+    series
+        What is sent. Of one instant in this order: a filter gives its estimate with the last.
+    """
+
+    def __init__(self, node: Any, series: Sequence[Series]) -> None:
+        from rclpy.qos import QoSProfile
+
+        self._series = series
+        self._publishers = [
+            node.create_publisher(
+                interface_class(one.channel.message_type), one.channel.topic, QoSProfile(depth=_SENT_DEPTH)
+            )
+            for one in series
+        ]
+
+    def await_listeners(self, timeout_s: float, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Until somebody listens to each topic; UserError that names the others after the time, or of `meanwhile`."""
+        end_s = time.monotonic() + timeout_s
+        while waiting := [one.topic_name for one in self._publishers if one.get_subscription_count() == 0]:
+            if time.monotonic() > end_s:
+                raise UserError(f"nobody listens to {', '.join(waiting)} after {timeout_s:g} s")
+            meanwhile()
+            time.sleep(0.02)
+        time.sleep(_SEEN_S)
+
+    def send(
+        self, rate: float = 1.0, before: Callable[[int], None] = lambda due_ns: None
+    ) -> tuple[list[NDArray[np.int64]], NDArray[np.int64]]:
+        """Send all of it; stamps sent of each topic (K,), and by how much each instant was late (I,), ns.
+
+        Parameters
+        ----------
+        rate
+            Times real time.
+        before
+            Called before each instant, with its time in the recording, ns; what it takes must be little.
+        """
+        due = sorted(
+            (stamp, place, row)
+            for place, one in enumerate(self._series)
+            for row, stamp in enumerate(one.stamps_ns.tolist())
+        )
+        sent_ns = [np.zeros(len(one.stamps_ns), dtype=np.int64) for one in self._series]
+        late_ns = []
+        start_ns = time.monotonic_ns() - round(due[0][0] / rate) if due else 0
+        for at_ns, instant in groupby(due, key=lambda one: one[0]):
+            messages = [
+                (place, row, to_message(new, self._series[place].channel, 0, self._series[place].values[row]))
+                for _, place, row in instant
+            ]
+            before(at_ns)
+            due_ns = start_ns + round(at_ns / rate)
+            sleep_until(due_ns)
+            late_ns.append(time.monotonic_ns() - due_ns)
+            now_ns = time.time_ns()
+            for place, row, message in messages:
+                stamp_with(message, now_ns)
+                self._publishers[place].publish(message)
+                sent_ns[place][row] = now_ns
+        return sent_ns, np.array(late_ns, dtype=np.int64)
+
+
+def stamp_with(message: Any, at_ns: int) -> None:
+    """Put a time into a message's header, ns since the epoch."""
+    stamp = message.header.stamp
+    stamp.sec, stamp.nanosec = divmod(at_ns, 1_000_000_000)
+
+
+def sleep_until(at_ns: int) -> None:
+    """Until that time of the monotonic clock."""
+    ahead_ns = at_ns - time.monotonic_ns()
+    if ahead_ns > 0:
+        time.sleep(1e-9 * ahead_ns)

@@ -65,7 +65,7 @@ def find_type(
     """Type of what has that name in the graph, as soon as it is there; UserError where none or another one is."""
     if not discovery.wait_until(lambda: name in dict(search()), discovery.NAMED_S):
         discovery.settle(node)
-    there = {one: types for one, types in search() if not discovery.is_hidden(one)}
+    there = {one: types for one, types in search() if one == name or not discovery.is_hidden(one)}
     if name not in there:
         own = [one for one, types in sorted(there.items()) if not types[0].startswith(_OF_EVERY_NODE)]
         near = difflib.get_close_matches(name, there, 1)

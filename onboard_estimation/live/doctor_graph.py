@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import os
-import select
-import socket
 import subprocess
 import sys
 import threading
@@ -14,12 +11,12 @@ import time
 import uuid
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 from onboard_estimation import ros2
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.findings import Finding
-from onboard_estimation.live.session import discovery_range, domain_id, graph_node
+from onboard_estimation.live.doctor_machine import Finding, graded
+from onboard_estimation.live.machine_facts import middleware
+from onboard_estimation.live.session import discovery_range, domain_id, graph_node, port_is_free
 from onboard_estimation.live.types import interface_class
 
 EXCHANGE_S = 10.0
@@ -29,7 +26,6 @@ _FROM_AN_INSTALLATION = {
     "launch": "launch files run by `onboard-estimation launch`",
 }
 _PARTICIPANTS = 32
-_PERIOD_S = 0.05
 _HIGHEST_LINUX_DOMAIN = 101
 _MULTICAST_FLAG = 0x1000
 _UP_FLAG = 0x1
@@ -57,21 +53,12 @@ def _runtime() -> Iterator[Finding]:
         yield Finding("ROS 2", "fault", "not here" if ros2.rclpy_folder() is None else "cannot be used", str(error))
         return
     yield Finding("ROS 2", "ok", f"{ros2.name()}, in {ros2.rclpy_folder()}")
-    yield Finding("DDS", "ok", _rmw())
+    yield Finding("DDS", "ok", middleware())
     for package, purpose in _FROM_AN_INSTALLATION.items():
         if importlib.util.find_spec(package) is None:
             yield Finding(
                 package, "note", f"not installed: {purpose}", "an installed ROS 2 has it; PyPI's wheels do not"
             )
-
-
-def _rmw() -> str:
-    try:
-        from rclpy.utilities import get_rmw_implementation_identifier
-
-        return str(get_rmw_implementation_identifier())
-    except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
-        return f"unknown ({error})"
 
 
 def _domain() -> Generator[Finding, None, int | None]:
@@ -81,15 +68,9 @@ def _domain() -> Generator[Finding, None, int | None]:
         yield Finding("domain", "fault", str(error), "export ROS_DOMAIN_ID=0")
         return None
     origin = "from ROS_DOMAIN_ID" if os.environ.get("ROS_DOMAIN_ID") else "ROS_DOMAIN_ID is not set"
-    if domain > _HIGHEST_LINUX_DOMAIN:
-        yield Finding(
-            "domain",
-            "note",
-            f"{domain} ({origin}): its ports are among those that Linux gives to other programs",
-            f"use 0 to {_HIGHEST_LINUX_DOMAIN}",
-        )
-    else:
-        yield Finding("domain", "ok", f"{domain} ({origin})")
+    well, shared = domain <= _HIGHEST_LINUX_DOMAIN, ": its ports are among those that Linux gives to other programs"
+    repair = f"use 0 to {_HIGHEST_LINUX_DOMAIN}"
+    yield graded("domain", f"{domain} ({origin})", well=well, otherwise=shared, repair=repair)
     return domain
 
 
@@ -117,14 +98,8 @@ def _receive_buffer() -> Finding:
     except (OSError, ValueError):
         return Finding("UDP buffer", "note", "net.core.rmem_max cannot be read here")
     text = f"net.core.rmem_max is {size / 2**20:.2f} MiB"
-    if size >= _GOOD_BUFFER_BYTES:
-        return Finding("UDP buffer", "ok", text)
-    return Finding(
-        "UDP buffer",
-        "note",
-        f"{text}: bursts of large messages may be lost",
-        f"sudo sysctl -w net.core.rmem_max={8 * 2**20}",
-    )
+    lost, repair = ": bursts of large messages may be lost", f"sudo sysctl -w net.core.rmem_max={8 * 2**20}"
+    return graded("UDP buffer", text, well=size >= _GOOD_BUFFER_BYTES, otherwise=lost, repair=repair)
 
 
 def _loopback() -> Finding:
@@ -134,29 +109,18 @@ def _loopback() -> Finding:
         return Finding("loopback", "note", "its state cannot be read here")
     if not flags & _UP_FLAG:
         return Finding("loopback", "fault", "lo is down", "sudo ip link set lo up")
-    if flags & _MULTICAST_FLAG:
-        return Finding("loopback", "ok", "up, with multicast")
-    return Finding("loopback", "ok", "up, without multicast: discovery on this machine goes by unicast, as is usual")
+    without = "up, without multicast: discovery on this machine goes by unicast, as is usual"
+    return Finding("loopback", "ok", "up, with multicast" if flags & _MULTICAST_FLAG else without)
 
 
 def _ports(domain: int) -> Finding:
     """The ports of DDS's participants: each process needs one of the first few."""
-    taken = [index for index in range(_PARTICIPANTS) if not _is_free(7410 + 250 * domain + 2 * index)]
+    taken = [index for index in range(_PARTICIPANTS) if not port_is_free(7410 + 250 * domain + 2 * index)]
     text = f"{len(taken)} of the first {_PARTICIPANTS} places of domain {domain} are in use"
     if len(taken) == _PARTICIPANTS:
         return Finding("ports", "fault", f"{text}: no further process can join", "end processes, or use another domain")
-    if len(taken) > _PARTICIPANTS - 6:
-        return Finding("ports", "note", f"{text}", "end processes that are not needed, or use another domain")
-    return Finding("ports", "ok", text)
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            return error.errno != errno.EADDRINUSE
-    return True
+    repair = "end processes that are not needed, or use another domain"
+    return graded("ports", text, well=len(taken) <= _PARTICIPANTS - 6, repair=repair)
 
 
 def exchange() -> Finding:
@@ -173,9 +137,9 @@ def exchange() -> Finding:
                 lambda message: arrived.set() if message.data == token else None,
                 10,
             )
+            words = ["topic", "pub", topic, "std_msgs/msg/String", f'{{data: "{token}"}}', "--rate", "20"]
             child = subprocess.Popen(
-                [sys.executable, "-m", __name__, topic, token],
-                stdin=subprocess.PIPE,
+                [sys.executable, "-m", "onboard_estimation", *words, "--timeout", f"{EXCHANGE_S:g}"],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -184,7 +148,8 @@ def exchange() -> Finding:
                 while not arrived.wait(0.05) and child.poll() is None and time.monotonic() - started < EXCHANGE_S:
                     pass
             finally:
-                _, errors = _end(child)
+                child.kill()
+                _, errors = child.communicate()
     except UserError as error:
         return Finding("self-test", "fault", str(error), "see the findings above")
     if arrived.is_set():
@@ -197,28 +162,3 @@ def exchange() -> Finding:
         + (f": {last[:200]}" if last else ""),
         "allow UDP on the loopback interface (firewall), and unset ROS_STATIC_PEERS if it is set",
     )
-
-
-def _end(child: Any) -> tuple[str, str]:
-    """Closing its input asks the partner to end."""
-    try:
-        out, errors = child.communicate(timeout=3.0)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        out, errors = child.communicate()
-    return out or "", errors or ""
-
-
-def partner() -> None:
-    """The second process, `TOPIC WORD`: publishes the word until its standard input is closed."""
-    topic, word = sys.argv[1:3]
-    with graph_node("doctor_partner") as node:
-        kind = interface_class("std_msgs/msg/String")
-        publisher = node.create_publisher(kind, topic, 10)
-        deadline = time.monotonic() + 3.0 * EXCHANGE_S
-        while time.monotonic() < deadline and not select.select([sys.stdin], [], [], _PERIOD_S)[0]:
-            publisher.publish(kind(data=word))
-
-
-if __name__ == "__main__":
-    partner()

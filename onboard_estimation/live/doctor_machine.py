@@ -10,13 +10,14 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import onboard_estimation
-from onboard_estimation import kernel_files
+from onboard_estimation import installed, kernel_files
 from onboard_estimation.kernel_cache import NUMBA_VARIABLE, OVERRIDE_VARIABLE
-from onboard_estimation.live.findings import Finding
+from onboard_estimation.live.machine_facts import governor
 from onboard_estimation.live.warmup import is_temporary
 
 _OPTIONAL = {
@@ -31,6 +32,33 @@ _TIME_ERROR = 5
 _JUMP_S = 1e-3
 _WATCHED_S = 0.2
 _LOW_BYTES, _VERY_LOW_BYTES = 5 * 10**9, 10**8
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the doctor.
+
+    Attributes
+    ----------
+    subject
+        What was looked at.
+    state
+        `ok`; `note`: works, could be better, or is good to know; `fault`: something will not work.
+    text
+        What there is, with numbers.
+    repair
+        What to do about it, one line; empty where there is nothing to do.
+    """
+
+    subject: str
+    state: Literal["ok", "note", "fault"]
+    text: str
+    repair: str = ""
+
+
+def graded(subject: str, text: str, *, well: bool, otherwise: str = "", repair: str = "") -> Finding:
+    """`ok` where it is well; else a note that says what else is to be known, and how to mend it."""
+    return Finding(subject, "ok", text) if well else Finding(subject, "note", f"{text}{otherwise}", repair)
 
 
 def check_machine() -> Iterator[Finding]:
@@ -49,13 +77,13 @@ def check_machine() -> Iterator[Finding]:
 
 
 def _python() -> Finding:
-    running = sys.version_info[:2]
-    text = f"Python {sys.version.split()[0]}, NumPy {_version('numpy')}, numba {_version('numba')}"
+    running, there = sys.version_info[:2], installed.versions(("numpy", "numba"))
+    text = f"Python {sys.version.split()[0]}, NumPy {there['numpy']}, numba {there['numba']}"
+    wanted = "use Python 3.10 to 3.13"
     if running < (3, 10):
-        return Finding("Python", "fault", text, "use Python 3.10 to 3.13")
-    if running > (3, 13):
-        return Finding("Python", "note", f"{text}: newer than what was tested", "use Python 3.10 to 3.13")
-    return Finding("Python", "ok", text)
+        return Finding("Python", "fault", text, wanted)
+    newer = ": newer than what was tested"
+    return graded("Python", text, well=running <= (3, 13), otherwise=newer, repair=wanted)
 
 
 def _drivers() -> Finding:
@@ -88,9 +116,8 @@ def _cache() -> Finding:
             f"export {OVERRIDE_VARIABLE}=<folder that can be written>",
         )
     count = sum(1 for _ in folder.rglob(f"*{kernel_files.SUFFIX}"))
-    if count:
-        return Finding("kernel cache", "ok", f"{count} kernels in {folder}")
-    return Finding("kernel cache", "note", f"empty: {folder}", "onboard-estimation warmup")
+    text = f"{count} kernels in {folder}" if count else f"empty: {folder}"
+    return graded("kernel cache", text, well=bool(count), repair="onboard-estimation warmup")
 
 
 def _space() -> Finding:
@@ -98,9 +125,7 @@ def _space() -> Finding:
     text = f"{free / 1e9:.1f} GB free in {Path.cwd()}"
     if free < _VERY_LOW_BYTES:
         return Finding("disk", "fault", f"{text}: a recording would stop soon", "remove files, or record elsewhere")
-    if free < _LOW_BYTES:
-        return Finding("disk", "note", text, "remove files, or record elsewhere")
-    return Finding("disk", "ok", text)
+    return graded("disk", text, well=free >= _LOW_BYTES, repair="remove files, or record elsewhere")
 
 
 def _synchronisation() -> Finding:
@@ -124,9 +149,9 @@ def _clock_jumps() -> Finding:
     time.sleep(_WATCHED_S)
     jump_s = (time.time_ns() - time.monotonic_ns() - before) / 1e9
     text = f"real and monotonic time moved apart by {jump_s * 1e3:+.3f} ms in {_WATCHED_S:g} s"
-    if abs(jump_s) > _JUMP_S:
-        return Finding("clock jumps", "note", f"{text}: the clock is being set", "wait until the clock has settled")
-    return Finding("clock jumps", "ok", text)
+    repair = "wait until the clock has settled"
+    set_now = ": the clock is being set"
+    return graded("clock jumps", text, well=abs(jump_s) <= _JUMP_S, otherwise=set_now, repair=repair)
 
 
 def _serial_ports() -> Iterator[Finding]:
@@ -160,23 +185,10 @@ def _optional_packages() -> Finding:
 
 
 def _governor() -> Finding:
-    found: set[str] = set()
-    for path in _CPUS.glob("cpu[0-9]*/cpufreq/scaling_governor"):
-        try:
-            found.add(path.read_text().strip())
-        except OSError:
-            continue
-    if not found:
-        return Finding("CPU frequency", "ok", "not set by this system (virtual machine, or fixed)")
-    text = f"governor {', '.join(sorted(found))}"
-    if found == {"performance"}:
-        return Finding("CPU frequency", "ok", text)
-    return Finding(
-        "CPU frequency",
-        "note",
-        f"{text}: latencies are longer while the CPU is slow",
-        "sudo cpupower frequency-set -g performance",
-    )
+    found = governor()
+    text = f"governor {found}" if found else "not set by this system (virtual machine, or fixed)"
+    slow, repair = ": latencies are longer while the CPU is slow", "sudo cpupower frequency-set -g performance"
+    return graded("CPU frequency", text, well=found in ("", "performance"), otherwise=slow, repair=repair)
 
 
 def _priority() -> Finding:
@@ -205,10 +217,3 @@ def _isolated() -> Finding:
         cpus = ""
     count = os.cpu_count() or 1
     return Finding("CPUs", "ok", f"{count}, isolated for real-time work: {cpus or 'none'}")
-
-
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return "missing"

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,12 @@ from mcap.writer import Writer as McapFile
 from rosbags.interfaces import Connection, MessageDefinitionFormat
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.rosbag2.storage_sqlite3 import Sqlite3Writer
+from rosbags.typesys import get_types_from_msg
 
 from onboard_estimation.errors import UserError, disk_fault
+from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bag_writing import METADATA_VERSION
+from onboard_estimation.evaluation.message_factory import type_hash as hash_of
 from onboard_estimation.live.qos import Offer, to_rosbags
 
 FLUSH_S = 1.0
@@ -30,6 +36,9 @@ FLUSH_S = 1.0
 
 _PLUGINS = {"mcap": StoragePlugin.MCAP, "sqlite3": StoragePlugin.SQLITE3}
 _BUFFER_BYTES = 2**20
+_TYPE = re.compile(r"([a-z][a-z0-9_]*)/msg/([A-Za-z]\w*)", re.ASCII)
+_SEPARATOR = "=" * 80
+_MOST_TYPES = 200
 _NO_HASH = "RIHS01_" + 64 * "0"
 
 
@@ -69,7 +78,7 @@ class GrowingBag:
         UserError
             The disk is full, or fails.
         """
-        try:
+        with self._disk():
             return self._writer.add_connection(
                 topic,
                 message_type,
@@ -77,15 +86,11 @@ class GrowingBag:
                 rihs01=type_hash or _NO_HASH,
                 offered_qos_profiles=[to_rosbags(offer) for offer in offers],
             )
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
 
     def write(self, connection: Connection, log_time_ns: int, publish_time_ns: int, data: bytes) -> None:
         """Append a serialised message; times are nanoseconds since the epoch. Raises as `add_topic` does."""
-        try:
+        with self._disk():
             self._writer.append(connection, log_time_ns, publish_time_ns, data)
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
         self.message_count += 1
         self.size_bytes += len(data)
 
@@ -94,28 +99,28 @@ class GrowingBag:
         now = time.monotonic()
         if not always and now - self._flushed_at < FLUSH_S:
             return
-        try:
+        with self._disk():
             self._writer.flush()
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
         self._flushed_at = time.monotonic()
 
     def close(self) -> None:
         """Write index and metadata. Raises as `add_topic` does."""
-        try:
+        with self._disk():
             self._writer.close()
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
 
     def abandon(self) -> None:
         """Close the file as it is, after a failure; the bag can be read up to there."""
         self._writer.abort()
 
-    def _failure(self, error: Exception) -> UserError:
-        return UserError(
-            f"recording to {self.path} stopped after {self.message_count} messages: {disk_fault(error, self.path)}; "
-            "what was written before can be read"
-        )
+    @contextmanager
+    def _disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            raise UserError(
+                f"recording to {self.path} stopped after {self.message_count} messages: "
+                f"{disk_fault(error, self.path)}; what was written before can be read"
+            ) from error
 
 
 class _Mcap:
@@ -198,3 +203,52 @@ class _Writer(Writer):
         """Hand all that was written to the disk."""
         storage: Any = self.storage
         storage.flush()
+
+
+@cache
+def definition(message_type: str) -> str:
+    """The text of the type and of all types in it; empty where neither the standard types nor ament have it."""
+    if message_type in jazzy_types().fielddefs:
+        return jazzy_types().generate_msgdef(message_type, ros_version=2)[0]
+    texts: dict[str, str] = {}
+    waiting = [message_type]
+    while waiting:
+        name = waiting.pop(0)
+        if name in texts:
+            continue
+        text = _installed(name)
+        if text is None or len(texts) >= _MOST_TYPES:
+            return ""
+        texts[name] = text
+        waiting += _parts(name, text)
+    own = texts.pop(message_type)
+    short = {name: name.replace("/msg/", "/") for name in texts}
+    return "\n".join([own, *(f"{_SEPARATOR}\nMSG: {short[name]}\n{text}" for name, text in texts.items())])
+
+
+def standard_type_hash(message_type: str) -> str | None:
+    """Hash of a standard type; None of another, which only its publishers can tell."""
+    return hash_of(message_type) if message_type in jazzy_types().fielddefs else None
+
+
+def _installed(message_type: str) -> str | None:
+    """The `.msg` file of a package that ament knows."""
+    parts = _TYPE.fullmatch(message_type)
+    if parts is None:
+        return None
+    try:
+        from ament_index_python.packages import get_package_share_directory
+
+        file = Path(get_package_share_directory(parts[1])) / "msg" / f"{parts[2]}.msg"
+        return file.read_text("utf-8")
+    except (ImportError, LookupError, OSError, UnicodeDecodeError):
+        return None
+
+
+def _parts(name: str, text: str) -> list[str]:
+    """Names of the types of a definition's fields."""
+    try:
+        found = get_types_from_msg(text, name)
+    except Exception:  # whatever the parser makes of a text that it does not understand
+        return []
+    return sorted(set(re.findall(r"[a-z][a-z0-9_]*/msg/[A-Za-z]\w*", repr(found[name][1]))))

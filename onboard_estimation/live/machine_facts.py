@@ -1,4 +1,4 @@
-"""Which computer a figure was measured on, and in what state: processor, clock, temperature, memory, versions, load.
+"""Which computer a figure was measured on, in what state, and what processes take of it.
 
 All of it is read from files of the kernel; what a computer does not have is left out. A Raspberry Pi names its board
 and says whether it was throttled.
@@ -29,6 +29,8 @@ _THROTTLED_BITS = {
     19: "at its temperature limit before",
 }
 """Of a Raspberry Pi's firmware; `before`: since it was switched on."""
+_IDLE = slice(3, 5)
+"""Columns of /proc/stat in which no core works: idle, and waiting for a disk."""
 PACKAGES = ("onboard_estimation", "numpy", "scipy", "numba")
 
 
@@ -38,6 +40,12 @@ def processor(root: Path = _ROOT) -> str:
     model = _field(cpuinfo, "model name") or platform.processor() or platform.machine()
     board = _text(root / "proc/device-tree/model").strip("\0\n ") or _field(cpuinfo, "Model")
     return f"{board}, {model}" if board else model
+
+
+def governor(root: Path = _ROOT) -> str:
+    """What sets the processor's clock; empty where nothing does."""
+    found = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")}
+    return ", ".join(sorted(found - {""}))
 
 
 def memory_gb() -> float:
@@ -72,14 +80,13 @@ def state(root: Path = _ROOT) -> dict[str, Any]:
 
 def machine(root: Path = _ROOT) -> dict[str, Any]:
     """What a figure needs beside it, of the computer and of the programs that ran; `state` as it is now."""
-    governors = {_text(path).strip() for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/scaling_governor")} - {""}
     highest = [_number(path) for path in root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/cpuinfo_max_freq")]
     return {
         "date_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "processor": processor(root),
         "architecture": platform.machine(),
         "cores": os.cpu_count() or 1,
-        "governor": ", ".join(sorted(governors)) or None,
+        "governor": governor(root) or None,
         "highest_clock_mhz": max((round(one / 1e3) for one in highest if one is not None), default=None),
         "memory_gb": memory_gb(),
         "system": f"{platform.system()} {platform.release()}",
@@ -92,13 +99,37 @@ def machine(root: Path = _ROOT) -> dict[str, Any]:
 def runtime() -> str:
     """Which ROS 2 the nodes run on, with its middleware. Raises as `ros2.require` does."""
     ros2.require()
+    return f"{ros2.name()}, {middleware()}"
+
+
+def middleware() -> str:
+    """The RMW that ROS 2 takes."""
     try:
         from rclpy.utilities import get_rmw_implementation_identifier
 
-        middleware = str(get_rmw_implementation_identifier())
+        return str(get_rmw_implementation_identifier())
     except Exception as error:  # the RMW that RMW_IMPLEMENTATION names is not there
-        middleware = f"unknown RMW ({error})"
-    return f"{ros2.name()}, {middleware}"
+        return f"unknown RMW ({error})"
+
+
+def cpu_s(pid: int) -> float:
+    """Time on a core that a process used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process now."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def busy_s() -> float:
+    """Time that all cores worked since the machine started, and, where it is a virtual one, were given to others."""
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen; guests are within user and nice
+    ticks = [int(word) for word in first.split()[1:9]]
+    return (sum(ticks) - sum(ticks[_IDLE])) / os.sysconf("SC_CLK_TCK")
 
 
 def _throttling(word: str) -> str:

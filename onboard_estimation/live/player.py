@@ -1,38 +1,43 @@
 """Playing a bag into the live graph: raw messages at the times at which they were recorded, to the publishers' offers.
 
-With `rate` 0 the bag is played in step with the nodes that listen (`in_step`): as fast as they take the messages, in
+With `rate` 0 the bag is played in step with the nodes that listen (`InStep`): as fast as they take the messages, in
 the bag's order, with none lost.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
-from onboard_estimation.live.bag_offers import recorded_offers
 from onboard_estimation.live.discovery import absolute, full_name, settle, subscriptions, wait_until
-from onboard_estimation.live.in_step import InStep
-from onboard_estimation.live.qos import offer_for_topic, publisher_profile
-from onboard_estimation.live.schedule import Schedule
+from onboard_estimation.live.qos import offer_for_topic, publisher_profile, recorded_offers
+from onboard_estimation.live.schedule import Schedule, offer_services
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
 CLOCK = "/clock"
+ANSWER_S = 5.0
+"""A node that does not answer for so long is not waited for from then on."""
 NANOSECONDS = 1_000_000_000
 
 _DEPTH = 1000
+_SEARCH_PERIOD_S = 0.2
 _LATE_S = 0.1
 _ACKNOWLEDGED_S = 2.0
 _MATCHED_S = 1.0
 _TELL_S = 5.0
+_AT_ONCE = 100
+"""Messages that are read before others may be."""
 
 
 @dataclass(frozen=True)
@@ -143,12 +148,16 @@ class Player:
             self._bag.close()
             raise
         self.schedule = Schedule(self._start_ns, stop, options.rate or 1.0, paused=True)
+        offer_services(node, self.schedule)
         self.duration_s = self._bag.duration_s
         if self._bag.damage:
             self.played.notes.append(f"{path} is damaged: {self._bag.damage}")
 
-    def run(self, show: Callable[[Played], None] = lambda played: None) -> None:
-        """Wait for subscribers, play, and wait until the last messages have arrived."""
+    def run(self, warn: Callable[[str], object], show: Callable[[Played], None] = lambda played: None) -> None:
+        """Wait for subscribers, play, and wait until the last messages have arrived; `warn` takes the notes."""
+        for note in self.played.notes:
+            warn(note)
+        known = len(self.played.notes)
         ticking = threading.Thread(target=self._tick, name="clock", daemon=True)
         ended = self._ended = threading.Event()
         try:
@@ -166,6 +175,8 @@ class Player:
         finally:
             ended.set()
             self._bag.close()
+        for note in self.played.notes[known:]:
+            warn(note)
 
     def _make_publishers(self, offers: dict[str, list[Any]]) -> None:
         if self.options.clock_hz:
@@ -259,7 +270,7 @@ class Player:
         in_step = InStep(self._node) if self.options.rate == 0.0 else None
         if in_step is not None:
             in_step.meet([publisher.topic_name for publisher in self._publishers.values()])
-        for message in _read_ahead(self._messages(), self.options.read_ahead, self._stop):
+        for message in _read_ahead(self._messages(), self.options.read_ahead):
             if in_step is None and not self.schedule.wait_until(message.log_time_ns):
                 return
             if self._stop:
@@ -327,42 +338,102 @@ class Player:
                 publisher.wait_for_all_acked(Duration(seconds=left_s))
 
 
-def _read_ahead(messages: Iterator[RawMessage], count: int, stop: StopRequest) -> Iterator[RawMessage]:
-    """The same messages, read by a thread of their own, so that a slow disk delays none."""
-    ready: queue.Queue[RawMessage | BaseException | None] = queue.Queue(maxsize=count)
-    abandoned = threading.Event()
+class InStep:
+    """Waits for the nodes that subscribe to a player's topics.
 
-    def put(item: RawMessage | BaseException | None) -> bool:
-        while not (stop or abandoned.is_set()):
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
+    DDS acknowledges what has arrived at a node, not what the node has taken, and a queue that overflows there is
+    silent. A node's parameter services go through the same executor as its subscriptions: where a message lies before
+    the request does, a single-threaded executor takes the message first. So an answer to an empty request tells that
+    all is taken. (Waiting for DDS's acknowledgement before would take 0.2 s: CycloneDDS's readers acknowledge when a
+    heartbeat asks them. On one machine the request arrives after the message in any case, as both go from one process
+    to another in one stream.)
+    """
 
-    def read() -> None:
-        try:
-            for message in messages:
-                if not put(message):
-                    return
-            put(None)
-        except BaseException as error:  # goes on in the thread that plays
-            put(error)
+    def __init__(self, node: Any) -> None:
+        self.notes: list[str] = []
+        self._node = node
+        self._clients: dict[str, Any] = {}
+        self._listeners: dict[str, list[str]] = {}
+        self._searched: dict[str, float] = {}
+        self._left_out: set[str] = set()
 
-    reader = threading.Thread(target=read, name="reader", daemon=True)
-    reader.start()
+    def meet(self, topics: Iterable[str]) -> None:
+        """Return when all nodes that subscribe to one of the topics have found its publisher here.
+
+        What is published before is lost to them, even where this side of the graph shows them. Announcements come in
+        their order, and those of the clients here are the last: a node that answers has found the publishers too.
+        """
+        for topic in topics:
+            self.taken(topic)
+
+    def taken(self, topic: str) -> None:
+        """Return when all nodes that subscribe to the topic have taken what was published on it."""
+        self._wait_for(self._listeners_of(topic))
+
+    def finish(self) -> None:
+        """Return when all nodes have taken what was published, and what the others have made of it.
+
+        A recorder takes the estimates of an estimator after that has taken its last message: a chain of nodes that hear
+        each other has no more links than there are nodes.
+        """
+        for _ in range(len(self._clients)):
+            self._wait_for(self._clients)
+
+    def _wait_for(self, names: Iterable[str]) -> None:
+        waiting = [(name, self._ask(name)) for name in names if name not in self._left_out]
+        deadline = time.monotonic() + ANSWER_S
+        for name, answered in waiting:
+            if not answered.wait(max(0.0, deadline - time.monotonic())):
+                self._left_out.add(name)
+                self.notes.append(f"{name} did not answer within {ANSWER_S:g} s; it is not waited for any more")
+
+    def _ask(self, name: str) -> threading.Event:
+        from rcl_interfaces.srv import GetParameters
+
+        answered = threading.Event()
+        client = self._clients[name]
+        if not client.service_is_ready():
+            answered.set()  # it has gone; the next search drops it
+            return answered
+        client.call_async(GetParameters.Request()).add_done_callback(lambda future: answered.set())
+        return answered
+
+    def _listeners_of(self, topic: str) -> list[str]:
+        """Names of the nodes that subscribe to the topic and can be asked; looked up anew now and then."""
+        now = time.monotonic()
+        if now - self._searched.get(topic, -_SEARCH_PERIOD_S) >= _SEARCH_PERIOD_S:
+            self._searched[topic] = now
+            there = {full_name(one.node_name, one.node_namespace) for one in subscriptions(self._node, topic)}
+            self._listeners[topic] = [name for name in sorted(there) if self._can_be_asked(name)]
+        return self._listeners[topic]
+
+    def _can_be_asked(self, name: str) -> bool:
+        from rcl_interfaces.srv import GetParameters
+
+        if name in self._left_out or name.startswith("/_"):
+            return False
+        if name not in self._clients:
+            client = self._node.create_client(GetParameters, f"{name}/get_parameters")
+            if not client.wait_for_service(timeout_sec=1.0):
+                self._node.destroy_client(client)
+                self._left_out.add(name)
+                self.notes.append(f"{name} has no parameter services, it is not waited for and may lose messages")
+                return False
+            self._clients[name] = client
+        return True
+
+
+def _read_ahead(messages: Iterator[RawMessage], count: int) -> Iterator[RawMessage]:
+    """The same messages, read by a thread of their own, so many before they are due: a slow disk delays none."""
+    reader = ThreadPoolExecutor(1, "reader")
+
+    def some() -> list[RawMessage]:
+        return list(islice(messages, _AT_ONCE))
+
+    pending = deque(reader.submit(some) for _ in range(max(1, count // _AT_ONCE)))
     try:
-        while not stop:
-            try:
-                item = ready.get(timeout=0.1)
-            except queue.Empty:
-                continue
-            if isinstance(item, BaseException):
-                raise item
-            if item is None:
-                return
-            yield item
+        while found := pending.popleft().result():
+            pending.append(reader.submit(some))
+            yield from found
     finally:
-        abandoned.set()
-        reader.join(1.0)
+        reader.shutdown(cancel_futures=True)

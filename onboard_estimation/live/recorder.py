@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.definitions import definition, standard_type_hash
 from onboard_estimation.live.discovery import absolute, is_hidden
-from onboard_estimation.live.growing_bag import GrowingBag
+from onboard_estimation.live.growing_bag import GrowingBag, definition, standard_type_hash
 from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
+from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
 
@@ -272,20 +272,13 @@ class _Topic:
 
 def main(arguments: list[str] | None = None) -> None:
     """The node `recorder`."""
-    from onboard_estimation.live.node_main import run_node
-
     run_node("recorder", _run_as_node, arguments)
 
 
 def _run_as_node(node: Any, stop: StopRequest) -> None:
-    def parameter(name: str, default: Any) -> Any:
-        return node.declare_parameter(name, default).value
-
-    output = str(parameter("output", ""))
-    storage = str(parameter("storage", "mcap"))
-    topics = tuple(topic for topic in parameter("topics", [""]) if topic)
-    regex, exclude = str(parameter("regex", "")), str(parameter("exclude_regex", ""))
-    everything, source = bool(parameter("all", False)), str(parameter("source", ""))
+    output, storage = parameter(node, "output", ""), parameter(node, "storage", "mcap")
+    topics, everything = parameter(node, "topics", ()), parameter(node, "all", False)
+    regex, exclude, source = (parameter(node, name, "") for name in ("regex", "exclude_regex", "source"))
     if not output:
         raise UserError("parameter output is empty: it names the bag to write")
     selection = Selection(everything, topics, regex, exclude)

@@ -6,9 +6,13 @@ Due times are computed from one fixed point, not from the message before, so tha
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Condition
+from typing import Any
 
 from onboard_estimation.live.signals import StopRequest
+from onboard_estimation.live.types import interface_class
 
 _SPIN_S = 60e-6
 """The end of a wait is spent in a loop: a sleeping thread wakes up to this much late."""
@@ -26,26 +30,17 @@ class Schedule:
         Bag time to start at, nanoseconds.
     rate
         Seconds of the bag per second; above 0.
+    paused
+        Whether bag time stands still.
     """
 
     def __init__(self, start_ns: int, stop: StopRequest, rate: float = 1.0, paused: bool = False) -> None:
+        self.rate, self.paused = rate, paused
         self._changed = Condition()
         self._stop = stop
         self._bag_ns = start_ns
         self._real_ns = time.monotonic_ns()
-        self._rate = rate
-        self._paused = paused
         self._steps = 0
-
-    @property
-    def rate(self) -> float:
-        """Seconds of the bag per second."""
-        return self._rate
-
-    @property
-    def paused(self) -> bool:
-        """Whether bag time stands still."""
-        return self._paused
 
     def now_ns(self) -> int:
         """Bag time, nanoseconds."""
@@ -56,53 +51,49 @@ class Schedule:
         """Go on at another rate; whether it is one (above 0 and at most 1000)."""
         if not 0.0 < rate <= 1000.0:
             return False
-        with self._changed:
-            self._fix(self._now_ns())
-            self._rate = rate
-            self._changed.notify_all()
+        with self._moved():
+            self.rate = rate
         return True
 
     def pause(self) -> None:
         """Let bag time stand still."""
-        with self._changed:
-            self._fix(self._now_ns())
-            self._paused = True
-            self._changed.notify_all()
+        with self._moved():
+            self.paused = True
 
     def resume(self) -> None:
         """Let bag time run."""
-        with self._changed:
-            self._fix(self._now_ns())
-            self._paused = False
-            self._steps = 0
-            self._changed.notify_all()
+        with self._moved():
+            self.paused, self._steps = False, 0
+
+    def toggle_paused(self) -> None:
+        """Pause, or go on."""
+        (self.resume if self.paused else self.pause)()
 
     def step(self) -> bool:
         """In a pause, let one message through; whether it is a pause."""
         with self._changed:
-            if self._paused:
+            if self.paused:
                 self._steps += 1
                 self._changed.notify_all()
-            return self._paused
+            return self.paused
 
     def jump(self, bag_ns: int) -> None:
         """Set bag time, when a bag starts anew."""
-        with self._changed:
+        with self._moved():
             self._fix(bag_ns)
-            self._changed.notify_all()
 
     def wait_until(self, bag_ns: int) -> bool:
         """Return when that bag time has come, or a step is made; False: a stop is requested."""
         while not self._stop:
             with self._changed:
-                if self._paused:
+                if self.paused:
                     if self._steps:
                         self._steps -= 1
                         self._fix(bag_ns)
                         return True
                     self._changed.wait(_LONGEST_WAIT_S)
                     continue
-                left_s = (bag_ns - self._now_ns()) / (self._rate * 1e9)
+                left_s = (bag_ns - self._now_ns()) / (self.rate * 1e9)
                 if left_s > _SPIN_S:
                     self._changed.wait(min(left_s - _SPIN_S, _LONGEST_WAIT_S))
                     continue
@@ -115,12 +106,38 @@ class Schedule:
     def late_s(self, bag_ns: int) -> float:
         """How long ago, in real time, that bag time was due; seconds."""
         with self._changed:
-            return 0.0 if self._paused else (self._now_ns() - bag_ns) / (self._rate * 1e9)
+            return 0.0 if self.paused else (self._now_ns() - bag_ns) / (self.rate * 1e9)
 
     def _now_ns(self) -> int:
-        if self._paused:
+        if self.paused:
             return self._bag_ns
-        return self._bag_ns + int((time.monotonic_ns() - self._real_ns) * self._rate)
+        return self._bag_ns + int((time.monotonic_ns() - self._real_ns) * self.rate)
 
     def _fix(self, bag_ns: int) -> None:
         self._bag_ns, self._real_ns = bag_ns, time.monotonic_ns()
+
+    @contextmanager
+    def _moved(self) -> Iterator[None]:
+        """Whatever changes from now on; who waits looks anew."""
+        with self._changed:
+            self._fix(self._now_ns())
+            yield
+            self._changed.notify_all()
+
+
+def offer_services(node: Any, schedule: Schedule) -> None:
+    """Create `~/pause`, `~/resume`, `~/toggle_paused` and `~/play_next` on a player's node.
+
+    `std_srvs/Trigger` under the names of rosbag2's: its own types come with a whole ROS 2 only.
+    """
+
+    def answering(action: Callable[[], Any]) -> Callable[[Any, Any], Any]:
+        def answer(request: Any, response: Any) -> Any:
+            response.success = action() is not False
+            return response
+
+        return answer
+
+    actions = (schedule.pause, schedule.resume, schedule.toggle_paused)
+    for name, action in {**{one.__name__: one for one in actions}, "play_next": schedule.step}.items():
+        node.create_service(interface_class("std_srvs/srv/Trigger"), f"~/{name}", answering(action))

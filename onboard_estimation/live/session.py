@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from onboard_estimation import ros2
-from onboard_estimation.errors import UserError
+from onboard_estimation.errors import EXIT_BAD_INPUT, UserError
+from onboard_estimation.live.signals import StopRequest, stop_on_signal
 
 _JOIN_S = 2.0
 
@@ -106,6 +110,40 @@ def place() -> str:
     }.get(discovery_range(), discovery_range())
     peers = os.environ.get("ROS_STATIC_PEERS", "").strip()
     return f"domain {domain_id()}, {reach}" + (f", and peers {peers}" if peers else "")
+
+
+def run_node(name: str, work: Callable[[Any, StopRequest], None], arguments: list[str] | None) -> None:
+    """Make a node from the command line (`--ros-args ...`) and do the work until it is done or a stop is requested.
+
+    Exits with 2 and one line where the input is bad; SIGINT and SIGTERM request a stop.
+    """
+    try:
+        with stop_on_signal() as stop, ros_context(list(sys.argv[1:] if arguments is None else arguments)):
+            from rclpy.node import Node
+
+            node = Node(name)
+            with spin_beside(node):
+                work(node, stop)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_BAD_INPUT)
+
+
+def parameter(node: Any, name: str, default: Any) -> Any:
+    """A parameter of a node, declared: of the type of its default; of texts, those that are not empty."""
+    if isinstance(default, tuple):
+        return tuple(one for one in node.declare_parameter(name, list(default) or [""]).value if one)
+    return type(default)(node.declare_parameter(name, default).value)
+
+
+def port_is_free(port: int) -> bool:
+    """Whether nobody on this machine listens to a UDP port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE
+    return True
 
 
 def _spin(executor: Any) -> None:

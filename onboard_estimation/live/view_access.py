@@ -67,44 +67,34 @@ def allowed_places(host: str, names: Iterable[str]) -> tuple[Place, ...]:
     return tuple(places)
 
 
-class Access:
-    """Decides on requests.
+def refusal(places: Iterable[Place], hosts: list[str], origins: list[str], address: str, port: int) -> str | None:
+    """Why a request is refused, in a sentence; None where it is not.
 
     Parameters
     ----------
     places
         Where no port is told, the port of the connection counts.
+    hosts, origins
+        All values of the two header fields.
+    address, port
+        Of this machine, that the connection was made to. Nobody can point a name at an address that is asked for
+        as a number, so that this one needs no permission.
     """
-
-    def __init__(self, places: tuple[Place, ...]) -> None:
-        self._places = places
-
-    def refusal(self, hosts: list[str], origins: list[str], address: str, port: int) -> str | None:
-        """Why a request is refused, in a sentence; None where it is not.
-
-        Parameters
-        ----------
-        hosts, origins
-            All values of the two header fields.
-        address, port
-            Of this machine, that the connection was made to. Nobody can point a name at an address that is asked for
-            as a number, so that this one needs no permission.
-        """
-        own = {Place(place.name, place.port or port) for place in self._places}
-        own |= {Place(place.name, port) for place in [parse_place(address.partition("%")[0])] if place is not None}
-        host = parse_place(hosts[0]) if len(hosts) == 1 else None
-        if host is None:
-            return "this page answers requests with exactly one valid Host only."
-        # Without a port it is that of the scheme, which a proxy in front may have chosen.
-        ports = _DEFAULT_PORTS.values() if host.port is None else (host.port,)
-        if not any(Place(host.name, one) in own for one in ports):
-            return f"this page does not answer for the host {_shown(hosts[0])}; {_way_out(hosts[0])}"
-        for origin in origins:
-            if _origin_place(origin) not in own:
-                asked = _ORIGIN.fullmatch(origin)
-                way_out = _way_out(asked["place"]) if asked else "open its own address in the place of that page."
-                return f"this page does not answer pages of {_shown(origin)}; {way_out}"
-        return None
+    own = {Place(place.name, place.port or port) for place in places}
+    own |= {Place(place.name, port) for place in [parse_place(address.partition("%")[0])] if place is not None}
+    host = parse_place(hosts[0]) if len(hosts) == 1 else None
+    if host is None:
+        return "this page answers requests with exactly one valid Host only."
+    # Without a port it is that of the scheme, which a proxy in front may have chosen.
+    ports = _DEFAULT_PORTS.values() if host.port is None else (host.port,)
+    if not any(Place(host.name, one) in own for one in ports):
+        return f"this page does not answer for the host {_shown(hosts[0])}; {_way_out(hosts[0])}"
+    for origin in origins:
+        if _origin_place(origin) not in own:
+            asked = _ORIGIN.fullmatch(origin)
+            way_out = _way_out(asked["place"]) if asked else "open its own address in the place of that page."
+            return f"this page does not answer pages of {_shown(origin)}; {way_out}"
+    return None
 
 
 def _origin_place(origin: str) -> Place | None:
@@ -123,8 +113,8 @@ def _shown(text: str) -> str:
 
 
 @contextmanager
-def guarded_servers(access: Access) -> Iterator[None]:
-    """Every server of `websockets` that is started inside asks `access` first.
+def guarded_servers(places: tuple[Place, ...]) -> Iterator[None]:
+    """Every server of `websockets` that is started inside asks for a `refusal` first.
 
     viser hands no such thing through; it calls the public `websockets.asyncio.server.serve`, with the
     `process_request` that is called before anything is answered. So that one is wrapped for as long as viser starts.
@@ -138,19 +128,19 @@ def guarded_servers(access: Access) -> Iterator[None]:
 
     plain, count = server.serve, 0
 
-    def serve(*places: Any, process_request: Callable[[Any, Any], Any] | None = None, **options: Any) -> Any:
+    def serve(*arguments: Any, process_request: Callable[[Any, Any], Any] | None = None, **options: Any) -> Any:
         nonlocal count
         count += 1
 
         def guarded(connection: Any, request: Any) -> Any:
             address, port = connection.local_address[:2]
             headers = request.headers
-            sentence = access.refusal(headers.get_all("Host"), headers.get_all("Origin"), address, port)
+            sentence = refusal(places, headers.get_all("Host"), headers.get_all("Origin"), address, port)
             if sentence is not None:
                 return connection.respond(HTTPStatus.FORBIDDEN, f"Refused: {sentence}\n")
             return None if process_request is None else process_request(connection, request)
 
-        return plain(*places, process_request=guarded, **options)
+        return plain(*arguments, process_request=guarded, **options)
 
     server.serve = serve  # type: ignore[assignment, misc, unused-ignore]
     try:

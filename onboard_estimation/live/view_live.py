@@ -17,8 +17,15 @@ from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.live.session import place
 from onboard_estimation.live.types import interface_class
-from onboard_estimation.live.view_record import Rows, ShownRun, Subject
-from onboard_estimation.live.view_recorded import COVARIANCE, STATE, namespaces_with_estimates, subject_of
+from onboard_estimation.live.view_recorded import (
+    COVARIANCE,
+    STATE,
+    Rows,
+    ShownRun,
+    Subject,
+    namespaces_with_estimates,
+    subject_of,
+)
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
 from onboard_estimation.ros.estimate_reading import EstimateReader
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
@@ -49,11 +56,16 @@ class LiveGraph:
         An rclpy node that is spun in another thread.
     options
         Robot, configuration and namespace, where the user names them.
+
+    Attributes
+    ----------
+    robots
+        Found so far, by their namespaces.
     """
 
     def __init__(self, node: Any, options: EvaluateOptions) -> None:
         self._node, self._options = node, options
-        self._robots: dict[str, _LiveRobot] = {}
+        self.robots: dict[str, LiveRobot] = {}
         self._looked = -_LOOK_PERIOD_S
         self._health: dict[str, tuple[str, str]] = {}
         diagnostics = interface_class("diagnostic_msgs/msg/DiagnosticArray")
@@ -67,30 +79,18 @@ class LiveGraph:
         topics = {name: types[0] for name, types in self._node.get_topic_names_and_types() if types}
         wanted = self._options.namespace
         for namespace in namespaces_with_estimates(topics):
-            if namespace in self._robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
+            if namespace in self.robots or (wanted is not None and wanted.strip("/") != namespace.strip("/")):
                 continue
             subject = subject_of(namespace, topics, self._options)
             if subject is not None:
-                self._robots[namespace] = _LiveRobot(self._node, namespace, subject)
-
-    def namespaces(self) -> list[str]:
-        """Of all robots found."""
-        return list(self._robots)
-
-    def record(self, namespace: str) -> ShownRun | None:
-        """The last seconds of a robot; None before its first estimate."""
-        return self._robots[namespace].record()
-
-    def ways(self, namespace: str) -> tuple[Rows, Rows]:
-        """Estimated and true positions (k, 2) of the last minutes."""
-        return self._robots[namespace].ways()
+                self.robots[namespace] = LiveRobot(self._node, namespace, subject)
 
     def status(self) -> str:
         """What is there and how it does, as Markdown."""
-        if not self._robots:
+        if not self.robots:
             asked = f" in {self._options.namespace}" if self._options.namespace else ""
             return f"Waiting for an estimator{asked}: no topics `state` and `state_covariance` in {place()}."
-        lines = [robot.sentence() for robot in self._robots.values()]
+        lines = [robot.sentence() for robot in self.robots.values()]
         return "\n".join(lines) + health_table(self._health)
 
     def _take_health(self, message: Any) -> None:
@@ -145,7 +145,7 @@ class _Row:
         return {body: pose for body, (_, pose) in self.nearest.items()}
 
 
-class _LiveRobot:
+class LiveRobot:
     """The last seconds of one robot; its callbacks run in the executor's thread."""
 
     def __init__(self, node: Any, namespace: str, subject: Subject) -> None:
@@ -223,20 +223,13 @@ class _LiveRobot:
             return
         self._way_ns = estimate.stamp_ns
         self._ways[0].append(estimate.mean[columns])
-        parts = self._parts({body: pose[None] for body, pose in row.bodies.items()})
+        parts = self._subject.true_parts({body: pose[None] for body, pose in row.bodies.items()})
         true = next((parts[name][0, :2] for name in ("pose", "position") if name in parts), None)
         if true is not None:
             self._ways[1].append(true)
 
-    def _parts(self, bodies: Mapping[str, Rows]) -> dict[str, Rows]:
-        """Parts of the true state, where all bodies are seen."""
-        subject = self._subject
-        wanted = subject.robot.truth_specification(subject.configuration).bodies
-        if not wanted or any(body not in bodies for body in wanted):
-            return {}
-        return subject.robot.true_parts(subject.configuration, bodies)
-
     def record(self) -> ShownRun | None:
+        """The last seconds; None before the first estimate."""
         with self._lock:
             rows = [(row.estimate, row.bodies) for row in self._rows]
         if not rows:
@@ -245,27 +238,23 @@ class _LiveRobot:
         names = {name for _, near in rows for name in near}
         unknown = np.full(7, np.nan)
         bodies = {name: np.array([near.get(name, unknown) for _, near in rows]) for name in names}
-        known = np.all([np.isfinite(one).all(axis=1) for one in bodies.values()], axis=0) if bodies else np.zeros(0)
-        truth = {}
-        if np.any(known):
-            for name, values in self._parts({body: one[known] for body, one in bodies.items()}).items():
-                truth[name] = np.full((len(rows), values.shape[1]), np.nan)
-                truth[name][known] = values
         return ShownRun(
             self._subject,
             np.array([estimate.stamp_ns for estimate in estimates], dtype=np.int64),
             np.array([estimate.mean for estimate in estimates]),
             np.array([estimate.covariance for estimate in estimates]),
             bodies,
-            truth,
+            self._subject.true_parts(bodies),
         )
 
     def ways(self) -> tuple[Rows, Rows]:
+        """Estimated and true positions (k, 2) of the last minutes."""
         with self._lock:
             first, second = (np.array(way) for way in self._ways)
         return first.reshape(-1, 2), second.reshape(-1, 2)
 
     def sentence(self) -> str:
+        """What there is of it, as Markdown."""
         name = f"**{self._subject.namespace}** ({self._subject.robot.name})"
         if self._fault:
             return f"{name}: {_cell(self._fault)}"

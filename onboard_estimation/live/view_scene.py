@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onboard_estimation import picture
 from onboard_estimation.capabilities.drawn import outline_of, poses_of_bodies, shapes_of_bodies
 from onboard_estimation.description import Shape
-from onboard_estimation.live.view_record import Moment, Subject
+from onboard_estimation.live.view_recorded import Moment, Subject
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.transforms import from_roll_pitch_yaw
 

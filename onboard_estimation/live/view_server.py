@@ -23,10 +23,10 @@ from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.vertical import HEIGHT, is_vertical
 from onboard_estimation.live.signals import StopRequest
-from onboard_estimation.live.view_access import Access, allowed_places, guarded_servers
+from onboard_estimation.live.view_access import allowed_places, guarded_servers
 from onboard_estimation.live.view_live import LiveGraph
 from onboard_estimation.live.view_plots import Plots, curves
-from onboard_estimation.live.view_record import ShownRun
+from onboard_estimation.live.view_recorded import ShownRun
 from onboard_estimation.live.view_scene import RobotPicture
 
 DEFAULT_PORT = 8080
@@ -80,9 +80,9 @@ def open_server(page: Page) -> Iterator[tuple[Any, str]]:
             "the live picture needs viser: pip install 'onboard_estimation[view]' (or pip install 'viser>=1.1')"
         ) from error
     _check_place(page)
-    access = Access(allowed_places(page.host, page.allowed_hosts))
+    places = allowed_places(page.host, page.allowed_hosts)
     with ExitStack() as ends:
-        with redirect_stdout(io.StringIO()), guarded_servers(access):  # its own banner; ours says more
+        with redirect_stdout(io.StringIO()), guarded_servers(places):  # its own banner; ours says more
             server = viser.ViserServer(host=page.host, port=page.port or DEFAULT_PORT, verbose=False)
             ends.callback(_stop, server)
         # Its page can ask for a tunnel through a server of viser's makers: nothing leaves this machine here.
@@ -138,8 +138,8 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
     while not stop:
         graph.look_for_robots()
         plot_now = time.monotonic() - plotted >= _PLOT_PERIOD_S
-        for namespace in graph.namespaces():
-            record = graph.record(namespace)
+        for namespace, live in graph.robots.items():
+            record = live.record()
             if record is None:
                 continue
             if namespace not in panels:
@@ -152,7 +152,7 @@ def show_live(server: Any, graph: LiveGraph, stop: StopRequest) -> None:
             if shown.get(namespace) == last_ns:
                 continue
             robot, plots = panels[namespace]
-            robot.show(record.at(-1), *graph.ways(namespace))
+            robot.show(record.at(-1), *live.ways())
             shown[namespace] = last_ns
             if plot_now:
                 plots.show(curves(record, until_now=True))

@@ -8,8 +8,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.live.discovery import absolute, others_endpoints, publishers, settle
@@ -52,14 +53,11 @@ class RateMeter:
     def read(self) -> Rate | None:
         """Of the window; None before the second message."""
         with self._lock:
-            times, count = list(self._times_ns), self.count
-        if len(times) < 2:
+            gaps_s, count = np.diff(self._times_ns) / 1e9, self.count
+        if not len(gaps_s):
             return None
-        gaps_s = [(after - before) / 1e9 for before, after in pairwise(times)]
-        mean_s = sum(gaps_s) / len(gaps_s)
-        deviation_s = math.sqrt(sum((gap - mean_s) ** 2 for gap in gaps_s) / len(gaps_s))
-        rate_hz = 1.0 / mean_s if mean_s > 0.0 else math.inf
-        return Rate(rate_hz, min(gaps_s), max(gaps_s), deviation_s, len(gaps_s), count)
+        rate_hz = 1.0 / float(gaps_s.mean()) if gaps_s.any() else math.inf
+        return Rate(rate_hz, float(gaps_s.min()), float(gaps_s.max()), float(gaps_s.std()), len(gaps_s), count)
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ from scipy.stats import spearmanr
 from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.plot_groups import write_groups
-from onboard_estimation.evaluation.plots import write_plots
+from onboard_estimation.evaluation.plots import write_groups, write_plots
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.report import render
 from onboard_estimation.evaluation.result import EvaluationResult

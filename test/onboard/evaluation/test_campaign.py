@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -28,11 +26,15 @@ from scipy.stats import ttest_rel
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.campaign import Campaign, Progress, run_campaign
-from onboard_estimation.evaluation.campaign_case import _packed
-from onboard_estimation.evaluation.campaign_lines import difference_lines, figure_lines
+from onboard_estimation.evaluation.campaign import Campaign, run_campaign
 from onboard_estimation.evaluation.campaign_report import write_campaign_report
-from onboard_estimation.evaluation.campaign_summary import Difference, differences, groups_of, interval_of_mean
+from onboard_estimation.evaluation.campaign_summary import (
+    Difference,
+    differences,
+    differing_axes,
+    groups_of,
+    interval_of_mean,
+)
 from onboard_estimation.evaluation.campaign_table import Table, cases_of, read_table, simulated_runs
 from onboard_estimation.evaluation.error_table import read_errors, thinning
 from onboard_estimation.evaluation.evaluate import evaluated
@@ -84,8 +86,8 @@ def test_joint_angles_over_twenty_seeds(gait: str, tmp_path: Path) -> None:
     """The bounds, computed here from the runs' errors alone, and the campaign's own figures."""
     campaign = ideal(gait, 20, 60.0, tmp_path / "campaign")
     runs = [read_errors(tmp_path / "campaign" / "runs" / row["name"] / "errors.parquet") for row in campaign.rows]
-    joints = [parts["joint_angles"] for _, parts, _ in runs]
-    settled = runs[0][0] >= runs[0][2]
+    joints = [parts["joint_angles"] for _, parts in runs]
+    settled = runs[0][0] >= joints[0].settle_s
     rmse_deg = [np.rad2deg(np.sqrt(np.mean(part.error[settled] ** 2))) for part in joints]
     assert max(rmse_deg) <= 0.3
     assert np.median(rmse_deg) <= 0.1  # what an independent filter reaches
@@ -108,7 +110,7 @@ def test_joint_angles_over_twenty_seeds(gait: str, tmp_path: Path) -> None:
     assert judged.nees == pytest.approx(np.mean(means))
     assert judged.interval[0] < judged.nees < judged.interval[1]
     # Each seed has an initial error of its own; nothing corrects the heading afterwards.
-    initial_deg = np.rad2deg([parts["pose"].error[0, 2] for _, parts, _ in runs])
+    initial_deg = np.rad2deg([parts["pose"].error[0, 2] for _, parts in runs])
     assert np.std(initial_deg) == pytest.approx(CONFIGURATION.initial.heading_stddev_deg, rel=0.5)
 
 
@@ -161,8 +163,8 @@ def test_a_run_is_that_of_evaluate(small: Campaign) -> None:
     options = EvaluateOptions(config=resource("config/salp_ideal.yaml"))
     source = simulated_source(simulated_runs("salp", "ideal", ["forward"], [2], 6.0)[0], options)
     part = evaluated(source, "ukf").result.parts["joint_angles"]
-    time_s, parts, settle_s = read_errors(small.folder / "runs" / row["name"] / "errors.parquet")
-    assert settle_s == 1.0
+    time_s, parts = read_errors(small.folder / "runs" / row["name"] / "errors.parquet")
+    assert parts["joint_angles"].settle_s == 1.0
     assert parts["joint_angles"].names == part.names
     assert parts["joint_angles"].units == ("rad", "rad")
     np.testing.assert_array_equal(parts["joint_angles"].error, part.error)
@@ -174,7 +176,7 @@ def test_many_runs_together_are_thinned(small: Campaign) -> None:
     """To what memory holds, and the figures stay what they are but for that."""
     assert [thinning(runs) for runs in (1, 500, 501, 10_000)] == [1, 1, 2, 20]
     path = small.folder / "runs" / small.rows[0]["name"] / "errors.parquet"
-    (time_s, parts, _), (some_s, some, _) = read_errors(path), read_errors(path, 3)
+    (time_s, parts), (some_s, some) = read_errors(path), read_errors(path, 3)
     np.testing.assert_array_equal(some_s, time_s[::3])
     np.testing.assert_array_equal(some["pose"].error, parts["pose"].error[::3])
     np.testing.assert_array_equal(some["pose"].nees, parts["pose"].nees[::3])
@@ -194,16 +196,17 @@ def test_pairs_are_compared(small: Campaign) -> None:
 def test_lines_say_medians_and_worst_runs(small: Campaign) -> None:
     rows = pd.read_parquet(small.folder / "results.parquet").pivot(index="seed", columns="what_if")
     plain, biased = (rows["joint_angles.rmse_deg"][name].to_numpy() for name in ("as recorded", "biased"))
-    lines = list(figure_lines(groups_of(small)))
-    of_joints = [one for one in lines if one.of.name == "joint_angles.rmse_deg"]
-    for line, values in zip(of_joints, (plain, biased), strict=True):
-        assert float(line.median) == pytest.approx(np.median(values), rel=0.01)
-        assert float(line.worst) == pytest.approx(values.max(), rel=0.01)
-    named = [(line.group, line.runs) for line in lines if line.group]
-    assert named == [("as recorded", "4"), ("biased", "4")]  # once each
-    [change] = [one for one in difference_lines(differences(small)) if one.key == of_joints[0].key]
-    pairs, before, after, mean = change.numbers
-    assert pairs == "4"
+    groups = groups_of(small)
+    lines = [line for group in groups for line in group.lines(differing_axes(groups))]
+    of_joints = [cells for one, cells in lines if one.name == "joint_angles.rmse_deg"]
+    for (_, figure, unit, median, worst, *_), values in zip(of_joints, (plain, biased), strict=True):
+        assert (figure, unit) == ("Joint angles: RMSE", "deg")
+        assert float(median) == pytest.approx(np.median(values), rel=0.01)
+        assert float(worst) == pytest.approx(values.max(), rel=0.01)
+    assert [cells[0] for _, cells in lines if cells[0]] == ["as recorded (4)", "biased (4)"]  # once each
+    [change] = [one.cells() for one in differences(small) if one.figure == "joint_angles.rmse_deg"]
+    _, figure, _, pairs, before, after, mean, verdict = change
+    assert (figure, pairs, verdict) == ("Joint angles: RMSE", "4", "worse")
     assert float(before) == pytest.approx(np.median(plain), rel=0.01)
     assert float(after) == pytest.approx(np.median(biased), rel=0.01)
     assert float(mean.partition(" (")[0]) == pytest.approx(np.mean(biased - plain), rel=0.01)
@@ -252,8 +255,8 @@ def test_it_goes_on_where_it_stopped(small: Campaign, alone: Workers, tmp_path: 
     cases = cases_of(read_table(table(tmp_path)))
     folder = tmp_path / "campaign"
 
-    def stop(progress: Progress) -> None:
-        if progress.finished == 5:
+    def stop(finished: int, failed: int) -> None:
+        if finished == 5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -298,8 +301,8 @@ def test_ctrl_c_reaches_the_workers_too_and_the_same_command_goes_on(small: Camp
 def test_workers_that_are_killed_lose_nothing(small: Campaign, tmp_path: Path) -> None:
     killed = []
 
-    def kill(progress: Progress) -> None:
-        if progress.finished == 2:
+    def kill(finished: int, failed: int) -> None:
+        if finished == 2:
             killed.append(next(iter(workers.everywhere(os.getpid).values())))
             os.kill(killed[0], signal.SIGKILL)
 
@@ -453,8 +456,11 @@ def test_the_page_leads_to_the_runs_and_nowhere_else(small: Campaign) -> None:
     page = path.read_text()
     links = Links()
     links.feed(page)
-    assert len(set(links.found)) == 8
-    assert all((small.folder / link).is_file() for link in links.found)
+    pictures = [link for link in links.found if link.startswith("data:image/png;base64,")]
+    runs = [link for link in links.found if link not in pictures]
+    assert len(pictures) == 2  # errors over time of the pose and of the joint angles
+    assert len(set(runs)) == 8
+    assert all((small.folder / link).is_file() for link in runs)
     assert page.count("<circle") == 2 * 8
     assert page.count("<iframe") == 5
     assert "small &lt;b&gt;" in page
@@ -482,11 +488,3 @@ def test_names_from_a_table_are_shown_as_they_are(alone: Workers, tmp_path: Path
     page = (done.folder / "report.html").read_text()
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-
-
-def test_a_worker_whose_clock_is_not_set(tmp_path: Path) -> None:
-    """Its files are of 1970, which zip files cannot say."""
-    (tmp_path / "metrics.json").write_text("{}", encoding="utf-8")
-    os.utime(tmp_path / "metrics.json", (0.0, 0.0))
-    with zipfile.ZipFile(io.BytesIO(_packed(tmp_path))) as archive:
-        assert archive.read("metrics.json") == b"{}"

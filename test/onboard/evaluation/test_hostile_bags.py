@@ -25,7 +25,7 @@ from onboard_estimation.evaluation import bag_metadata
 from onboard_estimation.evaluation.bag_blocks import FileBytes
 from onboard_estimation.evaluation.bag_metadata import bounded_yaml
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.live.bag_offers import recorded_offers
+from onboard_estimation.live.qos import recorded_offers
 
 SAMPLES = walk(150)
 WRITTEN = serialised(SAMPLES)

@@ -34,13 +34,15 @@ from scipy import stats
 
 from onboard_estimation.capabilities.reported import Picture, ReportSection
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.plot_drawing import ellipse_outline
+from onboard_estimation.evaluation.charts import Chart, error_charts
 from onboard_estimation.evaluation.plot_frame import ESTIMATE, EVENTS, TRUTH
 from onboard_estimation.evaluation.plots import write_plots
 from onboard_estimation.evaluation.presentation import display_unit, format_value, metric_label, unit_suffix
 from onboard_estimation.evaluation.report import write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult
-from onboard_estimation.evaluation.views import coverage, thin, traces, truth_centre, worst_window
+from onboard_estimation.evaluation.views import coverage, thin, truth_centre, worst_window
+from onboard_estimation.measurement import Vector
+from onboard_estimation.picture import ellipse
 
 
 @pytest.fixture(scope="module")
@@ -91,14 +93,15 @@ def test_embedded_numbers_are_those_of_the_result(chain: EvaluationResult, tmp_p
     data = Page(write_report(chain, tmp_path)).data
     np.testing.assert_array_equal(data["time"], chain.time_s)
     scale = {"cm": 100.0, "deg": 180.0 / np.pi}
-    for block, part in zip(data["parts"], chain.parts.values(), strict=True):
-        np.testing.assert_allclose(block["nees"], part.nees, rtol=1e-5)
-        np.testing.assert_allclose(block["band"], stats.chi2.interval(0.95, part.error.shape[1]))
-        for index, trace in enumerate(block["traces"]):
-            factor = scale[trace["unit"]]
-            assert trace["name"] == part.names[index]
-            np.testing.assert_allclose(trace["error"], factor * part.error[:, index], rtol=1e-5)
-            np.testing.assert_allclose(trace["sigma"], factor * part.stddev[:, index], rtol=1e-5)
+    *errors, consistency = data["groups"]
+    for group, nees, part in zip(errors, consistency["charts"], chain.parts.values(), strict=True):
+        np.testing.assert_allclose(nees["lines"][0]["values"], part.nees, rtol=1e-5)
+        np.testing.assert_allclose(nees["interval"], stats.chi2.interval(0.95, part.error.shape[1]))
+        for index, chart in enumerate(group["charts"]):
+            factor = scale[chart["unit"]]
+            assert chart["label"] == part.names[index]
+            np.testing.assert_allclose(chart["lines"][0]["values"], factor * part.error[:, index], rtol=1e-5)
+            np.testing.assert_allclose(chart["band"], 3.0 * factor * part.stddev[:, index], rtol=1e-5)
     drawing, shown = chain.drawing, data["drawing"]
     assert drawing is not None
     count = len(chain.time_s)
@@ -190,7 +193,7 @@ def test_hostile_names_stay_text(name: str, tmp_path: Path) -> None:
     clean = "".join(character if character.isprintable() else "\ufffd" for character in name)
     assert page.texts["h1"] == [f"{clean}, {clean}"]
     assert page.texts["li"][-1] == clean
-    assert page.data["parts"][0]["traces"][0]["name"] == clean
+    assert page.data["groups"][0]["charts"][0]["label"] == clean
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", page.source)
     paths = write_plots(hostile, tmp_path)
     assert all(path.parent == tmp_path / "plots" and path.stat().st_size > 5000 for path in paths)
@@ -222,7 +225,7 @@ def test_long_record_of_a_long_chain_stays_below_three_megabytes(tmp_path: Path)
     page = Page(path)
     assert len(page.data["time"]) <= 2000
     assert time_s[7777] in page.data["time"]
-    assert len(page.data["parts"][0]["traces"]) == 8
+    assert len(page.data["groups"][0]["charts"]) == 8
     assert "the 8 of 99 dimensions with the largest error/sigma are shown" in page.text
     assert f"Shown: {len(page.data['time'])} of 12000 instants" in page.text
 
@@ -232,10 +235,12 @@ def test_long_record_of_a_long_chain_stays_below_three_megabytes(tmp_path: Path)
 
 def test_parts_without_truth_say_so(walk: EvaluationResult, tmp_path: Path) -> None:
     page = Page(write_report(walk, tmp_path))
-    truths = {block["label"]: block["hasTruth"] for block in page.data["parts"]}
-    assert truths == {"Position": True, "Velocity": False, "Attitude": False}
-    assert page.data["parts"][1]["remark"] == "no truth for this part: the error is unknown"
-    assert np.isnan(page.data["parts"][1]["traces"][0]["error"]).all()
+    groups = {group["title"]: group for group in page.data["groups"]}
+    assert list(groups)[:3] == ["Position: error", "Velocity: standard deviation", "Attitude: standard deviation"]
+    velocity = groups["Velocity: standard deviation"]
+    assert velocity["remark"] == "no truth for this part: the error is unknown"
+    assert velocity["charts"][0]["note"] == "not known"
+    assert np.isnan(velocity["charts"][0]["lines"][0]["values"]).all()
     assert page.data["worst"] is not None
 
 
@@ -275,7 +280,8 @@ def test_no_drawing_no_sensors_no_parts_and_infinities(chain: EvaluationResult, 
     stddev, nees = pose.stddev.copy(), pose.nees.copy()
     stddev[5], stddev[6], nees[5] = 0.0, np.inf, np.inf
     odd = replace(chain, parts={"pose": replace(pose, stddev=stddev, nees=nees)})
-    assert np.isnan(Page(write_report(odd, tmp_path)).data["parts"][0]["nees"][5])
+    groups = Page(write_report(odd, tmp_path)).data["groups"]
+    assert np.isnan(groups[-1]["charts"][0]["lines"][0]["values"][5])
     assert all(not is_blank(path) for path in write_plots(odd, tmp_path))
 
 
@@ -324,7 +330,7 @@ def test_plots_leave_no_state_behind(chain: EvaluationResult, tmp_path: Path) ->
 def test_ellipse_holds_95_percent() -> None:
     covariance = np.array([[4.0, 1.5], [1.5, 1.0]])
     centre = np.array([3.0, -2.0])
-    outline = ellipse_outline(centre, covariance) - centre
+    outline = ellipse(centre, covariance) - centre
     square = np.einsum("ki,ij,kj->k", outline, np.linalg.inv(covariance), outline)
     np.testing.assert_allclose(square, stats.chi2.ppf(0.95, 2))
 
@@ -388,26 +394,37 @@ def test_thinning_keeps_the_worst_the_first_and_the_last(count: int, limit: int,
     assert {0, count - 1, spike % count} <= set(chosen.tolist())
 
 
+def charts_of_errors(
+    time_s: Vector,
+    error: NDArray[np.float64],
+    stddev: NDArray[np.float64],
+    names: tuple[str, ...],
+    units: tuple[str, ...],
+) -> tuple[Chart, ...]:
+    part = part_of("a", names, units, np.zeros_like(error), error, stddev)
+    return error_charts(replace(chain_result(2), time_s=time_s, parts={"a": part}))[0].charts
+
+
 def test_only_the_start_may_be_off_scale() -> None:
     time_s = np.arange(1000) / 10.0
     stddev = np.radians(0.1 + 10.0 * np.exp(-time_s))[:, None]
     error = 0.5 * stddev
-    (start,), _ = traces(part_of("a", ("a",), ("rad",), np.zeros((1000, 1)), error, stddev), time_s)
+    (start,) = charts_of_errors(time_s, error, stddev, ("a",), ("rad",))
     assert start.unit == "deg"
-    assert start.limit < 1.0
-    assert start.off_scale == "first 7 s off scale: 3 sigma to 30, error to 5 deg"
+    assert start.high == -start.low < 1.0
+    assert start.note == "first 7 s off scale: 3 sigma to 30, error to 5 deg"
     late = error.copy()
     late[900:] = np.radians(40.0)  # divergence at the end must be seen in full
-    (end,), _ = traces(part_of("a", ("a",), ("rad",), np.zeros((1000, 1)), late, stddev), time_s)
-    assert end.limit > 40.0
-    assert end.off_scale == ""
+    (end,) = charts_of_errors(time_s, late, stddev, ("a",), ("rad",))
+    assert end.high > 40.0
+    assert end.note == ""
 
 
 def test_dimensions_of_a_kind_share_their_unit() -> None:
     time_s = np.arange(100) / 10.0
     stddev = np.ones((100, 3)) * np.array([1e-3, 0.6, 1e-3])
-    shown, _ = traces(part_of("p", ("x", "y", "h"), ("m", "m", "rad"), stddev, stddev, stddev), time_s)
-    assert [trace.unit for trace in shown] == ["m", "m", "deg"]
+    shown = charts_of_errors(time_s, stddev, stddev, ("x", "y", "h"), ("m", "m", "rad"))
+    assert [chart.unit for chart in shown] == ["m", "m", "deg"]
 
 
 def test_true_centre_of_points_fixed_to_links() -> None:

@@ -16,8 +16,7 @@ from report_samples import NO_BROWSER, Page, chain_result, rendered, shortened, 
 
 from onboard_estimation.capabilities.reported import Panel, PanelGroup, ReportSection
 from onboard_estimation.evaluation.key_figures import COUNT, key_figures
-from onboard_estimation.evaluation.plot_drawing import motion_figure
-from onboard_estimation.evaluation.plots import write_plots
+from onboard_estimation.evaluation.plots import motion_figure, write_plots
 from onboard_estimation.evaluation.report import render, write_report
 from onboard_estimation.evaluation.result import Drawing, EvaluationResult, KeyFigure, Phases
 

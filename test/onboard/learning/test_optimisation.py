@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from hopper_estimation.sensitivity_plot import write_sensitivity
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning.optimisation.genetic import (
     adaptive_mutation,
@@ -30,7 +31,6 @@ from onboard_estimation.learning.optimisation.minimise import (
 )
 from onboard_estimation.learning.optimisation.problem import Problem, Progress, Result, Settings
 from onboard_estimation.learning.optimisation.sensitivity import sensitivity
-from onboard_estimation.learning.optimisation.sensitivity_plot import write_sensitivity
 from onboard_estimation.learning.optimisation.state_file import StoredRun, save
 
 Array = NDArray[np.float64]
@@ -665,5 +665,5 @@ def test_sensitivity_is_drawn_the_same_each_time(tmp_path: Path) -> None:
         write_sensitivity(found, path, "$odd title")
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert paths[0].read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UserError, match="cannot be written"):
+    with pytest.raises(UserError, match="cannot write"):
         write_sensitivity(found, paths[0] / "below.png")

@@ -13,7 +13,7 @@ from evaluation_samples import command, refusal
 
 from onboard_estimation import kernel_files
 from onboard_estimation.live import doctor_graph, doctor_machine
-from onboard_estimation.live.findings import Finding
+from onboard_estimation.live.doctor_machine import Finding
 
 EXPECTED = {
     "Python", "drivers", "kernel cache", "disk", "clock", "clock jumps", "serial ports", "optional packages",
@@ -120,7 +120,7 @@ def test_an_unwritable_cache_and_an_empty_one_are_noted(tmp_path: Path, monkeypa
 
 def test_ports_in_use_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = {7410 + 250 * 9 + 2 * index for index in range(30)}
-    monkeypatch.setattr(doctor_graph, "_is_free", lambda port: port not in taken)
+    monkeypatch.setattr(doctor_graph, "port_is_free", lambda port: port not in taken)
     found = doctor_graph._ports(9)
     assert (found.state, found.text) == ("note", "30 of the first 32 places of domain 9 are in use")
     taken |= {7410 + 250 * 9 + 2 * index for index in range(32)}

@@ -27,9 +27,9 @@ from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
 from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.live import qos
-from onboard_estimation.live.bag_offers import recorded_offers
 from onboard_estimation.live.growing_bag import GrowingBag
 from onboard_estimation.live.player import PlayOptions
+from onboard_estimation.live.qos import recorded_offers
 from onboard_estimation.live.recorder import Recorder, Selection
 from onboard_estimation.live.schedule import Schedule
 from onboard_estimation.live.session import graph_node, ros_context, spin_beside

@@ -31,8 +31,7 @@ from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.view_live import health_table
 from onboard_estimation.live.view_plots import MOST_PLOTS, curves
-from onboard_estimation.live.view_record import ShownRun, Subject
-from onboard_estimation.live.view_recorded import load_records, namespaces_with_estimates
+from onboard_estimation.live.view_recorded import ShownRun, Subject, load_records, namespaces_with_estimates
 from onboard_estimation.measurement import Estimate, Measurement, neutral_value
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.ros.diagnostics import OK, STALE, HealthReport
@@ -365,7 +364,7 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
         graph = LiveGraph(node, EvaluateOptions())
         assert "Waiting for an estimator" in graph.status()
         outputs.announce(("state", "state_covariance"), JOINTS)
-        until(lambda: (graph.look_for_robots(), graph.namespaces() == ["/salp"])[1])
+        until(lambda: (graph.look_for_robots(), list(graph.robots) == ["/salp"])[1])
         bodies = CONFIGURATION.chain.link_names
         outputs.announce([f"ground_truth/{body}/pose" for body in bodies], "geometry_msgs/msg/PoseStamped")
         until(outputs.matched)
@@ -376,8 +375,8 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
             outputs.estimate(messages, moment.estimate)
             outputs.truth(moment.estimate.stamp_ns + 2_000_000, {body: moment.bodies[body] for body in second})
             time.sleep(0.01)
-        until(lambda: seen(graph) == 60 and np.isfinite(graph.record("/salp").truth["pose"][-1]).all())  # type: ignore[union-attr]
-        record = graph.record("/salp")
+        until(lambda: seen(graph) == 60 and np.isfinite(graph.robots["/salp"].record().truth["pose"][-1]).all())  # type: ignore[union-attr]
+        record = graph.robots["/salp"].record()
         assert record is not None
         np.testing.assert_array_equal(record.stamps_ns, run.stamps_ns[:60])
         np.testing.assert_allclose(record.means, run.means[:60])
@@ -385,7 +384,7 @@ def test_the_live_graph_becomes_a_record_with_its_truth(place: Path) -> None:
         known = np.isfinite(record.truth["pose"]).all(axis=1)
         assert known.mean() > 0.9
         np.testing.assert_allclose(record.truth["pose"][known], run.truth["pose"][:60][known], atol=1e-9)
-        way, true_way = graph.ways("/salp")
+        way, true_way = graph.robots["/salp"].ways()
         assert len(way) > 5
         assert way.shape[1] == true_way.shape[1] == 2
         # A bag played again: what was is forgotten.
@@ -445,7 +444,7 @@ def second_node(name: str) -> Iterator[Any]:
 
 
 def seen(graph: Any) -> int:
-    record = graph.record("/salp")
+    record = graph.robots["/salp"].record()
     return 0 if record is None else len(record.stamps_ns)
 
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.live.view_access import Access, Place, allowed_places, guarded_servers, parse_place
+from onboard_estimation.live.view_access import Place, allowed_places, guarded_servers, parse_place
+from onboard_estimation.live.view_access import refusal as refused
 from onboard_estimation.live.view_server import Page, open_server
 
 NO_VIEWER = pytest.mark.skipif(find_spec("viser") is None, reason="viser is not installed (extra `view`)")
@@ -195,8 +196,7 @@ def test_places() -> None:
     assert parse_place("::1") == parse_place("[0:0::1]") == Place("::1", None)
     assert parse_place("[::1]:8080") == Place("::1", 8080)
     # Of an address of the link the zone is not asked for.
-    access = Access(allowed_places("::", ()))
-    assert access.refusal(["[fe80::1]:8080"], [], "fe80::1%eth0", 8080) is None
+    assert refused(allowed_places("::", ()), ["[fe80::1]:8080"], [], "fe80::1%eth0", 8080) is None
 
 
 @NO_VIEWER
@@ -210,5 +210,5 @@ def test_a_server_without_its_guard_is_not_started(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError, match="cannot be guarded"), open_server(Page()):
         pytest.fail("it was served")
     assert stopped
-    with pytest.raises(UserError, match="cannot be guarded"), guarded_servers(Access(())):
+    with pytest.raises(UserError, match="cannot be guarded"), guarded_servers(()):
         pass

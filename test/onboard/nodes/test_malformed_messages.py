@@ -58,9 +58,8 @@ def serve(bag: Path) -> None:
 
     from onboard_estimation.evaluation.options import EvaluateOptions
     from onboard_estimation.live.growing_bag import GrowingBag
-    from onboard_estimation.live.player_services import offer_services
     from onboard_estimation.live.recorder import Recorder, Selection
-    from onboard_estimation.live.schedule import Schedule
+    from onboard_estimation.live.schedule import Schedule, offer_services
     from onboard_estimation.live.signals import StopRequest
     from onboard_estimation.live.view_live import LiveGraph
 

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.learning.optimisation.sensitivity import Sensitivity
 
-# Okabe and Ito's palette, without its yellow, which is hard to see on white; with the markers, each line is its own.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Without its yellow and grey, which are hard to see on white; with the markers, each line is its own.
+_COLOURS, _GREY = SERIES[:7], "#AAAAAA"
 _MARKERS = "osD^vPX"
-_GREY, _INK = "#AAAAAA", "#333333"
-_STYLE = {
-    "axes.edgecolor": _INK,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.linewidth": 0.6,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "font.size": 8.5,
-    "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 4.0,
-}
 _LINEAR_PERCENT = 10.0
 _DECADES = 1e5  # that the right picture shows below the largest
 
@@ -48,19 +33,18 @@ def write_sensitivity(result: Sensitivity, path: Path, title: str = "") -> None:
     UserError
         The file cannot be written.
     """
-    with style.context(_STYLE, after_reset=True):  # the user's own matplotlibrc must not change the file
-        figure = Figure(figsize=(10.0, max(4.2, 1.2 + 0.24 * len(result.names))), dpi=110.0, layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
-        order = np.argsort(-np.nan_to_num(result.largest_ratios, nan=-1.0), kind="stable")
-        _draw_curves(left, result, order)
-        _draw_ratios(right, result, order)
-        if title:
-            figure.suptitle(_plain(title), size=9.5, x=0.01, ha="left")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            FigureCanvasAgg(figure).print_png(path, metadata={"Software": None})
-        except OSError as error:
-            raise UserError(f"picture {path}: cannot be written: {error.strerror or error}") from error
+    write_figure(path, partial(_figure, result, title))
+
+
+def _figure(result: Sensitivity, title: str) -> Figure:
+    figure = Figure(figsize=(10.0, max(4.2, 1.2 + 0.24 * len(result.names))), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.5, 1.0))
+    order = np.argsort(-np.nan_to_num(result.largest_ratios, nan=-1.0), kind="stable")
+    _draw_curves(left, result, order)
+    _draw_ratios(right, result, order)
+    if title:
+        add_title(figure, title)
+    return figure
 
 
 def _draw_curves(axes: Axes, result: Sensitivity, order: NDArray[np.intp]) -> None:
@@ -73,9 +57,10 @@ def _draw_curves(axes: Axes, result: Sensitivity, order: NDArray[np.intp]) -> No
             finite[number],
             color=_COLOURS[rank] if named else _GREY,
             marker=_MARKERS[rank] if named else None,
+            markersize=4.0,
         )
     for slope in (1.0, -1.0):
-        axes.plot(changes, slope * changes, color=_INK, linestyle=":", linewidth=0.9)
+        axes.plot(changes, slope * changes, color=INK, linestyle=":", linewidth=0.9)
     # Costs jump where a hop is missed: hundreds of percent beside fractions of one.
     if np.nanmax(np.abs(finite), initial=0.0) > 10.0 * max(np.abs(changes).max(), _LINEAR_PERCENT):
         axes.set_yscale("symlog", linthresh=_LINEAR_PERCENT)
@@ -97,13 +82,8 @@ def _draw_ratios(axes: Axes, result: Sensitivity, order: NDArray[np.intp]) -> No
         axes.text(1.35 * shown, rank, "no value" if np.isnan(value) else f"{value:.3g}", va="center", size=7.5)
     axes.set_xscale("log")
     axes.set_xlim(left, right)
-    axes.axvline(1.0, color=_INK, linestyle=":", linewidth=0.9)
-    axes.set_yticks(np.arange(len(order)), [_plain(result.names[number]) for number in order])
+    axes.axvline(1.0, color=INK, linestyle=":", linewidth=0.9)
+    axes.set_yticks(np.arange(len(order)), [plain(result.names[number]) for number in order])
     axes.set_ylim(len(order) - 0.5, -0.5)  # the most important on top
     axes.grid(visible=False, axis="y")
     axes.set_xlabel("% of the cost for 1 % of the parameter")
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib prints as it is: `$` would start a formula."""
-    return text.replace("$", r"\$")
