@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.learning import exact, sparse
+from onboard_estimation.learning import sparse
 from onboard_estimation.learning.model_file import package_version
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.measurement import Vector
 from onboard_estimation.workers import all_of
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.population import (
     Population,
     expected,
@@ -26,8 +27,7 @@ from salp_estimation.population import (
     run_effects,
 )
 from salp_estimation.residual_calibration import LARGE_FACTOR, HeldOut, HeldOutErrors, held_out_errors, inflation
-from salp_estimation.residual_forms import FORMS
-from salp_estimation.residual_model import ROBOT, Processes, ResidualModel, chain_hash
+from salp_estimation.residual_model import ROBOT, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
@@ -46,7 +46,6 @@ def train(
     runs: Sequence[TrainingRun],
     hashes: Sequence[str],
     form: str = "calibrated",
-    exact_processes: bool = False,
     progress: Progress | None = None,
     recordings: Sequence[LoadedRecording] | None = None,
 ) -> tuple[ResidualModel, list[str]]:
@@ -57,9 +56,7 @@ def train(
     hashes
         SHA-256 of each run's data.
     form
-        One of FORMS.
-    exact_processes
-        Exact Gaussian processes in the place of sparse ones.
+        One of `RESIDUAL_FORMS`.
     recordings
         Of the runs. With them it is judged how sure the filter may be, see `residual_calibration`.
 
@@ -69,8 +66,8 @@ def train(
         Too few points or runs, or a form that there is not.
     """
     report = progress or (lambda fraction, text: None)
-    if form not in FORMS:
-        raise UserError(f"no form {form!r} of residual model; there are {', '.join(FORMS)}")
+    if form not in RESIDUAL_FORMS:
+        raise UserError(f"no form {form!r} of residual model; there are {', '.join(RESIDUAL_FORMS)}")
     count = sum(len(run.time_s) for run in runs)
     if count < FEWEST_POINTS or len(runs) < 2:
         raise UserError(
@@ -78,7 +75,7 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
-    learned = _learn(configuration, runs, form, exact_processes, lambda done, text: report(share * done, text))
+    learned = _learn(configuration, runs, form, lambda done, text: report(share * done, text))
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
     header = _header(configuration, runs, hashes, form)
     model = ResidualModel(header, learned.population, learned.processes, noise)
@@ -123,13 +120,11 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
 @dataclass(frozen=True, eq=False)
 class _Learned:
     population: Population
-    processes: Processes | None
+    processes: SparseGaussianProcesses | None
     notes: tuple[str, ...]
 
 
-def _learn(
-    configuration: SalpConfiguration, runs: Sequence[TrainingRun], form: str, exact_processes: bool, report: Progress
-) -> _Learned:
+def _learn(configuration: SalpConfiguration, runs: Sequence[TrainingRun], form: str, report: Progress) -> _Learned:
     """Population and Gaussian processes of a form, and sentences on them."""
     links = configuration.chain.build().links
     n = len(links)
@@ -147,12 +142,8 @@ def _learn(
     def learn(share: float, text: str) -> None:
         report(start + (1.0 - start) * share, f"Gaussian processes: {text}")
 
-    processes: Processes
-    if exact_processes:
-        processes = exact.fit(inputs, targets, progress=learn)
-    else:
-        processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
-    unseen, _ = processes.leave_out(labels)
+    processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
+    unseen = processes.leave_out(labels)
     notes: tuple[str, ...] = ()
     if form == "calibrated":
         kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
@@ -207,8 +198,7 @@ class _Part(NamedTuple):
 
 
 def _learned(part: _Part) -> _Learned:
-    # Exact processes would take long, and say nearly the same of how unsure a model is.
-    return _learn(*part, exact_processes=False, report=lambda done, text: None)
+    return _learn(*part, report=lambda done, text: None)
 
 
 def _nominal(links: int) -> Population:
@@ -226,27 +216,10 @@ def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 
-def _only(processes: Processes, kept: NDArray[np.bool_]) -> Processes:
+def _only(processes: SparseGaussianProcesses, kept: NDArray[np.bool_]) -> SparseGaussianProcesses:
     """The same with nothing to say of the outputs that are not kept: mean zero and hardly a variance."""
     signal = np.where(kept, processes.signal_variances, 1e-12 * processes.signal_variances)
-    if isinstance(processes, sparse.SparseGaussianProcesses):
-        weights = np.where(kept[:, None], processes.weights, 0.0)
-        return sparse.SparseGaussianProcesses(
-            processes.inducing,
-            processes.length_scales,
-            processes.groups,
-            weights,
-            processes.projections,
-            processes.shrinkages,
-            signal,
-            processes.noise_variances,
-            processes.inputs,
-            processes.targets,
-        )
-    targets = np.where(kept, processes.targets, 0.0)
-    return exact.ExactGaussianProcesses(
-        processes.inputs, targets, processes.length_scales, signal, processes.noise_variances
-    )
+    return replace(processes, weights=np.where(kept[:, None], processes.weights, 0.0), signal_variances=signal)
 
 
 def _outputs(configuration: SalpConfiguration) -> list[str]:
