@@ -396,8 +396,11 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
     for first in range(0, out.shape[0], count):
         _load(points, first, states, 0)
         for _ in range(steps):
-            stages[:] = states
-            sums[:] = 0.0
+            for j in range(
+                n + 2
+            ):  # a slice that is assigned takes numba seconds to compile, for the message of its error
+                for k in range(count):
+                    stages[j, k], sums[j, k] = states[j, k], 0.0
             for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
                 _velocity(links, stages, controls, joints, work, slopes, h)
                 for j in range(n + 2):

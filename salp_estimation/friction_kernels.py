@@ -158,7 +158,10 @@ def rates(
         factorise(hessian)
         _forces(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, sensitivities)
         _solve(hessian, sensitivities)
-        sensitivities[:] = to_base @ sensitivities
+        of_base = to_base @ sensitivities
+        for c in range(m):
+            for k in range(of_base.shape[1]):
+                sensitivities[c, k] = of_base[c, k]
     return to_base @ q
 
 

@@ -139,8 +139,8 @@ def balance(robot: Mechanics, jacobians: Array, start: Array, push: Array, torqu
                 break
             share *= 0.5
         rates, value = trial, ahead
-        gradient[:] = trial_gradient
-        hessian[:] = trial_hessian
+        gradient, trial_gradient = trial_gradient, gradient
+        hessian, trial_hessian = trial_hessian, hessian
     return rates
 
 
@@ -189,8 +189,8 @@ def drive(
             jacobians, _ = chain.wheel_jacobians(robot.links, place[3:].copy(), unturned)
             current = balance(robot, jacobians, current, push, torque)
             if half == 0:
-                states[k] = point
-                out[k] = current
+                for i in range(m):
+                    states[k, i], out[k, i] = point[i], current[i]
                 if k == count - 1:
                     break
                 place = _moved(robot, point, point, current, 0.5 * step)

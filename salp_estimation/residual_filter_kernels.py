@@ -89,14 +89,19 @@ def linearise(
     friction.factorise(root)
     count, spread, weight = 2 * a, np.sqrt(float(a)), 0.5 / a
     moved, inputs = np.empty((count, m)), np.empty((1, a + n))
-    inputs[0, a:] = controls
+    for i in range(n):
+        inputs[0, a + i] = controls[i]
     for k in range(count):
         sign = 1.0 if k < a else -1.0
         for i in range(a):
             inputs[0, i] = state[i] + (sign * spread * root[i, k % a] if i >= k % a else 0.0)
-        moved[k] = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
+        here = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
         if weights.shape[0] > 0:
-            moved[k] += predict_means(inducing, inverse_length_scales, weights, inputs)[0]
+            residual = predict_means(inducing, inverse_length_scales, weights, inputs)
+            for i in range(m):
+                here[i] += residual[0, i]
+        for i in range(m):
+            moved[k, i] = here[i]
     mean, by_angles, left_over = np.zeros(m), np.zeros((m, a)), np.zeros((m, m))
     for k in range(count):
         mean += weight * moved[k]
@@ -171,11 +176,11 @@ def _transported(columns: Array, moved: Array, rates: Array, keep: Array, durati
     x = -duration * (half_sine * rates[0] - half_cosine * rates[1])
     y = -duration * (half_cosine * rates[0] + half_sine * rates[1])
     rows = np.empty((a + m + 3, columns.shape[1]))
-    for i in range(a):
-        rows[i] = columns[i] + moved[3 + i]
-    for i in range(m):
-        rows[a + i] = keep[i] * columns[noise + i]
     for j in range(columns.shape[1]):
+        for i in range(a):
+            rows[i, j] = columns[i, j] + moved[3 + i, j]
+        for i in range(m):
+            rows[a + i, j] = keep[i] * columns[noise + i, j]
         px, py, pt = columns[pose, j], columns[pose + 1, j], columns[pose + 2, j]
         rows[a + m, j] = c * px - s * py + y * pt + moved[0, j]
         rows[a + m + 1, j] = s * px + c * py - x * pt + moved[1, j]
@@ -233,7 +238,12 @@ def predict(
     changed = np.empty(count, dtype=np.int64)
     for i in range(count):
         changed[i] = i if i < a else noise + i - a if i < a + m else pose + i - a - m
-    new_covariance[:] = covariance
+    for i in range(
+        size
+    ):  # loops: a slice that is assigned takes numba seconds to compile, for the message of its error
+        new_state[i] = state[i]
+        for j in range(size):
+            new_covariance[i, j] = covariance[i, j]
     for i in range(count):
         for j in range(size):
             new_covariance[changed[i], j] = rows[i, j]
@@ -243,7 +253,6 @@ def predict(
             new_covariance[changed[i], changed[j]] = 0.5 * (block[i, j] + block[j, i])
     for i in range(m - 2):
         new_covariance[a + i, a + i] += bias_walk * bias_walk * duration
-    new_state[:] = state
     for i in range(m):
         new_state[noise + i] *= keep[i]
     for i in range(a):
@@ -363,7 +372,8 @@ def correct(
         for j in range(size):
             less = own * towards[j] + along * gain[j]
             new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
-    new_state[:] = state
+    for i in range(size):
+        new_state[i] = state[i]
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
     _move(new_state, gain[size - 3] * innovation, gain[size - 2] * innovation, gain[size - 1] * innovation)
