@@ -141,7 +141,7 @@ class ResidualFilter:
         covariance[:, self._public_angles] *= factor
 
     def unlikeness(self, now: FilterState) -> float:
-        """Of the robot to those in training, see `unlike_training`."""
+        """Of the robot to those in training, see `kernels.unlikeness`."""
         here = self._parameters
         return kernels.unlikeness(
             now.state[here] - self._population.parameters, now.covariance[here, here], self._variances_between

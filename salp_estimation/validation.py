@@ -158,9 +158,7 @@ def _gyro(run: Run, link: int, chains: tuple[Chain, Chain]) -> tuple[Vector, Vec
         np.interp(gyro.stamps_ns - motion.stamps_ns[0], (motion.stamps_ns - motion.stamps_ns[0])[known], column[known])
         for column in motion.states[:, 3:].T
     ])  # fmt: skip
-    # Without a command yet there is nothing to compare: such samples are zero here, and their instants not usable.
-    controls = np.nan_to_num(gyro.controls)
-    signals = [gyro.rates, *(model_rates(chain, angles, controls)[1][:, link] for chain in chains)]
+    signals = [gyro.rates, *(model_rates(chain, angles, gyro.controls)[1][:, link] for chain in chains)]
     measured, after, before = motion.low_pass(motion.sampled(gyro.stamps_ns, np.column_stack(signals))).T
     return measured, after, before
 

@@ -15,6 +15,7 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
+from salp_estimation.chain_estimator import ChainEstimator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
 from salp_estimation.residual_estimator import ResidualEstimator, ResidualState, initial_covariance, residual_space
@@ -159,14 +160,14 @@ def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.Mo
         state = estimator.step(state, one).state
     assert state.doubt is not None
     assert state.doubt.driven_ns == 100_000_000
-    followed, other = estimator.followed, state.doubt.state
+    followed, other = ChainEstimator.step, state.doubt.state
 
-    def breaking(given: ResidualState, measurement: Measurement) -> Step:
+    def breaking(self: ResidualEstimator, given: ResidualState, measurement: Measurement) -> Step:
         if given is other:
             raise FilterBreakdown("the other one")
-        return followed(given, measurement)
+        return followed(self, given, measurement)
 
-    monkeypatch.setattr(estimator, "followed", breaking)
+    monkeypatch.setattr(ChainEstimator, "step", breaking)
     alone = estimator.step(state, gyros(15_200_000_000)[0])
     assert alone.state.doubt is None
     assert alone.estimate is not None
