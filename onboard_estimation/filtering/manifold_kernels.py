@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.float64]
 Layout = NDArray[np.int64]
+Whole = int | np.int64
 
 VECTOR, ANGLES, SE2, SO3 = 0, 1, 2, 3
-# Whole numbers that `plus_block` and `minus_block` are called with are made by np.int64: numba would compile both anew for
-# every literal.
+# Whole numbers that `plus_block` and `minus_block` are called with are made by np.int64: numba would compile both for
+# each literal anew.
 # Below this angle the first two terms of the series of sin a / a are exact to double precision.
 _SMALL_ANGLE = 1e-4
 
@@ -115,7 +116,7 @@ def plus(states: Rows, tangents: Rows, layout: Layout) -> Rows:
 
 
 @njit(cache=True)
-def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: int) -> None:
+def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: Whole) -> None:
     """Into the first `count` rows of `out` the states reached from those of `states` by the columns of `tangents`."""
     c, t, first, step = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
@@ -128,16 +129,16 @@ def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: in
 @njit(cache=True)
 def plus_block(
     x: Rows,
-    step: int,
+    step: Whole,
     d: Rows,
     scale: float,
-    kind: int,
-    size: int,
-    c: int,
-    t: int,
+    kind: Whole,
+    size: Whole,
+    c: Whole,
+    t: Whole,
     out: Rows,
-    first: int,
-    count: int,
+    first: Whole,
+    count: Whole,
 ) -> None:
     """One block, at coordinates c of x and rows t of d: out[first + k] = plus(x[step k], scale d[:, k]).
 
@@ -202,7 +203,7 @@ def minus_into(states: Rows, bases: Rows, layout: Layout, out: Rows) -> None:
 
 
 @njit(cache=True)
-def minus_block(a: Rows, b: Rows, step: int, kind: int, size: int, c: int, t: int, out: Rows) -> None:
+def minus_block(a: Rows, b: Rows, step: Whole, kind: Whole, size: Whole, c: Whole, t: Whole, out: Rows) -> None:
     """One block, at coordinates c and tangent dimensions t: out[:, k] = minus(a[k], b[step k]) for every row k of a."""
     if kind == VECTOR:
         for e in range(size):

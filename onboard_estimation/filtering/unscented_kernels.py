@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from onboard_estimation.filtering import manifold_kernels as manifold
-from onboard_estimation.filtering.manifold_kernels import Layout, Rows
+from onboard_estimation.filtering.manifold_kernels import Layout, Rows, Whole
 from onboard_estimation.filtering.square_root import downdate, triangularise_into
 
 SPREAD, CENTRE, OUTER, MEAN = range(4)
@@ -44,7 +44,7 @@ def draw(weights: Rows, layout: Layout, state: Rows) -> None:
 
 
 @njit(cache=True)
-def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: int) -> None:
+def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: Whole) -> None:
     """Into the rows of `lower` from `first` on the root of the weighted sum of squares of `columns` (n, .).
 
     The columns, which are used up, are deviations: of the centre and of the outer points, to be weighted; then noise. A
