@@ -154,7 +154,8 @@ def observe(
     """
     chain = configuration.build()
     stride = -(-len(record.stamps_ns) // _MOST_INSTANTS)
-    record = JointRecord(*(column[::stride] for column in record))
+    rows = slice(None, None, stride)
+    record = JointRecord(record.stamps_ns[rows], *(column[rows] for column in record[1:]))
     time_s = (record.stamps_ns - record.stamps_ns[0]) / 1e9
     controls = in_force(*rim_speeds(configuration, command), record.stamps_ns)
     true: NDArray[np.bool_] = np.asarray(np.isfinite(record.truth).all(axis=1), dtype=np.bool_)

@@ -29,7 +29,8 @@ from salp_estimation.chain_estimator import (
 )
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
-from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
+from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
+from salp_estimation.residual_filter_kernels import Linearised
 from salp_estimation.residual_model import ResidualModel
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)

@@ -97,8 +97,8 @@ class ResidualFilter:
         self._gyro_means = (*means[:2], means[2][n + 2 :])
         self._variances = model.variance_arrays()
         if self._variances is not None:
-            *shared, shrinkages, signal_variances = self._variances
-            self._variances = (*shared, shrinkages[: n + 2], signal_variances[: n + 2])
+            inducing, inverse_scales, projections, shrinkages, signal = self._variances
+            self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5

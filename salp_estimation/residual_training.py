@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,6 @@ from onboard_estimation.learning import sparse
 from onboard_estimation.learning.model_file import package_version
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
-from onboard_estimation.measurement import Vector
 from onboard_estimation.workers import all_of
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.population import (
@@ -75,7 +74,7 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
-    learned = _learn(configuration, runs, form, lambda done, text: report(share * done, text))
+    learned = _learn(configuration, form, runs, lambda done, text: report(share * done, text))
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
     header = _header(configuration, runs, hashes, form)
     model = ResidualModel(header, learned.population, learned.processes, noise)
@@ -117,6 +116,10 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
     return found
 
 
+def _silent(done: float, text: str) -> None:
+    """No progress is shown."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Learned:
     population: Population
@@ -124,7 +127,9 @@ class _Learned:
     notes: tuple[str, ...]
 
 
-def _learn(configuration: SalpConfiguration, runs: Sequence[TrainingRun], form: str, report: Progress) -> _Learned:
+def _learn(
+    configuration: SalpConfiguration, form: str, runs: Sequence[TrainingRun], report: Progress = _silent
+) -> _Learned:
     """Population and Gaussian processes of a form, and sentences on them."""
     links = configuration.chain.build().links
     n = len(links)
@@ -179,26 +184,15 @@ def _judged(
     others = [[run for k, run in enumerate(runs) if fold_of[k] != fold] for fold in range(folds)]
     if min(map(len, others)) < 2:
         return []
-    parts = [_Part(configuration, tuple(of_fold), model.header.kind) for of_fold in others]
     report(0.0, f"held-out part 1 of {folds}")
     learned = all_of(
-        _learned, parts, lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}")
+        partial(_learn, configuration, model.header.kind),
+        others,
+        lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}"),
     )
     models = [replace(model, population=one.population, processes=one.processes) for one in learned]
     held_out = [HeldOut(runs[k].label, one, models[fold_of[k]], k) for k, one in enumerate(recordings)]
     return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
-
-
-class _Part(NamedTuple):
-    """A task: to learn from some of the runs."""
-
-    configuration: SalpConfiguration
-    runs: tuple[TrainingRun, ...]
-    form: str
-
-
-def _learned(part: _Part) -> _Learned:
-    return _learn(*part, report=lambda done, text: None)
 
 
 def _nominal(links: int) -> Population:
@@ -250,12 +244,8 @@ def _header(
             runs=tuple(run.label for run in runs),
             gaits=(),
             hashes=tuple(hashes),
-            input_lowest=tuple(_listed(inputs.min(axis=0))),
-            input_highest=tuple(_listed(inputs.max(axis=0))),
+            input_lowest=tuple(inputs.min(axis=0).tolist()),
+            input_highest=tuple(inputs.max(axis=0).tolist()),
         ),
         package_version=package_version(),
     )
-
-
-def _listed(values: Vector) -> list[float]:
-    return [float(value) for value in values]

@@ -93,9 +93,9 @@ class SalpTraining:
         for kinds, start, stop in ((_WHEEL, 0, wheels), (_JOINT, wheels, len(stddevs))):
             for number, (words, unit, factor) in enumerate(kinds):
                 place = slice(start + number, stop, len(kinds))
-                values = (factor * one[place] for one in (population.parameters, stddevs))
+                values, known_to = ((factor * one[place]).tolist() for one in (population.parameters, stddevs))
                 spread = float(factor * population.spreads[place].max())
-                out.append(Parameter(words, unit, *(tuple(one.tolist()) for one in values), spread))
+                out.append(Parameter(words, unit, tuple(values), tuple(known_to), spread))
         return out
 
     def inputs(self) -> list[Input]:
@@ -103,9 +103,8 @@ class SalpTraining:
         header, joints = self.model.header, self.model.link_count - 1
         moved = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in self.runs])
         wanted = [SMALLEST_ANGLE_RANGE_RAD] * joints + [SMALLEST_SPEED_RANGE_M_S] * (joints + 1)
-        ranges = np.percentile(moved, [1.0, 99.0], axis=0).T.tolist()
-        named = zip(header.input_names, header.input_units, ranges, wanted, strict=True)
-        return [Input(name, unit, *reach, least) for name, unit, reach, least in named]
+        lowest, highest = np.percentile(moved, [1.0, 99.0], axis=0).tolist()
+        return list(map(Input, header.input_names, header.input_units, lowest, highest, wanted))
 
     def left_out(self) -> dict[str, int]:
         """Frames with flipped markers, by link, over all runs."""
