@@ -51,7 +51,7 @@ def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, joints: Indices,
             for s in range(4):  # two steps less, one less, one more and two more
                 points[4 * j + s, 3:] = joint_angles[k]
                 points[4 * j + s, 3 + joint] += step * (s - 2 if s < 2 else s - 1)
-        rates = kernels.gyro_rates(free, points, controls[k])
+        rates = kernels.gyro_rates(free, points, controls[k], 0.0)
         for j in range(joints.size):
             for g in range(n):
                 out[k, g, j] = _difference(rates[4 * j : 4 * j + 4, g], step)
@@ -107,8 +107,9 @@ def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint:
     if not 0 <= joint < chain.link_count - 1:
         raise ValueError(f"no joint {joint}: the chain has {chain.link_count - 1}, counted from zero")
     only = np.array([joint])
-    alone = (np.ascontiguousarray(u * one) for one in np.eye(chain.link_count))
-    parts = np.stack([_jacobians(chain.links, r, one, only, STEP_RAD)[:, :, 0] for one in alone], axis=1)
+    units = (np.tile(one, (len(u), 1)) for one in np.eye(chain.link_count))
+    by_unit = np.stack([_jacobians(chain.links, r, one, only, STEP_RAD)[:, :, 0] for one in units], axis=1)
+    parts = by_unit * u[:, :, None]
     whole = parts.sum(axis=1)
     total: Vector = np.linalg.norm(whole, axis=1)
     direction = np.divide(whole, total[:, None], out=np.zeros_like(whole), where=total[:, None] != 0.0)

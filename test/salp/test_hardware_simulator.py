@@ -154,9 +154,8 @@ def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says()
     robots = [HardwareRobot(CHAIN, scenario, np.random.default_rng(seed)) for seed in range(300)]
     names = "drag friction thrust delay_s stiffness rest_angles gyro_bias gyro_scale gyro_tilt marker_heading latency_s"
     for name in names.split():
-        drawn = np.array([getattr(one, name, getattr(one.mechanics, name, None)) for one in robots]).reshape(
-            len(robots), -1
-        )
+        drawn = np.array([getattr(one, name, getattr(one.mechanics, name, None)) for one in robots])
+        drawn = drawn.reshape(len(robots), -1)
         drawn = drawn[:, drawn.any(axis=0)]  # off the diagonal of the drag is nothing
         # A few are cut off at the same value: one in eighty.
         assert all(len(np.unique(column)) > 0.95 * len(robots) for column in drawn.T), name
@@ -165,7 +164,7 @@ def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says()
     assert bias.std() == pytest.approx(scenario.gyro.bias_stddev_rad_s, rel=0.05)
     assert np.abs(bias).max() <= 2.5 * scenario.gyro.bias_stddev_rad_s
     assert abs(bias.mean()) < 4.0 * bias.std() / np.sqrt(bias.size)
-    friction = np.array([one.friction[:, 0] for one in robots])
+    friction = np.array([one.mechanics.friction[:, 0] for one in robots])
     assert friction.mean() == pytest.approx(scenario.floor.friction_along_n, rel=0.02)
     assert friction.std() / friction.mean() == pytest.approx(scenario.floor.friction_spread, rel=0.1)
     assert friction.min() > 0.0
