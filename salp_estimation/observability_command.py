@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_reader
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,32 +76,16 @@ def observability(
         raise UserError(f"--window {window}: must be a time above 0 s")
     if picture is not None and picture.exists():
         raise UserError(f"{picture} exists already; name another --output")
-    looked: Any
-    if robot == "thruster_chain":
-        from salp_estimation.thruster_chain import observability_command as looked
-
-        if joint is not None:
-            raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
-        if picture is not None and len(places) > 1:
-            raise UserError(f"--output: one picture shows one run of a thruster chain, and {len(places)} are given")
-        title = "Observability of masses and inertias"
-    else:
-        from salp_estimation import observed_run as looked
-
-        title = "Observability of the joint angles"
+    shown, title, look = _looking(robot, joint, window, 0 if picture is None else len(places))
     runs = []
     with output.bar("observability", len(places), quiet=json) as advance:
         for place in places:
-            bag, made_with = _source(place, options)
-            if robot == "thruster_chain":
-                runs.append(looked.observed_chain_run(bag, made_with, window))
-            else:
-                runs.append(looked.observed_run(bag, made_with, window, joint, place.name or str(place)))
+            runs.append(look(*_source(place, options), place.name or str(place)))
             advance()
     if picture is not None:
         from onboard_estimation.evaluation.plot_groups import write_groups
 
-        columns = [column for run in runs for column in looked.columns(run)]
+        columns = [column for run in runs for column in shown.columns(run)]
         if robot == "salp" and len(columns) > _MOST_COLUMNS:
             raise UserError(
                 f"--output: {len(columns)} columns, one a joint and run, are more than a picture of {_MOST_COLUMNS} "
@@ -108,11 +93,38 @@ def observability(
             )
         write_groups(picture, title, columns)
     if json:
-        output.print_json({"runs": [looked.mapping(run) for run in runs]})
+        output.print_json({"runs": [shown.mapping(run) for run in runs]})
         return
-    looked.show(runs)
+    shown.show(runs)
     if picture is not None:
         output.say(f"picture: {picture}")
+
+
+def _looking(
+    robot: str, joint: int | None, window_s: float, drawn: int
+) -> tuple[Any, str, Callable[[Path, EvaluateOptions, str], Any]]:
+    """Module that shows runs of that robot, title of a picture of the `drawn` runs, and what sees a bag."""
+    from onboard_estimation.errors import UserError
+
+    if robot == "salp":
+        from salp_estimation import observed_run as salps
+
+        return (
+            salps,
+            "Observability of the joint angles",
+            lambda bag, options, name: salps.observed_run(bag, options, window_s, joint, name),
+        )
+    from salp_estimation.thruster_chain import observability_command as chains
+
+    if joint is not None:
+        raise UserError(f"--joint {joint}: a thruster chain's masses and inertias are shown, not its joint angles")
+    if drawn > 1:
+        raise UserError(f"--output: one picture shows one run of a thruster chain, and {drawn} are given")
+    return (
+        chains,
+        "Observability of masses and inertias",
+        lambda bag, options, name: chains.observed_chain_run(bag, options, window_s),
+    )
 
 
 def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -> tuple[str, list[Path]]:
