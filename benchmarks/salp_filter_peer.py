@@ -1,4 +1,4 @@
-"""One step of the paper's filter with scikit-learn: its exact Gaussian processes, asked for all sigma points at once.
+"""One step of the paper's filter with scikit-learn: exact Gaussian processes, asked for all sigma points at once.
 
 Section IV of the paper in NumPy, with our compiled chain: state of pose, joint angles and gyro biases, 2 n + 1 = 17
 sigma points for three links; means and standard deviations of the five rates' and the three gyros' residuals from one
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from onboard_estimation.learning.exact import ExactGaussianProcesses
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from salp_estimation import chain_kernels as kernels
 
 Array = NDArray[np.float64]
@@ -29,12 +29,14 @@ class ScikitLearnFilter:
     links
         (N, .) of the chain.
     processes
-        Whose training data and hyper-parameters are taken over.
+        Whose hyper-parameters are taken over.
+    inputs, targets
+        (n, 2 N - 1) and (n, 2 N + 2), the training data.
     """
 
-    def __init__(self, links: Array, processes: ExactGaussianProcesses) -> None:
+    def __init__(self, links: Array, processes: SparseGaussianProcesses, inputs: Array, targets: Array) -> None:
         self._links = kernels.completed(links)
-        self._regressors = [_regressor(processes, output) for output in range(processes.targets.shape[1])]
+        self._regressors = [_regressor(processes, output, inputs, targets) for output in range(targets.shape[1])]
         self._n = len(links)
         self.mean = np.zeros(2 * self._n + 2)
         self.covariance = np.diag([1e-4] * 2 + [4e-3] * self._n + [1e-4] * self._n)
@@ -93,7 +95,9 @@ def _link_rates(velocities: Array) -> Array:
     return np.asarray(velocities[:, 2:3] + relative - relative.mean(axis=1, keepdims=True))
 
 
-def _regressor(processes: ExactGaussianProcesses, output: int) -> GaussianProcessRegressor:
-    kernel = ConstantKernel(processes.signal_variances[output]) * RBF(processes.length_scales[output])
+def _regressor(
+    processes: SparseGaussianProcesses, output: int, inputs: Array, targets: Array
+) -> GaussianProcessRegressor:
+    kernel = ConstantKernel(processes.signal_variances[output]) * RBF(processes.length_scales)
     regressor = GaussianProcessRegressor(kernel, alpha=processes.noise_variances[output], optimizer=None)
-    return regressor.fit(processes.inputs, processes.targets[:, output])
+    return regressor.fit(inputs, targets[:, output])

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import salp_hardware_models as models
-from benchmarks.salp_hardware_models import ALL_GAITS, Subject, TrainingSet
+from benchmarks.salp_hardware_models import ALL_GAITS, TrainingSet
 from benchmarks.salp_hardware_runs import Campaign, Line, compute, instants, line_key, rms
 from benchmarks.scenarios import scenario_hash
 from benchmarks.table import case_lines, further_lines
@@ -47,11 +47,9 @@ class Plan:
     Attributes
     ----------
     estimators
-        Of NAMES; those with exact processes only where they are asked for.
+        Of NAMES.
     compared_seeds
         For all but `plain` and the estimator that is followed, `calibrated`.
-    exact_seeds
-        For models with exact Gaussian processes, whose filter takes about a minute a run.
     followed
         The estimator that further runs are about.
     rates_hz
@@ -62,11 +60,10 @@ class Plan:
         Processes; None: one for each core. 0: none but this.
     """
 
-    estimators: tuple[str, ...] = tuple(name for name in NAMES if not name.endswith("_exact"))
+    estimators: tuple[str, ...] = NAMES
     gaits: tuple[str, ...] = ALL_GAITS
     seeds: int = 20
     compared_seeds: int = 6
-    exact_seeds: int = 4
     duration_s: float = 60.0
     data: TrainingSet = field(default_factory=TrainingSet)
     followed: str = "calibrated"
@@ -99,8 +96,7 @@ def rows(plan: Plan) -> list[Row]:
     """Targets first, then the tables by estimator and gait."""
     known = models.subjects(plan.data)
     campaigns = {
-        name: Campaign(known[name], _seeds(plan, name, known[name]), plan.gaits, plan.duration_s)
-        for name in plan.estimators
+        name: Campaign(known[name], _seeds(plan, name), plan.gaits, plan.duration_s) for name in plan.estimators
     }
     for rate_hz in plan.rates_hz:
         subject = replace(
@@ -132,9 +128,7 @@ def _first(count: int) -> tuple[int, ...]:
     return tuple(range(FIRST_TEST_SEED, FIRST_TEST_SEED + count))
 
 
-def _seeds(plan: Plan, name: str, subject: Subject) -> tuple[int, ...]:
-    if subject.is_slow:
-        return _first(min(plan.seeds, plan.exact_seeds))
+def _seeds(plan: Plan, name: str) -> tuple[int, ...]:
     return _first(plan.seeds if name in ("plain", plan.followed) else min(plan.seeds, plan.compared_seeds))
 
 
@@ -306,7 +300,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gaits", nargs="+", default=list(plan.gaits), choices=plan.gaits)
     parser.add_argument("--seeds", type=int, default=plan.seeds, help="how many, from 100 up")
     parser.add_argument("--compared-seeds", type=int, default=plan.compared_seeds, help="of all but two")
-    parser.add_argument("--exact-seeds", type=int, default=plan.exact_seeds)
     parser.add_argument("--rates", nargs="*", type=float, default=[], help="further rates of `calibrated`, Hz")
     parser.add_argument("--rate-seeds", type=int, default=plan.rate_seeds)
     parser.add_argument("--beacon", type=float, default=0.0, help="period of a beacon, s")
@@ -319,7 +312,6 @@ def main(arguments: list[str] | None = None) -> None:
         gaits=tuple(options.gaits),
         seeds=options.seeds,
         compared_seeds=options.compared_seeds,
-        exact_seeds=options.exact_seeds,
         rates_hz=tuple(options.rates),
         rate_seeds=options.rate_seeds,
         beacon_s=options.beacon,

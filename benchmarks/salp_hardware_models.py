@@ -43,13 +43,11 @@ TRAINING_CODE = (
     "salp_estimation/residual_filter*.py",
     "salp_estimation/residual_training.py",
     "salp_estimation/training_runs.py",
-    "salp_estimation/unlike_training.py",
     "onboard_estimation/learning/*.py",
 )
 FILTER_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
     *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator", "model_error")),
-    "salp_estimation/unlike_training.py",
     "salp_estimation/doubted_start.py",
     "salp_estimation/residual_estimator.py",
     *(f"salp_estimation/{name}.py" for name in ("residual_filter", "residual_filter_kernels", "residual_model")),
@@ -80,11 +78,10 @@ class TrainingSet:
 
 @dataclass(frozen=True)
 class Model:
-    """A residual model: its form, what it is trained with, and whether its Gaussian processes are exact."""
+    """A residual model: its form, and what it is trained with."""
 
     form: str
     data: TrainingSet
-    exact: bool = False
 
 
 IDEAL_NOISE = "config/salp_ideal.yaml"
@@ -101,11 +98,6 @@ class Subject:
     used_rate_hz: float = 50.0
     beacon_s: float | None = None
     scenario: str = SCENARIO
-
-    @property
-    def is_slow(self) -> bool:
-        """Exact processes in the filter take about a minute a run."""
-        return self.model is not None and self.model.exact
 
     def configuration(self) -> SalpConfiguration:
         """That of the robot; the model is trained where it is not there yet."""
@@ -128,8 +120,6 @@ def subjects(data: TrainingSet) -> dict[str, Subject]:
         "ideal_noise": Subject("plain, noise of the scenario ideal", file=IDEAL_NOISE),
         "gp_forward": Subject("paper's form, forward only, inducing points", Model(gp, forward)),
         "gp_all": Subject("paper's form, all gaits, inducing points", Model(gp, data)),
-        "gp_forward_exact": Subject("paper's form, forward only, exact", Model(gp, forward, exact=True)),
-        "gp_all_exact": Subject("paper's form, all gaits, exact", Model(gp, data, exact=True)),
         "local": Subject("local, all gaits", Model("local", data)),
         "calibrated_forward": Subject("calibrated, forward only", Model("calibrated", forward)),
         "calibrated": Subject("calibrated, all gaits", Model("calibrated", data)),
@@ -159,13 +149,13 @@ def model_key(model: Model) -> str:
 
 def trained(model: Model) -> Path:
     """The file of a model; trained where it is not there yet."""
-    name = f"{model.form}_{'forward' if model.data.forward_only else 'all'}{'_exact' if model.exact else ''}"
+    name = f"{model.form}_{'forward' if model.data.forward_only else 'all'}"
     path = SCRATCH / f"{name}_{model_key(model)}.npz"
     if not path.exists():
         configuration = SalpConfiguration()
         recordings, runs = training_runs(model.data)
         hashes = [hashlib.sha256(run.rates.tobytes()).hexdigest() for run in runs]
-        found, _ = train(configuration, runs, hashes, model.form, model.exact, recordings=recordings)
+        found, _ = train(configuration, runs, hashes, model.form, recordings=recordings)
         SCRATCH.mkdir(parents=True, exist_ok=True)
         # Whole or not at all, and never by two processes at once.
         whole = path.with_name(f"{os.getpid()}_{path.name}")

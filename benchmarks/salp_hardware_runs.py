@@ -95,7 +95,7 @@ def compute(campaigns: Iterable[Campaign], workers: int | None = None) -> dict[s
     start = time.monotonic()
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with (SCRATCH / "runs.jsonl").open("a") as file:
-        for number, done in enumerate(_done(jobs, sorted(models, key=lambda one: not one.exact), workers), 1):
+        for number, done in enumerate(_done(jobs, list(models), workers), 1):
             for line in done:
                 lines[line["key"]] = line
                 file.write(json.dumps(line) + "\n")

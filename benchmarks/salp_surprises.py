@@ -61,9 +61,9 @@ class Change:
         elif self.kind == "loaded":
             if self.from_s > 0.0:
                 pieces.append(simulation.advance(round(self.from_s * NANOSECONDS_PER_SECOND)))
-            simulation.robot.friction[link] *= LOADED_FRICTION
-            simulation.robot.drag[link] *= LOADED_DRAG
-            simulation.robot.thrust[link] *= LOADED_DRAG
+            simulation.robot.mechanics.friction[link] *= LOADED_FRICTION
+            simulation.robot.mechanics.drag[link] *= LOADED_DRAG
+            simulation.robot.mechanics.thrust[link] *= LOADED_DRAG
         pieces.append(simulation.advance(round(DURATION_S * NANOSECONDS_PER_SECOND) + 1))
         sensors = list(map(_joined, *(one.sensors for one in pieces)))
         if self.kind == "silent":

@@ -174,7 +174,6 @@ class HopperRobot(
         recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
-        exact: bool = False,
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """Parameters of one filter or of all, see `filter_training`."""

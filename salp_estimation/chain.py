@@ -126,7 +126,7 @@ class Chain:
         r, u = self._rows(joint_angles, self.link_count - 1), self._rows(controls, self.link_count)
         points = np.zeros((len(np.atleast_2d(r)), self.link_count + 2))
         points[:, 3:] = r
-        out = kernels.gyro_rates(self.links, points, u)
+        out = kernels.gyro_rates(self.links, points, u, 0.0)
         return out[0] if r.ndim == 1 else out
 
     def propagate(

@@ -79,6 +79,50 @@ def geometry(links: Array, joint_angles: Array) -> tuple[Array, Array, Array]:
 
 
 @njit(cache=True, error_model="numpy")
+def wheel_jacobians(links: Array, joint_angles: Array, turned: Array) -> tuple[Array, Array]:
+    """Twists of the wheels and of the base frame from the rates of link 1 (at its centre, its axes) and of the joints.
+
+    Wheels are mounted turned further by `turned` (N,), rad.
+
+    Returns
+    -------
+    (N, 3, N + 2) of the wheels, each along its own axes, and (N + 2, N + 2) of the base frame and joints.
+    """
+    n = links.shape[0]
+    headings, joints, wheels = geometry(links, joint_angles)
+    jacobians, to_base = np.zeros((n, 3, n + 2)), np.zeros((n + 2, n + 2))
+    share = 1.0 / n
+    mean_heading = 0.0
+    for i in range(n):
+        mean_heading += share * headings[i]
+    for i in range(n):
+        heading = headings[i] + links[i, WHEEL_ANGLE] + turned[i]
+        c, s = np.cos(heading), np.sin(heading)
+        jacobians[i, 0, 0], jacobians[i, 0, 1] = c, s
+        jacobians[i, 1, 0], jacobians[i, 1, 1] = -s, c
+        to_base[0, 0] += share
+        to_base[1, 1] += share
+        for column in range(2, 3 + i):
+            x, y = wheels[i, 0], wheels[i, 1]
+            if column > 2:
+                x -= joints[column - 3, 0]
+                y -= joints[column - 3, 1]
+            jacobians[i, 0, column] = s * x - c * y
+            jacobians[i, 1, column] = c * x + s * y
+            jacobians[i, 2, column] = 1.0
+            to_base[0, column] -= share * y
+            to_base[1, column] += share * x
+            to_base[2, column] += share
+    c, s = np.cos(mean_heading), np.sin(mean_heading)
+    for column in range(n + 2):
+        x, y = to_base[0, column], to_base[1, column]
+        to_base[0, column], to_base[1, column] = c * x + s * y, c * y - s * x
+        if column > 2:
+            to_base[column, column] = 1.0
+    return jacobians, to_base
+
+
+@njit(cache=True, error_model="numpy")
 def completed(links: Array) -> Array:
     """The links with drag X^T d X, eq. (3), and thrust X^T e_x d_xx, eq. (4); as they are where they have them."""
     if links[0, DRAG_XX] > 0.0:
@@ -352,8 +396,11 @@ def propagate(links: Array, points: Array, controls: Array, duration: float, lon
     for first in range(0, out.shape[0], count):
         _load(points, first, states, 0)
         for _ in range(steps):
-            stages[:] = states
-            sums[:] = 0.0
+            for j in range(
+                n + 2
+            ):  # a slice that is assigned takes numba seconds to compile, for the message of its error
+                for k in range(count):
+                    stages[j, k], sums[j, k] = states[j, k], 0.0
             for weight, ahead in ((1.0, 0.5), (2.0, 0.5), (2.0, 1.0), (1.0, 0.0)):
                 _velocity(links, stages, controls, joints, work, slopes, h)
                 for j in range(n + 2):

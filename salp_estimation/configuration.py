@@ -14,6 +14,8 @@ from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.chain import Chain
 
 Axis = Literal["x", "y", "z", "-x", "-y", "-z"]
+RESIDUAL_FORMS = ("calibrated", "local", "gaussian_process")
+"""Of residual models, see `residual_model`."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ With g_i = J_i q' the velocity of wheel i in its own axes, the balance of the pa
     sum_i J_i^T (d_i g_i - e_x d_i,xx u_i) + sum_j J_j^T d_j J_j q' = 0
 
 which is linear and homogeneous in the coefficients: a common factor of all of them cannot be seen. Solved for q' it is
-equation (5). Here in plain NumPy over many instants at once, written from the paper's sums; the compiled kernels of the
-chain solve the same balance link by link.
+equation (5). Here in NumPy over many instants at once, as the paper sums it up; the filter's kernels solve the same
+balance link by link.
 """
 
 from __future__ import annotations
@@ -106,31 +106,11 @@ def with_drag(chain: Chain, terms: tuple[DragTerm, ...], values: Vector) -> Chai
 
 def wheel_jacobians(chain: Chain, joint_angles: Array) -> Array:
     """J_i (K, N, 3, N + 2): from q' (base frame, see `Chain`) to each wheel's velocity in its own axes."""
-    links, n, count = chain.links, chain.link_count, len(joint_angles)
-    headings = np.hstack([np.zeros((count, 1)), np.cumsum(joint_angles, axis=1)])  # (K, N), link 1's is zero
-    along = np.stack([np.cos(headings), np.sin(headings)], axis=-1)
-    across = np.stack([-along[..., 1], along[..., 0]], axis=-1)
-    half = 0.5 * links[:, kernels.LENGTH]
-    joints = np.cumsum((2.0 * half[:, None] * along)[:, :-1], axis=1) - half[0] * along[:, :1]
-    centres = np.concatenate([np.zeros((count, 1, 2)), joints + half[1:, None] * along[:, 1:]], axis=1)
-    wheels = centres + links[:, kernels.WHEEL_X, None] * along + links[:, kernels.WHEEL_Y, None] * across
-
-    # From the twist of link 1 and the joint rates, in the axes of link 1: built there, as MODELS has it.
-    fixed = np.zeros((count, n, 3, n + 2))
-    fixed[:, :, 0, 0] = fixed[:, :, 1, 1] = fixed[:, :, 2, 2] = 1.0
-    fixed[:, :, 0, 2], fixed[:, :, 1, 2] = -wheels[..., 1], wheels[..., 0]
-    for joint in range(n - 1):
-        arm = wheels[:, joint + 1 :] - joints[:, joint, None]
-        fixed[:, joint + 1 :, 0, 3 + joint], fixed[:, joint + 1 :, 1, 3 + joint] = -arm[..., 1], arm[..., 0]
-        fixed[:, joint + 1 :, 2, 3 + joint] = 1.0
-
-    # The base frame moves as the mean of the wheels and turns as the mean of the links.
-    to_base = np.zeros((count, n + 2, n + 2))
-    to_base[:, :3] = np.einsum("kab,kbc->kac", _turned(-headings.mean(axis=1)), fixed.mean(axis=1))
-    to_base[:, range(3, n + 2), range(3, n + 2)] = 1.0
-    angles = headings + links[:, kernels.WHEEL_ANGLE]
-    own = np.einsum("kiab,kibc->kiac", _turned(-angles), fixed)
-    return np.asarray(own @ np.linalg.inv(to_base)[:, None])
+    n, count = chain.link_count, len(joint_angles)
+    of_link_1, to_base = np.empty((count, n, 3, n + 2)), np.empty((count, n + 2, n + 2))
+    for k, angles in enumerate(np.ascontiguousarray(joint_angles)):
+        of_link_1[k], to_base[k] = kernels.wheel_jacobians(chain.links, angles, np.zeros(n))
+    return np.asarray(of_link_1 @ np.linalg.inv(to_base)[:, None])
 
 
 def balance(jacobians: Array, rates: Array, controls: Array, terms: tuple[DragTerm, ...]) -> Array:
@@ -166,13 +146,3 @@ def predicted_rates(
     rates: Array = np.asarray(np.linalg.solve(drag, thrust[..., None]), dtype=np.float64)[..., 0]
     slopes = np.asarray(np.linalg.solve(drag, balance(jacobians, rates, controls, terms)), dtype=np.float64)
     return rates, -slopes
-
-
-def _turned(angles: Array) -> Array:
-    """Rotations (..., 3, 3) of a planar twist."""
-    out = np.zeros((*angles.shape, 3, 3))
-    out[..., 0, 0] = out[..., 1, 1] = np.cos(angles)
-    out[..., 1, 0] = np.sin(angles)
-    out[..., 0, 1] = -out[..., 1, 0]
-    out[..., 2, 2] = 1.0
-    return out

@@ -53,7 +53,7 @@ def drag_scale(fit: DragFit, runs: Sequence[Run], samples: Sequence[Samples]) ->
         known: Mask = np.asarray(np.isfinite(measured).all(axis=1), dtype=np.bool_)
         forces.append(measured[known])
         thrusts.append(sample.controls[known] * thrust_of)
-        kept.append(sample.part(known))
+        kept.append(sample.steps[known])
     held = f"the first wheel's d_xx is held at its configured {fit.values[0]:.6g} N s/m"
     if sum(len(one) for one in forces) < 10:
         return DragScale(
@@ -77,7 +77,7 @@ def drag_scale(fit: DragFit, runs: Sequence[Run], samples: Sequence[Samples]) ->
             f"of {factor:.3g}; check units and signs): {held}.",
         )
     scores = (thrust * error).sum(axis=1)[:, None]
-    spread = float(long_run_covariance([one.steps for one in kept], scores, np.eye(1))[0, 0])
+    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
     half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
     sentence = (
         f"The common scale comes from the wheels' effort in {len(forces)} of {len(runs)} recordings: d_xx u explains "

@@ -48,40 +48,12 @@ def parameter_count(links: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def _wheels(links: Array, joint_angles: Array, parameters: Array, jacobians: Array, to_base: Array) -> None:
-    """Jacobians (N, 3, N + 2) of the wheels' twists, and the map (N + 2, N + 2) to rates of the base frame."""
-    n = links.shape[0]
-    headings, joints, wheels = chain.geometry(links, joint_angles)
-    jacobians[:] = 0.0
-    to_base[:] = 0.0
-    share = 1.0 / n
-    mean_heading = 0.0
-    for i in range(n):
-        mean_heading += share * headings[i]
-    for i in range(n):
-        turned = headings[i] + links[i, chain.WHEEL_ANGLE] + parameters[WHEEL * i + ANGLE]
-        c, s = np.cos(turned), np.sin(turned)
-        jacobians[i, 0, 0], jacobians[i, 0, 1] = c, s
-        jacobians[i, 1, 0], jacobians[i, 1, 1] = -s, c
-        to_base[0, 0] += share
-        to_base[1, 1] += share
-        for column in range(2, 3 + i):
-            x, y = wheels[i, 0], wheels[i, 1]
-            if column > 2:
-                x -= joints[column - 3, 0]
-                y -= joints[column - 3, 1]
-            jacobians[i, 0, column] = s * x - c * y
-            jacobians[i, 1, column] = c * x + s * y
-            jacobians[i, 2, column] = 1.0
-            to_base[0, column] -= share * y
-            to_base[1, column] += share * x
-            to_base[2, column] += share
-    c, s = np.cos(mean_heading), np.sin(mean_heading)
-    for column in range(n + 2):
-        x, y = to_base[0, column], to_base[1, column]
-        to_base[0, column], to_base[1, column] = c * x + s * y, c * y - s * x
-        if column > 2:
-            to_base[column, column] = 1.0
+def _wheels(links: Array, joint_angles: Array, parameters: Array) -> tuple[Array, Array]:
+    """As `chain_kernels.wheel_jacobians`, with the wheels' mounting angles as the parameters have them."""
+    turned = np.empty(links.shape[0])
+    for i in range(links.shape[0]):
+        turned[i] = parameters[WHEEL * i + ANGLE]
+    return chain.wheel_jacobians(links, joint_angles, turned)
 
 
 @njit(cache=True, error_model="numpy")
@@ -100,7 +72,7 @@ def _from_base(to_base: Array, rates: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def _factorise(matrix: Array) -> None:
+def factorise(matrix: Array) -> None:
     """In place, the lower Cholesky factor of a positive-definite matrix."""
     m = matrix.shape[0]
     for j in range(m):
@@ -158,25 +130,21 @@ def rates(
     """
     n = links.shape[0]
     m = n + 2
-    jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
-    _wheels(links, joint_angles, parameters, jacobians, to_base)
+    jacobians, to_base = _wheels(links, joint_angles, parameters)
     q = _from_base(to_base, start)
     hessian, gradient = np.empty((m, m)), np.empty((m, 1))
-    twist = np.empty(3)
     value = np.inf
     previous, step = q.copy(), np.zeros(m)
     share = 1.0
     for _ in range(_ITERATIONS):
-        potential = _balance(
-            links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, twist
-        )
+        potential = _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
         if potential > value + 1e-12 * abs(value) + 1e-15 and share > 1e-3:
             share *= 0.5  # the function is convex: a shorter step goes down
             for c in range(m):
                 q[c] = previous[c] - share * step[c]
             continue
         value, share = potential, 1.0
-        _factorise(hessian)
+        factorise(hessian)
         _solve(hessian, gradient)
         largest = 0.0
         for c in range(m):
@@ -186,11 +154,14 @@ def rates(
         if largest < _CONVERGED:
             break
     if sensitivities.shape[1] > 0:
-        _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, twist)
-        _factorise(hessian)
+        _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
+        factorise(hessian)
         _forces(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, sensitivities)
         _solve(hessian, sensitivities)
-        sensitivities[:] = to_base @ sensitivities
+        of_base = to_base @ sensitivities
+        for c in range(m):
+            for k in range(of_base.shape[1]):
+                sensitivities[c, k] = of_base[c, k]
     return to_base @ q
 
 
@@ -205,12 +176,11 @@ def force_effects(
     """
     n = links.shape[0]
     m = n + 2
-    jacobians, to_base = np.empty((n, 3, m)), np.empty((m, m))
-    _wheels(links, joint_angles, parameters, jacobians, to_base)
+    jacobians, to_base = _wheels(links, joint_angles, parameters)
     hessian, gradient, pushed = np.empty((m, m)), np.empty((m, 1)), np.empty((m, 3 * n))
     q = _from_base(to_base, at)
-    _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient, np.empty(3))
-    _factorise(hessian)
+    _balance(links, joint_angles, controls, slopes, parameters, slip, jacobians, q, hessian, gradient)
+    factorise(hessian)
     for i in range(n):
         for a in range(3):
             for c in range(m):
@@ -237,7 +207,6 @@ def _balance(
     q: Array,
     hessian: Array,
     gradient: Array,
-    twist: Array,
 ) -> float:
     """Gradient (the forces that are left over) and Hessian of the potential that the rates minimise; its value."""
     n = links.shape[0]

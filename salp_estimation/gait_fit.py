@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.filtering.state_space import StateSpace, se2
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
@@ -35,6 +36,7 @@ _DIFFERENCE = 1e-5
 _LIMIT_MARGIN_RAD = float(np.deg2rad(0.5))
 _NODE = float(np.sqrt(3.0) / 6.0)
 _NEAR, _FAR = 0.5 + 2.0 * _NODE, 0.5 - 2.0 * _NODE
+_POSE = StateSpace(se2("pose"))
 
 
 Array = NDArray[np.float64]
@@ -89,15 +91,14 @@ def without_limits(chain: Chain) -> Chain:
     return Chain(links)
 
 
-def exponential(twist: Vector) -> NDArray[np.float64]:
+def exponential(twist: Vector) -> Vector:
     """Pose (3,) after one unit of time at the body velocity (3,)."""
-    turn = _turning(twist[2])
-    return np.concatenate([turn @ twist[:2], twist[2:]])
+    return _POSE.plus(np.zeros(3), twist)
 
 
-def logarithm(pose: Vector) -> NDArray[np.float64]:
+def logarithm(pose: Vector) -> Vector:
     """The body velocity (3,) that leads to the pose (3,) in one unit of time; its heading within (-pi, pi)."""
-    return np.concatenate([np.linalg.solve(_turning(pose[2]), pose[:2]), pose[2:]])
+    return _POSE.minus(pose, np.zeros(3))
 
 
 def fit(chain: Chain, twist: Vector, guess: Gait, nominal: Vector) -> Gait:
@@ -267,13 +268,6 @@ def _resized(gait: Gait, ratio: float) -> Gait:
     offset, loop = ratio * np.array(gait.offset), np.sqrt(ratio) * np.array([gait.sine, gait.cosine])
     sine, cosine = loop.tolist()
     return Gait(tuple(offset.tolist()), tuple(sine), tuple(cosine), gait.period_s)
-
-
-def _turning(angle: float) -> Matrix:
-    """(2, 2) the left Jacobian of the rotation: maps a constant velocity in the body to the displacement."""
-    along = np.sinc(angle / np.pi)
-    across = 0.5 * angle * np.sinc(0.5 * angle / np.pi) ** 2
-    return np.array([[along, -across], [across, along]])
 
 
 def _refusal(twist: Vector, closest: float, excess_rad: float) -> str:

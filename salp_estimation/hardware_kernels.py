@@ -11,6 +11,8 @@ a simulator of tens of links needs no other.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -23,41 +25,49 @@ Array = NDArray[np.float64]
 _ITERATIONS = 60
 
 
+class Mechanics(NamedTuple):
+    """What resists and moves a chain of N links; all along the wheels' own axes.
+
+    Attributes
+    ----------
+    links
+        (N, .) as `chain_kernels` reads them: geometry, drag of the joints, and their limits.
+    drag, friction
+        (N, 3, 3) drag matrices and (N, 3) Coulomb friction of the wheels.
+    slip, joint_slip
+        (3,) and scalar: speeds at which friction has reached tanh 1 of its whole size.
+    thrust
+        (N,) N per m/s of rim speed.
+    joint_friction
+        (N - 1,) N m.
+    stiffness, rest_angles
+        (N - 1,) of the harness, N m/rad and rad.
+    """
+
+    links: Array
+    drag: Array
+    friction: Array
+    slip: Array
+    joint_slip: float
+    thrust: Array
+    joint_friction: Array
+    stiffness: Array
+    rest_angles: Array
+
+
 @njit(cache=True, error_model="numpy")
-def wheel_jacobians(links: Array, joint_angles: Array) -> Array:
-    """(N, 3, N + 2): twist of each wheel along its own axes from the rates q'."""
-    n = links.shape[0]
-    headings, joints, wheels = chain.geometry(links, joint_angles)
-    out = np.zeros((n, 3, n + 2))
-    for i in range(n):
-        c, s = np.cos(headings[i] + links[i, chain.WHEEL_ANGLE]), np.sin(headings[i] + links[i, chain.WHEEL_ANGLE])
-        out[i, 0, 0], out[i, 0, 1] = c, s
-        out[i, 1, 0], out[i, 1, 1] = -s, c
-        for column in range(2, 3 + i):
-            x, y = wheels[i, 0], wheels[i, 1]
-            if column > 2:
-                x -= joints[column - 3, 0]
-                y -= joints[column - 3, 1]
-            out[i, 0, column] = s * x - c * y
-            out[i, 1, column] = c * x + s * y
-            out[i, 2, column] = 1.0
-    return out
+def _dry(speed: float, friction: float, slip: float) -> tuple[float, float, float]:
+    """Potential, force and stiffness of Coulomb friction at a speed."""
+    ratio = speed / slip
+    hold = np.tanh(ratio)
+    # log cosh, without overflow
+    potential = friction * slip * (abs(ratio) + np.log1p(np.exp(-2.0 * abs(ratio))))
+    return potential, friction * hold, friction / slip * (1.0 - hold * hold)
 
 
 @njit(cache=True, error_model="numpy")
 def _residual(
-    jacobians: Array,
-    rates: Array,
-    drag: Array,
-    push: Array,
-    friction: Array,
-    slip: Array,
-    joint_drag: Array,
-    joint_friction: Array,
-    joint_slip: float,
-    torque: Array,
-    gradient: Array,
-    hessian: Array,
+    robot: Mechanics, jacobians: Array, rates: Array, push: Array, torque: Array, gradient: Array, hessian: Array
 ) -> float:
     """Into `gradient` and `hessian` those of the potential at the rates; returns the potential."""
     n, m = jacobians.shape[0], rates.shape[0]
@@ -74,15 +84,13 @@ def _residual(
         for a in range(3):
             total = 0.0
             for b in range(3):
-                total += drag[i, a, b] * twist[b]
-                stiffness[a, b] = drag[i, a, b]
+                total += robot.drag[i, a, b] * twist[b]
+                stiffness[a, b] = robot.drag[i, a, b]
             potential += 0.5 * twist[a] * total - push[i, a] * twist[a]
-            ratio = twist[a] / slip[a]
-            hold = np.tanh(ratio)
-            # log cosh, without overflow
-            potential += friction[i, a] * slip[a] * (abs(ratio) + np.log1p(np.exp(-2.0 * abs(ratio))))
-            force[a] = total - push[i, a] + friction[i, a] * hold
-            stiffness[a, a] += friction[i, a] / slip[a] * (1.0 - hold * hold)
+            energy, held, stiff = _dry(twist[a], robot.friction[i, a], robot.slip[a])
+            potential += energy
+            force[a] = total - push[i, a] + held
+            stiffness[a, a] += stiff
         for c in range(m):
             for a in range(3):
                 along = jacobians[i, a, c]
@@ -93,48 +101,31 @@ def _residual(
                         for d in range(m):
                             hessian[c, d] += share * jacobians[i, b, d]
     for j in range(n - 1):
-        rate = rates[3 + j]
-        ratio = rate / joint_slip
-        hold = np.tanh(ratio)
-        potential += 0.5 * joint_drag[j] * rate * rate - torque[j] * rate
-        potential += joint_friction[j] * joint_slip * (abs(ratio) + np.log1p(np.exp(-2.0 * abs(ratio))))
-        gradient[3 + j] += joint_drag[j] * rate - torque[j] + joint_friction[j] * hold
-        hessian[3 + j, 3 + j] += joint_drag[j] + joint_friction[j] / joint_slip * (1.0 - hold * hold)
+        rate, drag = rates[3 + j], robot.links[j, chain.JOINT_DRAG]
+        energy, held, stiff = _dry(rate, robot.joint_friction[j], robot.joint_slip)
+        potential += 0.5 * drag * rate * rate - torque[j] * rate
+        potential += energy
+        gradient[3 + j] += drag * rate - torque[j] + held
+        hessian[3 + j, 3 + j] += drag + stiff
     return potential
 
 
 @njit(cache=True, error_model="numpy")
-def balance(
-    jacobians: Array,
-    start: Array,
-    drag: Array,
-    push: Array,
-    friction: Array,
-    slip: Array,
-    joint_drag: Array,
-    joint_friction: Array,
-    joint_slip: float,
-    torque: Array,
-) -> Array:
+def balance(robot: Mechanics, jacobians: Array, start: Array, push: Array, torque: Array) -> Array:
     """Rates (N + 2,) at which all forces balance, found from `start`.
 
     Parameters
     ----------
-    drag, push, friction
-        (N, 3, 3), (N, 3), (N, 3): drag matrices, thrust and disturbing wrenches, Coulomb friction of the wheels, each
-        along the wheel's axes.
-    slip, joint_slip
-        (3,) and scalar: speeds at which friction has reached tanh 1 of its whole size.
-    joint_drag, joint_friction, torque
-        (N - 1,): of the joints; the torque is the harness's.
+    push
+        (N, 3) thrust and disturbing wrenches of the wheels.
+    torque
+        (N - 1,) of the harness.
     """
     m = start.shape[0]
     rates = start.copy()
     gradient, hessian = np.empty(m), np.empty((m, m))
     trial_gradient, trial_hessian = np.empty(m), np.empty((m, m))
-    value = _residual(
-        jacobians, rates, drag, push, friction, slip, joint_drag, joint_friction, joint_slip, torque, gradient, hessian
-    )
+    value = _residual(robot, jacobians, rates, push, torque, gradient, hessian)
     for _ in range(_ITERATIONS):
         step = np.linalg.solve(hessian, gradient)
         decrease = np.dot(step, gradient)
@@ -143,45 +134,33 @@ def balance(
         share = 1.0
         while True:
             trial = rates - share * step
-            ahead = _residual(
-                jacobians,
-                trial,
-                drag,
-                push,
-                friction,
-                slip,
-                joint_drag,
-                joint_friction,
-                joint_slip,
-                torque,
-                trial_gradient,
-                trial_hessian,
-            )
+            ahead = _residual(robot, jacobians, trial, push, torque, trial_gradient, trial_hessian)
             if ahead <= value - 0.1 * share * decrease + 1e-15 or share < 1e-3:
                 break
             share *= 0.5
         rates, value = trial, ahead
-        gradient[:] = trial_gradient
-        hessian[:] = trial_hessian
+        gradient, trial_gradient = trial_gradient, gradient
+        hessian, trial_hessian = trial_hessian, hessian
     return rates
 
 
 @njit(cache=True, error_model="numpy")
+def _moved(robot: Mechanics, point: Array, place: Array, rates: Array, duration: float) -> Array:
+    """The state `point` (N + 2,) after a time at `rates` (N + 2,), which are along the axes of link 1 at `place`."""
+    out = np.empty(point.shape[0])
+    c, s = np.cos(place[2]), np.sin(place[2])
+    x, y = c * rates[0] - s * rates[1], s * rates[0] + c * rates[1]
+    out[0], out[1] = point[0] + duration * x, point[1] + duration * y
+    out[2] = wrap(point[2] + duration * rates[2])
+    for j in range(point.shape[0] - 3):
+        reached = point[3 + j] + duration * rates[3 + j]
+        out[3 + j] = min(max(reached, robot.links[j, chain.LOWER]), robot.links[j, chain.UPPER])
+    return out
+
+
+@njit(cache=True, error_model="numpy")
 def drive(
-    links: Array,
-    state: Array,
-    rates: Array,
-    speeds: Array,
-    disturbance: Array,
-    step: float,
-    drag: Array,
-    thrust: Array,
-    friction: Array,
-    slip: Array,
-    joint_friction: Array,
-    joint_slip: float,
-    stiffness: Array,
-    rest_angles: Array,
+    robot: Mechanics, state: Array, rates: Array, speeds: Array, disturbance: Array, step: float
 ) -> tuple[Array, Array]:
     """States (K + 1, N + 2) of link 1 (x, y, heading) and joints, and their rates, over K steps (midpoint rule).
 
@@ -191,46 +170,30 @@ def drive(
         (N + 2,) at the start.
     speeds, disturbance
         (K + 1, N) rim speeds and (K + 1, N, 3) disturbing wrenches of the wheels at the ends of the steps.
-    thrust
-        (N,) N per m/s of rim speed.
-    stiffness, rest_angles
-        (N - 1,) of the harness, N m/rad and rad.
     """
     count, m = speeds.shape[0], state.shape[0]
     n = m - 2
     states, out = np.empty((count, m)), np.empty((count, m))
-    joint_drag = links[: n - 1, chain.JOINT_DRAG].copy()
-    push, torque = np.empty((n, 3)), np.empty(n - 1)
-    point, middle = state.copy(), np.empty(m)
-    current = rates.copy()
+    push, torque, unturned = np.empty((n, 3)), np.empty(n - 1), np.zeros(n)
+    point, current = state.copy(), rates.copy()
     for k in range(count):
+        place = point
         for half in range(2):
-            place = point if half == 0 else middle
             after = k if half == 0 else min(k + 1, count - 1)
             for i in range(n):
                 for a in range(3):
                     push[i, a] = 0.5 * (disturbance[k, i, a] + disturbance[after, i, a])
-                push[i, 0] += thrust[i] * 0.5 * (speeds[k, i] + speeds[after, i])
+                push[i, 0] += robot.thrust[i] * 0.5 * (speeds[k, i] + speeds[after, i])
             for j in range(n - 1):
-                torque[j] = -stiffness[j] * (place[3 + j] - rest_angles[j])
-            jacobians = wheel_jacobians(links, place[3:].copy())
-            current = balance(
-                jacobians, current, drag, push, friction, slip, joint_drag, joint_friction, joint_slip, torque
-            )
+                torque[j] = -robot.stiffness[j] * (place[3 + j] - robot.rest_angles[j])
+            jacobians, _ = chain.wheel_jacobians(robot.links, place[3:].copy(), unturned)
+            current = balance(robot, jacobians, current, push, torque)
             if half == 0:
-                states[k] = point
-                out[k] = current
+                for i in range(m):
+                    states[k, i], out[k, i] = point[i], current[i]
                 if k == count - 1:
                     break
-            ahead = 0.5 * step if half == 0 else step
-            heading = point[2] if half == 0 else middle[2]
-            c, s = np.cos(heading), np.sin(heading)
-            target = middle if half == 0 else point
-            x, y = c * current[0] - s * current[1], s * current[0] + c * current[1]
-            base_x, base_y, base_heading = point[0], point[1], point[2]
-            for j in range(n - 1):
-                reached = point[3 + j] + ahead * current[3 + j]
-                target[3 + j] = min(max(reached, links[j, chain.LOWER]), links[j, chain.UPPER])
-            target[0], target[1] = base_x + ahead * x, base_y + ahead * y
-            target[2] = wrap(base_heading + ahead * current[2])
+                place = _moved(robot, point, point, current, 0.5 * step)
+            else:
+                point = _moved(robot, point, place, current, step)
     return states, out

@@ -15,13 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
-from onboard_estimation.series import Recording, Series
-from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, imu_channel, stamps_between, truth_channel
-from salp_estimation import chain_kernels, hardware_kernels
+from onboard_estimation.series import Recording
+from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2, stamps_between
+from salp_estimation import chain_kernels
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.foreign_effects import ForeignEffects, ForeignScenario
+from salp_estimation.hardware_kernels import Mechanics, drive
 from salp_estimation.hardware_scenario import HardwareScenario, hardware_scenario
-from salp_estimation.simulator import command_channel, pose_values
+from salp_estimation.simulator import recorded
 
 Rows = NDArray[np.float64]
 Stamps = NDArray[np.int64]
@@ -32,7 +33,19 @@ _LONGEST_SPREAD = 2.5  # draws are cut off at so many standard deviations: no wh
 
 
 class HardwareRobot:
-    """What is drawn once a seed: the robot of that day."""
+    """What is drawn once a seed: the robot of that day.
+
+    Attributes
+    ----------
+    mechanics
+        What resists and moves it.
+    delay_s, latency_s
+        (N,) of the wheels, and of the motion capture.
+    gyro_bias, gyro_scale, gyro_tilt
+        (N, 3) rad/s, (N,), and (N, 2) rad.
+    marker_heading
+        (N,) rad.
+    """
 
     def __init__(self, configuration: ChainConfiguration, scenario: HardwareScenario, rng: np.random.Generator) -> None:
         def spread(stddev: float, *shape: int) -> Rows:
@@ -41,18 +54,25 @@ class HardwareRobot:
         n = len(configuration.link_names)
         floor, harness, actuator = scenario.floor, scenario.harness, scenario.actuator
         angles = np.array(configuration.wheel_angles_deg) + spread(actuator.wheel_angle_stddev_deg, n)
-        self.chain = replace(configuration, wheel_angles_deg=tuple(angles.tolist())).build()
-        nominal = self.chain.links[:, chain_kernels.DRAG : chain_kernels.DRAG + 9].reshape(n, 3, 3)
+        links = replace(configuration, wheel_angles_deg=tuple(angles.tolist())).build().links
+        nominal = links[:, chain_kernels.DRAG : chain_kernels.DRAG + 9].reshape(n, 3, 3)
         share = np.sqrt(1.0 + spread(floor.drag_spread, n, 3))
-        self.drag = np.ascontiguousarray(nominal * share[:, :, None] * share[:, None, :])
+        drag = np.ascontiguousarray(nominal * share[:, :, None] * share[:, None, :])
         friction = np.array([floor.friction_along_n, floor.friction_across_n, floor.friction_turning_n_m])
-        self.friction = friction * (1.0 + spread(floor.friction_spread, n, 3))
-        self.slip = np.array([floor.slip_speed_m_s, floor.slip_speed_m_s, floor.slip_rate_rad_s])
-        self.thrust = nominal[:, 0, 0] * (1.0 + spread(actuator.gain_spread, n))
+        friction = friction * (1.0 + spread(floor.friction_spread, n, 3))
+        thrust = nominal[:, 0, 0] * (1.0 + spread(actuator.gain_spread, n))
         self.delay_s = np.maximum(actuator.delay_s + spread(actuator.delay_spread_s, n), 0.0)
-        self.stiffness = harness.stiffness_n_m_rad * (1.0 + spread(harness.stiffness_spread, n - 1))
-        self.rest_angles = np.deg2rad(spread(harness.rest_angle_stddev_deg, n - 1))
-        self.joint_friction = np.full(n - 1, harness.joint_friction_n_m)
+        self.mechanics = Mechanics(
+            links,
+            drag,
+            friction,
+            slip=np.array([floor.slip_speed_m_s, floor.slip_speed_m_s, floor.slip_rate_rad_s]),
+            joint_slip=harness.slip_rate_rad_s,
+            thrust=thrust,
+            joint_friction=np.full(n - 1, harness.joint_friction_n_m),
+            stiffness=harness.stiffness_n_m_rad * (1.0 + spread(harness.stiffness_spread, n - 1)),
+            rest_angles=np.deg2rad(spread(harness.rest_angle_stddev_deg, n - 1)),
+        )
         self.gyro_bias = spread(scenario.gyro.bias_stddev_rad_s, n, 3)
         self.gyro_scale = 1.0 + spread(scenario.gyro.scale_stddev, n)
         self.gyro_tilt = np.deg2rad(spread(scenario.gyro.tilt_stddev_deg, n, 2))
@@ -89,18 +109,19 @@ class HardwareSimulation:
         self._nominal = configuration.build()
         n = self._nominal.link_count
         self._at_ns = 0
-        self._state = np.concatenate([np.zeros(3), self.robot.rest_angles])
+        rest_angles = self.robot.mechanics.rest_angles
+        self._state = np.concatenate([np.zeros(3), rest_angles])
         self._rates = np.zeros(n + 2)
         self._speeds = np.zeros(n)
         self._uneven = rng.normal(size=(n, 3))  # in its standard deviations
         self._walk = np.zeros((n, 3))
         self._roller_phase = rng.uniform(0.0, 2.0 * np.pi, n)
-        self._past: tuple[Stamps, Rows, Rows] | None = None
+        self._past: tuple[Stamps, Rows] | None = None
         self.foreign: ForeignEffects | None = None
         if foreign is not None:
             rollers, radius_m = self.scenario.gyro.rollers, configuration.wheel_radius_m
             (apart,) = rng.spawn(1)  # all else stays as it is in `hardware`
-            self.foreign = ForeignEffects(foreign, self.robot.rest_angles, radius_m, rollers, apart)
+            self.foreign = ForeignEffects(foreign, rest_angles, radius_m, rollers, apart)
         self._rolled_m = np.zeros(n)
 
     def advance(self, stop_ns: int) -> Recording:
@@ -113,13 +134,7 @@ class HardwareSimulation:
         grid_ns, states, rates, speeds = self._drive(start_ns, stop_ns)
         gyro_ns, imu = self._imus(start_ns, stop_ns, grid_ns, rates, speeds)
         truth_ns, poses = self._capture(start_ns, stop_ns, grid_ns, states)
-        configuration = self._configuration
-        wheel_speeds = commands / configuration.signed_wheel_radii_m
-        names = configuration.link_names
-        sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
-        sensors += [Series(imu_channel(name), gyro_ns[i], imu[i]) for i, name in enumerate(names)]
-        truth = [Series(truth_channel(name), truth_ns, pose_values(poses[:, i])) for i, name in enumerate(names)]
-        return Recording(tuple(sensors), tuple(truth))
+        return recorded(self._configuration, (command_ns, commands), gyro_ns, imu, (truth_ns, poses))
 
     def _commanded(self, time_s: Vector) -> Rows:
         """Rim speeds asked for at each time: none while the robot rests."""
@@ -128,7 +143,7 @@ class HardwareSimulation:
 
     def _drive(self, start_ns: int, stop_ns: int) -> tuple[Stamps, Rows, Rows, Rows]:
         """Stamps (K,) from start to stop, states of link 1 and joints, rates, actual rim speeds there."""
-        scenario, robot, rng = self.scenario, self.robot, self._rng
+        scenario, mechanics, rng = self.scenario, self.robot.mechanics, self._rng
         count = max(1, int(np.ceil((stop_ns - start_ns) / _STEP_NS)))
         grid_ns = np.round(np.linspace(start_ns, stop_ns, count + 1)).astype(np.int64)
         step_s = (stop_ns - start_ns) / count / NANOSECONDS_PER_SECOND
@@ -149,32 +164,14 @@ class HardwareSimulation:
         size = np.array([floor.unevenness_n, floor.unevenness_n, floor.unevenness_n_m])
         wrenches = uneven * size * moving[:, None, None]
         if self.foreign is None:
-            states, rates = self._moved(speeds, wrenches, step_s, robot.friction, robot.rest_angles)
+            states, rates = self._moved(mechanics, speeds, wrenches, step_s)
         else:
             states, rates = self._moved_foreign(self.foreign, grid_ns, speeds, wrenches, step_s)
         return grid_ns, states, rates, speeds
 
-    def _moved(
-        self, speeds: Rows, wrenches: Rows, step_s: float, friction: Rows, rest_angles: Vector
-    ) -> tuple[Rows, Rows]:
+    def _moved(self, mechanics: Mechanics, speeds: Rows, wrenches: Rows, step_s: float) -> tuple[Rows, Rows]:
         """States and rates (K, N + 2) from where the robot is, with wheels' speeds (K, N) and wrenches (K, N, 3)."""
-        robot = self.robot
-        states, rates = hardware_kernels.drive(
-            robot.chain.links,
-            self._state,
-            self._rates,
-            speeds,
-            wrenches,
-            step_s,
-            robot.drag,
-            robot.thrust,
-            friction,
-            robot.slip,
-            robot.joint_friction,
-            self.scenario.harness.slip_rate_rad_s,
-            robot.stiffness,
-            rest_angles,
-        )
+        states, rates = drive(mechanics, self._state, self._rates, speeds, wrenches, step_s)
         self._state, self._rates = states[-1].copy(), rates[-1].copy()
         return states, rates
 
@@ -182,19 +179,20 @@ class HardwareSimulation:
         self, foreign: ForeignEffects, grid_ns: Stamps, speeds: Rows, wrenches: Rows, step_s: float
     ) -> tuple[Rows, Rows]:
         """The same in short pieces, each with the friction, slope and harness of its start."""
-        links = self.robot.chain.links
+        nominal = self.robot.mechanics
+        links, unturned = nominal.links, np.zeros(len(nominal.links))
         states, rates = np.empty((2, len(speeds), len(self._state)))
         for first in range(0, len(speeds) - 1, _FOREIGN_STEPS):
             rows = slice(first, min(first + _FOREIGN_STEPS, len(speeds) - 1) + 1)
-            twists = hardware_kernels.wheel_jacobians(links, self._state[3:].copy()) @ self._rates
+            jacobians, _ = chain_kernels.wheel_jacobians(links, self._state[3:].copy(), unturned)
+            twists = jacobians @ self._rates
             headings = self._state[2] + np.concatenate([[0.0], np.cumsum(self._state[3:])])
-            friction = foreign.friction(self.robot.friction, twists, self._rolled_m, 1e-9 * float(grid_ns[first]))
+            friction = foreign.friction(nominal.friction, twists, self._rolled_m, 1e-9 * float(grid_ns[first]))
             downhill = foreign.downhill(headings + links[:, chain_kernels.WHEEL_ANGLE])
             length_s = (rows.stop - 1 - first) * step_s
             rest_angles = foreign.rest_angles(self._state[3:], length_s)
-            states[rows], rates[rows] = self._moved(
-                speeds[rows], wrenches[rows] + downhill, step_s, friction, rest_angles
-            )
+            now = nominal._replace(friction=friction, rest_angles=rest_angles)
+            states[rows], rates[rows] = self._moved(now, speeds[rows], wrenches[rows] + downhill, step_s)
             self._rolled_m += speeds[first] * length_s
         return states, rates
 
@@ -263,7 +261,7 @@ class HardwareSimulation:
         if self._past is not None:
             seen_ns, seen = np.concatenate([self._past[0][:-1], grid_ns]), np.vstack([self._past[1][:-1], states])
         keep = seen_ns >= stop_ns - NANOSECONDS_PER_SECOND
-        self._past = seen_ns[keep], seen[keep], seen[keep]
+        self._past = seen_ns[keep], seen[keep]
         when = stamps - round(robot.latency_s * NANOSECONDS_PER_SECOND)
         unwrapped = seen.copy()
         unwrapped[:, 2] = np.unwrap(seen[:, 2])

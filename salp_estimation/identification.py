@@ -74,17 +74,6 @@ class Samples:
     instants: NDArray[np.int64]
     step_s: float
 
-    def part(self, chosen: NDArray[np.bool_]) -> Samples:
-        """Some of the samples."""
-        return Samples(
-            self.joint_angles[chosen],
-            self.rates[chosen],
-            self.controls[chosen],
-            self.steps[chosen],
-            self.instants[chosen],
-            self.step_s,
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class DragFit:

@@ -6,6 +6,7 @@ All of them pass the same low-pass, so that none lags behind another and none ke
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +17,12 @@ from onboard_estimation.measurement import Channel, Vector
 from onboard_estimation.series import Series
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
-from salp_estimation.chain_estimator import COMMAND
+from salp_estimation.chain_estimator import COMMAND, GYRO_AXES
 from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.identification import Samples
 from salp_estimation.marker_flips import Mask, Stamps
 from salp_estimation.motion import Motion, motion_from_tracks
+from salp_estimation.training_runs import in_force, rim_speeds
 
 Array = NDArray[np.float64]
 
@@ -31,8 +33,7 @@ _LIMIT_MARGIN_RAD = float(np.deg2rad(1.0))
 _HARMONICS = 6.0  # the cut-off should be so many times the frequency of the commands
 
 
-@dataclass(frozen=True, eq=False)
-class GyroSamples:
+class GyroSamples(NamedTuple):
     """A gyro's own samples: stamps (M,), turning rates (M,) in rad/s, and the rim speeds (M, N) in force at them."""
 
     stamps_ns: Stamps
@@ -132,16 +133,13 @@ def _run(
             f"({motion.duration_s:.3g} s of motion, {touching / motion.rate_hz:.3g} s of it at a limit); commands and "
             "motion capture must overlap in time"
         )
-    gyros = _gyros(configuration, series, command, raw)
+    gyros = _gyros(configuration, series)
     return Run(name, motion, controls, gyros, forces, usable, frequency_hz, tuple(said))
 
 
-def _gyros(
-    configuration: SalpConfiguration, series: dict[str, Series], command: Series, controls: Array
-) -> tuple[GyroSamples | None, ...]:
-    axis, sign = "xyz".index(configuration.gyro.axis[-1]), -1.0 if configuration.gyro.axis.startswith("-") else 1.0
-    order = np.argsort(command.stamps_ns, kind="stable")
-    held_ns, held = command.stamps_ns[order], controls[order]
+def _gyros(configuration: SalpConfiguration, series: dict[str, Series]) -> tuple[GyroSamples | None, ...]:
+    axis, sign = GYRO_AXES[configuration.gyro.axis]
+    commands = rim_speeds(configuration.chain, series[COMMAND])
     out: list[GyroSamples | None] = []
     for name in configuration.chain.link_names:
         if (imu := series.get(f"imu/{name}")) is None:
@@ -149,9 +147,8 @@ def _gyros(
             continue
         usable: Mask = np.asarray(np.isfinite(imu.values).all(axis=1), dtype=np.bool_)
         stamps_ns, first = np.unique(imu.stamps_ns[usable], return_index=True)
-        number = np.searchsorted(held_ns, stamps_ns, side="right") - 1
-        speeds = np.where(number[:, None] >= 0, held[np.maximum(number, 0)], np.nan)
-        out.append(GyroSamples(stamps_ns, sign * imu.values[usable][first, axis], speeds))
+        rates = sign * imu.values[usable][first, axis]
+        out.append(GyroSamples(stamps_ns, rates, in_force(*commands, stamps_ns)))
     return tuple(out)
 
 

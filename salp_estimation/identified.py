@@ -23,9 +23,8 @@ from salp_estimation.gaits import GAITS, Gait, gait_for
 from salp_estimation.identification import DragFit, fit_drag
 from salp_estimation.identification_advice import expected_half_widths
 from salp_estimation.identification_runs import Run, run_from_recording
-from salp_estimation.identification_tables import Coefficient, coefficient_table, validation_table
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ
-from salp_estimation.validation import Validation, validate
+from salp_estimation.validation import Validation, validate, validation_table
 
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
 
@@ -33,6 +32,52 @@ _DIGITS = 7
 _NOTED_DELAY_S = 0.01
 _GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
 _ADVICE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """One line of the table; `low` and `high` bound the 95 % interval and are infinite where nothing is known.
+
+    Attributes
+    ----------
+    ratio, ratio_low, ratio_high
+        To d_xx of the first wheel: what commands and motion alone determine. In m for a mixed element, m^2 for turning.
+    poor
+        The interval is wider than a tenth of the value (of the geometric mean of both axes' for a mixed element).
+    held
+        Not estimated.
+    """
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    configured: float
+    poor: bool
+    held: bool
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval in words."""
+        if self.held:
+            return "held"
+        if not self.high < float("inf"):
+            return "not determined"
+        return f"{self.low:.5g} to {self.high:.5g}{' (poor)' if self.poor else ''}"
+
+
+def coefficient_table(title: str, coefficients: Sequence[Coefficient]) -> ReportTable:
+    """All coefficients beside the configured ones."""
+    headings = ("coefficient", "value", "95 % interval", "unit", "ratio to the first", "configured")
+    rows = tuple(
+        (one.name, f"{one.value:.6g}", one.interval, one.unit, f"{one.ratio:.5g}", f"{one.configured:.6g}")
+        for one in coefficients
+    )
+    return ReportTable(title, headings, rows, right=(*headings[1:3], *headings[4:]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,6 @@ a jump are found by a running median.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import median_filter
@@ -27,29 +25,15 @@ _ROBUST_SIGMAS = 8.0  # of white noise, one frame in 1e15 strays so far
 _SIGMA_OF_MEDIAN = 1.4826  # standard deviation of a Gaussian by its median absolute deviation
 
 
-@dataclass(frozen=True)
-class FlipLimits:
-    """What a body cannot do between two frames.
-
-    Attributes
-    ----------
-    jump_m, jump_rad
-        Change of pose beyond the noise of the motion capture at any frame rate.
-    speed_m_s, turning_rate_rad_s
-        Fastest motion of a link, added for the time between the frames. LandSalp's gaits reach 0.1 m/s and 0.3 rad/s.
-    spike_m, spike_rad
-        A single frame may stray so far from the median of its neighbours, and eight robust standard deviations more.
-    """
-
-    jump_m: float = 0.015
-    jump_rad: float = float(np.deg2rad(5.0))
-    speed_m_s: float = 0.5
-    turning_rate_rad_s: float = 2.0
-    spike_m: float = 0.002
-    spike_rad: float = float(np.deg2rad(0.5))
+JUMP_M, JUMP_RAD = 0.015, float(np.deg2rad(5.0))
+"""Change of pose beyond the noise of the motion capture at any frame rate."""
+_SPEED_M_S, _TURNING_RATE_RAD_S = 0.5, 2.0
+"""Fastest motion of a link, added for the time between frames. LandSalp's gaits reach 0.1 m/s and 0.3 rad/s."""
+_SPIKE_M, _SPIKE_RAD = 0.002, float(np.deg2rad(0.5))
+"""A single frame may stray so far from the median of its neighbours, and eight robust standard deviations more."""
 
 
-def flipped_frames(stamps_ns: Stamps, poses: Rows, limits: FlipLimits | None = None) -> Mask:
+def flipped_frames(stamps_ns: Stamps, poses: Rows) -> Mask:
     """Frames (M,) of one body that are no motion of it.
 
     Parameters
@@ -59,42 +43,37 @@ def flipped_frames(stamps_ns: Stamps, poses: Rows, limits: FlipLimits | None = N
     poses
         (M, 3) x, y in metres, heading in rad (wrapped or not).
     """
-    limits = limits or FlipLimits()
     count = len(stamps_ns)
     if count < 2:
         return np.zeros(count, dtype=np.bool_)
-    breaks = ~_reachable(stamps_ns[:-1], poses[:-1], stamps_ns[1:], poses[1:], limits)
+    breaks = ~_reachable(stamps_ns[:-1], poses[:-1], stamps_ns[1:], poses[1:])
     starts = np.concatenate([[0], np.flatnonzero(breaks) + 1])
     stops = np.append(starts[1:], count)
     kept = np.zeros(count, dtype=np.bool_)
-    for piece in _longest_chain(stamps_ns, poses, starts, stops, limits):
+    for piece in _longest_chain(stamps_ns, poses, starts, stops):
         kept[starts[piece] : stops[piece]] = True
     good = np.flatnonzero(kept)
-    kept[good[_spikes(poses[good], limits)]] = False
+    kept[good[_spikes(poses[good])]] = False
     return ~kept
 
 
-def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows, limits: FlipLimits) -> Mask:
+def _reachable(stamps_a: Stamps, poses_a: Rows, stamps_b: Stamps, poses_b: Rows) -> Mask:
     """Whether a body can be at the poses b (K, 3) after having been at the poses a (K, 3)."""
     seconds = (stamps_b - stamps_a) / NANOSECONDS_PER_SECOND
     distance = np.hypot(poses_b[:, 0] - poses_a[:, 0], poses_b[:, 1] - poses_a[:, 1])
     turn = np.abs(np.remainder(poses_b[:, 2] - poses_a[:, 2] + np.pi, 2.0 * np.pi) - np.pi)
-    near: Mask = (distance <= limits.jump_m + limits.speed_m_s * seconds) & (
-        turn <= limits.jump_rad + limits.turning_rate_rad_s * seconds
-    )
+    near: Mask = (distance <= JUMP_M + _SPEED_M_S * seconds) & (turn <= JUMP_RAD + _TURNING_RATE_RAD_S * seconds)
     return near
 
 
-def _longest_chain(
-    stamps_ns: Stamps, poses: Rows, starts: NDArray[np.intp], stops: NDArray[np.intp], limits: FlipLimits
-) -> list[int]:
+def _longest_chain(stamps_ns: Stamps, poses: Rows, starts: NDArray[np.intp], stops: NDArray[np.intp]) -> list[int]:
     """Pieces, in order, each reachable from the one before, that hold the most frames (dynamic programming)."""
     lengths = stops - starts
     total, before = lengths.copy(), np.full(len(starts), -1)
     for piece in range(1, len(starts)):
         earlier = np.arange(max(0, piece - _PIECES_BACK), piece)
         last, first = stops[earlier] - 1, np.full(len(earlier), starts[piece])
-        near = _reachable(stamps_ns[last], poses[last], stamps_ns[first], poses[first], limits)
+        near = _reachable(stamps_ns[last], poses[last], stamps_ns[first], poses[first])
         if near.any():
             best = earlier[near][np.argmax(total[earlier[near]])]
             before[piece], total[piece] = best, total[best] + lengths[piece]
@@ -104,13 +83,13 @@ def _longest_chain(
     return chain[::-1]
 
 
-def _spikes(poses: Rows, limits: FlipLimits) -> Mask:
+def _spikes(poses: Rows) -> Mask:
     """Frames (K,) that stray from the running median of their neighbours."""
     if len(poses) < _MEDIAN_FRAMES:
         return np.zeros(len(poses), dtype=np.bool_)
     smooth = np.column_stack([poses[:, :2], np.unwrap(poses[:, 2])])
     stray = np.abs(smooth - median_filter(smooth, size=(_MEDIAN_FRAMES, 1), mode="nearest"))
-    allowed = np.array([limits.spike_m, limits.spike_m, limits.spike_rad])
+    allowed = np.array([_SPIKE_M, _SPIKE_M, _SPIKE_RAD])
     allowed = allowed + _ROBUST_SIGMAS * _SIGMA_OF_MEDIAN * np.median(stray, axis=0)
     spikes: Mask = np.asarray((stray > allowed).any(axis=1), dtype=np.bool_)
     return spikes

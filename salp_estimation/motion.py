@@ -28,7 +28,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.marker_flips import FlipLimits, Mask, Rows, Stamps, flipped_frames
+from salp_estimation.marker_flips import JUMP_M, Mask, Rows, Stamps, flipped_frames
 
 DEFAULT_CUTOFF_HZ = 2.0
 """Twelve times the frequency of the gaits (1/6 Hz): their fifth harmonic passes with an error below 0.1 %."""
@@ -152,7 +152,6 @@ def motion_from_tracks(
     configuration: ChainConfiguration,
     tracks: Mapping[str, BodyTrack],
     cutoff_hz: float = DEFAULT_CUTOFF_HZ,
-    limits: FlipLimits | None = None,
 ) -> Motion:
     """Motion from the tracks of an evaluation's recording, see `motion_from_links`.
 
@@ -178,7 +177,6 @@ def motion_from_tracks(
         [planar_pose(tracks[name].values) for name in names],
         names,
         cutoff_hz,
-        limits,
     )
 
 
@@ -188,7 +186,6 @@ def motion_from_links(
     link_poses: Sequence[Rows],
     names: Sequence[str],
     cutoff_hz: float = DEFAULT_CUTOFF_HZ,
-    limits: FlipLimits | None = None,
 ) -> Motion:
     """Motion from the poses of N links, each with stamps of its own: jitter, gaps and flips are allowed.
 
@@ -206,8 +203,7 @@ def motion_from_links(
     UserError
         The cut-off does not fit the frame rate, there are too few frames, or links that share a joint do not meet.
     """
-    limits = limits or FlipLimits()
-    kept = [~flipped_frames(at, poses, limits) for at, poses in zip(stamps_ns, link_poses, strict=True)]
+    kept = [~flipped_frames(at, poses) for at, poses in zip(stamps_ns, link_poses, strict=True)]
     left_out = {name: int((~mask).sum()) for name, mask in zip(names, kept, strict=True)}
     tracks = [(at[mask], poses[mask]) for at, poses, mask in zip(stamps_ns, link_poses, kept, strict=True)]
     grid_ns, rate_hz = _grid([at for at, _ in tracks], names, cutoff_hz)
@@ -216,7 +212,7 @@ def motion_from_links(
     for link, (at, measured) in enumerate(tracks):
         poses[:, link], gap = _interpolated(grid_ns, at, measured)
         gap_s = np.maximum(gap_s, gap)
-    apart = _apart(chain, poses, gap_s * rate_hz <= _MISSED_FRAMES, names, limits.jump_m)
+    apart = _apart(chain, poses, gap_s * rate_hz <= _MISSED_FRAMES, names)
     gap_s[apart] = np.inf
     edge = round(_EDGE_PERIODS * rate_hz / cutoff_hz)
     stretches = _stretches(gap_s <= _BRIDGED_PERIODS / cutoff_hz, 3 * edge)
@@ -261,7 +257,7 @@ def _interpolated(grid_ns: Stamps, stamps_ns: Stamps, poses: Rows) -> tuple[Rows
     return values, gap_s
 
 
-def _apart(chain: Chain, poses: Rows, measured: Mask, names: Sequence[str], jump_m: float) -> Mask:
+def _apart(chain: Chain, poses: Rows, measured: Mask, names: Sequence[str]) -> Mask:
     """Where (K,) the ends of two links that share a joint stray from each other; UserError where they never meet."""
     half = 0.5 * chain.links[:, kernels.LENGTH]
     along = np.stack([np.cos(poses[..., 2]), np.sin(poses[..., 2])], axis=-1)
@@ -283,7 +279,7 @@ def _apart(chain: Chain, poses: Rows, measured: Mask, names: Sequence[str], jump
             "centre with x along the link"
         )
     stray: Mask = np.asarray(
-        (np.hypot(forward - offset[:, 0], left - offset[:, 1]) > jump_m).any(axis=1), dtype=np.bool_
+        (np.hypot(forward - offset[:, 0], left - offset[:, 1]) > JUMP_M).any(axis=1), dtype=np.bool_
     )
     return stray & measured
 

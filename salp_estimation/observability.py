@@ -28,6 +28,7 @@ from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
 
 Rows = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 STEP_RAD = 1e-3
 """Step of the five-point differences. Their error is of the order of STEP^4 / 30 = 3e-14 times the fifth derivative and
@@ -38,54 +39,23 @@ _LONGEST_SEGMENT_S = 0.25
 
 
 @njit(cache=True, error_model="numpy")
-def _unlimited(links: Rows) -> Rows:
-    """The links with free joints."""
+def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, joints: Indices, step: float) -> Rows:
+    """Columns of C = dh/dr (k, N, joints) by five-point differences, each row under its own controls, no limits."""
+    count, n = joint_angles.shape[0], links.shape[0]
     free = kernels.completed(links).copy()
     free[:, kernels.LOWER], free[:, kernels.UPPER] = -np.inf, np.inf
-    return free
-
-
-@njit(cache=True, error_model="numpy")
-def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, step: float) -> Rows:
-    """C = dh/dr (k, N, N - 1) by five-point differences, each row under its own controls."""
-    count, joints, n = joint_angles.shape[0], joint_angles.shape[1], links.shape[0]
-    free = _unlimited(links)
-    points = np.zeros((4 * joints, n + 2))
-    out = np.empty((count, n, joints))
+    points = np.zeros((4 * joints.size, n + 2))
+    out = np.empty((count, n, joints.size))
     for k in range(count):
-        for j in range(joints):
-            _stencil(points[4 * j : 4 * j + 4], joint_angles[k], j, step)
-        rates = kernels.gyro_rates(free, points, controls[k])
-        for j in range(joints):
+        for j, joint in enumerate(joints):
+            for s in range(4):  # two steps less, one less, one more and two more
+                points[4 * j + s, 3:] = joint_angles[k]
+                points[4 * j + s, 3 + joint] += step * (s - 2 if s < 2 else s - 1)
+        rates = kernels.gyro_rates(free, points, controls[k], 0.0)
+        for j in range(joints.size):
             for g in range(n):
                 out[k, g, j] = _difference(rates[4 * j : 4 * j + 4, g], step)
     return out
-
-
-@njit(cache=True, error_model="numpy")
-def _actuator_jacobians(links: Rows, joint_angles: Rows, joint: int, step: float) -> Rows:
-    """Derivatives dh_i/d alpha_j of the rates for a unit rim speed of each actuator: (k, actuator, gyro)."""
-    count, n = joint_angles.shape[0], links.shape[0]
-    free = _unlimited(links)
-    points, unit = np.zeros((4, n + 2)), np.zeros(n)
-    out = np.empty((count, n, n))
-    for k in range(count):
-        _stencil(points, joint_angles[k], joint, step)
-        for i in range(n):
-            unit[i] = 1.0
-            rates = kernels.gyro_rates(free, points, unit)
-            unit[i] = 0.0
-            for g in range(n):
-                out[k, i, g] = _difference(rates[:, g], step)
-    return out
-
-
-@njit(cache=True, error_model="numpy")
-def _stencil(points: Rows, joint_angles: Rows, joint: int, step: float) -> None:
-    """Into four states the joint angles, with one of them two steps less, one less, one more and two more."""
-    for s in range(4):
-        points[s, 3:] = joint_angles
-        points[s, 3 + joint] += step * (s - 2 if s < 2 else s - 1)
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,7 +83,7 @@ def measurement_jacobian(chain: Chain, joint_angles: ArrayLike, controls: ArrayL
         Shapes that do not fit.
     """
     r, u = _paired(chain, joint_angles, controls)
-    return _jacobians(chain.links, r, u, STEP_RAD)
+    return _jacobians(chain.links, r, u, np.arange(chain.link_count - 1), STEP_RAD)
 
 
 def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint: int) -> tuple[Vector, Matrix]:
@@ -136,7 +106,10 @@ def heuristic(chain: Chain, joint_angles: ArrayLike, controls: ArrayLike, joint:
     r, u = _paired(chain, joint_angles, controls)
     if not 0 <= joint < chain.link_count - 1:
         raise ValueError(f"no joint {joint}: the chain has {chain.link_count - 1}, counted from zero")
-    parts = _actuator_jacobians(chain.links, r, joint, STEP_RAD) * u[:, :, None]
+    only = np.array([joint])
+    units = (np.tile(one, (len(u), 1)) for one in np.eye(chain.link_count))
+    by_unit = np.stack([_jacobians(chain.links, r, one, only, STEP_RAD)[:, :, 0] for one in units], axis=1)
+    parts = by_unit * u[:, :, None]
     whole = parts.sum(axis=1)
     total: Vector = np.linalg.norm(whole, axis=1)
     direction = np.divide(whole, total[:, None], out=np.zeros_like(whole), where=total[:, None] != 0.0)
@@ -173,7 +146,7 @@ def gramians(
         raise ValueError(f"expected {len(r)} increasing times, got shape {time.shape}")
     if not window_s > 0.0:
         raise ValueError(f"the window must be longer than zero, got {window_s} s")
-    return _gramians(time, _jacobians(chain.links, r, u, STEP_RAD), window_s)
+    return _gramians(time, measurement_jacobian(chain, r, u), window_s)
 
 
 def _gramians(time: Vector, jacobians: Rows, window_s: float) -> Rows:

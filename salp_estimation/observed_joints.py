@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from salp_estimation.observability import (
     measurement_jacobian,
     smallest_eigenvalues,
 )
+from salp_estimation.training_runs import in_force, rim_speeds
 
 Rows = NDArray[np.float64]
 
@@ -38,8 +40,7 @@ _MOST_INSTANTS = 20_000
 _MOST_GRAMIAN_JOINTS = 20
 
 
-@dataclass(frozen=True, eq=False)
-class JointRecord:
+class JointRecord(NamedTuple):
     """Joint angles of a run: stamps (K,) ns, all else (K, N - 1) rad; truth and error are NaN where there is no truth.
 
     `stddev` may hold the truth's noise beside the filter's own: ranks stay as they are.
@@ -50,11 +51,6 @@ class JointRecord:
     truth: Matrix
     error: Matrix
     stddev: Matrix
-
-    def at(self, rows: slice) -> JointRecord:
-        """Some of the instants."""
-        parts = (self.estimate, self.truth, self.error, self.stddev)
-        return JointRecord(self.stamps_ns[rows], *(part[rows] for part in parts))
 
 
 @dataclass(frozen=True)
@@ -114,17 +110,6 @@ class Observability:
     stride: int
 
 
-def controls_in_force(configuration: ChainConfiguration, command: Series, stamps_ns: NDArray[np.int64]) -> Matrix:
-    """Commanded rim speeds (K, N), m/s, at the stamps: of the last command until then, zero before the first one."""
-    usable = np.isfinite(command.values).all(axis=1)
-    given_ns, values = command.stamps_ns[usable], command.values[usable]
-    order = np.argsort(given_ns, kind="stable")
-    number = np.searchsorted(given_ns[order], stamps_ns, side="right")
-    speeds = values[order] * configuration.signed_wheel_radii_m
-    out: Matrix = np.vstack([np.zeros(len(configuration.link_names)), speeds])[number]
-    return out
-
-
 def relation(time_s: Vector, total: Vector, stddev: Vector, settle_s: float) -> Relation:
     """How the filter's standard deviation (K,) follows Lambda (K,), from `settle_s` on."""
     lags = np.arange(0.0, LONGEST_LAG_S + 0.5 * _LAG_STEP_S, _LAG_STEP_S)
@@ -169,9 +154,10 @@ def observe(
     """
     chain = configuration.build()
     stride = -(-len(record.stamps_ns) // _MOST_INSTANTS)
-    record = record.at(slice(None, None, stride))
+    rows = slice(None, None, stride)
+    record = JointRecord(record.stamps_ns[rows], *(column[rows] for column in record[1:]))
     time_s = (record.stamps_ns - record.stamps_ns[0]) / 1e9
-    controls = controls_in_force(configuration, command, record.stamps_ns)
+    controls = in_force(*rim_speeds(configuration, command), record.stamps_ns)
     true: NDArray[np.bool_] = np.asarray(np.isfinite(record.truth).all(axis=1), dtype=np.bool_)
     angles = np.where(true[:, None], record.truth, record.estimate)
     if joints is None:

@@ -14,7 +14,7 @@ from onboard_estimation.series import Series
 from salp_estimation.chain_estimator import COMMAND
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel
-from salp_estimation.training_runs import lagged_commands
+from salp_estimation.training_runs import lagged_commands, rim_speeds
 
 Rows = NDArray[np.float64]
 
@@ -81,11 +81,9 @@ def model_notes(
     chain = configuration.chain
     controls = np.zeros((len(stamps_ns), len(chain.link_names)))
     if command is not None:
-        order = np.argsort(command.stamps_ns, kind="stable")
-        speeds = command.values[order] * chain.signed_wheel_radii_m
-        known = np.isfinite(speeds).all(axis=1)
-        if known.any():
-            controls = lagged_commands(command.stamps_ns[order][known], speeds[known], stamps_ns)
+        given_ns, speeds = rim_speeds(chain, command)
+        if len(given_ns):
+            controls = lagged_commands(given_ns, speeds, stamps_ns)
     found = outside(model, joint_angles, controls)
     if found.any_input == 0.0:
         return (Note(f"{trained} All of the run lies within its training data."),)

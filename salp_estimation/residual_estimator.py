@@ -15,7 +15,7 @@ import numpy as np
 from onboard_estimation.estimator import Step
 from onboard_estimation.filtering.gating import Gate, Innovation
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, vector
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Vector
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Measurement, Notice, Vector
 from salp_estimation.chain_estimator import (
     COMMAND,
     COMMAND_LAG_S,
@@ -29,12 +29,15 @@ from salp_estimation.chain_estimator import (
 )
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
-from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, Linearised, ResidualFilter
+from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
+from salp_estimation.residual_filter_kernels import Linearised
 from salp_estimation.residual_model import ResidualModel
-from salp_estimation.unlike_training import TOLD_FROM, TOLD_TO, notice, sentence
 
 POSE_GATE = Gate(1.0 - 1e-6, 0)
 """A pose from outside that is less probable than one minus this replaces the filter's instead of correcting it."""
+TOLD_FROM, TOLD_TO = 6.0, 4.0
+"""Unlikeness of a robot to those in training from which on it is told, and below which it is over: none of twenty
+robots as in training got there in a minute (`salp_surprises`)."""
 
 
 class LaggedCommand(NamedTuple):
@@ -85,8 +88,6 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         Trained for this configuration; noise of gyros and process are the model's.
     """
 
-    _filter_type: type[ResidualFilter] = ResidualFilter
-
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
         super().__init__(configuration)
         self.space = residual_space(len(self._link_of))
@@ -94,7 +95,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
         bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
-        self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
+        self._filter = ResidualFilter(configuration.chain.build().links, model, bias_walk)
 
     def start(self, initial: Estimate | None) -> ResidualState:
         """As told, and in doubt of the joint angles."""
@@ -109,7 +110,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
-        step = self.followed(state, measurement)
+        step = super().step(state, measurement)
         if state.doubt is not None:
             return self._doubted(state, step, state.doubt, measurement)
         return step if step.estimate is None else self._likened(step, measurement.stamp_ns)
@@ -122,20 +123,21 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         if is_unlike == filtered.is_unlike:
             return step
         state = replace(step.state, filtered=filtered._replace(is_unlike=is_unlike))
-        return step._replace(state=state, events=(*step.events, notice(level, stamp_ns)) if is_unlike else step.events)
+        return step._replace(
+            state=state,
+            events=(*step.events, Notice(f"at {stamp_ns / NANOSECONDS_PER_SECOND:.3f} s: {_unlike(level)}"))
+            if is_unlike
+            else step.events,
+        )
 
     def sensor_faults(self, state: ResidualState) -> dict[str, str]:
         """Of the commands, where they move the robot otherwise than those in training."""
         filtered = state.filtered
-        return {COMMAND: sentence(self._filter.unlikeness(filtered))} if filtered.is_unlike else {}
+        return {COMMAND: _unlike(self._filter.unlikeness(filtered))} if filtered.is_unlike else {}
 
     def health(self, state: ResidualState) -> dict[str, float]:
         """How many times as far the robot is from those in training as they are from each other."""
         return {"unlike_training": math.sqrt(self._filter.unlikeness(self.leading(state).filtered))}
-
-    def followed(self, state: ResidualState, measurement: Measurement) -> Step:
-        """One filter after a measurement, whether or not there is another."""
-        return super().step(state, measurement)
 
     def leading(self, state: ResidualState) -> ResidualState:
         """The likelier one of the filters that are followed."""
@@ -146,7 +148,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     ) -> Step:
         """Both filters after a measurement, or the likelier one where it is time."""
         try:
-            other = self.followed(doubt.state, measurement)
+            other = super().step(doubt.state, measurement)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):
             return step._replace(state=replace(step.state, doubt=None))  # the other filter is well, and goes on
         after: ResidualState = step.state
@@ -230,6 +232,15 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     def published(self, filtered: FilterState) -> tuple[Vector, Matrix]:
         """Pose, joint angles and biases."""
         return self._filter.published(filtered)
+
+
+def _unlike(level: float) -> str:
+    """That a robot is unlike those in training, without a full stop."""
+    return (
+        f"the robot moves unlike those that its residual model was trained with, {math.sqrt(level):.1f} times as far "
+        "from them as they are from each other; its joint angles are taken for that many times less sure. Is a wheel "
+        "weak, is it loaded? Else train a model with this robot as it is"
+    )
 
 
 def _told_well(state: ResidualState, doubt: Doubt[ResidualState]) -> float:

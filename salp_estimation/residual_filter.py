@@ -7,8 +7,8 @@ that are read within a few milliseconds of each other, for it costs ten times as
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,13 @@ from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.doubted_start import log_density
 from salp_estimation.population import SLIP
+from salp_estimation.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.residual_model import ResidualModel
-from salp_estimation.unlike_training import unlikeness
-
-if TYPE_CHECKING:
-    from salp_estimation.residual_history import PastStep
 
 Rows = NDArray[np.float64]
 
 LINEARISATION_S = 0.005
 """A linearisation serves so long: over this time a gait's controls change by half a per cent."""
-ERROR_TIME_S = 1.0
-"""What a linearisation leaves over repeats itself for about a sixth of a gait's cycle."""
 RESTING_STDDEV = 1e-4
 """Of the residual rates of a robot that rests: friction holds it."""
 ANGLE_NOISE = 1e-5
@@ -44,40 +39,12 @@ GYRO_SCALE_STDDEV = 0.01
 _POSE = StateSpace(se2("pose"))
 
 
-@dataclass(frozen=True, slots=True)
-class Drive:
+class Drive(NamedTuple):
     """What the wheels are asked for: lagged rim speeds (N,), m/s, their slopes (N,), m/s^2; whether they are driven."""
 
     controls: Vector
     slopes: Vector
     driven: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Linearised:
-    """Rates near a state: see `kernels.linearise`; `at_ns` where its drive belongs to."""
-
-    at_ns: int
-    reference: Vector
-    mean: Vector
-    by_angles: Rows
-    by_parameters: Rows
-    left_over: Rows
-    stddevs: Vector
-    offsets: Vector
-    """(N,) what the residual model adds to each gyro's rate."""
-
-    @property
-    def arrays(self) -> tuple[Vector, Vector, Rows, Rows, Rows, Vector]:
-        """As the kernels take them."""
-        return self.reference, self.mean, self.by_angles, self.by_parameters, self.left_over, self.stddevs
-
-    def expected_rates(self, state: Vector) -> Vector:
-        """Rates (m,) at a state near the one that was linearised at."""
-        reference, mean, by_angles, by_parameters, _, stddevs = self.arrays
-        links = len(self.offsets)
-        rates: Vector = kernels.expected_rates(links, state, reference, mean, by_angles, by_parameters, stddevs)
-        return rates
 
 
 class FilterState(NamedTuple):
@@ -87,8 +54,6 @@ class FilterState(NamedTuple):
     ----------
     linearised, start
         The last linearisation, and where the next one's iteration starts.
-    history
-        The last of the steps that led here, where somebody will look back.
     evidence
         Sum of the `log_density` of all readings of the gyros.
     is_unlike
@@ -99,15 +64,12 @@ class FilterState(NamedTuple):
     covariance: Matrix
     linearised: Linearised | None
     start: Vector
-    history: PastStep | None = None
     evidence: float = 0.0
     is_unlike: bool = False
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
-        return FilterState(
-            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_unlike
-        )
+        return FilterState(state, covariance, self.linearised, self.start, self.evidence + evidence, self.is_unlike)
 
 
 class ResidualFilter:
@@ -129,9 +91,14 @@ class ResidualFilter:
         self._population = model.population
         self._prior = model.population.prior
         self._variances_between = np.diagonal(self._prior).copy()
-        self._means = model.mean_arrays()
-        self._variances = model.variance_arrays()
         n = self.link_count
+        means = model.mean_arrays()
+        self._means = (*means[:2], means[2][: n + 2])  # of the rates; of the gyros
+        self._gyro_means = (*means[:2], means[2][n + 2 :])
+        self._variances = model.variance_arrays()
+        if self._variances is not None:
+            inducing, inverse_scales, projections, shrinkages, signal = self._variances
+            self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5
@@ -174,9 +141,9 @@ class ResidualFilter:
         covariance[:, self._public_angles] *= factor
 
     def unlikeness(self, now: FilterState) -> float:
-        """Of the robot to those in training, see `unlike_training`."""
+        """Of the robot to those in training, see `kernels.unlikeness`."""
         here = self._parameters
-        return unlikeness(
+        return kernels.unlikeness(
             now.state[here] - self._population.parameters, now.covariance[here, here], self._variances_between
         )
 
@@ -185,55 +152,29 @@ class ResidualFilter:
         n = self.link_count
         m, p = n + 2, friction.parameter_count(n)
         if not drive.driven:
-            nothing = np.zeros((m, m))
-            made = Linearised(
-                at_ns,
-                now.state,
-                np.zeros(m),
-                np.zeros((m, n - 1)),
-                np.zeros((m, p)),
-                nothing,
-                np.full(m, RESTING_STDDEV),
-                np.zeros(n),
-            )
+            slopes, nothing = (np.zeros((m, n - 1)), np.zeros((m, p))), np.zeros((m, m))
+            stddevs = np.full(m, RESTING_STDDEV)
+            made = Linearised(at_ns, now.state, np.zeros(m), *slopes, nothing, stddevs, np.zeros(n))
             return now._replace(linearised=made, start=np.zeros(m)), made
         mean, by_angles, by_parameters, left_over, start = kernels.linearise(
             self._links, now.state, now.covariance, drive.controls, drive.slopes, SLIP, now.start, *self._means
         )
         offsets = np.zeros(n)
-        effects = friction.force_effects(
-            self._links,
-            now.state[self._angles],
-            drive.controls,
-            drive.slopes,
-            now.state[self._parameters],
-            SLIP,
-            start,
-        )
+        angles, parameters = now.state[self._angles], now.state[self._parameters]
+        effects = friction.force_effects(self._links, angles, drive.controls, drive.slopes, parameters, SLIP, start)
         stddevs = np.sqrt(self._population.residual_stddevs**2 + effects @ self._population.force_stddevs**2)
         if self._variances is not None:
-            inputs = np.concatenate([now.state[self._angles], drive.controls])[None]
-            stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs, 0, m)[0])
-            offsets = predict_means(*self._means, inputs, m, m + n)[0]
+            inputs = np.concatenate([angles, drive.controls])[None]
+            stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
+            offsets = predict_means(*self._gyro_means, inputs)[0]
         made = Linearised(at_ns, now.state, mean, by_angles, by_parameters, left_over, stddevs, offsets)
         return now._replace(linearised=made, start=start), made
 
     def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         """A short time later."""
         state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
-        kernels.predict(
-            self.link_count,
-            now.state,
-            now.covariance,
-            *linearised.arrays,
-            duration_s,
-            self._population.correlation_times_s,
-            self._bias_walk,
-            ANGLE_NOISE,
-            ERROR_TIME_S,
-            state,
-            covariance,
-        )
+        noise = self._population.correlation_times_s, self._bias_walk, ANGLE_NOISE
+        kernels.predict(now.state, now.covariance, linearised, duration_s, *noise, state, covariance)
         keep = float(np.exp(-duration_s / ROBOT_TIME_S))
         kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
         return now.with_moments(state, covariance)
@@ -286,18 +227,7 @@ class ResidualFilter:
         threshold = gate.threshold(1)
         share = max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3))
         innovation, spread, repeated = kernels.update(
-            self.link_count,
-            link,
-            rate_rad_s,
-            variance,
-            linearised.offsets[link],
-            now.state,
-            now.covariance,
-            *linearised.arrays,
-            share,
-            threshold,
-            state,
-            covariance,
+            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold, state, covariance
         )
         nis = innovation * innovation / spread
         accepted = nis <= threshold

@@ -14,6 +14,8 @@ their correlation in time is part of the model and the filter may run at any rat
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -23,7 +25,40 @@ from onboard_estimation.learning.sparse_kernels import predict_means
 from salp_estimation import friction_kernels as friction
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+
+ERROR_TIME_S = 1.0
+"""What a linearisation leaves over repeats itself for about a sixth of a gait's cycle."""
+LEAST = 4.0
+"""So many parameters' worth is expected at least of a robot: of fewer the sum of squares says little."""
+
+
+class Linearised(NamedTuple):
+    """Rates near a state.
+
+    Attributes
+    ----------
+    at_ns
+        Where the drive of the wheels belongs to.
+    reference
+        (n,) the state.
+    mean, stddevs
+        (m,) of the rates, without residual rates, and of these.
+    by_angles, by_parameters
+        (m, N - 1) and (m, p) slopes.
+    left_over
+        (m, m) covariance of what the slopes leave over.
+    offsets
+        (N,) what the residual model adds to each gyro's rate.
+    """
+
+    at_ns: int
+    reference: Array
+    mean: Array
+    by_angles: Array
+    by_parameters: Array
+    left_over: Array
+    stddevs: Array
+    offsets: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -37,7 +72,6 @@ def linearise(
     start: Array,
     inducing: Array,
     inverse_length_scales: Array,
-    groups: Indices,
     weights: Array,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Mean rates (m,), slopes by joint angles (m, N - 1) and parameters (m, p), what is left over (m, m), start (m,).
@@ -52,18 +86,22 @@ def linearise(
     by_parameters, none = np.empty((m, p)), np.empty((m, 0))
     centre = friction.rates(links, state[:a].copy(), controls, slopes, parameters, slip, start, by_parameters)
     root = covariance[:a, :a].copy()
-    friction._factorise(root)
+    friction.factorise(root)
     count, spread, weight = 2 * a, np.sqrt(float(a)), 0.5 / a
     moved, inputs = np.empty((count, m)), np.empty((1, a + n))
-    inputs[0, a:] = controls
+    for i in range(n):
+        inputs[0, a + i] = controls[i]
     for k in range(count):
         sign = 1.0 if k < a else -1.0
         for i in range(a):
             inputs[0, i] = state[i] + (sign * spread * root[i, k % a] if i >= k % a else 0.0)
-        moved[k] = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
+        here = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
         if weights.shape[0] > 0:
-            residual = predict_means(inducing, inverse_length_scales, groups, weights, inputs, 0, m)
-            moved[k] += residual[0]
+            residual = predict_means(inducing, inverse_length_scales, weights, inputs)
+            for i in range(m):
+                here[i] += residual[0, i]
+        for i in range(m):
+            moved[k, i] = here[i]
     mean, by_angles, left_over = np.zeros(m), np.zeros((m, a)), np.zeros((m, m))
     for k in range(count):
         mean += weight * moved[k]
@@ -91,39 +129,91 @@ def linearise(
 
 
 @njit(cache=True, error_model="numpy")
-def expected_rates(
-    links: int, state: Array, reference: Array, mean: Array, by_angles: Array, by_parameters: Array, stddevs: Array
-) -> Array:
-    """Rates (m,) at a state near the one that was linearised at (`reference`)."""
-    a, m, p = links - 1, links + 2, by_parameters.shape[1]
-    first, noise = a + 2 * links, a + 2 * links + p
+def expected_rates(near: Linearised, state: Array) -> Array:
+    """Rates (m,) at a state near the one that was linearised at."""
+    m, p = near.by_parameters.shape
+    a, noise = m - 3, state.shape[0] - 3 - m
+    first = noise - p
     out = np.empty(m)
     for i in range(m):
-        total = mean[i] + stddevs[i] * state[noise + i]
+        total = near.mean[i] + near.stddevs[i] * state[noise + i]
         for j in range(a):
-            total += by_angles[i, j] * (state[j] - reference[j])
+            total += near.by_angles[i, j] * (state[j] - near.reference[j])
         for j in range(p):
-            total += by_parameters[i, j] * (state[first + j] - reference[first + j])
+            total += near.by_parameters[i, j] * (state[first + j] - near.reference[first + j])
         out[i] = total
     return out
 
 
 @njit(cache=True, error_model="numpy")
+def _by_state(near: Linearised, size: int, duration: float) -> Array:
+    """(m, n) how the rates, times a duration, depend on the state."""
+    m, p = near.by_parameters.shape
+    a, noise = m - 3, size - 3 - m
+    change = np.zeros((m, size))
+    for i in range(m):
+        for j in range(a):
+            change[i, j] = duration * near.by_angles[i, j]
+        for j in range(p):
+            change[i, noise - p + j] = duration * near.by_parameters[i, j]
+        change[i, noise + i] = duration * near.stddevs[i]
+    return change
+
+
+@njit(cache=True, error_model="numpy")
+def _transported(columns: Array, moved: Array, rates: Array, keep: Array, duration: float) -> Array:
+    """(2 N + 4, k) rows of the transition times `columns` (n, k), all that are not those of the identity.
+
+    Joint angles, residual rates, pose: `moved` (m, k) by the rates, and the pose's error carried along by the adjoint
+    of the inverse of the step.
+    """
+    m, size = keep.shape[0], columns.shape[0]
+    a, noise, pose = m - 3, size - 3 - m, size - 3
+    turn = -duration * rates[2]
+    c, s = np.cos(turn), np.sin(turn)
+    half_sine = 1.0 if abs(turn) < 1e-9 else s / turn
+    half_cosine = 0.5 * turn if abs(turn) < 1e-9 else (1.0 - c) / turn
+    x = -duration * (half_sine * rates[0] - half_cosine * rates[1])
+    y = -duration * (half_cosine * rates[0] + half_sine * rates[1])
+    rows = np.empty((a + m + 3, columns.shape[1]))
+    for j in range(columns.shape[1]):
+        for i in range(a):
+            rows[i, j] = columns[i, j] + moved[3 + i, j]
+        for i in range(m):
+            rows[a + i, j] = keep[i] * columns[noise + i, j]
+        px, py, pt = columns[pose, j], columns[pose + 1, j], columns[pose + 2, j]
+        rows[a + m, j] = c * px - s * py + y * pt + moved[0, j]
+        rows[a + m + 1, j] = s * px + c * py - x * pt + moved[1, j]
+        rows[a + m + 2, j] = pt + moved[2, j]
+    return rows
+
+
+@njit(cache=True, error_model="numpy")
+def _add_noise(block: Array, left_over: Array, keep: Array, angle_noise: float, duration: float) -> None:
+    """In place, to the covariance (2 N + 4, 2 N + 4) of joint angles, residual rates and pose."""
+    m = keep.shape[0]
+    a = m - 3
+    share = duration * max(duration, 2.0 * ERROR_TIME_S)  # the left over counts as noise of that correlation
+    for i in range(a + 3):
+        # Rows of the block and of what is left over: joint angles, then pose.
+        row, rate = (i, 3 + i) if i < a else (m + i, i - a)
+        for j in range(a + 3):
+            column, other = (j, 3 + j) if j < a else (m + j, j - a)
+            block[row, column] += share * left_over[other, rate]
+        block[row, row] += angle_noise * angle_noise * duration
+    for i in range(m):
+        block[a + i, a + i] += 1.0 - keep[i] * keep[i]
+
+
+@njit(cache=True, error_model="numpy")
 def predict(
-    links: int,
     state: Array,
     covariance: Array,
-    reference: Array,
-    mean: Array,
-    by_angles: Array,
-    by_parameters: Array,
-    left_over: Array,
-    stddevs: Array,
+    near: Linearised,
     duration: float,
     correlation_times: Array,
     bias_walk: float,
     angle_noise: float,
-    error_time: float,
     new_state: Array,
     new_covariance: Array,
 ) -> None:
@@ -131,72 +221,29 @@ def predict(
 
     Parameters
     ----------
-    stddevs, correlation_times
+    correlation_times
         (m,) of the residual rates.
     bias_walk, angle_noise
         Densities of the random walks of biases (rad/s/sqrt(s)) and of joint angles and pose (rad or m/sqrt(s)).
-    error_time
-        What the linearisation leaves over stays about the same for so long, s: it counts as noise of that correlation.
     """
-    a, m, p, size = links - 1, links + 2, by_parameters.shape[1], state.shape[0]
-    first, noise, pose = a + 2 * links, a + 2 * links + p, size - 3
-    rates = expected_rates(links, state, reference, mean, by_angles, by_parameters, stddevs)
-    # Rows of the transition that are not the identity: joint angles, residual rates, pose.
-    change = np.zeros((m, size))
-    for i in range(m):
-        for j in range(a):
-            change[i, j] = duration * by_angles[i, j]
-        for j in range(p):
-            change[i, first + j] = duration * by_parameters[i, j]
-        change[i, noise + i] = duration * stddevs[i]
-    moved = change @ covariance
-    turn = -duration * rates[2]
-    c, s = np.cos(turn), np.sin(turn)
-    # The adjoint of the inverse of the step, which carries an error before it to after it.
-    half_sine = 1.0 if abs(turn) < 1e-9 else s / turn
-    half_cosine = 0.5 * turn if abs(turn) < 1e-9 else (1.0 - c) / turn
-    x = -duration * (half_sine * rates[0] - half_cosine * rates[1])
-    y = -duration * (half_cosine * rates[0] + half_sine * rates[1])
-    keep = np.exp(-duration / correlation_times)
-    # Only these rows and columns change: joint angles, residual rates and pose. Their rows of transition x covariance:
-    count = a + m + 3
-    changed, rows = np.empty(count, dtype=np.int64), np.empty((count, size))
-    for i in range(a):
-        changed[i] = i
-        rows[i] = covariance[i] + moved[3 + i]
-    for i in range(m):
-        changed[a + i] = noise + i
-        rows[a + i] = keep[i] * covariance[noise + i]
-    for i in range(3):
-        changed[a + m + i] = pose + i
-    for j in range(size):
-        px, py, pt = covariance[pose, j], covariance[pose + 1, j], covariance[pose + 2, j]
-        rows[a + m, j] = c * px - s * py + y * pt + moved[0, j]
-        rows[a + m + 1, j] = s * px + c * py - x * pt + moved[1, j]
-        rows[a + m + 2, j] = pt + moved[2, j]
-    # And times the transition's transpose: of those columns only, the others stay.
-    moved = rows @ change.T
-    block = np.empty((count, count))
-    for j in range(count):
-        for i in range(a):
-            block[j, i] = rows[j, i] + moved[j, 3 + i]
-        for i in range(m):
-            block[j, a + i] = keep[i] * rows[j, noise + i]
-        px, py, pt = rows[j, pose], rows[j, pose + 1], rows[j, pose + 2]
-        block[j, a + m] = c * px - s * py + y * pt + moved[j, 0]
-        block[j, a + m + 1] = s * px + c * py - x * pt + moved[j, 1]
-        block[j, a + m + 2] = pt + moved[j, 2]
-    share = duration * max(duration, 2.0 * error_time)
-    for i in range(a + 3):
-        # Rows of the block and of what is left over: joint angles, then pose.
-        row, rate = (i, 3 + i) if i < a else (m + i, i - a)
-        for j in range(a + 3):
-            column, other = (j, 3 + j) if j < a else (m + j, j - a)
-            block[row, column] += share * left_over[rate, other]
-        block[row, row] += angle_noise * angle_noise * duration
-    for i in range(m):
-        block[a + i, a + i] += 1.0 - keep[i] * keep[i]
-    new_covariance[:] = covariance
+    m, size = near.mean.shape[0], state.shape[0]
+    a, noise, pose = m - 3, size - 3 - m, size - 3
+    rates, keep = expected_rates(near, state), np.exp(-duration / correlation_times)
+    change = _by_state(near, size, duration)
+    # F P F^T: only the rows and columns of joint angles, residual rates and pose change.
+    rows = _transported(covariance, change @ covariance, rates, keep, duration)
+    block = _transported(rows.T.copy(), (rows @ change.T).T.copy(), rates, keep, duration)
+    _add_noise(block, near.left_over, keep, angle_noise, duration)
+    count = block.shape[0]
+    changed = np.empty(count, dtype=np.int64)
+    for i in range(count):
+        changed[i] = i if i < a else noise + i - a if i < a + m else pose + i - a - m
+    for i in range(
+        size
+    ):  # loops: a slice that is assigned takes numba seconds to compile, for the message of its error
+        new_state[i] = state[i]
+        for j in range(size):
+            new_covariance[i, j] = covariance[i, j]
     for i in range(count):
         for j in range(size):
             new_covariance[changed[i], j] = rows[i, j]
@@ -204,9 +251,8 @@ def predict(
     for i in range(count):
         for j in range(count):
             new_covariance[changed[i], changed[j]] = 0.5 * (block[i, j] + block[j, i])
-    for i in range(links):
+    for i in range(m - 2):
         new_covariance[a + i, a + i] += bias_walk * bias_walk * duration
-    new_state[:] = state
     for i in range(m):
         new_state[noise + i] *= keep[i]
     for i in range(a):
@@ -247,20 +293,23 @@ def _move(state: Array, forward: float, left: float, turn: float) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _link_shares(links: int, link: int) -> Array:
+    """(m,) of the rates in the turning rate of a link: the base's, which has the mean heading, and joint rates."""
+    mix = np.zeros(links + 2)
+    mix[2] = 1.0
+    for j in range(links - 1):
+        mix[3 + j] = (1.0 if j < link else 0.0) - (links - 1.0 - j) / links
+    return mix
+
+
+@njit(cache=True, error_model="numpy")
 def update(
-    links: int,
+    state: Array,
+    covariance: Array,
+    near: Linearised,
     link: int,
     measured: float,
     noise_variance: float,
-    offset: float,
-    state: Array,
-    covariance: Array,
-    reference: Array,
-    mean: Array,
-    by_angles: Array,
-    by_parameters: Array,
-    left_over: Array,
-    stddevs: Array,
     error_share: float,
     threshold: float,
     new_state: Array,
@@ -268,19 +317,13 @@ def update(
 ) -> tuple[float, float, float]:
     """Correct by one gyro's rate (rad/s), unless the NIS is above the threshold.
 
-    Innovation, its variance, and the part of that which the linearisation left over, times `error_share`.
-
-    `offset` is what the residual model adds to the measurement, `error_share` the factor on the variance of what the
-    linearisation leaves over: more than one where it repeats itself.
+    Innovation, its variance, and the part of that which the linearisation left over, times `error_share`: the factor on
+    the variance of what the linearisation leaves over, more than one where it repeats itself.
     """
-    a, m, p, size = links - 1, links + 2, by_parameters.shape[1], state.shape[0]
-    first, noise = a + 2 * links, a + 2 * links + p
-    rates = expected_rates(links, state, reference, mean, by_angles, by_parameters, stddevs)
-    # Turning rate of the link: of the base, which has the mean heading, plus shares of the joint rates.
-    mix = np.zeros(m)
-    mix[2] = 1.0
-    for j in range(a):
-        mix[3 + j] = (1.0 if j < link else 0.0) - (links - 1.0 - j) / links
+    m, p = near.by_parameters.shape
+    links, a, noise, size = m - 2, m - 3, state.shape[0] - 3 - m, state.shape[0]
+    first = noise - p
+    mix, rates = _link_shares(links, link), expected_rates(near, state)
     turning = 0.0
     for i in range(2, m):
         turning += mix[i] * rates[i]
@@ -290,15 +333,15 @@ def update(
     for i in range(2, m):
         share = factor * mix[i]
         for j in range(a):
-            slope[j] += share * by_angles[i, j]
+            slope[j] += share * near.by_angles[i, j]
         for j in range(p):
-            slope[first + j] += share * by_parameters[i, j]
-        slope[noise + i] = share * stddevs[i]
+            slope[first + j] += share * near.by_parameters[i, j]
+        slope[noise + i] = share * near.stddevs[i]
         for j in range(2, m):
-            repeated += error_share * mix[i] * mix[j] * left_over[i, j]
+            repeated += error_share * mix[i] * mix[j] * near.left_over[i, j]
     slope[a + link] = 1.0
     slope[a + links + link] = turning
-    innovation = measured - factor * turning - state[a + link] - offset
+    innovation = measured - factor * turning - state[a + link] - near.offsets[link]
     towards = covariance @ slope
     spread = np.dot(slope, towards) + noise_variance + repeated
     if not innovation * innovation / spread <= threshold:  # the NIS as the caller has it, to the last bit
@@ -329,7 +372,39 @@ def correct(
         for j in range(size):
             less = own * towards[j] + along * gain[j]
             new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
-    new_state[:] = state
+    for i in range(size):
+        new_state[i] = state[i]
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
     _move(new_state, gain[size - 3] * innovation, gain[size - 2] * innovation, gain[size - 1] * innovation)
+
+
+@njit(cache=True, error_model="numpy")
+def unlikeness(deviations: Array, covariance: Array, prior: Array) -> float:
+    """How many times as far a robot is from those in training as they are from each other, squared.
+
+    For a robot of the population, the square of what each parameter is found to be off by is in the mean its prior
+    variance less what is still unknown of it. This is the sum of the squares over the sum of these expectations, each
+    parameter in its spread: 1 for a robot of the population, and for one that is k times further off k^2; 0 where a
+    model knows of no differences between robots.
+
+    A prior that is so much too narrow also says too much of the joint angles, which are found together with the
+    parameters. So their published variance is multiplied by it where that is more than held-out runs asked for: it is
+    what an empirical Bayes estimate of the spread asks for, were all that is not known of the joint angles due to the
+    parameters.
+
+    Parameters
+    ----------
+    deviations, covariance
+        (p,) the parameters less those of the population, and (p, p) of them.
+    prior
+        (p,) their variances from robot to robot.
+    """
+    squares = expected = 0.0
+    for i in range(prior.shape[0]):
+        if prior[i] > 0.0:
+            squares += deviations[i] ** 2 / prior[i]
+            expected += max(1.0 - covariance[i, i] / prior[i], 0.0)
+        else:
+            expected += 1.0  # no difference between robots was found in few runs: that it is so counts for the robot
+    return float(squares / max(expected, LEAST))

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -24,21 +24,16 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.exact import ExactGaussianProcesses
 from onboard_estimation.learning.model_header import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.measurement import Vector
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.population import Population
-from salp_estimation.residual_forms import FORMS
 
 Rows = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Processes = SparseGaussianProcesses | ExactGaussianProcesses
 
 ROBOT = "salp"
 _POPULATION = ("parameters", "uncertainty", "spreads", "residual_stddevs", "correlation_times_s", "force_stddevs")
-_EXACT = ("inputs", "targets", "length_scales", "signal_variances", "noise_variances")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +57,7 @@ class ResidualModel:
 
     header: ModelHeader
     population: Population
-    processes: Processes | None
+    processes: SparseGaussianProcesses | None
     gyro_noise: Rows
     inflation: float = 1.0
 
@@ -71,33 +66,23 @@ class ResidualModel:
         """N."""
         return len(self.gyro_noise)
 
-    @cached_property
-    def _sparse(self) -> SparseGaussianProcesses | None:
-        """The processes in the form that the compiled filter takes."""
-        if self.processes is None or isinstance(self.processes, SparseGaussianProcesses):
-            return self.processes
-        return exact_as_sparse(self.processes)
-
-    def mean_arrays(self) -> tuple[Rows, Rows, Indices, Rows]:
+    def mean_arrays(self) -> tuple[Rows, Vector, Rows]:
         """What `sparse_kernels.predict_means` takes before the inputs; without weights where there are no processes."""
-        if self._sparse is None:
-            none = np.zeros((1, 2 * self.link_count - 1, 1))
-            return none, none[:, :, 0].copy(), np.zeros(0, dtype=np.int64), np.zeros((0, 1))
-        return self._sparse.mean_arrays
+        if self.processes is None:
+            return np.zeros((2 * self.link_count - 1, 1)), np.zeros(2 * self.link_count - 1), np.zeros((0, 1))
+        return self.processes.mean_arrays
 
-    def variance_arrays(self) -> tuple[Rows, Rows, Indices, Rows, Rows, Vector] | None:
+    def variance_arrays(self) -> tuple[Rows, Vector, Rows, Rows, Vector] | None:
         """What `sparse_kernels.predict_variances` takes before the inputs; None where there are no processes."""
-        return None if self._sparse is None else self._sparse.variance_arrays
+        return None if self.processes is None else self.processes.variance_arrays
 
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
         arrays: dict[str, NDArray[np.generic]] = {name: getattr(self.population, name) for name in _POPULATION}
         arrays["gyro_noise"] = self.gyro_noise
         arrays["inflation"] = np.array([self.inflation])
-        if isinstance(self.processes, SparseGaussianProcesses):
+        if self.processes is not None:
             arrays |= {f"sparse_{name}": value for name, value in self.processes.arrays().items()}
-        elif self.processes is not None:
-            arrays |= {f"exact_{name}": getattr(self.processes, name) for name in _EXACT}
         model_file.save(path, self.header, arrays)
 
     @classmethod
@@ -110,7 +95,7 @@ class ResidualModel:
             No such file, damaged, of another version, or not a model of this kind of robot.
         """
         header, arrays = model_file.load(path)
-        if header.robot != ROBOT or header.kind not in FORMS:
+        if header.robot != ROBOT or header.kind not in RESIDUAL_FORMS:
             raise UserError(f"{path}: a model of the kind {header.kind!r} for {header.robot!r}, not one for {ROBOT}")
         missing = [name for name in (*_POPULATION, "gyro_noise") if name not in arrays]
         if missing:
@@ -144,61 +129,11 @@ class ResidualModel:
         self.header.require(ROBOT, names, chain_hash(configuration), where)
 
 
-def _processes(arrays: model_file.Arrays, path: Path) -> Processes | None:
+def _processes(arrays: model_file.Arrays, path: Path) -> SparseGaussianProcesses | None:
+    if any(name.startswith("exact_") for name in arrays):
+        raise UserError(f"{path}: exact Gaussian processes, which are not read any more; train it again")
     sparse = {name[7:]: value for name, value in arrays.items() if name.startswith("sparse_")}
-    if sparse:
-        return SparseGaussianProcesses.from_arrays(sparse)
-    exact = {
-        name[6:]: np.asarray(value, dtype=np.float64) for name, value in arrays.items() if name.startswith("exact_")
-    }
-    if not exact:
-        return None
-    if set(exact) != set(_EXACT) or exact["inputs"].ndim != 2 or exact["targets"].ndim != 2:
-        raise UserError(f"{path}: exact Gaussian processes without all of {', '.join(_EXACT)}; train it again")
-    n, d, m = len(exact["inputs"]), exact["inputs"].shape[1], exact["targets"].shape[1]
-    if (
-        exact["targets"].shape != (n, m)
-        or exact["length_scales"].shape != (m, d)
-        or exact["signal_variances"].shape != (m,)
-        or exact["noise_variances"].shape != (m,)
-        or not all((exact[name] > 0.0).all() for name in _EXACT[2:])
-    ):
-        raise UserError(f"{path}: exact Gaussian processes whose arrays do not fit together; train it again")
-    return ExactGaussianProcesses(
-        exact["inputs"],
-        exact["targets"],
-        exact["length_scales"],
-        exact["signal_variances"],
-        exact["noise_variances"],
-    )
-
-
-def exact_as_sparse(exact: ExactGaussianProcesses) -> SparseGaussianProcesses:
-    """The same predictions in the form that the compiled filter takes: every training point is an inducing point.
-
-    Its memory is 8 n^2 bytes for each output: 40 MB at 2250 points.
-    """
-    outputs = exact.targets.shape[1]
-    weights, projections = [], []
-    for output in range(outputs):
-        root, weight = exact.factor(output)
-        signal = exact.signal_variances[output]
-        weights.append(signal * weight)
-        # variance = signal - |L^-1 c signal|^2 = signal (1 - sum (sqrt(signal) L^-1 c)^2)
-        inverse = np.linalg.solve(root, np.eye(len(root)))
-        projections.append(np.sqrt(signal) * inverse)
-    return SparseGaussianProcesses(
-        np.repeat(exact.inputs[None], outputs, axis=0),
-        exact.length_scales,
-        np.arange(outputs, dtype=np.int64),
-        np.array(weights),
-        np.array(projections),
-        np.ones((outputs, len(exact.inputs))),
-        exact.signal_variances,
-        exact.noise_variances,
-        exact.inputs,
-        exact.targets,
-    )
+    return SparseGaussianProcesses.from_arrays(sparse) if sparse else None
 
 
 def chain_hash(configuration: SalpConfiguration) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.learning import exact, sparse
+from onboard_estimation.learning import sparse
 from onboard_estimation.learning.model_file import package_version
 from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
-from onboard_estimation.measurement import Vector
+from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.workers import all_of
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.population import (
     Population,
     expected,
@@ -26,8 +26,7 @@ from salp_estimation.population import (
     run_effects,
 )
 from salp_estimation.residual_calibration import LARGE_FACTOR, HeldOut, HeldOutErrors, held_out_errors, inflation
-from salp_estimation.residual_forms import FORMS
-from salp_estimation.residual_model import ROBOT, Processes, ResidualModel, chain_hash
+from salp_estimation.residual_model import ROBOT, ResidualModel, chain_hash
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun, link_rates
 
 Rows = NDArray[np.float64]
@@ -46,7 +45,6 @@ def train(
     runs: Sequence[TrainingRun],
     hashes: Sequence[str],
     form: str = "calibrated",
-    exact_processes: bool = False,
     progress: Progress | None = None,
     recordings: Sequence[LoadedRecording] | None = None,
 ) -> tuple[ResidualModel, list[str]]:
@@ -57,9 +55,7 @@ def train(
     hashes
         SHA-256 of each run's data.
     form
-        One of FORMS.
-    exact_processes
-        Exact Gaussian processes in the place of sparse ones.
+        One of `RESIDUAL_FORMS`.
     recordings
         Of the runs. With them it is judged how sure the filter may be, see `residual_calibration`.
 
@@ -69,8 +65,8 @@ def train(
         Too few points or runs, or a form that there is not.
     """
     report = progress or (lambda fraction, text: None)
-    if form not in FORMS:
-        raise UserError(f"no form {form!r} of residual model; there are {', '.join(FORMS)}")
+    if form not in RESIDUAL_FORMS:
+        raise UserError(f"no form {form!r} of residual model; there are {', '.join(RESIDUAL_FORMS)}")
     count = sum(len(run.time_s) for run in runs)
     if count < FEWEST_POINTS or len(runs) < 2:
         raise UserError(
@@ -78,7 +74,7 @@ def train(
             f"are needed, {FEWEST_POINTS / TRAINING_RATE_HZ:.0f} s of motion in sight of the motion capture"
         )
     share = 0.5 if recordings is not None else 1.0
-    learned = _learn(configuration, runs, form, exact_processes, lambda done, text: report(share * done, text))
+    learned = _learn(configuration, form, runs, lambda done, text: report(share * done, text))
     noise = np.nanmedian([run.gyro_noise for run in runs], axis=0)
     header = _header(configuration, runs, hashes, form)
     model = ResidualModel(header, learned.population, learned.processes, noise)
@@ -120,15 +116,19 @@ def _verdict(judged: Sequence[HeldOutErrors], factor: float) -> list[str]:
     return found
 
 
+def _silent(done: float, text: str) -> None:
+    """No progress is shown."""
+
+
 @dataclass(frozen=True, eq=False)
 class _Learned:
     population: Population
-    processes: Processes | None
+    processes: SparseGaussianProcesses | None
     notes: tuple[str, ...]
 
 
 def _learn(
-    configuration: SalpConfiguration, runs: Sequence[TrainingRun], form: str, exact_processes: bool, report: Progress
+    configuration: SalpConfiguration, form: str, runs: Sequence[TrainingRun], report: Progress = _silent
 ) -> _Learned:
     """Population and Gaussian processes of a form, and sentences on them."""
     links = configuration.chain.build().links
@@ -147,12 +147,8 @@ def _learn(
     def learn(share: float, text: str) -> None:
         report(start + (1.0 - start) * share, f"Gaussian processes: {text}")
 
-    processes: Processes
-    if exact_processes:
-        processes = exact.fit(inputs, targets, progress=learn)
-    else:
-        processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
-    unseen, _ = processes.leave_out(labels)
+    processes = sparse.fit(inputs, targets, INDUCING_POINTS, progress=learn)
+    unseen = processes.leave_out(labels)
     notes: tuple[str, ...] = ()
     if form == "calibrated":
         kept = (unseen**2).mean(axis=0) < _WORTH_KEEPING * (targets**2).mean(axis=0)
@@ -188,27 +184,15 @@ def _judged(
     others = [[run for k, run in enumerate(runs) if fold_of[k] != fold] for fold in range(folds)]
     if min(map(len, others)) < 2:
         return []
-    parts = [_Part(configuration, tuple(of_fold), model.header.kind) for of_fold in others]
     report(0.0, f"held-out part 1 of {folds}")
     learned = all_of(
-        _learned, parts, lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}")
+        partial(_learn, configuration, model.header.kind),
+        others,
+        lambda done: report(0.6 * done / folds, f"held-out part {min(done + 1, folds)} of {folds}"),
     )
     models = [replace(model, population=one.population, processes=one.processes) for one in learned]
     held_out = [HeldOut(runs[k].label, one, models[fold_of[k]], k) for k, one in enumerate(recordings)]
     return held_out_errors(configuration, held_out, lambda done, text: report(0.6 + 0.4 * done, text))
-
-
-class _Part(NamedTuple):
-    """A task: to learn from some of the runs."""
-
-    configuration: SalpConfiguration
-    runs: tuple[TrainingRun, ...]
-    form: str
-
-
-def _learned(part: _Part) -> _Learned:
-    # Exact processes would take long, and say nearly the same of how unsure a model is.
-    return _learn(*part, exact_processes=False, report=lambda done, text: None)
 
 
 def _nominal(links: int) -> Population:
@@ -226,27 +210,10 @@ def _residuals(links: Rows, population: Population, run: TrainingRun) -> Rows:
     return np.hstack([run.rates - rates, run.gyro - link_rates(run.rates)])
 
 
-def _only(processes: Processes, kept: NDArray[np.bool_]) -> Processes:
+def _only(processes: SparseGaussianProcesses, kept: NDArray[np.bool_]) -> SparseGaussianProcesses:
     """The same with nothing to say of the outputs that are not kept: mean zero and hardly a variance."""
     signal = np.where(kept, processes.signal_variances, 1e-12 * processes.signal_variances)
-    if isinstance(processes, sparse.SparseGaussianProcesses):
-        weights = np.where(kept[:, None], processes.weights, 0.0)
-        return sparse.SparseGaussianProcesses(
-            processes.inducing,
-            processes.length_scales,
-            processes.groups,
-            weights,
-            processes.projections,
-            processes.shrinkages,
-            signal,
-            processes.noise_variances,
-            processes.inputs,
-            processes.targets,
-        )
-    targets = np.where(kept, processes.targets, 0.0)
-    return exact.ExactGaussianProcesses(
-        processes.inputs, targets, processes.length_scales, signal, processes.noise_variances
-    )
+    return replace(processes, weights=np.where(kept[:, None], processes.weights, 0.0), signal_variances=signal)
 
 
 def _outputs(configuration: SalpConfiguration) -> list[str]:
@@ -277,12 +244,8 @@ def _header(
             runs=tuple(run.label for run in runs),
             gaits=(),
             hashes=tuple(hashes),
-            input_lowest=tuple(_listed(inputs.min(axis=0))),
-            input_highest=tuple(_listed(inputs.max(axis=0))),
+            input_lowest=tuple(inputs.min(axis=0).tolist()),
+            input_highest=tuple(inputs.max(axis=0).tolist()),
         ),
         package_version=package_version(),
     )
-
-
-def _listed(values: Vector) -> list[float]:
-    return [float(value) for value in values]

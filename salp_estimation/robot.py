@@ -15,11 +15,9 @@ from onboard_estimation.capabilities.gaits import GaitReport, WithGaits
 from onboard_estimation.capabilities.identified import IdentificationReport, Identified
 from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
-from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
-from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Limit, Matrix
@@ -29,25 +27,22 @@ from onboard_estimation.series import Series
 from onboard_estimation.simulation import imu_channel, set_pose_channel
 from salp_estimation import simulator
 from salp_estimation.chain_estimator import COMMAND
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
 from salp_estimation.description import chain_shapes
 from salp_estimation.estimator import SalpEstimator
 from salp_estimation.gaits import GAITS, gait_for
-from salp_estimation.residual_forms import FORMS
 from salp_estimation.urdf import chain_urdf
 
 if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.result import EvaluationResult
     from salp_estimation.residual_estimator import ResidualEstimator
-    from salp_estimation.residual_smoother import ResidualSmoother
 
 
 class SalpRobot(
     SimulatedLive[SalpConfiguration],
     Drawn[SalpConfiguration],
     StartedFromTruth[SalpConfiguration],
-    Smoothed[SalpConfiguration],
     Trained[SalpConfiguration],
     Reported[SalpConfiguration],
     Identified[SalpConfiguration],
@@ -64,7 +59,7 @@ class SalpRobot(
     estimators = ("ukf",)
     run_time_parameters = ("gyro", "process", "gate_probability", "recover_after")
     model_parameter = "residual_model"
-    training_forms = FORMS
+    training_forms = RESIDUAL_FORMS
     training_scenario = "hardware"
     scenarios: Mapping[str, Scenario] = {
         "ideal": Scenario("the quasi-static model with white noise on gyros and motion capture", tuple(GAITS)),
@@ -103,18 +98,6 @@ class SalpRobot(
 
             return ResidualEstimator(configuration, load_model(configuration.residual_model, configuration))
         return SalpEstimator(configuration)
-
-    def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
-        """That of the filter with a residual model; UserError without one."""
-        if not configuration.residual_model:
-            raise UserError(
-                "--smooth: the smoother of the salp is that of its filter with a residual model; "
-                "name one with --model FILE, as `train salp` writes it"
-            )
-        from salp_estimation.residual_model import load_model  # offline only: nodes do without
-        from salp_estimation.residual_smoother import ResidualSmoother
-
-        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""
@@ -200,13 +183,12 @@ class SalpRobot(
         recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
-        exact: bool = False,
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """A residual model: friction, harness and lag of the population, and Gaussian processes where they help."""
         from salp_estimation.training_report import train_salp  # offline only: nodes do without
 
-        return train_salp(configuration, recordings, hashes, form, exact, progress)
+        return train_salp(configuration, recordings, hashes, form, progress)
 
     def urdf(self, configuration: SalpConfiguration) -> str:
         """The chain, `link_1` as its root."""

@@ -7,6 +7,7 @@ estimator's configuration is separate from it, so that a user can get it wrong a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import Gait
 
 Stamps = NDArray[np.int64]
+Rows = NDArray[np.float64]
+Track = tuple[Stamps, Rows]
 
 _LONGEST_STEP_S = 0.005
 
@@ -95,11 +98,10 @@ class SalpSimulation:
         poses = chain.link_poses(states[np.searchsorted(at_ns, truth_ns)])
         poses[..., :2] += rng.normal(0.0, scenario.truth_position_stddev_m, poses[..., :2].shape)
         poses[..., 2] += rng.normal(0.0, scenario.truth_heading_stddev_rad, poses[..., 2].shape)
-        return self._recording(command_ns, commands, gyro_ns, rates, truth_ns, poses)
+        imus = [_imu_values(rate) for rate in rates.T]
+        return recorded(self._configuration, (command_ns, commands), [gyro_ns] * len(imus), imus, (truth_ns, poses))
 
-    def _drive(
-        self, command_ns: Stamps, actual: NDArray[np.float64], wanted_ns: Stamps
-    ) -> tuple[Stamps, NDArray[np.float64], NDArray[np.float64]]:
+    def _drive(self, command_ns: Stamps, actual: Rows, wanted_ns: Stamps) -> tuple[Stamps, Rows, Rows]:
         """All wanted and all command stamps (K,), the states (K, N + 2) there and the rim speeds (K, N) from there."""
         at_ns = np.union1d(command_ns, wanted_ns)
         number = np.searchsorted(command_ns, at_ns, side="right")  # of the command in force; 0: the last of before
@@ -114,22 +116,17 @@ class SalpSimulation:
             self._in_force = speeds[k]
         return at_ns, states, speeds
 
-    def _recording(
-        self,
-        command_ns: Stamps,
-        commands: NDArray[np.float64],
-        gyro_ns: Stamps,
-        rates: NDArray[np.float64],
-        truth_ns: Stamps,
-        poses: NDArray[np.float64],
-    ) -> Recording:
-        configuration = self._configuration
-        wheel_speeds = commands / configuration.signed_wheel_radii_m
-        names = configuration.link_names
-        sensors = [Series(command_channel(configuration), command_ns, wheel_speeds)]
-        sensors += [Series(imu_channel(name), gyro_ns, _imu_values(rates[:, i])) for i, name in enumerate(names)]
-        truth = [Series(truth_channel(name), truth_ns, pose_values(poses[:, i])) for i, name in enumerate(names)]
-        return Recording(tuple(sensors), tuple(truth))
+
+def recorded(
+    configuration: ChainConfiguration, commands: Track, imu_ns: Sequence[Stamps], imus: Sequence[Rows], poses: Track
+) -> Recording:
+    """What a bag holds of rim speeds (K, N), IMUs (K, 6) of each link and its poses (K, N, 3), with their stamps."""
+    names = configuration.link_names
+    speeds = commands[1] / configuration.signed_wheel_radii_m
+    sensors = [Series(command_channel(configuration), commands[0], speeds)]
+    sensors += [Series(imu_channel(name), at, imu) for name, at, imu in zip(names, imu_ns, imus, strict=True)]
+    truth = [Series(truth_channel(name), poses[0], pose_values(poses[1][:, i])) for i, name in enumerate(names)]
+    return Recording(tuple(sensors), tuple(truth))
 
 
 def command_channel(configuration: ChainConfiguration) -> Channel:

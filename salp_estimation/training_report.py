@@ -6,15 +6,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.learning.excitation import Excitation, excitation
-from onboard_estimation.measurement import Vector
 from salp_estimation import residual_training
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.residual_model import ResidualModel
@@ -47,8 +45,22 @@ _JOINT = (
 )
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Input(NamedTuple):
+    """How far an input was moved, in its unit: the range of 98 % of the points, for outliers teach nothing."""
+
+    name: str
+    unit: str
+    lowest: float
+    highest: float
+    wanted: float
+
+    @property
+    def moved(self) -> bool:
+        """Whether the range was wide enough."""
+        return self.highest - self.lowest >= self.wanted
+
+
+class Parameter(NamedTuple):
     """One kind of parameter: a value for each wheel, or joint, with standard deviations, in the unit shown."""
 
     words: str
@@ -81,23 +93,18 @@ class SalpTraining:
         for kinds, start, stop in ((_WHEEL, 0, wheels), (_JOINT, wheels, len(stddevs))):
             for number, (words, unit, factor) in enumerate(kinds):
                 place = slice(start + number, stop, len(kinds))
-                out.append(
-                    Parameter(
-                        words,
-                        unit,
-                        _listed(factor * population.parameters[place]),
-                        _listed(factor * stddevs[place]),
-                        float(factor * population.spreads[place].max()),
-                    )
-                )
+                values, known_to = ((factor * one[place]).tolist() for one in (population.parameters, stddevs))
+                spread = float(factor * population.spreads[place].max())
+                out.append(Parameter(words, unit, tuple(values), tuple(known_to), spread))
         return out
 
-    def inputs(self) -> tuple[Excitation, ...]:
-        """How far each input was moved."""
+    def inputs(self) -> list[Input]:
+        """All of the model's."""
         header, joints = self.model.header, self.model.link_count - 1
         moved = np.vstack([np.hstack([run.joint_angles, run.controls]) for run in self.runs])
         wanted = [SMALLEST_ANGLE_RANGE_RAD] * joints + [SMALLEST_SPEED_RANGE_M_S] * (joints + 1)
-        return excitation(moved, header.input_names, header.input_units, wanted)
+        lowest, highest = np.percentile(moved, [1.0, 99.0], axis=0).tolist()
+        return list(map(Input, header.input_names, header.input_units, lowest, highest, wanted))
 
     def left_out(self) -> dict[str, int]:
         """Frames with flipped markers, by link, over all runs."""
@@ -136,7 +143,7 @@ class SalpTraining:
                 )
             ],
             "inputs": [
-                {"name": one.name, "unit": one.unit, "lowest": one.lowest, "highest": one.highest, "moved": one.excited}
+                {"name": one.name, "unit": one.unit, "lowest": one.lowest, "highest": one.highest, "moved": one.moved}
                 for one in self.inputs()
             ],
             "flipped_frames_left_out": self.left_out(),
@@ -148,7 +155,10 @@ class SalpTraining:
         training = self.model.header.training
         flips = self.left_out()
         counted = ", ".join(f"{link} {count}" for link, count in flips.items() if count)
-        still = [str(one) for one in self.inputs() if not one.excited]
+        still = [
+            f"{name} hardly moved: {lowest:.3g} to {highest:.3g} {unit}, a range of {wanted:.3g} is wanted"
+            for name, unit, lowest, highest, wanted in (one for one in self.inputs() if not one.moved)
+        ]
         out = [
             f"{training.point_count} points at {training.rate_hz:g} Hz of {len(training.runs)} runs "
             f"({training.duration_s:.0f} s of motion), trained in {self.duration_s:.1f} s.",
@@ -192,7 +202,7 @@ class SalpTraining:
         rows = []
         for one in self.inputs():
             factor, unit = (57.29577951308232, "deg") if one.unit == "rad" else (100.0, "cm/s")
-            moved = "moved" if one.excited else "hardly moved"
+            moved = "moved" if one.moved else "hardly moved"
             rows.append((one.name, f"{factor * one.lowest:.3g}", f"{factor * one.highest:.3g}", unit, moved))
         headings = ("input", "from", "to", "unit", "")
         return ReportTable("inputs covered (98 % of the points)", headings, tuple(rows), headings[1:3])
@@ -207,15 +217,12 @@ def train_salp(
     recordings: Mapping[str, LoadedRecording],
     hashes: Sequence[str],
     form: str | None = None,
-    exact: bool = False,
     progress: Callable[[float, str], None] = lambda share, step: None,
 ) -> SalpTraining:
     """See `Robot.train`; the form `calibrated` for up to three links, else `local`, where none is named."""
     start_s = time.perf_counter()
     links = len(configuration.chain.link_names)
     chosen = form or ("calibrated" if links <= _MOST_LINKS_FOR_PROCESSES else "local")
-    if exact and chosen == "local":
-        raise UserError("--exact: the form local has no Gaussian processes; choose another --form or leave it out")
     runs = []
     for number, (label, recording) in enumerate(recordings.items()):
         progress(0.1 * number / len(recordings), f"motion of {label}")
@@ -230,7 +237,6 @@ def train_salp(
         runs,
         hashes,
         chosen,
-        exact,
         lambda share, step: progress(0.1 + 0.9 * share, step),
         list(recordings.values()),
     )
@@ -246,10 +252,6 @@ def _refuse_mirrored(run: TrainingRun) -> None:
             f"{run.label}: gyros and motion capture turn against each other (correlation {together:.2f}): "
             "--mirror-truth y where the truth is left-handed, --set gyro.axis=-z where the gyros point down"
         )
-
-
-def _listed(values: Vector) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
 
 
 def _values(values: Sequence[float]) -> str:

@@ -16,8 +16,9 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from onboard_estimation.reading_parts import IMU
+from onboard_estimation.series import Series
 from salp_estimation.chain_estimator import COMMAND, COMMAND_LAG_S, GYRO_AXES, STANDING_M_S
-from salp_estimation.configuration import SalpConfiguration
+from salp_estimation.configuration import ChainConfiguration, SalpConfiguration
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ, motion_from_tracks
 
 Rows = NDArray[np.float64]
@@ -78,12 +79,9 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     if missing:
         raise UserError(f"{label}: training needs {', '.join(missing)}, which it does not hold")
     motion = motion_from_tracks(chain, recording.tracks, DEFAULT_CUTOFF_HZ)
-    command = series[COMMAND]
-    order = np.argsort(command.stamps_ns, kind="stable")
-    stamps, speeds = command.stamps_ns[order], command.values[order] * chain.signed_wheel_radii_m
+    stamps, speeds = rim_speeds(chain, series[COMMAND])
     lagged = lagged_commands(stamps, speeds, motion.stamps_ns)
-    asked = speeds[np.maximum(np.searchsorted(stamps, motion.stamps_ns, side="right") - 1, 0)]
-    asked[motion.stamps_ns < stamps[0]] = 0.0
+    asked = in_force(stamps, speeds, motion.stamps_ns)
     controls = motion.low_pass(motion.sampled(motion.stamps_ns, lagged))
     slopes = motion.low_pass(motion.sampled(motion.stamps_ns, (asked - lagged) / COMMAND_LAG_S))
     axis, sign = GYRO_AXES[configuration.gyro.axis]
@@ -131,6 +129,19 @@ def link_rates(rates: Rows) -> Rows:
     relative = np.hstack([np.zeros((len(rates), 1)), np.cumsum(joint_rates, axis=1)])
     turning: Rows = rates[:, 2:3] + relative - relative.sum(axis=1, keepdims=True) / count
     return turning
+
+
+def rim_speeds(chain: ChainConfiguration, command: Series) -> tuple[Stamps, Rows]:
+    """Stamps (M,), in order, and rim speeds (M, N), m/s, of the commands that are numbers."""
+    known = np.isfinite(command.values).all(axis=1)
+    order = np.argsort(command.stamps_ns[known], kind="stable")
+    return command.stamps_ns[known][order], command.values[known][order] * chain.signed_wheel_radii_m
+
+
+def in_force(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:
+    """(K, N) of the last command (M, N) until then, zero before the first one."""
+    out: Rows = np.vstack([np.zeros(speeds.shape[1]), speeds])[np.searchsorted(stamps_ns, at_ns, side="right")]
+    return out
 
 
 def lagged_commands(stamps_ns: Stamps, speeds: Rows, at_ns: Stamps) -> Rows:

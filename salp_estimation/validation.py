@@ -7,12 +7,14 @@ strongest frequency; a recording without one is a single cycle.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation.chain import Chain
 from salp_estimation.drag_regressor import coefficients, drag_terms, predicted_rates, wheel_jacobians
@@ -123,6 +125,23 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
     return Validation(run.name, period_s, len(np.unique(cycle)), tuple(signals))
 
 
+def validation_table(validations: Sequence[Validation]) -> ReportTable:
+    """How well the identified drag predicts what was measured, and how well the configured one did."""
+    headings = ("recording", "signal", "RMS", "with configured drag", "unit", "variance explained")
+    rows = tuple(
+        ("" if number else validation.name, *_signal_cells(one))
+        for validation in validations
+        for number, one in enumerate(validation.signals)
+    )
+    return ReportTable("measured against predicted", headings, rows, right=(*headings[2:4], headings[5]))
+
+
+def _signal_cells(one: Signal) -> tuple[str, ...]:
+    factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
+    errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
+    return (one.name, *errors, unit, f"{100.0 * one.explained:.2f} %")
+
+
 def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
     """Body velocity and joint rates (K, N + 2), eq. (5), and turning rates of the links (K, N), eq. (6)."""
     terms = drag_terms(chain.link_count, full=True)
@@ -158,9 +177,7 @@ def _gyro(run: Run, link: int, chains: tuple[Chain, Chain]) -> tuple[Vector, Vec
         np.interp(gyro.stamps_ns - motion.stamps_ns[0], (motion.stamps_ns - motion.stamps_ns[0])[known], column[known])
         for column in motion.states[:, 3:].T
     ])  # fmt: skip
-    # Without a command yet there is nothing to compare: such samples are zero here, and their instants not usable.
-    controls = np.nan_to_num(gyro.controls)
-    signals = [gyro.rates, *(model_rates(chain, angles, controls)[1][:, link] for chain in chains)]
+    signals = [gyro.rates, *(model_rates(chain, angles, gyro.controls)[1][:, link] for chain in chains)]
     measured, after, before = motion.low_pass(motion.sampled(gyro.stamps_ns, np.column_stack(signals))).T
     return measured, after, before
 

@@ -221,14 +221,11 @@ class SoftRobot(
         recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
-        exact: bool = False,
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """Both filters tuned on motion capture of the tip, or one of them, and the stiffness as particles learn it."""
         from softrobot_estimation.training import train  # offline only: nodes do without
 
-        if exact:
-            raise UserError("--exact is for the salp's Gaussian processes; train softrobot goes without it")
         return train(configuration, recordings, hashes, form, progress)
 
 

@@ -56,7 +56,6 @@ class Trained(Capability[Configuration]):
         recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
-        exact: bool = False,
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """A model of what this robot's equations leave out.
@@ -69,8 +68,6 @@ class Trained(Capability[Configuration]):
             SHA-256 of each recording's data.
         form
             One of `training_forms`; None: the robot's choice.
-        exact
-            Exact Gaussian processes in the place of faster ones.
         progress
             Takes the share that is done and what is done next.
 

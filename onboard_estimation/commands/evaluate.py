@@ -16,7 +16,7 @@ EXAMPLES = output.examples(
     "evaluate BAG",
     "evaluate BAG --topic imu/link_2/data_raw=/xsens_2/imu --output run",
     "evaluate BAG --model salp.npz --beacon 30",
-    "evaluate BAG --model salp.npz --smooth",
+    "evaluate BAG --estimator robust --smooth",
     "evaluate BAG --estimator kf1 --estimator kf3 --estimator ba1",
     "evaluate BAG --trajectory /odometry/filtered --body link_2 --alignment heading",
     "evaluate my_salp.tum --truth BAG --body link_2 --alignment se3",

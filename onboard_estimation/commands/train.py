@@ -44,9 +44,6 @@ def train(
             "`gaussian_process` (nothing else). softrobot: `ukf` or `marginalized_pf`, both otherwise.",
         ),
     ] = None,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="Exact Gaussian processes: slower to train and to run.")
-    ] = False,
     workers: FewWorkersOption = 0,
     scheduler: SchedulerOption = None,
     options: Any = None,
@@ -69,7 +66,7 @@ def train(
     found = Trained[Any].of(find_robot(robot))
     check_form(found, form)
     configuration = load_configuration(found, options, bags[0])
-    chosen = TrainingOptions(form, exact, options.topics, options.namespace, options.mirror_truth)
+    chosen = TrainingOptions(form, options.topics, options.namespace, options.mirror_truth)
     with (
         working(workers, scheduler, len(bags), quiet=json) as team,
         sharing(team),

@@ -34,8 +34,6 @@ class TrainingOptions:
     ----------
     form
         Of the model; None: the robot's choice.
-    exact
-        Exact Gaussian processes in the place of faster ones.
     topics
         Relative topic name to topic of the bags, where names differ.
     namespace
@@ -45,7 +43,6 @@ class TrainingOptions:
     """
 
     form: str | None = None
-    exact: bool = False
     topics: Mapping[str, str] = field(default_factory=dict)
     namespace: str | None = None
     mirror_truth: str | None = None
@@ -88,7 +85,6 @@ def train_from_bags(
         recordings,
         hashes,
         options.form,
-        options.exact,
         lambda share, step: progress(_READING + (1.0 - _READING) * share, step),
     )
     report.save(output)

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 
 Rows = NDArray[np.float64]
 Layout = NDArray[np.int64]
+Whole = int | np.int64
 
 VECTOR, ANGLES, SE2, SO3 = 0, 1, 2, 3
+# Whole numbers that `plus_block` and `minus_block` are called with are made by np.int64: numba would compile both for
+# each literal anew.
 # Below this angle the first two terms of the series of sin a / a are exact to double precision.
 _SMALL_ANGLE = 1e-4
 
@@ -113,12 +116,12 @@ def plus(states: Rows, tangents: Rows, layout: Layout) -> Rows:
 
 
 @njit(cache=True)
-def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: int) -> None:
+def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: Whole) -> None:
     """Into the first `count` rows of `out` the states reached from those of `states` by the columns of `tangents`."""
-    c = t = 0
+    c, t, first, step = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
-        plus_block(states, 0, 1, tangents, 0, 1.0, kind, size, c, t, out, 0, count)
+        plus_block(states, step, tangents, 1.0, kind, size, c, t, out, first, count)
         c += 4 if kind == SO3 else size
         t += size
 
@@ -126,36 +129,33 @@ def plus_into(states: Rows, tangents: Rows, layout: Layout, out: Rows, count: in
 @njit(cache=True)
 def plus_block(
     x: Rows,
-    first_x: int,
-    step: int,
+    step: Whole,
     d: Rows,
-    first_d: int,
     scale: float,
-    kind: int,
-    size: int,
-    c: int,
-    t: int,
+    kind: Whole,
+    size: Whole,
+    c: Whole,
+    t: Whole,
     out: Rows,
-    first: int,
-    count: int,
+    first: Whole,
+    count: Whole,
 ) -> None:
-    """One block, at coordinates c and tangent dimensions t: out[first + k] = plus(x[first_x + step k], scale d[:, k]).
+    """One block, at coordinates c of x and rows t of d: out[first + k] = plus(x[step k], scale d[:, k]).
 
-    For k from 0 to count - 1; the rows of `d` are those from `first_d` on. `out` may be `x`.
+    For k from 0 to count - 1. `out` may be `x`.
     """
-    t += first_d
     if kind == VECTOR:
         for e in range(size):
             for k in range(count):
-                out[first + k, c + e] = x[first_x + step * k, c + e] + scale * d[t + e, k]
+                out[first + k, c + e] = x[step * k, c + e] + scale * d[t + e, k]
     elif kind == ANGLES:
         for e in range(size):
             for k in range(count):
-                out[first + k, c + e] = wrap(x[first_x + step * k, c + e] + scale * d[t + e, k])
+                out[first + k, c + e] = wrap(x[step * k, c + e] + scale * d[t + e, k])
     elif kind == SE2:
         heading = cosine = sine = 0.0
         for k in range(count):
-            i = first_x + step * k
+            i = step * k
             if k == 0 or step > 0:
                 heading = x[i, c + 2]
                 cosine, sine = np.cos(heading), np.sin(heading)
@@ -168,7 +168,7 @@ def plus_block(
             out[first + k, c + 2] = wrap(heading + turn)
     else:
         for k in range(count):
-            i = first_x + step * k
+            i = step * k
             dx, dy, dz = scale * d[t, k], scale * d[t + 1, k], scale * d[t + 2, k]
             half = 0.5 * np.sqrt(dx**2 + dy**2 + dz**2)
             share = 0.5 * _sin_quotient(half)
@@ -194,16 +194,16 @@ def minus(states: Rows, bases: Rows, layout: Layout, dimension: int) -> Rows:
 @njit(cache=True)
 def minus_into(states: Rows, bases: Rows, layout: Layout, out: Rows) -> None:
     """Into `out` (n, k) the tangent vectors at `bases` (k, a) that lead to `states` (k, a)."""
-    c = t = 0
+    c, t, step = np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
-        minus_block(states, bases, 1, kind, size, c, t, out)
+        minus_block(states, bases, step, kind, size, c, t, out)
         c += 4 if kind == SO3 else size
         t += size
 
 
 @njit(cache=True)
-def minus_block(a: Rows, b: Rows, step: int, kind: int, size: int, c: int, t: int, out: Rows) -> None:
+def minus_block(a: Rows, b: Rows, step: Whole, kind: Whole, size: Whole, c: Whole, t: Whole, out: Rows) -> None:
     """One block, at coordinates c and tangent dimensions t: out[:, k] = minus(a[k], b[step k]) for every row k of a."""
     if kind == VECTOR:
         for e in range(size):
@@ -262,7 +262,7 @@ def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Row
     tangent vectors finds it in few steps, started at the first sigma point, which is the centre of the others.
     """
     count = points.shape[0]
-    c = t = 0
+    c, t, none, one = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
         width = 4 if kind == SO3 else size
@@ -280,7 +280,7 @@ def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Row
             for e in range(c, c + width):
                 centre[0, e] = points[0, e]
             for _ in range(30):
-                minus_block(points, centre, 0, kind, size, c, t, deviations)
+                minus_block(points, centre, none, kind, size, c, t, deviations)
                 largest = 0.0
                 for e in range(size):
                     total = 0.0
@@ -290,7 +290,7 @@ def centred(points: Rows, weights: Rows, first: int, layout: Layout, centre: Row
                     largest = max(largest, abs(total))
                 if largest < 1e-13:
                     break
-                plus_block(centre, 0, 0, step, 0, 1.0, kind, size, c, 0, centre, 0, 1)
+                plus_block(centre, none, step, 1.0, kind, size, c, none, centre, none, one)
         c += width
         t += size
 

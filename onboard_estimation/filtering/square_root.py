@@ -27,12 +27,12 @@ class NotPositiveDefinite(ValueError):
 def triangularise(factor: NDArray[np.float64]) -> NDArray[np.float64]:
     """Lower triangular L (n, n), diagonal >= 0, with L L^T = A A^T for any A (n, m)."""
     lower = np.empty((factor.shape[0], factor.shape[0]))
-    triangularise_into(factor.copy(), lower, 0)
+    triangularise_into(factor.copy(), lower, np.int64(0))
     return lower
 
 
 @njit(cache=True)
-def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first: int) -> None:
+def triangularise_into(a: NDArray[np.float64], lower: NDArray[np.float64], first: int | np.int64) -> None:
     """Into the rows of `lower` from `first` on what `triangularise` gives; `a` (n, m) is used up.
 
     Householder reflections on the rows of A. For the small matrices of filters this is faster than LAPACK's QR,

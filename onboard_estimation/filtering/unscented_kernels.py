@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from onboard_estimation.filtering import manifold_kernels as manifold
-from onboard_estimation.filtering.manifold_kernels import Layout, Rows
+from onboard_estimation.filtering.manifold_kernels import Layout, Rows, Whole
 from onboard_estimation.filtering.square_root import downdate, triangularise_into
 
 SPREAD, CENTRE, OUTER, MEAN = range(4)
@@ -27,7 +27,7 @@ def draw(weights: Rows, layout: Layout, state: Rows) -> None:
     """Into `state` the sigma points of its mean (row 0) and root."""
     n = (state.shape[0] - 1) // 3
     spread, root = weights[SPREAD], 2 * n + 1
-    c = t = 0
+    c, t, same, first = np.int64(0), np.int64(0), np.int64(0), np.int64(1)
     for block in range(layout.shape[0]):
         kind, size = layout[block, 0], layout[block, 1]
         if kind == manifold.VECTOR:  # as `plus_block` does it, without the cost of calling
@@ -37,14 +37,14 @@ def draw(weights: Rows, layout: Layout, state: Rows) -> None:
                     state[1 + k, c + e] = state[0, c + e] + step
                     state[1 + n + k, c + e] = state[0, c + e] - step
         else:
-            manifold.plus_block(state, 0, 0, state, root, spread, kind, size, c, t, state, 1, n)
-            manifold.plus_block(state, 0, 0, state, root, -spread, kind, size, c, t, state, 1 + n, n)
+            manifold.plus_block(state, same, state, spread, kind, size, c, root + t, state, first, n)
+            manifold.plus_block(state, same, state, -spread, kind, size, c, root + t, state, first + n, n)
         c += 4 if kind == manifold.SO3 else size
         t += size
 
 
 @njit(cache=True)
-def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: int) -> None:
+def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: Whole) -> None:
     """Into the rows of `lower` from `first` on the root of the weighted sum of squares of `columns` (n, .).
 
     The columns, which are used up, are deviations: of the centre and of the outer points, to be weighted; then noise. A
@@ -57,11 +57,14 @@ def _factor(columns: Rows, outer_count: int, weights: Rows, lower: Rows, first: 
             columns[i, k] *= outer
     if weights[CENTRE] < 0.0:
         taken = np.sqrt(-weights[CENTRE]) * columns[:, 0]
-        columns[:, 0] = 0.0
+        for i in range(n):
+            columns[i, 0] = 0.0
         triangularise_into(columns, lower, first)
         reduced = lower[first : first + n, :n].copy()
         if downdate(reduced, taken):
-            lower[first : first + n, :n] = reduced
+            for i in range(n):  # a slice that is assigned takes numba seconds to compile, for the message of its error
+                for j in range(n):
+                    lower[first + i, j] = reduced[i, j]
     else:
         centre = np.sqrt(weights[CENTRE])
         for i in range(n):
@@ -105,6 +108,70 @@ def _cross(state: Rows, deviations: Rows, weights: Rows, cross: Rows) -> None:
 
 
 @njit(cache=True)
+def _innovate(measured: Rows, centre: Rows, layout: Layout, innovation: Rows) -> None:
+    """Into `innovation` (m,) what was measured less the mean of what was predicted, in the first row of `centre`."""
+    if layout.shape[0] == 1 and layout[0, 0] == manifold.VECTOR:  # most are: saves the call
+        for i in range(innovation.shape[0]):
+            innovation[i] = measured[i] - centre[0, i]
+    else:
+        manifold.minus_into(measured.reshape(1, -1), centre, layout, innovation.reshape(-1, 1))
+
+
+@njit(cache=True)
+def _squared(root: Rows, innovation: Rows) -> float:
+    """Innovation^T S^-1 innovation with S = L L^T, L = `root`."""
+    nis = 0.0
+    whitened = np.empty(innovation.shape[0])
+    for i in range(innovation.shape[0]):
+        rest = innovation[i]
+        for j in range(i):
+            rest -= root[i, j] * whitened[j]
+        whitened[i] = rest / root[i, i]
+        nis += whitened[i] * whitened[i]
+    return nis
+
+
+@njit(cache=True)
+def _gain(root: Rows, cross: Rows) -> None:
+    """In place, the covariance (m, n) of innovation and state becomes K transposed, by substitution there and back."""
+    m, n = cross.shape
+    for i in range(m):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = cross[i, c]
+            for j in range(i):
+                rest -= root[i, j] * cross[j, c]
+            cross[i, c] = rest * inverse
+    for i in range(m - 1, -1, -1):
+        inverse = 1.0 / root[i, i]
+        for c in range(n):
+            rest = cross[i, c]
+            for j in range(i + 1, m):
+                rest -= root[j, i] * cross[j, c]
+            cross[i, c] = rest * inverse
+
+
+@njit(cache=True)
+def _corrected_columns(before: Rows, gain: Rows, deviations: Rows, noise_root: Rows, spread: float) -> Rows:
+    """(n, 2n + 1 + m) whose squares sum up to the corrected covariance: X - K Y of centre and outer points, K R^1/2."""
+    (m, n), count = gain.shape, deviations.shape[1]
+    columns = np.empty((n, count + m))
+    for j in range(n):
+        for k in range(count + m):
+            columns[j, k] = 0.0
+        for k in range(j + 1):
+            columns[j, 1 + k] = spread * before[2 * n + 1 + j, k]
+            columns[j, 1 + n + k] = -columns[j, 1 + k]
+        for k in range(count):
+            for i in range(m):
+                columns[j, k] -= gain[i, j] * deviations[i, k]
+        for k in range(m):
+            for i in range(m):
+                columns[j, count + k] += gain[i, j] * noise_root[i, k]
+    return columns
+
+
+@njit(cache=True)
 def correct_moments(
     before: Rows,
     predicted: Rows,
@@ -129,67 +196,28 @@ def correct_moments(
         return MISFIT
     deviations, centre = np.empty((m, count)), np.empty((1, predicted.shape[1]))
     manifold.centred(predicted, weights, MEAN, measured_layout, centre, deviations)
-    if measured_layout.shape[0] == 1 and measured_layout[0, 0] == manifold.VECTOR:  # most are: saves the call
-        for i in range(m):
-            innovation[i] = measured[i] - centre[0, i]
-    else:
-        manifold.minus_into(measured.reshape(1, -1), centre, measured_layout, innovation.reshape(-1, 1))
+    _innovate(measured, centre, measured_layout, innovation)
     columns = np.empty((m, count + m))
     for i in range(m):
         for k in range(count):
             columns[i, k] = deviations[i, k]
         for j in range(m):
             columns[i, count + j] = noise_root[i, j]
-    _factor(columns, 2 * n, weights, innovation_root, 0)
-    nis = 0.0
-    whitened = np.empty(m)
-    for i in range(m):
-        rest = innovation[i]
-        for j in range(i):
-            rest -= innovation_root[i, j] * whitened[j]
-        whitened[i] = rest / innovation_root[i, i]
-        nis += whitened[i] * whitened[i]
+    _factor(columns, 2 * n, weights, innovation_root, np.int64(0))
+    nis = _squared(innovation_root, innovation)
     if not nis <= threshold:
         return nis
-
-    # K transposed (m, n): forward and backward substitution.
-    gain = np.empty((m, n))
+    gain, step = np.empty((m, n)), np.empty((n, 1))
     _cross(before, deviations, weights, gain)
-    for i in range(m):
-        inverse = 1.0 / innovation_root[i, i]
-        for c in range(n):
-            rest = gain[i, c]
-            for j in range(i):
-                rest -= innovation_root[i, j] * gain[j, c]
-            gain[i, c] = rest * inverse
-    for i in range(m - 1, -1, -1):
-        inverse = 1.0 / innovation_root[i, i]
-        for c in range(n):
-            rest = gain[i, c]
-            for j in range(i + 1, m):
-                rest -= innovation_root[j, i] * gain[j, c]
-            gain[i, c] = rest * inverse
-
-    # Columns of the corrected root: X - K Y of the centre and of the outer points, and K R^1/2.
-    columns, step = np.empty((n, count + m)), np.empty((n, 1))
+    _gain(innovation_root, gain)
     for j in range(n):
-        for k in range(count + m):
-            columns[j, k] = 0.0
-        for k in range(j + 1):
-            columns[j, 1 + k] = weights[SPREAD] * before[2 * n + 1 + j, k]
-            columns[j, 1 + n + k] = -columns[j, 1 + k]
         step[j, 0] = 0.0
         for i in range(m):
             step[j, 0] += gain[i, j] * innovation[i]
-        for k in range(count):
-            for i in range(m):
-                columns[j, k] -= gain[i, j] * deviations[i, k]
-        for k in range(m):
-            for i in range(m):
-                columns[j, count + k] += gain[i, j] * noise_root[i, k]
+    columns = _corrected_columns(before, gain, deviations, noise_root, weights[SPREAD])
     if manifold.is_curved(layout):
         manifold.apply_right_jacobian(step, layout, columns)
     _factor(columns, 2 * n, weights, state, 2 * n + 1)
-    manifold.plus_into(before, step, layout, state, 1)
+    manifold.plus_into(before, step, layout, state, np.int64(1))
     draw(weights, layout, state)
     return nis

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, eigh, solve_triangular
 
-from onboard_estimation.learning.kernels import cross_covariance
+from onboard_estimation.learning.sparse_kernels import cross_covariance
 from onboard_estimation.learning.training_data import NOISE_VARIANCE_BOUNDS
 
 Array = NDArray[np.float64]
@@ -61,67 +61,52 @@ def noise_variances(factors: Factors, targets: Array, ratios: Array) -> Array:
     return _noise(factors.eigenvalues, rotated, targets, ratios)
 
 
-class CollapsedBound:
-    """The bound, summed over outputs that share length scales and inducing points.
+def collapsed_bound(
+    inputs: Array, targets: Array, inducing: Array, length_scales: Array, ratios: Array
+) -> tuple[float, Array, Array]:
+    """The bound at its best noise variances, summed over outputs that share length scales and inducing points.
 
     Parameters
     ----------
-    inputs, targets
-        (n, d) and (n, m).
+    inputs, targets, inducing
+        (n, d), (n, m) and (M, d).
+    length_scales, ratios
+        (d,) and (m,); a ratio is of the signal's variance to the noise's.
+
+    Returns
+    -------
+    The bound, and its derivatives with respect to log length scales (d,) and log ratios (m,).
     """
+    x, z = inputs / length_scales, inducing / length_scales
+    among, cross = _covariances(np.ascontiguousarray(z.T), np.ascontiguousarray(x.T))
+    factors = Factors._of(among, cross)
+    h, y, n = factors.eigenvalues, targets, len(x)
+    rotated = factors.eigenvectors.T @ (factors.whitened @ y)  # (M, m)
+    noise = _noise(h, rotated, y, ratios)
+    spread = 1.0 + h[:, None] * ratios
+    unexplained = np.sum(y * y, axis=0) - np.sum(ratios * rotated**2 / spread, axis=0)
+    missing = n - h.sum()
+    value = -0.5 * (n * np.log(2.0 * np.pi * noise) + np.log(spread).sum(axis=0) + unexplained / noise)
+    value -= 0.5 * ratios * missing
+    by_ratio = np.sum(rotated**2 / spread**2, axis=0) / noise - np.sum(h[:, None] / spread, axis=0) - missing
 
-    def __init__(self, inputs: Array, targets: Array) -> None:
-        self._inputs, self._targets = inputs, targets
+    # With the weights a of the mean, c_u^T a, b = (y - C_nu a) / r and W = L^-T U, sums over outputs:
+    # dF/dC_un = sum a b^T + W diag(sum q^2 h / (1 + q h)) U^T V,
+    # dF/dC_uu = -1/2 sum a a^T / s^2 - 1/2 W diag(sum q^2 h^2 / (1 + q h)) W^T.
+    back = solve_triangular(factors.lower, factors.eigenvectors, trans=1, lower=True, check_finite=False)
+    weights = back @ (ratios * rotated / spread)
+    errors = (y - cross.T @ weights) / noise
+    share = np.sum(ratios**2 * h[:, None] / spread, axis=1)
+    by_cross = weights @ errors.T + (back * share) @ (factors.eigenvectors.T @ factors.whitened)
+    by_among = -0.5 * ((weights / (ratios * noise)) @ weights.T + (back * (share * h)) @ back.T)
 
-    def __call__(self, inducing: Array, length_scales: Array, ratios: Array) -> tuple[float, Array, Array, Array]:
-        """The bound at its best noise variances, and its gradient.
-
-        Parameters
-        ----------
-        inducing
-            (M, d)
-        length_scales
-            (d,)
-        ratios
-            (m,), signal variance over noise variance.
-
-        Returns
-        -------
-        The bound, and its derivatives with respect to the inducing points (M, d), log length scales (d,) and log
-        ratios (m,).
-        """
-        x, z = self._inputs / length_scales, inducing / length_scales
-        among, cross = _covariances(np.ascontiguousarray(z.T), np.ascontiguousarray(x.T))
-        factors = Factors._of(among, cross)
-        h, y, n = factors.eigenvalues, self._targets, len(x)
-        rotated = factors.eigenvectors.T @ (factors.whitened @ y)  # (M, m)
-        noise = _noise(h, rotated, y, ratios)
-        spread = 1.0 + h[:, None] * ratios
-        unexplained = np.sum(y * y, axis=0) - np.sum(ratios * rotated**2 / spread, axis=0)
-        missing = n - h.sum()
-        value = -0.5 * (n * np.log(2.0 * np.pi * noise) + np.log(spread).sum(axis=0) + unexplained / noise)
-        value -= 0.5 * ratios * missing
-        by_ratio = np.sum(rotated**2 / spread**2, axis=0) / noise - np.sum(h[:, None] / spread, axis=0) - missing
-
-        # With the weights a of the mean, c_u^T a, b = (y - C_nu a) / r and W = L^-T U, sums over outputs:
-        # dF/dC_un = sum a b^T + W diag(sum q^2 h / (1 + q h)) U^T V,
-        # dF/dC_uu = -1/2 sum a a^T / s^2 - 1/2 W diag(sum q^2 h^2 / (1 + q h)) W^T.
-        back = solve_triangular(factors.lower, factors.eigenvectors, trans=1, lower=True, check_finite=False)
-        weights = back @ (ratios * rotated / spread)
-        errors = (y - cross.T @ weights) / noise
-        share = np.sum(ratios**2 * h[:, None] / spread, axis=1)
-        by_cross = weights @ errors.T + (back * share) @ (factors.eigenvectors.T @ factors.whitened)
-        by_among = -0.5 * ((weights / (ratios * noise)) @ weights.T + (back * (share * h)) @ back.T)
-
-        # dC_jk / dlog l_i = C_jk (z_ij - x_ik)^2 and dC_jk / dz_ij = -C_jk (z_ij - x_ik) / l_i, in scaled coordinates.
-        by_cross *= cross
-        by_among *= among
-        to_inputs, to_inducing = by_cross @ x, by_among @ z
-        rows, columns, among_rows = by_cross.sum(axis=1), by_cross.sum(axis=0), by_among.sum(axis=1)
-        by_length = rows @ z**2 + columns @ x**2 - 2.0 * np.sum(z * to_inputs, axis=0)
-        by_length += 2.0 * (among_rows @ z**2 - np.sum(z * to_inducing, axis=0))
-        by_inducing = to_inputs - rows[:, None] * z + 2.0 * (to_inducing - among_rows[:, None] * z)
-        return float(value.sum()), by_inducing / length_scales, by_length, 0.5 * ratios * by_ratio
+    # dC_jk / dlog l_i = C_jk (z_ij - x_ik)^2, in scaled coordinates.
+    by_cross *= cross
+    by_among *= among
+    rows, columns, among_rows = by_cross.sum(axis=1), by_cross.sum(axis=0), by_among.sum(axis=1)
+    by_length = rows @ z**2 + columns @ x**2 - 2.0 * np.sum(z * (by_cross @ x), axis=0)
+    by_length += 2.0 * (among_rows @ z**2 - np.sum(z * (by_among @ z), axis=0))
+    return float(value.sum()), by_length, 0.5 * ratios * by_ratio
 
 
 def _covariances(inducing: Array, inputs: Array) -> tuple[Array, Array]:

@@ -1,10 +1,9 @@
-"""A function that was learned as a sum of basis functions: mean and deviation anywhere in its box, and its file."""
+"""A function that was learned as a sum of basis functions: mean and deviation anywhere in its box."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,24 +38,11 @@ class LearnedFunction:
     covariances: Array
     noise_stddevs: Array
 
-    KIND: ClassVar[str] = "reduced_rank_gaussian_process"
-
     def predict(self, places: ArrayLike) -> tuple[Array, Array]:
         """Means (K, p) and standard deviations (K, p) of the function, without noise, at `places` (K, d)."""
         phi, _ = self.basis.functions(places)
         variances = np.einsum("km,pml,kl->kp", phi, self.covariances, phi, optimize=True)
         return self.constants + phi @ self.weights.T, np.sqrt(np.maximum(variances, 0.0))
-
-    def save(self, path: Path, header: ModelHeader) -> None:
-        """Write it; the header's kind is `KIND`, its inputs are the d coordinates, its outputs the p outputs.
-
-        Raises
-        ------
-        UserError
-            It cannot be written, or the header is that of another kind of model.
-        """
-        self._check_header(header, f"model {path}")
-        model_file.save(path, header, self.arrays())
 
     def arrays(self) -> model_file.Arrays:
         """What a file holds of it, by name."""
@@ -67,20 +53,6 @@ class LearnedFunction:
             "margin": np.array([basis.margin]),
             **{name: getattr(self, name) for name in _ARRAYS},
         }
-
-    @classmethod
-    def load(cls, path: Path) -> tuple[LearnedFunction, ModelHeader]:
-        """A function and what its file says about itself.
-
-        Raises
-        ------
-        UserError
-            No such file, damaged, another kind of model, or arrays that do not fit together.
-        """
-        header, arrays = model_file.load(path)
-        if header.kind != cls.KIND:
-            raise UserError(f"model {path}: of the kind {header.kind}; a learned function is of the kind {cls.KIND}")
-        return cls.of_arrays(arrays, header, f"model {path}"), header
 
     @classmethod
     def of_arrays(cls, arrays: model_file.Arrays, header: ModelHeader, where: str) -> LearnedFunction:
@@ -108,17 +80,6 @@ class LearnedFunction:
         kernel: Any = KERNELS[number]
         basis = ReducedRankBasis(centre, half_widths, length_scales, m, kernel, float(arrays["margin"][0]))
         return cls(basis, *(np.array(arrays[name], dtype=np.float64) for name in _ARRAYS))
-
-    def _check_header(self, header: ModelHeader, where: str) -> None:
-        """UserError where it is not a header of this function."""
-        if header.kind != self.KIND:
-            raise UserError(f"{where}: a header of the kind {header.kind}; a learned function is of {self.KIND}")
-        for name, given, needed in (
-            ("input", len(header.input_names), self.basis.dimensions),
-            ("output", len(header.output_names), len(self.constants)),
-        ):
-            if given != needed:
-                raise UserError(f"{where}: {given} {name} names in the header, the function has {needed}")
 
 
 _ARRAYS = ("constants", "weights", "covariances", "noise_stddevs")

@@ -51,7 +51,7 @@ class ModelHeader:
     Attributes
     ----------
     kind
-        Of model, e.g. `SparseGaussianProcesses.KIND`.
+        Of model, e.g. the form of a salp's residual model.
     robot
         Name of the robot, as on the command line.
     sensors

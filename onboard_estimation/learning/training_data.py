@@ -17,9 +17,8 @@ LENGTH_SCALE_BOUNDS = (0.02, 5.0)
 an input that the training targets did not seem to depend on. Measured on gaits: from 10 to 5, errors inside the data
 grow by a few hundredths of themselves, and the squared errors of a gait that was not trained, over their predicted
 variance, fall from up to 20 to 6."""
-SIGNAL_VARIANCE_BOUNDS = (1e-6, 1e4)
 NOISE_VARIANCE_BOUNDS = (1e-6, 1e2)
-"""Both in units of the targets' mean square."""
+"""In units of the targets' mean square."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,25 @@ class TrainingData:
 
     @classmethod
     def normalised(cls, inputs: ArrayLike, targets: ArrayLike) -> TrainingData:
-        """Of inputs (n, d) and targets (n, m); see `check` for the errors."""
-        x, y = check(inputs, targets)
+        """Of inputs (n, d) and targets (n, m).
+
+        Raises
+        ------
+        UserError
+            Wrong shapes, numbers that are not finite, or fewer than FEWEST_POINTS points.
+        """
+        x = np.ascontiguousarray(inputs, dtype=np.float64)
+        y = np.ascontiguousarray(targets, dtype=np.float64)
+        if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[-1], y.shape[-1]):
+            raise UserError(f"training data: inputs (n, d) and targets (n, m) are needed, not {x.shape} and {y.shape}")
+        bad = int((~(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))).sum())
+        if bad:
+            raise UserError(f"training data: {bad} of {len(x)} points hold a number that is not finite; leave them out")
+        if len(x) < FEWEST_POINTS:
+            raise UserError(
+                f"training data: {len(x)} points, at least {FEWEST_POINTS} are needed; record for longer or lower the "
+                "interval between points"
+            )
         scales = x.std(axis=0)
         scales[scales <= 1e-12 * np.abs(x).max(axis=0, initial=0.0)] = 1.0
         target_scales = np.sqrt(np.mean(y * y, axis=0))
@@ -58,43 +74,9 @@ class TrainingData:
         return cls((x - means) / scales, y / target_scales, means, scales, target_scales)
 
 
-def check(inputs: ArrayLike, targets: ArrayLike) -> tuple[Array, Array]:
-    """Inputs (n, d) and targets (n, m) as contiguous float64.
-
-    Raises
-    ------
-    UserError
-        Wrong shapes, numbers that are not finite, or fewer than FEWEST_POINTS points.
-    """
-    x = np.ascontiguousarray(inputs, dtype=np.float64)
-    y = np.ascontiguousarray(targets, dtype=np.float64)
-    if x.ndim != 2 or y.ndim != 2 or len(x) != len(y) or 0 in (x.shape[-1], y.shape[-1]):
-        raise UserError(f"training data: inputs (n, d) and targets (n, m) are needed, not {x.shape} and {y.shape}")
-    bad = int((~(np.isfinite(x).all(axis=1) & np.isfinite(y).all(axis=1))).sum())
-    if bad:
-        raise UserError(f"training data: {bad} of {len(x)} points hold a number that is not finite; leave them out")
-    if len(x) < FEWEST_POINTS:
-        raise UserError(
-            f"training data: {len(x)} points, at least {FEWEST_POINTS} are needed; record for longer or lower the "
-            "interval between points"
-        )
-    return x, y
-
-
 def check_inputs(inputs: ArrayLike, dimensions: int) -> Array:
     """Inputs (k, d) of a prediction as contiguous float64; UserError where they do not have `dimensions` columns."""
     x = np.ascontiguousarray(inputs, dtype=np.float64)
     if x.ndim != 2 or x.shape[1] != dimensions:
         raise UserError(f"inputs of shape (k, {dimensions}) are needed, not {x.shape}")
     return x
-
-
-def check_groups(groups: ArrayLike, count: int) -> list[NDArray[np.int64]]:
-    """Indices of the points of each group; UserError where there are not `count` labels, or fewer than two groups."""
-    labels = np.asarray(groups)
-    if labels.shape != (count,):
-        raise UserError(f"groups: a label for each of the {count} training points is needed, not {labels.shape}")
-    values, number = np.unique(labels, return_inverse=True)
-    if len(values) < 2:
-        raise UserError("one group of training points only: leaving it out leaves none; train with two runs or more")
-    return [np.flatnonzero(number == k) for k in range(len(values))]

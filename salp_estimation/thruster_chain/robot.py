@@ -125,7 +125,6 @@ class ThrusterChainRobot(
         recordings: Mapping[str, LoadedRecording],
         hashes: Sequence[str],
         form: str | None = None,
-        exact: bool = False,
         progress: Callable[[float, str], None] = lambda share, step: None,
     ) -> TrainingReport:
         """What runs of one robot tell of it, with motion capture or without."""

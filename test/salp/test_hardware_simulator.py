@@ -113,18 +113,17 @@ def test_the_forces_balance(n: int) -> None:
     links = np.zeros((n, chain_kernels.COLUMNS))
     links[:, chain_kernels.LENGTH] = 0.27
     links[:, chain_kernels.WHEEL_ANGLE] = rng.uniform(-np.pi, np.pi, n)
-    jacobians = hardware_kernels.wheel_jacobians(links, rng.uniform(-0.8, 0.8, n - 1))
+    jacobians = chain_kernels.wheel_jacobians(links, rng.uniform(-0.8, 0.8, n - 1), np.zeros(n))[0]
     matrices = np.einsum("ni,ij->nij", drag, np.eye(3)) + 0.05
     push = np.column_stack([rng.normal(scale=3.0, size=(n, 2)), rng.normal(scale=0.01, size=n)])
     friction = np.column_stack([rng.uniform(0.2, 0.8, (n, 2)), rng.uniform(0.005, 0.02, n)])
     slip, joint_drag, joint_friction = np.array([0.003, 0.003, 0.03]), np.full(n - 1, 0.012), np.full(n - 1, 0.01)
     torque = rng.normal(scale=0.05, size=n - 1)
-    found = [
-        hardware_kernels.balance(
-            jacobians, start, matrices, push, friction, slip, joint_drag, joint_friction, 0.02, torque
-        )
-        for start in (np.zeros(n + 2), rng.normal(size=n + 2))
-    ]
+    links[:-1, chain_kernels.JOINT_DRAG] = joint_drag
+    none = np.zeros(n), joint_friction, np.zeros(n - 1), np.zeros(n - 1)
+    robot = hardware_kernels.Mechanics(links, matrices, friction, slip, 0.02, *none)
+    starts = np.zeros(n + 2), rng.normal(size=n + 2)
+    found = [hardware_kernels.balance(robot, jacobians, start, push, torque) for start in starts]
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-8)
     twists = np.einsum("iac,c->ia", jacobians, found[0])
     forces = np.einsum("iab,ib->ia", matrices, twists) + friction * np.tanh(twists / slip) - push
@@ -155,7 +154,8 @@ def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says()
     robots = [HardwareRobot(CHAIN, scenario, np.random.default_rng(seed)) for seed in range(300)]
     names = "drag friction thrust delay_s stiffness rest_angles gyro_bias gyro_scale gyro_tilt marker_heading latency_s"
     for name in names.split():
-        drawn = np.array([getattr(one, name) for one in robots]).reshape(len(robots), -1)
+        drawn = np.array([getattr(one, name, getattr(one.mechanics, name, None)) for one in robots])
+        drawn = drawn.reshape(len(robots), -1)
         drawn = drawn[:, drawn.any(axis=0)]  # off the diagonal of the drag is nothing
         # A few are cut off at the same value: one in eighty.
         assert all(len(np.unique(column)) > 0.95 * len(robots) for column in drawn.T), name
@@ -164,7 +164,7 @@ def test_what_belongs_to_a_seed_is_drawn_anew_and_spreads_as_the_scenario_says()
     assert bias.std() == pytest.approx(scenario.gyro.bias_stddev_rad_s, rel=0.05)
     assert np.abs(bias).max() <= 2.5 * scenario.gyro.bias_stddev_rad_s
     assert abs(bias.mean()) < 4.0 * bias.std() / np.sqrt(bias.size)
-    friction = np.array([one.friction[:, 0] for one in robots])
+    friction = np.array([one.mechanics.friction[:, 0] for one in robots])
     assert friction.mean() == pytest.approx(scenario.floor.friction_along_n, rel=0.02)
     assert friction.std() / friction.mean() == pytest.approx(scenario.floor.friction_spread, rel=0.1)
     assert friction.min() > 0.0
@@ -228,11 +228,10 @@ def test_the_harness_pulls_the_joints_to_its_rest_angles() -> None:
     drag = links[:, chain_kernels.DRAG : chain_kernels.DRAG + 9].reshape(3, 3, 3).copy()
     stiffness, rest, start = np.array([0.3, 0.2]), np.array([0.05, -0.1]), np.array([0.3, 0.2])
     none = np.zeros((2001, 3)), np.zeros((2001, 3, 3))
-    states, rates = hardware_kernels.drive(
-        links, np.concatenate([np.zeros(3), start]), np.zeros(5), *none, 0.01, drag, np.zeros(3),
-        np.zeros((3, 3)), np.full(3, 0.01), np.zeros(2), 0.01, stiffness, rest,
-    )  # fmt: skip
-    jacobians = hardware_kernels.wheel_jacobians(links, start)
+    undriven = np.zeros(3), np.zeros(2), stiffness, rest
+    robot = hardware_kernels.Mechanics(links, drag, np.zeros((3, 3)), np.full(3, 0.01), 0.01, *undriven)
+    states, rates = hardware_kernels.drive(robot, np.concatenate([np.zeros(3), start]), np.zeros(5), *none, 0.01)
+    jacobians = chain_kernels.wheel_jacobians(links, start, np.zeros(3))[0]
     whole = sum(jacobians[i].T @ drag[i] @ jacobians[i] for i in range(3))
     whole[[3, 4], [3, 4]] += links[:2, chain_kernels.JOINT_DRAG]
     wanted = np.linalg.solve(whole, np.concatenate([np.zeros(3), stiffness * (rest - start)]))

@@ -400,8 +400,9 @@ def test_no_commands_and_no_motion_are_refused_with_what_cannot_be_seen() -> Non
         fit_drag(MODEL, [replace(samples, controls=0.0 * samples.controls)])
     with pytest.raises(UserError, match=r"does not move though .* mm/s"):
         fit_drag(MODEL, [replace(samples, rates=1e-6 * samples.rates)])
+    names = ("joint_angles", "rates", "controls", "steps", "instants")
     with pytest.raises(UserError, match="12 instants of motion, 22 or more are needed"):
-        fit_drag(MODEL, [samples.part(np.arange(len(samples.steps)) < 12)])
+        fit_drag(MODEL, [replace(samples, **{name: getattr(samples, name)[:12] for name in names})])
 
 
 def test_a_recording_without_information_leaves_intervals_open() -> None:

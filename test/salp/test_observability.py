@@ -31,6 +31,7 @@ from onboard_estimation.robots import find_robot
 from onboard_estimation.series import Series
 from salp_estimation import observability, observed_joints
 from salp_estimation.chain import Chain
+from salp_estimation.training_runs import in_force, rim_speeds
 
 
 class DenseChain:
@@ -262,7 +263,7 @@ def test_command_in_force_is_the_last_one_until_then() -> None:
     channel = salp_recording().sensors[0].channel
     values = np.array([[4.0, 4.0, 4.0], [2.0, 2.0, 2.0], [np.nan, 1.0, 1.0]])
     given = Series(channel, np.array([30, 10, 40]), values)  # out of order, one not finite
-    found = observed_joints.controls_in_force(chain, given, np.array([5, 10, 29, 30, 99]))
+    found = in_force(*rim_speeds(chain, given), np.array([5, 10, 29, 30, 99]))
     np.testing.assert_array_equal(found[:, 0], [0.0, 1.0, 1.0, 2.0, 2.0])
     np.testing.assert_array_equal(found[:, 1], -found[:, 0])
 

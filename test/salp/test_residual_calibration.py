@@ -64,14 +64,14 @@ def test_each_run_is_judged_by_a_model_that_has_not_seen_it(count: int, monkeypa
     runs = [SimpleNamespace(label=f"run {number}") for number in range(count)]
     judged: list[HeldOut] = []
 
-    def learned(part: Any) -> SimpleNamespace:
-        return SimpleNamespace(population={run.label for run in part.runs}, processes=None)
+    def learned(configuration: Any, form: str, some: Any) -> SimpleNamespace:
+        return SimpleNamespace(population={run.label for run in some}, processes=None)
 
     def taken(configuration: Any, held_out: list[HeldOut], report: Any) -> list[HeldOutErrors]:
         judged.extend(held_out)
         return []
 
-    monkeypatch.setattr(residual_training, "_learned", learned)
+    monkeypatch.setattr(residual_training, "_learn", learned)
     monkeypatch.setattr(residual_training, "held_out_errors", taken)
     recordings: Any = [f"recording {number}" for number in range(count)]
     residual_training._judged(SalpConfiguration(), runs, recordings, a_model(), lambda done, text: None)  # type: ignore[arg-type]

@@ -74,8 +74,10 @@ class Case:
         result: Array = out + self.stddevs * state[self.noise : self.noise + n + 2]
         return result
 
-    def linearised(self) -> tuple[Array, ...]:
-        return self.reference, self.mean, self.by_angles, self.by_parameters, self.left_over, self.stddevs
+    def linearised(self, offset: float = 0.0) -> kernels.Linearised:
+        offsets = np.full(self.links, offset)
+        slopes = self.by_angles, self.by_parameters
+        return kernels.Linearised(0, self.reference, self.mean, *slopes, self.left_over, self.stddevs, offsets)
 
 
 def a_case(n: int, seed: int = 0) -> Case:
@@ -102,19 +104,8 @@ def a_case(n: int, seed: int = 0) -> Case:
 
 def predicted(case: Case, duration_s: float) -> tuple[Array, Array]:
     state, covariance = np.empty_like(case.state), np.empty_like(case.covariance)
-    kernels.predict(
-        case.links,
-        case.state,
-        case.covariance,
-        *case.linearised(),
-        duration_s,
-        case.times_s,
-        BIAS_WALK,
-        ANGLE_NOISE,
-        ERROR_TIME_S,
-        state,
-        covariance,
-    )
+    noise = case.times_s, BIAS_WALK, ANGLE_NOISE
+    kernels.predict(case.state, case.covariance, case.linearised(), duration_s, *noise, state, covariance)
     return state, covariance
 
 
@@ -188,19 +179,9 @@ def test_the_pose_carries_its_error_exactly(turning: float) -> None:
 
 def updated(case: Case, link: int, measured: float, threshold: float) -> tuple[float, float, Array, Array]:
     state, covariance = np.full_like(case.state, np.nan), np.full_like(case.covariance, np.nan)
+    near = case.linearised(offset=0.02)
     innovation, spread, _ = kernels.update(
-        case.links,
-        link,
-        measured,
-        4e-4,
-        0.02,
-        case.state,
-        case.covariance,
-        *case.linearised(),
-        3.0,
-        threshold,
-        state,
-        covariance,
+        case.state, case.covariance, near, link, measured, 4e-4, 3.0, threshold, state, covariance
     )
     return innovation, spread, state, covariance
 
@@ -296,12 +277,11 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     covariance[:a, :a] = spread
     controls, slopes = rng.uniform(-0.1, 0.1, n), rng.normal(scale=0.05, size=n)
     points = 4 if learned else 1
-    inducing, scales = rng.normal(size=(1, d, points)), np.full((1, d), 1.5)
-    weights = 0.02 * rng.normal(size=(m + n, points)) if learned else np.zeros((0, 1))
-    groups = np.zeros(len(weights), dtype=np.int64)
+    inducing, scales = rng.normal(size=(d, points)), np.full(d, 1.5)
+    weights = 0.02 * rng.normal(size=(m, points)) if learned else np.zeros((0, 1))
 
     mean, by_angles, by_parameters, left_over, start = kernels.linearise(
-        links, state, covariance, controls, slopes, SLIP, np.zeros(m), inducing, scales, groups, weights
+        links, state, covariance, controls, slopes, SLIP, np.zeros(m), inducing, scales, weights
     )
 
     def rates(angles: Array) -> Array:
@@ -309,8 +289,8 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
         none = np.empty((m, 0))
         out = friction.rates(links, angles, controls, slopes, parameters, SLIP, np.zeros(m), none)
         if learned:
-            apart = 1.5 * np.concatenate([angles, controls])[:, None] - inducing[0]
-            out = out + weights[:m] @ np.exp(-0.5 * (apart**2).sum(axis=0))
+            apart = 1.5 * np.concatenate([angles, controls])[:, None] - inducing
+            out = out + weights @ np.exp(-0.5 * (apart**2).sum(axis=0))
         return out
 
     columns = np.sqrt(a) * np.linalg.cholesky(spread).T

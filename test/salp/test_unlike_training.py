@@ -24,10 +24,9 @@ from onboard_estimation.ros.diagnostics import WARN, HealthReport
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import COMMAND, Reading
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.residual_estimator import TOLD_FROM, ResidualEstimator
 from salp_estimation.residual_filter import ROBOT_TIME_S, Drive, ResidualFilter
 from salp_estimation.robot import ROBOT
-from salp_estimation.unlike_training import TOLD_FROM, unlikeness
 
 Array = NDArray[np.float64]
 CONFIGURATION = SalpConfiguration()
@@ -48,12 +47,12 @@ def test_it_is_the_square_of_how_far_off_a_robot_is(times: float) -> None:
     found = []
     for _ in range(2000):
         robot = times * np.sqrt(prior) * rng.normal(size=count)
-        found.append(unlikeness(gain @ (design @ robot + rng.normal(size=seen)), covariance, prior))
+        found.append(kernels.unlikeness(gain @ (design @ robot + rng.normal(size=seen)), covariance, prior))
     assert np.mean(found) == pytest.approx(times**2, rel=0.15)
 
 
 def test_a_model_that_knows_of_no_differences_finds_none() -> None:
-    assert unlikeness(np.zeros(3), np.zeros((3, 3)), np.zeros(3)) == 0.0
+    assert kernels.unlikeness(np.zeros(3), np.zeros((3, 3)), np.zeros(3)) == 0.0
 
 
 def test_parameters_drift_as_a_stationary_process_does() -> None:

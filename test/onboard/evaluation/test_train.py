@@ -213,7 +213,6 @@ def test_bags_that_do_not_do_are_named(
         (["forward", "left"], "points of 2 runs at 5 Hz: at least 200"),
         (["forward", "forward"], "forward is given twice"),
         (["forward", "left", "--form", "paper"], "--form paper: salp has calibrated, local, gaussian_process"),
-        (["forward", "left", "--form", "local", "--exact"], "--exact: the form local has no Gaussian processes"),
         (["forward", "left", "--mirror-truth", "y"], "gyros and motion capture turn against each other"),
         (["forward", "left", "--mirror-truth", "q"], "--mirror-truth q: must be one or more of x, y, z"),
     ],
