@@ -88,6 +88,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         Trained for this configuration; noise of gyros and process are the model's.
     """
 
+    _filter_type: type[ResidualFilter] = ResidualFilter
+
     def __init__(self, configuration: SalpConfiguration, model: ResidualModel) -> None:
         super().__init__(configuration)
         self.space = residual_space(len(self._link_of))
@@ -95,7 +97,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         # A little early is on time: stamps jitter.
         self._least_period_ns = round(0.75 * NANOSECONDS_PER_SECOND / rate_hz) if rate_hz > 0.0 else 0
         bias_walk = configuration.gyro.bias_walk_rad_s_sqrt_s
-        self._filter = ResidualFilter(configuration.chain.build().links, model, bias_walk)
+        self._filter = self._filter_type(configuration.chain.build().links, model, bias_walk)
 
     def start(self, initial: Estimate | None) -> ResidualState:
         """As told, and in doubt of the joint angles."""
@@ -110,7 +112,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""
-        step = super().step(state, measurement)
+        step = self.followed(state, measurement)
         if state.doubt is not None:
             return self._doubted(state, step, state.doubt, measurement)
         return step if step.estimate is None else self._likened(step, measurement.stamp_ns)
@@ -139,6 +141,10 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         """How many times as far the robot is from those in training as they are from each other."""
         return {"unlike_training": math.sqrt(self._filter.unlikeness(self.leading(state).filtered))}
 
+    def followed(self, state: ResidualState, measurement: Measurement) -> Step:
+        """One filter after a measurement, whether or not there is another."""
+        return super().step(state, measurement)
+
     def leading(self, state: ResidualState) -> ResidualState:
         """The likelier one of the filters that are followed."""
         return state if state.doubt is None or _told_well(state, state.doubt) >= 0.5 else state.doubt.state
@@ -148,7 +154,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
     ) -> Step:
         """Both filters after a measurement, or the likelier one where it is time."""
         try:
-            other = super().step(doubt.state, measurement)
+            other = self.followed(doubt.state, measurement)
         except (ArithmeticError, ValueError, np.linalg.LinAlgError):
             return step._replace(state=replace(step.state, doubt=None))  # the other filter is well, and goes on
         after: ResidualState = step.state

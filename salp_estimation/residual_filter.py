@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from salp_estimation.doubted_start import log_density
 from salp_estimation.population import SLIP
 from salp_estimation.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.residual_model import ResidualModel
+
+if TYPE_CHECKING:
+    from salp_estimation.residual_history import PastStep
 
 Rows = NDArray[np.float64]
 
@@ -54,6 +57,8 @@ class FilterState(NamedTuple):
     ----------
     linearised, start
         The last linearisation, and where the next one's iteration starts.
+    history
+        The last of the steps that led here, where somebody will look back.
     evidence
         Sum of the `log_density` of all readings of the gyros.
     is_unlike
@@ -64,12 +69,15 @@ class FilterState(NamedTuple):
     covariance: Matrix
     linearised: Linearised | None
     start: Vector
+    history: PastStep | None = None
     evidence: float = 0.0
     is_unlike: bool = False
 
     def with_moments(self, state: Vector, covariance: Matrix, evidence: float = 0.0) -> FilterState:
         """With another state and covariance, and more evidence; `_replace` would take a twentieth of a step."""
-        return FilterState(state, covariance, self.linearised, self.start, self.evidence + evidence, self.is_unlike)
+        return FilterState(
+            state, covariance, self.linearised, self.start, self.history, self.evidence + evidence, self.is_unlike
+        )
 
 
 class ResidualFilter:

@@ -15,9 +15,11 @@ from onboard_estimation.capabilities.gaits import GaitReport, WithGaits
 from onboard_estimation.capabilities.identified import IdentificationReport, Identified
 from onboard_estimation.capabilities.reported import Note, Reported, ReportSection
 from onboard_estimation.capabilities.simulated import Scenario, SimulatedLive, Simulation
+from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained, TrainingReport
 from onboard_estimation.capabilities.truth import StartedFromTruth
 from onboard_estimation.description import Shapes
+from onboard_estimation.errors import UserError
 from onboard_estimation.filtering.planar import planar_pose
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import Channel, Limit, Matrix
@@ -37,12 +39,14 @@ if TYPE_CHECKING:
     from onboard_estimation.evaluation.recording import LoadedRecording
     from onboard_estimation.evaluation.result import EvaluationResult
     from salp_estimation.residual_estimator import ResidualEstimator
+    from salp_estimation.residual_smoother import ResidualSmoother
 
 
 class SalpRobot(
     SimulatedLive[SalpConfiguration],
     Drawn[SalpConfiguration],
     StartedFromTruth[SalpConfiguration],
+    Smoothed[SalpConfiguration],
     Trained[SalpConfiguration],
     Reported[SalpConfiguration],
     Identified[SalpConfiguration],
@@ -98,6 +102,18 @@ class SalpRobot(
 
             return ResidualEstimator(configuration, load_model(configuration.residual_model, configuration))
         return SalpEstimator(configuration)
+
+    def smoother(self, configuration: SalpConfiguration, name: str) -> ResidualSmoother:
+        """That of the filter with a residual model; UserError without one."""
+        if not configuration.residual_model:
+            raise UserError(
+                "--smooth: the smoother of the salp is that of its filter with a residual model; "
+                "name one with --model FILE, as `train salp` writes it"
+            )
+        from salp_estimation.residual_model import load_model  # offline only: nodes do without
+        from salp_estimation.residual_smoother import ResidualSmoother
+
+        return ResidualSmoother(configuration, load_model(configuration.residual_model, configuration))
 
     def initial_covariance(self, configuration: SalpConfiguration) -> Matrix:
         """As the paper sets it: 1 cm, 5 deg, 5 deg."""

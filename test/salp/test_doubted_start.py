@@ -15,10 +15,10 @@ from onboard_estimation.evaluation.recording import LoadedRecording, from_simula
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2
 from onboard_estimation.measurement import Estimate, Measurement
 from onboard_estimation.pipeline import Pipeline
-from salp_estimation.chain_estimator import ChainEstimator
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.doubted_start import DECIDED_S, FACTOR, WIDEST_RAD, log_density, mixture, widened
 from salp_estimation.residual_estimator import ResidualEstimator, ResidualState, initial_covariance, residual_space
+from salp_estimation.residual_smoother import ResidualSmoother
 from salp_estimation.robot import ROBOT
 
 Rows = NDArray[np.float64]
@@ -85,9 +85,12 @@ def recording() -> LoadedRecording:
     return from_simulator(simulation.advance(round(SECONDS * 1e9)), LINKS)
 
 
-def begun(recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float) -> Pipeline:
+def begun(
+    recording: LoadedRecording, configuration: SalpConfiguration, off_deg: float, smooth: bool = False
+) -> Pipeline:
     """A pipeline that starts at the truth, but for both joint angles, and has taken all of the recording."""
-    estimator = ResidualEstimator(configuration, a_model())
+    kind = ResidualSmoother if smooth else ResidualEstimator
+    estimator = kind(configuration, a_model())
     first_ns = recording.first_stamp_ns()
     mean = np.concatenate([true_state(recording, np.array([first_ns]))[0], np.zeros(3)])
     mean[3:5] += math.radians(off_deg)
@@ -139,6 +142,20 @@ def test_a_start_that_is_as_told_stays_so(recording: LoadedRecording) -> None:
     assert worst_ratio(recording, both, 3.0) < 3.0
 
 
+@pytest.mark.slow
+def test_a_smoothed_run_is_that_of_the_likelier_filter(recording: LoadedRecording) -> None:
+    """Also where it ends while the start is in doubt."""
+    end_ns = recording.first_stamp_ns() + 8_000_000_000
+    measurements = [one for one in recording.measurements() if one.stamp_ns < end_ns]
+    pipeline = begun(recording, CONFIGURATION, 20.0, smooth=True)
+    pipeline.run(measurements)
+    assert pipeline.state.doubt is not None
+    smoothed = pipeline.smoothed()
+    believed = begun(recording, UNDOUBTED, 20.0, smooth=True)
+    believed.run(measurements)
+    assert worst_ratio(recording, smoothed, 0.0) < 3.0 < worst_ratio(recording, believed.smoothed(), 0.0)
+
+
 def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     estimator = ResidualEstimator(CONFIGURATION, a_model())
     state: ResidualState = estimator.start(None)
@@ -160,14 +177,14 @@ def test_standing_decides_nothing_and_what_breaks_is_left(monkeypatch: pytest.Mo
         state = estimator.step(state, one).state
     assert state.doubt is not None
     assert state.doubt.driven_ns == 100_000_000
-    followed, other = ChainEstimator.step, state.doubt.state
+    followed, other = estimator.followed, state.doubt.state
 
-    def breaking(self: ResidualEstimator, given: ResidualState, measurement: Measurement) -> Step:
+    def breaking(given: ResidualState, measurement: Measurement) -> Step:
         if given is other:
             raise FilterBreakdown("the other one")
-        return followed(self, given, measurement)
+        return followed(given, measurement)
 
-    monkeypatch.setattr(ChainEstimator, "step", breaking)
+    monkeypatch.setattr(estimator, "followed", breaking)
     alone = estimator.step(state, gyros(15_200_000_000)[0])
     assert alone.state.doubt is None
     assert alone.estimate is not None

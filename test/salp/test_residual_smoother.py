@@ -1,0 +1,422 @@
+"""Smoother of the filter with residual models: its steps against dense algebra and the general smoother, then on runs.
+
+The model is made by hand of round numbers: the subject is looking back, not what is learned.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from evaluation_samples import command, refusal
+from numpy.typing import NDArray
+from salp_models import a_model
+from smoothing import FilterStep, smooth
+from test_residual_filter import Case, a_case, dense_prediction, predicted
+
+from onboard_estimation.capabilities.smoothed import Smoothed
+from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.judge import judge
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.filtering.gating import Gate
+from onboard_estimation.filtering.state_space import StateSpace, vector
+from onboard_estimation.live.view_recorded import load_records
+from onboard_estimation.measurement import Estimate, Measurement
+from onboard_estimation.pipeline import Pipeline
+from onboard_estimation.robots import find_robot
+from onboard_estimation.series import Recording
+from salp_estimation import residual_filter_kernels as kernels
+from salp_estimation.chain_estimator import Reading
+from salp_estimation.configuration import InitialConfiguration, SalpConfiguration
+from salp_estimation.residual_estimator import ResidualEstimator
+from salp_estimation.residual_filter import ROBOT_TIME_S
+from salp_estimation.residual_filter_kernels import Linearised
+from salp_estimation.residual_history import (
+    Correction,
+    PastStep,
+    PoseReplacement,
+    Prediction,
+    RecordingFilter,
+    gyro_slope,
+)
+from salp_estimation.residual_smoother import APART_NS, ResidualSmoother
+from salp_estimation.robot import ROBOT
+
+Array = NDArray[np.float64]
+CONFIGURATION = SalpConfiguration(initial=InitialConfiguration(wrong_start_probability=0.0))
+"""One filter from the start on; where two are followed, see `test_doubted_start`."""
+LINKS = CONFIGURATION.chain.link_names
+CHANNELS = ROBOT.channels(CONFIGURATION)
+SECONDS = 15.0
+
+
+# Single steps.
+
+
+def near(case: Case) -> Linearised:
+    return case.linearised()
+
+
+def prediction_of(case: Case, duration_s: float) -> Prediction:
+    twist = duration_s * case.rates(case.state)[:3]
+    return Prediction(None, near(case), duration_s, twist, case.times_s)
+
+
+def drifted(case: Case, covariance: Array, duration_s: float) -> Array:
+    """What the drift of the parameters makes of it, but for its noise."""
+    count = case.by_parameters.shape[1]
+    out, nothing = covariance.copy(), np.zeros((count, count))
+    first = 3 * case.links - 1
+    kernels.drift(case.state.copy(), out, first, nothing[0], nothing, float(np.exp(-duration_s / ROBOT_TIME_S)))
+    return out
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_transition_is_that_of_the_prediction(n: int) -> None:
+    """By the filter's own covariance, exactly; by differences of the motion, but for the twist's own curvature."""
+    case, other = a_case(n), a_case(n, 1)
+    duration_s = 0.02
+    transition = prediction_of(case, duration_s).times_transition(np.eye(len(case.state)))
+    # The process noise is the same for both covariances, so that it leaves their difference.
+    other = replace(case, covariance=other.covariance)
+    first, second = (drifted(case, predicted(one, duration_s)[1], duration_s) for one in (case, other))
+    change = transition @ (case.covariance - other.covariance) @ transition.T
+    np.testing.assert_allclose(first - second, change, rtol=0.0, atol=1e-13)
+    first, second = (drifted(case, dense_prediction(one, duration_s)[1], duration_s) for one in (case, other))
+    dense = first - second
+    moved = np.abs(dense - (case.covariance - other.covariance)).max()
+    assert np.abs(change - dense).max() < 5e-3 * moved
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_slope_of_a_gyro_is_that_of_the_correction(n: int) -> None:
+    case = a_case(n, 2)
+    for link in range(n):
+        state, covariance = np.empty_like(case.state), np.empty_like(case.covariance)
+        innovation, spread, _ = kernels.update(
+            case.state, case.covariance, near(case), link, 0.4, 4e-4, 3.0, np.inf, state, covariance
+        )
+        gain = case.covariance @ gyro_slope(link, case.state, near(case)) / spread
+        np.testing.assert_allclose(state[:-3], case.state[:-3] + gain[:-3] * innovation, rtol=1e-12, atol=1e-14)
+        taken = spread * np.outer(gain, gain)
+        np.testing.assert_allclose(case.covariance - covariance, taken, rtol=0.0, atol=1e-12)
+
+
+def test_backward_pass_is_the_general_smoother() -> None:
+    """Linear and Gaussian, with transitions as the filter has them: the same as Rauch, Tung and Striebel's."""
+    rng = np.random.default_rng(3)
+    size = len(a_case(2).state)
+    space = StateSpace(vector("state", tuple(f"x_{i}" for i in range(size)), "m"))
+    mean, covariance = rng.normal(size=size), a_case(2).covariance + np.diag(rng.uniform(0.1, 1.0, size))
+    steps = [FilterStep(mean, covariance, covariance, mean, covariance)]
+    history: PastStep | None = None
+    marks: list[PastStep | None] = []
+    for k in range(12):
+        if k > 0:
+            step: PastStep
+            if k == 7:
+                step = PoseReplacement(history)
+                transition = np.diag([*np.ones(size - 3), 0.0, 0.0, 0.0])
+            else:
+                step = replace(prediction_of(a_case(2, k), 0.3), before=history)
+                transition = step.times_transition(np.eye(size))
+            root = 0.3 * rng.normal(size=(size, size))
+            cross = covariance @ transition.T
+            before_mean = mean = transition @ mean
+            before = covariance = transition @ covariance @ transition.T + root @ root.T
+            history = step
+        else:
+            before_mean, before, cross = mean, covariance, covariance
+        for width in (1, 3):
+            slopes, noise = rng.normal(size=(width, size)), np.diag(rng.uniform(0.1, 1.0, width))
+            spread = slopes @ covariance @ slopes.T + noise
+            gain = covariance @ slopes.T @ np.linalg.inv(spread)
+            innovation = np.linalg.cholesky(spread) @ rng.normal(size=width)
+            mean, covariance = mean + gain @ innovation, covariance - gain @ spread @ gain.T
+            history = Correction(history, slopes, gain, spread, innovation)
+        marks.append(history)
+        if k > 0:
+            steps.append(FilterStep(before_mean, before, cross, mean, covariance))
+        else:
+            steps = [FilterStep(before_mean, before, cross, mean, covariance)]
+    means, covariances = smooth(space, steps)
+    adjoint, information = np.zeros(size), np.zeros((size, size))
+    walked = history
+    for k in range(11, -1, -1):
+        while walked is not marks[k]:
+            assert walked is not None
+            adjoint, information = walked.back(adjoint, information)
+            walked = walked.before
+        filtered = steps[k].covariance
+        np.testing.assert_allclose(steps[k].mean - filtered @ adjoint, means[k], rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(filtered - filtered @ information @ filtered, covariances[k], rtol=0.0, atol=1e-8)
+
+
+# Runs.
+
+
+def simulated(gait: str, seed: int, duration_s: float) -> Recording:
+    simulation = ROBOT.simulation(CONFIGURATION, "hardware", gait, np.random.default_rng(seed), imu_rate_hz=50.0)
+    recording = simulation.advance(round(duration_s * 1e9) + 1)
+    thinned = (replace(one, stamps_ns=one.stamps_ns[::4], values=one.values[::4]) for one in recording.truth)
+    return replace(recording, truth=tuple(thinned))
+
+
+@pytest.fixture(scope="module")
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model") / "made.npz"
+    a_model().save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def recording() -> LoadedRecording:
+    return from_simulator(simulated("left", 7, SECONDS), LINKS)
+
+
+def judged(recording: LoadedRecording, model_file: Path, smoothed: bool, beacon_s: float | None) -> EvaluationResult:
+    undoubted = replace(
+        CONFIGURATION.initial, wrong_start_probability=0.0
+    )  # one filter, whose record the smoother's is
+    configuration = replace(CONFIGURATION, initial=undoubted, residual_model=str(model_file))
+    settings = JudgeSettings(settle_s=0.0, smooth=smoothed, beacon_s=beacon_s)
+    return judge(ROBOT, configuration, "ukf", recording, settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("beacon_s", [None, 5.0])
+def test_a_smoothed_run_is_nearer_and_surer(
+    recording: LoadedRecording, model_file: Path, beacon_s: float | None
+) -> None:
+    filtered, smoothed = (judged(recording, model_file, one, beacon_s) for one in (False, True))
+    assert smoothed.estimator == "ukf, smoothed"
+    assert any(note.startswith("Smoothed:") for note in smoothed.notes)
+    assert smoothed.sensors == filtered.sensors
+    np.testing.assert_array_equal(smoothed.stamps_ns[-1], filtered.stamps_ns[-1])
+    np.testing.assert_array_equal(smoothed.mean[-1], filtered.mean[-1])
+    np.testing.assert_array_equal(smoothed.covariance[-1], filtered.covariance[-1])
+    assert np.diff(smoothed.stamps_ns)[:-1].min() >= APART_NS
+    places = np.searchsorted(filtered.stamps_ns, smoothed.stamps_ns)
+    np.testing.assert_array_equal(filtered.stamps_ns[places], smoothed.stamps_ns)
+    np.testing.assert_array_equal(smoothed.covariance, smoothed.covariance.transpose(0, 2, 1))
+    assert (np.linalg.eigvalsh(smoothed.covariance)[:, 0] > 0.0).all()
+    # Nowhere larger: in no direction of joint angles and biases, whose errors have the same axes in both. Of gyros
+    # with one stamp the filter's record has the last, and the smoother knows them all at the first.
+    for part in (slice(3, 5), slice(5, 8)):
+        less = filtered.covariance[places, part, part] - smoothed.covariance[:, part, part]
+        assert np.linalg.eigvalsh(less)[:, 0].min() > -1e-12
+    heading = filtered.covariance[places, 2, 2] - smoothed.covariance[:, 2, 2]
+    assert heading.min() > -1e-12
+    errors = {}
+    for name, result in (("filtered", filtered), ("smoothed", smoothed)):
+        early = result.time_s < 0.5 * SECONDS
+        errors[name] = {part: np.sqrt(np.nanmean(result.parts[part].error[early] ** 2)) for part in result.parts}
+        nees = np.nanmean(result.parts["joint_angles"].nees)
+        assert nees < 6.0, name
+    assert errors["smoothed"]["joint_angles"] < errors["filtered"]["joint_angles"]
+    if beacon_s is not None:  # the first pose tells what the heading was from the start
+        assert errors["smoothed"]["pose"] < 0.3 * errors["filtered"]["pose"]
+
+
+def smoothing_pipeline() -> Pipeline:
+    return Pipeline(ResidualSmoother(CONFIGURATION, a_model()), CHANNELS)
+
+
+def smoothed_run(measurements: list[Measurement]) -> Pipeline:
+    pipeline = smoothing_pipeline()
+    pipeline.run(measurements)
+    return pipeline
+
+
+def corrections(pipeline: Pipeline) -> int:
+    count, step = 0, pipeline.state.filtered.history
+    while step is not None:
+        count += isinstance(step, Correction)
+        step = step.before
+    return count
+
+
+@pytest.fixture(scope="module")
+def measurements(recording: LoadedRecording) -> list[Measurement]:
+    """The first four seconds, in order."""
+    start_ns = recording.first_stamp_ns()
+    return [one for one in recording.measurements() if one.stamp_ns < start_ns + 4_000_000_000]
+
+
+@pytest.fixture(scope="module")
+def plain(measurements: list[Measurement]) -> list[Estimate]:
+    """Those measurements smoothed as they are."""
+    return smoothed_run(measurements).smoothed()
+
+
+def test_late_measurements_are_smoothed_in_their_place(measurements: list[Measurement], plain: list[Estimate]) -> None:
+    delays_ns = np.random.default_rng(0).choice([0, 0, 0, 60_000_000], len(measurements))
+    order = np.argsort([one.stamp_ns + late for one, late in zip(measurements, delays_ns, strict=True)], kind="stable")
+    shuffled = [measurements[k] for k in order]
+    pipeline = smoothed_run(shuffled)
+    assert sum(row["late"] for row in pipeline.statistics().values()) > 100
+    smoothed = pipeline.smoothed()
+    assert len(smoothed) == len(plain) > 150
+    for one, other in zip(smoothed, plain, strict=True):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_the_filter_is_the_filter(measurements: list[Measurement]) -> None:
+    """Recording changes nothing of what the filter says as it goes."""
+    plain = Pipeline(ResidualEstimator(CONFIGURATION, a_model()), CHANNELS)
+    for one, other in zip(smoothing_pipeline().run(measurements), plain.run(measurements), strict=True):
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def spoilt(measurements: list[Measurement], sensors: tuple[str, ...], until_s: float) -> list[Measurement]:
+    """Those gyros with a burst of nonsense from 2 s on."""
+    start_ns, offset = measurements[0].stamp_ns, np.array([0.0, 0.0, 0.8, 0.0, 0.0, 0.0])
+    return [
+        replace(one, value=one.value + offset)
+        if one.sensor in sensors and 2.0 < (one.stamp_ns - start_ns) / 1e9 < until_s
+        else one
+        for one in measurements
+    ]
+
+
+def gyro_rows(pipeline: Pipeline) -> dict[str, dict[str, float]]:
+    return {name: row for name, row in pipeline.statistics().items() if name.startswith("imu/")}
+
+
+def test_refused_measurements_stay_refused_and_a_recovery_is_one_correction(measurements: list[Measurement]) -> None:
+    """All gyros read nonsense: at first refused, then let in with an inflated covariance."""
+    pipeline = smoothed_run(spoilt(measurements, tuple(f"imu/{name}" for name in LINKS), 2.9))
+    rows = gyro_rows(pipeline)
+    assert all(row["gated"] > 10 for row in rows.values())
+    assert sum(row["recoveries"] for row in rows.values()) > 0
+    assert corrections(pipeline) == sum(row["used"] for row in rows.values())
+    assert all(np.linalg.eigvalsh(one.covariance)[0] > 0.0 for one in pipeline.smoothed())
+
+
+def test_a_gyro_that_the_others_contradict_is_refused_and_forgotten(
+    measurements: list[Measurement], plain: list[Estimate]
+) -> None:
+    """Inflating the covariance for it alone, as this filter once did, put the joints off by a radian and more."""
+    pipeline = smoothed_run(spoilt(measurements, ("imu/link_2",), 3.6))
+    rows = gyro_rows(pipeline)
+    assert rows["imu/link_2"]["gated"] > 70
+    assert all(row["recoveries"] == 0 for row in rows.values())
+    assert any("20 readings in a row of imu/link_2" in sentence for sentence in pipeline.messages)
+    assert corrections(pipeline) == sum(row["used"] for row in rows.values())
+    for one, other in zip(pipeline.smoothed()[-5:], plain[-5:], strict=True):
+        missed = one.mean[3:5] - other.mean[3:5]
+        assert (np.abs(missed) < 3.0 * np.sqrt(np.diag(one.covariance)[3:5])).all()
+        assert np.abs(missed).max() < np.deg2rad(3.0)
+
+
+def pose_given(stamp_ns: int, x: float, stddev: float) -> Measurement:
+    covariance = np.diag([stddev**2] * 6)
+    return Measurement(stamp_ns, "set_pose", np.array([x, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, *covariance.ravel()]))
+
+
+def test_a_pose_that_replaces_the_filters_says_nothing_of_the_past(
+    measurements: list[Measurement], plain: list[Estimate]
+) -> None:
+    at_ns = measurements[len(measurements) // 2].stamp_ns + 1
+    replaced = sorted([*measurements, pose_given(at_ns, 50.0, 0.01)], key=lambda one: one.stamp_ns)
+    moved = smoothed_run(replaced).smoothed()
+    before = [one for one in moved if one.stamp_ns < at_ns]
+    after = [one for one in moved if one.stamp_ns > at_ns]
+    assert len(before) > 80
+    assert len(after) > 80
+    for one, other in zip(before, plain, strict=False):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_allclose(one.mean[:2], other.mean[:2], rtol=0.0, atol=0.005)
+        np.testing.assert_allclose(one.mean[3:5], other.mean[3:5], rtol=0.0, atol=0.02)
+        # What came later still tells joint angles and biases, and so hardly less of the pose.
+        np.testing.assert_allclose(
+            one.covariance, other.covariance, rtol=0.0, atol=0.03 * np.abs(other.covariance).max()
+        )
+    assert min(one.mean[0] for one in after) > 49.0
+
+
+def test_a_pose_that_fits_corrects_the_past(measurements: list[Measurement], plain: list[Estimate]) -> None:
+    at_ns = measurements[len(measurements) // 2].stamp_ns + 1
+    corrected = sorted([*measurements, pose_given(at_ns, 0.0, 0.001)], key=lambda one: one.stamp_ns)
+    known = smoothed_run(corrected).smoothed()
+    assert known[0].covariance[2, 2] < 0.05 * plain[0].covariance[2, 2]
+    assert np.trace(known[0].covariance[:2, :2]) < 0.5 * np.trace(plain[0].covariance[:2, :2])
+
+
+def test_a_reset_starts_a_new_interval(measurements: list[Measurement]) -> None:
+    half = len(measurements) // 2
+    pipeline = smoothing_pipeline()
+    pipeline.run(measurements[:half])
+    first = pipeline.smoothed()
+    pipeline.reset()
+    assert len(pipeline.smoothed()) == len(first)
+    pipeline.run(measurements[half:])
+    both = pipeline.smoothed()
+    assert len(both) > len(first) + 80
+    alone = smoothed_run(measurements[half:]).smoothed()
+    for one, other in zip(both, [*first, *alone], strict=True):
+        assert one.stamp_ns == other.stamp_ns
+        np.testing.assert_array_equal(one.mean, other.mean)
+        np.testing.assert_array_equal(one.covariance, other.covariance)
+
+
+def test_a_correction_by_an_open_gate_is_linked_once() -> None:
+    recorder = RecordingFilter(CONFIGURATION.chain.build().links, a_model(), 1e-4)
+    case = a_case(3, 5)
+    start = recorder.start(np.zeros(3), np.zeros(2), np.zeros(3), 0.01 * np.eye(8))
+    first = recorder.predict(start, 0.02, near(case))
+    gate = Gate(0.99, 1)  # the first refusal is a recovery
+    after, seen, rejected = recorder.correct_gyro(first, Reading(0, 5.0, 0.02), 0.0, near(case), gate)
+    assert seen.inflation > 1.0
+    assert rejected == 0
+    assert isinstance(after.history, Correction)
+    assert after.history.before is first.history
+    assert isinstance(first.history, Prediction)
+    same, refused, rejected = recorder.correct_gyro(after, Reading(0, 500.0, 0.02), 0.0, near(case), Gate(0.99, 0))
+    assert not refused.accepted
+    assert rejected == 1
+    assert same.history is after.history
+    np.testing.assert_array_equal(same.state, after.state)
+    np.testing.assert_array_equal(same.covariance, after.covariance)
+    assert same.evidence != after.evidence
+
+
+def test_no_smoother_without_a_model_or_for_another_robot() -> None:
+    with pytest.raises(UserError, match="--model FILE"):
+        ROBOT.smoother(CONFIGURATION, "ukf")
+    strapdown = find_robot("strapdown")
+    with pytest.raises(UserError, match="'strapdown' has no smoother"):
+        Smoothed[Any].of(strapdown)
+
+
+@pytest.mark.slow
+def test_the_command_smooths_and_repeats_itself(tmp_path: Path, model_file: Path) -> None:
+    recording = simulated("forward", 3, 4.0)
+    with BagWriter(tmp_path / "bag", custom_data={"source": "simulated"}) as writer:
+        write_series(writer, [*recording.sensors, *recording.truth], "/salp")
+    run = tmp_path / "run"
+    outcome = command("evaluate", tmp_path / "bag", "--model", model_file, "--smooth", "--output", run, "--json")
+    assert outcome.code == 0, outcome
+    said = json.loads(outcome.out)
+    assert said["estimator"] == "ukf, smoothed"
+    assert "--estimator ukf " in said["command"]
+    assert said["command"].endswith("--smooth")
+    kept = json.loads((run / "run.json").read_text())
+    assert kept["settings"]["smooth"] is True
+    assert "Smoothed: each estimate" in (run / "report.html").read_text()
+    (record,) = load_records(run, EvaluateOptions())  # `view` opens it as any other run
+    assert len(record.stamps_ns) > 150
+    message = refusal("evaluate", tmp_path / "bag", "--smooth", "--output", tmp_path / "other")
+    assert "--model FILE" in message
+    assert not (tmp_path / "other").exists()
