@@ -12,10 +12,12 @@ events are the bounce's, and where it knows of no hops, or the leg is not read, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
-from hopper_estimation import bounce_events, bounce_kernels, phases
+from hopper_estimation import bounce_kernels, phases
 from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation.encoder_kernels import Encoder
 from hopper_estimation.phases import (
@@ -46,33 +48,41 @@ UNREAD_S = 0.1
 _HOPS, _SQUARES = range(2)
 STATE = np.dtype(
     [
-        ("bounce", bounce_events.STATE),
-        ("leg", encoder.STATE),
         *((name, np.float64, 2) for name in ("own_done", "leg_done")),
         *((name, np.float64) for name in ("ratios", "landed_m_s", "unread")),
     ]
 )
-"""Of both, and how they have done: how many touchdowns are remembered, and the sum of their squared errors. Of the leg's,
-the sum of these over what was foretold (the bounce's own covariance has it); speed of the last landing; for how long the
-leg was not read, s."""
+"""How the bounce and the leg have done: how many touchdowns are remembered, and the sum of their squared errors. Of the
+leg's, the sum of these over what was foretold (the bounce's own covariance has it); speed of the last landing; for how
+long the leg was not read, s."""
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Record:
-    """A `STATE` before the first sample: the bounce's, the encoder's, and how both have done."""
-    state = np.zeros((), STATE)[()]
-    state["bounce"] = bounce_events.start_state(height_m, velocity_m_s, covariance, phase)
-    state["leg"] = encoder.start_state(height_m, velocity_m_s, covariance, phase)
+def start_state(*_: Any) -> Records:
+    """(1,) of `STATE` before the first sample, wherever the robot is."""
+    state = phases.new_state(STATE, ratios=USUAL_HOPS, unread=np.inf)
     state["own_done"] = state["leg_done"] = USUAL_HOPS, USUAL_HOPS * USUAL_M**2
-    state["ratios"], state["unread"] = USUAL_HOPS, np.inf
     return state
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(e: Encoder, parameters: Array, body: Body, x: Record, signals: Records, out: Array, events: Records) -> int:
-    """Both over one `SIGNAL` after another; how many events were found. As `bounce_kernels.run`; `x` is a `STATE`."""
-    told, leg_events = np.empty((len(signals), 6)), np.empty_like(events)
-    found = bounce_kernels.run(parameters, body, x.bounce, signals, out, events)
-    leg_found = encoder.run(e, body, x.leg, signals, told, leg_events)
+def run(
+    e: Encoder,
+    parameters: Array,
+    body: Body,
+    own: Records,
+    leg: Records,
+    states: Records,
+    signals: Records,
+    out: Array,
+    events: Records,
+) -> int:
+    """Both over one `SIGNAL` after another; how many events were found. As `bounce_kernels.run`.
+
+    `own` and `leg` are states of both, `states` (1,) of `STATE`.
+    """
+    x, told, leg_events = states[0], np.empty((len(signals), 6)), np.empty_like(events)
+    found = bounce_kernels.run(parameters, body, own, signals, out, events)
+    leg_found = encoder.run(e, body, leg, signals, told, leg_events)
     next_own, next_leg = 0, 0
     for n in range(len(signals)):
         first = next_own
@@ -99,15 +109,15 @@ def run(e: Encoder, parameters: Array, body: Body, x: Record, signals: Records, 
 def tell(x: Record, out: Array, told: Array) -> bool:
     """What both tell, from what the bounce (`out`) and the leg (`told`) do; whether it is not the bounce's alone."""
     phase, leg_phase = int(out[5]), int(told[5])
-    stands = phase == STANCE_DOWN or phase == STANCE_UP
-    if x.unread > UNREAD_S or not (stands or phase == DROP or phase == REBOUND):
+    stands = phase in (STANCE_DOWN, STANCE_UP)
+    if x.unread > UNREAD_S or not (stands or phase in (DROP, REBOUND)):
         return False
-    if leg_phase == STANCE_DOWN or leg_phase == STANCE_UP:
+    if leg_phase in (STANCE_DOWN, STANCE_UP):
         for column in range(5):
             out[column] = told[column]
         out[2] += STANCE_STDDEV_M**2
         out[4] += (STANCE_SHARE * x.landed_m_s) ** 2
-    elif leg_phase == DROP or leg_phase == REBOUND:
+    elif leg_phase in (DROP, REBOUND):
         # The bounce sees a liftoff late: until then it is the leg's alone.
         m, m_leg = x.own_done[_SQUARES] / x.own_done[_HOPS], x.leg_done[_SQUARES] / x.leg_done[_HOPS]
         share = 1.0 if stands else m * m / (m * m + m_leg * m_leg)

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import STARTUP, Array, Record
+from hopper_estimation.phases import STARTUP, Array, Record, Records
 from hopper_estimation.vertical_kernels import FIT_SCALE, LARGEST_EXPONENT, SPEED_SCALE_M_S
 
 STATE = np.dtype(
@@ -22,7 +22,28 @@ STATE = np.dtype(
         *(
             (name, np.float64)
             for name in (
-                *["z", "v", "bias", "bounce", "ground", "zz", "zv", "vv", "zb", "vb", "bb", "zc", "vc", "bc", "cc", "gg", "zg", "vg", "bg", "cg"],  # mean, covariance
+                *[
+                    "z",
+                    "v",
+                    "bias",
+                    "bounce",
+                    "ground",
+                    "zz",
+                    "zv",
+                    "vv",
+                    "zb",
+                    "vb",
+                    "bb",
+                    "zc",
+                    "vc",
+                    "bc",
+                    "cc",
+                    "gg",
+                    "zg",
+                    "vg",
+                    "bg",
+                    "cg",
+                ],  # mean, covariance
                 *["landed", "speed", "speed_variance", "landed_gap", "push"],  # of the last landing
                 *["grounded", "moving", "moving_s", "idle", "shock", "rested", "by_shock"],
                 *["seen", "ratios"],  # how well touchdowns were foretold
@@ -110,10 +131,9 @@ DEVIATIONS = 4.0
 """By how many standard deviations a height or speed may be off."""
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Record:
-    """A `STATE` before the first sample, with the covariance (2, 2) of height and velocity."""
-    (zz, zv), (_, vv) = covariance
-    state = phases.new_state(STATE, phase, z=height_m, v=velocity_m_s, zz=zz, zv=zv, vv=vv)
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
+    """(1,) of `STATE` before the first sample, see `phases.new_filter_state`."""
+    state = phases.new_filter_state(STATE, height_m, velocity_m_s, covariance, phase)
     state["bb"], state["cc"] = BIAS_STDDEV_M_S2**2, RESTITUTION_SPREAD**2
     state["seen"] = state["ratios"] = AS_FORETOLD_HOPS
     state["grounded"] = phase == STARTUP

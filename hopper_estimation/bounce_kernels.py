@@ -194,13 +194,13 @@ def quick_gains(t: Tuned, step: float) -> tuple[float, float]:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(parameters: Array, body: Body, x: Record, signals: Records, out: Array, events: Records) -> int:
+def run(parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
     """The filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `x` is a `STATE`. With nine columns `out` has the ground's height too, and what that adds to zz and zv; with two the
+    `states` are (1,) of `STATE`. With nine columns `out` has the ground's height too, and what that adds to zz and zv; with two the
     covariance is moved on from event to event only.
     """
-    t, found, every = phases.tuned(parameters, body), 0, out.shape[1] > 2
+    x, t, found, every = states[0], phases.tuned(parameters, body), 0, out.shape[1] > 2
     level = Level(x.y1, x.y2, x.h1, x.h2, x.h3)
     z, v, bias, push, shock = x.z, x.v, x.bias, x.push, x.shock
     phase, since, still, begun, time, gap = x.phase, x.since, x.still, x.begun, x.time, x.gap

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hopper_estimation.filters import StateFilter
-from hopper_estimation.phases import APEX, Array, Body, Record, Records
+from hopper_estimation.filters import State, StateFilter
+from hopper_estimation.phases import APEX, Array, Body, Records, copied
 
 RMSE_WEIGHT = 0.01
 RMSE_STEPS = 4
@@ -43,7 +43,7 @@ class CostedTrial(NamedTuple):
         (H,) see `hop_errors`; s since the trial's first sample.
     """
 
-    start: Record
+    start: State
     signals: Records
     true_height: Array
     true_velocity: Array
@@ -58,7 +58,7 @@ def cost(
     """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
     errors, miscounts, surprises, squares_z, squares_v, hops, samples = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
     for one in trials:
-        run = state_filter.run(parameters, body, one.start.copy(), one.signals, columns=2)
+        run = state_filter.run(parameters, body, tuple(map(copied, one.start)), one.signals, columns=2)
         square_z, square_v, count = squared_errors(run.out, one.true_height, one.true_velocity)
         apex, miscount, surprise, judged = hop_errors(
             run.events, body.length, one.touchdown_s, one.next_touchdown_s, one.hop_height

@@ -115,10 +115,11 @@ def encoder_of(name: str, body_mass_kg: float, leg_mass_kg: float) -> Encoder:
     return Encoder(*_FITS[name], body_mass_kg / (body_mass_kg + leg_mass_kg), NOISE_M * NOISE_M)
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Record:
-    """A `STATE` before the first reading, with the covariance (2, 2) of height and velocity."""
-    (zz, zv), (_, vv) = covariance
-    return phases.new_state(STATE, phase, since=0.0, z=height_m, v=velocity_m_s, zz=zz, zv=zv, vv=vv)
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
+    """(1,) of `STATE` before the first reading, see `phases.new_filter_state`."""
+    state = phases.new_filter_state(STATE, height_m, velocity_m_s, covariance, phase)
+    state["since"] = 0.0
+    return state
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -245,12 +246,12 @@ def leave(e: Encoder, body: Body, x: Record) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(e: Encoder, body: Body, x: Record, signals: Records, out: Array, events: Records) -> int:
+def run(e: Encoder, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
     """A baseline over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `x` is a `STATE`.
+    `states` are (1,) of `STATE`.
     """
-    found = 0
+    x, found = states[0], 0
     for n in range(len(signals)):
         s = signals[n]
         x.time += s.dt

@@ -47,7 +47,6 @@ from hopper_estimation.phases import (
     Array,
     Body,
     Level,
-    Record,
     Records,
     Tuned,
 )
@@ -61,12 +60,12 @@ ERROR_COUNT = 7
 STATE = np.dtype(
     [
         *phases.HOP,
-        *((name, np.float64) for name in ("side_x", "side_y")),
+        *((name, np.float64) for name in ("z", "v", "zz", "zv", "vv", "side_x", "side_y")),
         ("x", np.float64, ERROR_COUNT),
         ("p", np.float64, (ERROR_COUNT, ERROR_COUNT)),
     ]
 )
-"""Filtered horizontal specific force, m/s^2; nominal values; covariance of the error."""
+"""Height and velocity at the start; filtered horizontal specific force, m/s^2; nominal values; covariance of the error."""
 
 START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
 """Standard deviations of tilt, accelerometer bias and gyro biases after zeroing: rad, rad, m/s^2, rad/s, rad/s."""
@@ -84,15 +83,15 @@ _LARGEST_GYRO_BIAS = 0.1
 """The same of the gyro, rad/s."""
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Record:
-    """A `STATE` at that height and velocity, with their covariance (2, 2), in that phase: before the first reading.
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
+    """(1,) of `STATE` before the first reading, see `phases.new_filter_state`.
 
     Nothing is known of tilt and biases but that the sensors were zeroed.
     """
-    state = phases.new_state(STATE, phase)
-    state["x"][:X_TILT_X] = height_m, velocity_m_s
+    state = phases.new_filter_state(STATE, height_m, velocity_m_s, covariance, phase)
+    state["x"][0, :X_TILT_X] = height_m, velocity_m_s
     state["p"] = np.diag(np.square([0.0, 0.0, *START_STDDEV]))
-    state["p"][:X_TILT_X, :X_TILT_X] = covariance
+    state["p"][0, :X_TILT_X, :X_TILT_X] = covariance
     return state
 
 
@@ -188,7 +187,7 @@ def inject(
 def inferred(t: Tuned, x: Array, p: Array, column: Array, event: int, gap: float, y1: float) -> None:
     """The measurements that an event infers, at a gap, s, and a level of acceleration, m/s^2; see `inject`."""
     parameters = t.parameters
-    if event == TOUCHDOWN or event == LIFTOFF:
+    if event in (TOUCHDOWN, LIFTOFF):
         delay = parameters[phases.DELAY_TD] if event == TOUCHDOWN else parameters[phases.DELAY_LO]
         variance = parameters[phases.SIGMA_P] ** 2 + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
         residual = t.body.length - (x[X_Z] - delay * x[X_V])  # z - v d = L
@@ -210,12 +209,14 @@ def stood(x: Array, p: Array, step: float, length: float) -> None:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(kind: int, parameters: Array, body: Body, state: Record, signals: Records, out: Array, events: Records) -> int:
+def run(
+    kind: int, parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records
+) -> int:
     """A filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `kind` is `ESKF1` or `ESKF2`, `state` a `STATE`. The commanded height is not used: no velocity is inferred at liftoff.
+    `kind` is `ESKF1` or `ESKF2`, `states` (1,) of `STATE`. The commanded height is not used: no velocity is inferred at liftoff.
     """
-    t, found, gravity = phases.tuned(parameters, body), 0, body.gravity
+    state, t, found, gravity = states[0], phases.tuned(parameters, body), 0, body.gravity
     x, p, column = state.x, state.p, np.empty(ERROR_COUNT)
     level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
     phase, since, still = state.phase, state.since, state.still
@@ -253,7 +254,7 @@ def run(kind: int, parameters: Array, body: Body, state: Record, signals: Record
             found = phases.add_event(events, found, event, n, time, x[X_Z], x[X_V], p[X_Z, X_Z])
             inferred(t, x, p, column, event, gap, level.y1)
             phase, since = (DROP if event == APEX else event + 1), 0.0
-        elif kind == ESKF2 and (phase == DROP or phase == REBOUND) and not np.isnan(s.thrust):
+        elif kind == ESKF2 and (phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
             upwards = corrected_acceleration(x, s.side_x, s.side_y, a + gravity, gravity)
             excess = thrust_excess(t, upwards, s.thrust)

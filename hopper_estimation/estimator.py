@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hopper_estimation import readings_kernels, samples, topics
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import FilterEntry
-from hopper_estimation.filters import Filtered, body_of, state_filter
-from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Record
+from hopper_estimation.filters import Filtered, State, body_of, state_filter
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
 from hopper_estimation.samples import Messages
 from hopper_estimation.sensor_faults import rest_fault, sensor_faults
 from onboard_estimation.bulk_record import FilteredRecording
@@ -75,9 +75,9 @@ class HopperState(NamedTuple):
         Below the robot.
     """
 
-    sample: Record
-    readings: Record
-    vertical: Record
+    sample: Records
+    readings: Records
+    vertical: State
     phase: int
     ground: Ground
 
@@ -177,13 +177,13 @@ class HopperEstimator(Estimator[HopperState]):
         messages = samples.recorded_messages(series, arrival)
         poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
         set_ns, values = (poses.stamps_ns, poses.values) if poses is not None else (np.empty(0, dtype=np.int64), [])
-        cuts = [0, *np.searchsorted(messages.stamps_ns, set_ns, side="left").tolist(), len(messages.kinds)]
+        cuts = [0, *np.searchsorted(messages.about[:, 1], set_ns, side="left").tolist(), len(messages.about)]
         blocks = []
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if number > 0:
                 state = self._at_pose(state, values[number - 1])
             try:
-                blocks.append(self._block(state, messages.part(start, stop)))
+                blocks.append(self._block(state, messages._replace(about=messages.about[start:stop])))
             except FilterBreakdown:
                 return None
             if not blocks[-1].is_sound:
@@ -207,7 +207,7 @@ class HopperEstimator(Estimator[HopperState]):
 
     def _block(self, state: HopperState, messages: Messages) -> _Block:
         """Messages, all of `samples.KINDS`; SensorsRefused where their sensors cannot be right."""
-        sample, readings, vertical = state.sample.copy(), state.readings.copy(), state.vertical.copy()
+        sample, readings, vertical = copied(state.sample), copied(state.readings), tuple(map(copied, state.vertical))
         taken = samples.take(self._settings, sample, readings, messages)
         if not len(taken.signals):
             nothing = np.empty((0, 2)), np.empty((0, 2, 2)), taken.stamps_ns, taken.made_of

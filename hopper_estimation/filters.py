@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,10 +15,11 @@ from hopper_estimation import encoder_kernels as encoder
 from hopper_estimation import error_state_kernels as errors
 from hopper_estimation import vertical_kernels as vertical
 from hopper_estimation.configuration import HopperBody, HopperConfiguration
-from hopper_estimation.phases import Array, Body, Record, Records
+from hopper_estimation.phases import Array, Body, Records
 from hopper_estimation.samples import NOMINAL_DT_S
 from onboard_estimation.errors import UserError
 
+State = tuple[Records, ...]
 _FEW = 64
 
 
@@ -45,35 +46,36 @@ class StateFilter:
 
     Attributes
     ----------
-    new_state
-        Height (m), velocity (m/s), their covariance (2, 2) and the phase to a state before the first sample.
+    starts
+        Height (m), velocity (m/s), their covariance (2, 2) and the phase to the parts of a state before the first sample.
     kernel
-        Parameters (PARAMETER_COUNT,) of `phases`, robot, state, samples, `out` and `events` to how many events there
-        are; the last two are written, the state is changed.
+        Parameters (PARAMETER_COUNT,) of `phases`, robot, parts of the state, samples, `out` and `events` to how many
+        events there are; the last two are written, the state is changed.
     kept
-        Fields of the state that go on when height and velocity are set: the clock and filtered readings.
+        Fields of each part that go on when height and velocity are set: the clock and filtered readings.
     columns
         Of what it tells; nine: it estimates the ground's height, where that changes.
     """
 
-    new_state: Callable[[float, float, Array, int], Record]
-    kernel: Callable[[Array, Body, Record, Records, Array, Records], int]
-    kept: tuple[str, ...]
+    starts: tuple[Callable[[float, float, Array, int], Records], ...]
+    kernel: Callable[..., int]
+    kept: tuple[Sequence[str], ...]
     columns: int = 6
 
-    def set_to(self, old: Record, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Record:
+    def new_state(self, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> State:
+        """Before the first sample."""
+        return tuple(start(height_m, velocity_m_s, covariance, phase) for start in self.starts)
+
+    def set_to(self, old: State, height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> State:
         """A state at that height and velocity, with the clock and the filtered readings of an older one."""
         state = self.new_state(height_m, velocity_m_s, covariance, phase)
-        for name in self.kept:
-            *above, last = name.split(".")
-            new_part, old_part = state, old
-            for one in above:
-                new_part, old_part = new_part[one], old_part[one]
-            new_part[last] = old_part[last]
+        for part, old_part, names in zip(state, old, self.kept, strict=True):
+            for name in names:
+                part[name] = old_part[name]
         return state
 
     def run(
-        self, parameters: Array, body: Body, state: Record, signals: Records, columns: int | None = None
+        self, parameters: Array, body: Body, state: State, signals: Records, columns: int | None = None
     ) -> Filtered:
         """Filter samples that follow on those before; `state` is changed."""
         count = len(signals)
@@ -81,7 +83,7 @@ class StateFilter:
         # No leg makes more than four events in 20 ms, and no sample more than four.
         most = 4 * count if count <= _FEW else int(200.0 * float(signals["dt"].sum()))
         events = np.empty(4 + most, phases.EVENT)
-        found = self.kernel(parameters, body, state, signals, out, events)
+        found = self.kernel(parameters, body, *state, signals, out, events)
         return Filtered(out, events[:found])
 
 
@@ -95,7 +97,6 @@ def body_of(configuration: HopperConfiguration) -> Body:
 
 _HEARD = ("begun", "time", "y1", "y2", "h1", "h2", "h3")
 _BOUNCE_KEPT = (*_HEARD, "bias", "bb", "bounce", "cc", "seen", "ratios")
-_BOTH_KEPT = (*(f"bounce.{name}" for name in _BOUNCE_KEPT), "own_done", "leg_done", "ratios")
 _VERTICAL = {"kf1": vertical.KF1, "kf2": vertical.KF2, "kf3": vertical.KF3, "kf3_kf1": vertical.KF3}
 _ERROR_STATE = {"eskf1": errors.ESKF1, "eskf2": errors.ESKF2}
 
@@ -109,24 +110,27 @@ def state_filter(name: str, robot: HopperBody) -> StateFilter:
     """The filter of that name; UserError with those there are."""
     masses = robot.body_mass_kg, robot.leg_mass_kg
     if name == "bounce":
-        return StateFilter(bounce.start_state, bounce_kernels.run, _BOUNCE_KEPT, 9)
+        return StateFilter((bounce.start_state,), bounce_kernels.run, (_BOUNCE_KEPT,), 9)
     if name in _VERTICAL:
         new = (
             partial(vertical.start_state, bias=vertical.ZEROED_BIAS_VARIANCE) if name == "kf2" else vertical.start_state
         )
-        return StateFilter(new, partial(vertical.run, _VERTICAL[name]), _HEARD)
+        return StateFilter((new,), partial(vertical.run, _VERTICAL[name]), (_HEARD,))
     if name in _ERROR_STATE:
-        return StateFilter(errors.start_state, partial(errors.run, _ERROR_STATE[name]), (*_HEARD, "side_x", "side_y"))
+        kept = (*_HEARD, "side_x", "side_y")
+        return StateFilter((errors.start_state,), partial(errors.run, _ERROR_STATE[name]), (kept,))
     if name == "bounce_encoder":
         leg = encoder.encoder_of("dr1_best", *masses)
-        return StateFilter(bounce_encoder.start_state, partial(bounce_encoder.run, leg), _BOTH_KEPT, 9)
+        starts = bounce.start_state, encoder.start_state, bounce_encoder.start_state
+        kept_parts = _BOUNCE_KEPT, (), ("own_done", "leg_done", "ratios")
+        return StateFilter(starts, partial(bounce_encoder.run, leg), kept_parts, 9)
     if name in encoder.BASELINES:
         own = encoder.encoder_of(name, *masses)
 
         def kernel(_: Array, *rest: Any) -> int:
             return encoder.run(own, *rest)
 
-        return StateFilter(encoder.start_state, kernel, ("time", "count", "read"))
+        return StateFilter((encoder.start_state,), kernel, (("time", "count", "read"),))
     raise UserError(f"no estimator {name!r}; the hopper has {', '.join(filter_names())}")
 
 

@@ -26,8 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record
+from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record, Records
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 STATE = np.dtype(
@@ -36,7 +37,19 @@ STATE = np.dtype(
         *(
             (name, np.float64)
             for name in (
-                *["rest", "low_count", "high_count", "zeroed", "fault", "low_equal", "high_equal", "low_last", "high_last", "clipped", "stuck"],
+                *[
+                    "rest",
+                    "low_count",
+                    "high_count",
+                    "zeroed",
+                    "fault",
+                    "low_equal",
+                    "high_equal",
+                    "low_last",
+                    "high_last",
+                    "clipped",
+                    "stuck",
+                ],
                 *["up_known", "high_silent", "compared", "below", "above", "at_odds", "turned", "at_odds_s"],
             )
         ),
@@ -100,11 +113,10 @@ def reading_settings(configuration: HopperConfiguration) -> ReadingSettings:
     )
 
 
-def new_state() -> Record:
-    """A `STATE` before the first reading: upright, not zeroed."""
-    state = np.zeros((), STATE)[()]
+def new_state() -> Records:
+    """(1,) of `STATE` before the first reading: upright, not zeroed."""
+    state = phases.new_state(STATE, high_silent=np.inf)
     state["up"] = 0.0, 0.0, 1.0
-    state["high_silent"] = np.inf
     return state
 
 

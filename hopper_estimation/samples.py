@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import topics
-from hopper_estimation.phases import SIGNAL, Array, Record, Records
+from hopper_estimation.phases import SIGNAL, Array, Record, Records, new_state
 from hopper_estimation.readings_kernels import ReadingSettings, read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.series import Series
@@ -59,16 +59,18 @@ last_ns, last_low_ns
 
 
 class Messages(NamedTuple):
-    """M messages in the order in which they are filtered: kinds, stamps, and where in `values` those of each begin."""
+    """M messages in the order in which they are filtered.
 
-    kinds: Integers
-    stamps_ns: Integers
-    firsts: Integers
+    Attributes
+    ----------
+    about
+        (M, 3) kind, stamp (ns), and where in `values` its own begin.
+    values
+        Of all of them.
+    """
+
+    about: Integers
     values: Array
-
-    def part(self, start: int, stop: int) -> Messages:
-        """Some of them."""
-        return Messages(self.kinds[start:stop], self.stamps_ns[start:stop], self.firsts[start:stop], self.values)
 
 
 class Taken(NamedTuple):
@@ -89,21 +91,19 @@ class Taken(NamedTuple):
     made_of: Integers
 
 
-def nothing_arrived() -> Record:
-    """A `SAMPLE` before the first message."""
-    sample = np.zeros((), SAMPLE)[()]
-    for name in ("up", "goal", "thrust", "leg"):
-        sample[name] = np.nan
-    sample["last_ns"] = sample["last_low_ns"] = _NEVER
-    return sample
+def nothing_arrived() -> Records:
+    """(1,) of `SAMPLE` before the first message."""
+    nan = np.nan
+    return new_state(SAMPLE, up=nan, goal=nan, thrust=nan, leg=nan, last_ns=_NEVER, last_low_ns=_NEVER)
 
 
 def messages_of(measurements: Sequence[Measurement]) -> Messages:
     """Of measurements, all of `KINDS`."""
-    values = [one.value for one in measurements]
-    kinds = np.array([KIND_OF[one.sensor] for one in measurements])
-    firsts = np.cumsum([0, *(len(value) for value in values[:-1])])
-    return Messages(kinds, np.array([one.stamp_ns for one in measurements]), firsts, np.concatenate(values))
+    about, first = [], 0
+    for one in measurements:
+        about.append((KIND_OF[one.sensor], one.stamp_ns, first))
+        first += len(one.value)
+    return Messages(np.array(about), np.concatenate([one.value for one in measurements]))
 
 
 def recorded_messages(series: Sequence[Series], arrival: Integers | None = None) -> Messages:
@@ -130,12 +130,12 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
         arrived = kind_of[arrival]
         order = np.empty(len(kinds), dtype=np.int64)
         order[np.argsort(arrived[arrived >= 0], kind="stable")] = np.arange(len(kinds))
-    return Messages(kinds[order], stamps_ns[order], firsts[order], values)
+    return Messages(np.column_stack([kinds, stamps_ns, firsts])[order], values)
 
 
-def take(settings: ReadingSettings, sample: Record, readings: Record, messages: Messages) -> Taken:
+def take(settings: ReadingSettings, sample: Records, readings: Records, messages: Messages) -> Taken:
     """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
-    most = int(np.sum(messages.kinds >= HIGH))
+    most = int(np.count_nonzero(messages.about[:, 0] >= HIGH))
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
     count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
@@ -144,22 +144,21 @@ def take(settings: ReadingSettings, sample: Record, readings: Record, messages: 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _take_all(
     settings: ReadingSettings,
-    sample: Record,
-    readings: Record,
-    kinds: Integers,
-    messages_ns: Integers,
-    firsts: Integers,
+    samples: Records,
+    readings: Records,
+    about: Integers,
     values: Array,
     signals: Records,
     stamps_ns: Integers,
     made_of: Integers,
 ) -> int:
     """Messages one after another; how many samples were written."""
-    n = 0
-    for k in range(len(kinds)):
-        if _add(settings, sample, kinds[k], messages_ns[k], values[firsts[k] :]):
-            read(settings, readings, sample, signals[n])
-            stamps_ns[n], made_of[n] = messages_ns[k], k
+    sample, r, n = samples[0], readings[0], 0
+    for k in range(len(about)):
+        kind, stamp_ns, first = about[k, 0], about[k, 1], about[k, 2]
+        if _add(settings, sample, kind, stamp_ns, values[first:]):
+            read(settings, r, sample, signals[n])
+            stamps_ns[n], made_of[n] = stamp_ns, k
             n += 1
     return n
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.phases import Record
+from hopper_estimation.phases import Records
 from hopper_estimation.topics import HIGH_G, LOW_G
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2
 
@@ -29,45 +29,45 @@ _SILENT_S = 1.0
 """Shorter gaps are bridged, and not worth a sentence."""
 
 
-def sensor_faults(configuration: HopperConfiguration, state: Record, hops: int) -> dict[str, str]:
+def sensor_faults(configuration: HopperConfiguration, state: Records, hops: int) -> dict[str, str]:
     """A sentence by sensor, without a full stop; empty where all is well.
 
     Parameters
     ----------
     state
-        Of `readings_kernels`.
+        (1,) of `readings_kernels`.
     hops
         Touchdowns so far.
     """
     sensors, low, high = configuration.sensors, LOW_G.sensor, HIGH_G.sensor
-    begun = state["zeroed"] > 0.0 or hops > 0
-    silent_s = state["high_silent"]
+    begun = state[0]["zeroed"] > 0.0 or hops > 0
+    silent_s = state[0]["high_silent"]
     found = {}
-    if state["at_odds"] > 0.0:
+    if state[0]["at_odds"] > 0.0:
         found[high] = AT_ODDS
     elif silent_s > _SILENT_S and (begun or silent_s < np.inf):  # infinite before its first reading
         found[high] = _SILENT
-    elif state["high_equal"] >= sensors.stuck_readings:
+    elif state[0]["high_equal"] >= sensors.stuck_readings:
         found[high] = _STUCK.format(high, low)
-    if state["low_equal"] >= sensors.stuck_readings:
+    if state[0]["low_equal"] >= sensors.stuck_readings:
         found[low] = _STUCK.format(low, high)
-    elif hops > 0 and state["zeroed"] == 0.0:
+    elif hops > 0 and state[0]["zeroed"] == 0.0:
         found[low] = _NOT_ZEROED.format(sensors.rest_s)
     return found
 
 
-def rest_fault(configuration: HopperConfiguration, state: Record) -> str | None:
+def rest_fault(configuration: HopperConfiguration, state: Records) -> str | None:
     """The sentence; None where there is no fault.
 
     Parameters
     ----------
     state
-        Of `readings_kernels`.
+        (1,) of `readings_kernels`.
     """
-    fault = float(state["fault"])
+    fault = float(state[0]["fault"])
     if fault == 0.0:
         return None
-    x, y, z = (float(one) for one in state["mean_low"])
+    x, y, z = (float(one) for one in state[0]["mean_low"])
     size = float(np.linalg.norm([x, y, z]))
     found = f"at rest imu/low_g reads x {x:.2f}, y {y:.2f}, z {z:.2f} m/s^2"
     sensors, gravity = configuration.sensors, configuration.robot.gravity_m_s2

@@ -70,9 +70,9 @@ def sensor_notes(
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
     _, state = taken_of(configuration, list(found.values()))
-    faults += _at_odds(float(state["at_odds_s"]), span_ns)
+    faults += _at_odds(float(state["at_odds_s"][0]), span_ns)
     notes += faults
-    if not state["zeroed"]:
+    if not state["zeroed"][0]:
         sentence = (
             f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
             "are not zeroed, their offsets are taken as zero."

@@ -12,7 +12,7 @@ from hopper_estimation import readings_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hop_velocity import velocity_at
-from hopper_estimation.phases import TOUCHDOWN, Array, Record, Records
+from hopper_estimation.phases import TOUCHDOWN, Array, Records
 from hopper_estimation.samples import Taken, nothing_arrived, recorded_messages, take
 from hopper_estimation.sensor_faults import rest_fault
 from onboard_estimation.errors import UserError
@@ -125,7 +125,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     )
 
 
-def taken_of(configuration: HopperConfiguration, series: Sequence[Any]) -> tuple[Taken, Record]:
+def taken_of(configuration: HopperConfiguration, series: Sequence[Any]) -> tuple[Taken, Records]:
     """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
     readings = readings_kernels.new_state()
     settings = readings_kernels.reading_settings(configuration)

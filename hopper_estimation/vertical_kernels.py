@@ -42,7 +42,6 @@ from hopper_estimation.phases import (
     Array,
     Body,
     Level,
-    Record,
     Records,
     Tuned,
 )
@@ -90,10 +89,11 @@ class Moments(NamedTuple):
 STATE = np.dtype([*phases.HOP, *((name, np.float64) for name in Moments._fields)])
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int, bias: float = 0.0) -> Record:
-    """A `STATE` before the first sample, with the covariance (2, 2) of height and velocity; `bias`: its variance."""
-    (zz, zv), (_, vv) = covariance
-    return phases.new_state(STATE, phase, z=height_m, v=velocity_m_s, zz=zz, zv=zv, vv=vv, bb=bias)
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int, bias: float = 0.0) -> Records:
+    """(1,) of `STATE` before the first sample, see `phases.new_filter_state`; `bias` is its variance."""
+    state = phases.new_filter_state(STATE, height_m, velocity_m_s, covariance, phase)
+    state["bb"] = bias
+    return state
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
@@ -175,7 +175,7 @@ def inferred(kind: int, t: Tuned, x: Moments, event: int, gap: float, y1: float,
         delay = p[phases.DELAY_TD] if event == TOUCHDOWN else p[phases.DELAY_LO]
         at_any_time = (x.v * x.v + x.vv) * gap * gap
         x = updated(x, 1.0, -delay, 0.0, t.body.length - (x.z - delay * x.v), p[phases.SIGMA_P] ** 2, at_any_time)
-    if with_all and (event == MAX_SQUAT or event == LIFTOFF):
+    if with_all and (event in (MAX_SQUAT, LIFTOFF)):
         wanted = p[phases.DELAY_MS] * y1
         if event == LIFTOFF:
             wanted = liftoff_velocity(p, x.v, goal)
@@ -226,7 +226,9 @@ def stood(x: Moments, step: float, length: float) -> Moments:
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def run(kind: int, parameters: Array, body: Body, state: Record, signals: Records, out: Array, events: Records) -> int:
+def run(
+    kind: int, parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records
+) -> int:
     """A filter over one `SIGNAL` after another; how many events were found.
 
     Parameters
@@ -235,14 +237,14 @@ def run(kind: int, parameters: Array, body: Body, state: Record, signals: Record
         `KF1`, `KF2`, `KF3`.
     parameters
         (PARAMETER_COUNT,) of `phases`.
-    state
-        A `STATE`, changed.
+    states
+        (1,) of `STATE`, changed.
     out
         (N, 6) or (N, 2), written: z, v, their covariance (zz, zv, vv) and the phase after each sample.
     events
         (M,) of `EVENT`, written; events beyond M are lost.
     """
-    t, found = phases.tuned(parameters, body), 0
+    state, t, found = states[0], phases.tuned(parameters, body), 0
     level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
     x = Moments(
         state.z,
@@ -284,7 +286,7 @@ def run(kind: int, parameters: Array, body: Body, state: Record, signals: Record
             x = inferred(kind, t, x, event, gap, level.y1, assumed_goal(s.goal, apex, body.length))
             apex = x.z if event == APEX else apex
             phase, since = (DROP if event == APEX else event + 1), 0.0
-        elif kind == KF2 and (phase == DROP or phase == REBOUND) and not np.isnan(s.thrust):
+        elif kind == KF2 and (phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
             x = biased(x, thrust_excess(t, a, s.thrust), parameters[phases.SIGMA_B] ** 2)
         if still > STILL_S and event < 0:
             x, phase, since = stood(x, s.dt, body.length), STARTUP, 0.0
