@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hopper_estimation.filters import State, StateFilter
-from hopper_estimation.phases import APEX, Array, Body, Records, copied
+from hopper_estimation.filters import Filtered, State, StateFilter
+from hopper_estimation.phases import APEX, EVENT, Array, Body, Records, copied
 
 RMSE_WEIGHT = 0.01
 RMSE_STEPS = 4
@@ -52,13 +52,24 @@ class CostedTrial(NamedTuple):
     hop_height: Array
 
 
+def room_for(trials: Sequence[CostedTrial]) -> Filtered:
+    """For what comes of any of them: memory that is used again and again is fast."""
+    longest = max(len(one.signals) for one in trials)
+    return Filtered(np.empty((longest, 2)), np.empty(4 + longest // 20, EVENT))
+
+
 def cost(
-    state_filter: StateFilter, parameters: Array, body: Body, trials: Sequence[CostedTrial], surprise_weight: float
+    state_filter: StateFilter,
+    parameters: Array,
+    body: Body,
+    trials: Sequence[CostedTrial],
+    room: Filtered,
+    surprise_weight: float,
 ) -> float:
     """Of parameters (PARAMETER_COUNT,) over trials. Every hop counts the same, whichever trial it is of."""
     errors, miscounts, surprises, squares_z, squares_v, hops, samples = 0.0, 0.0, 0.0, 0.0, 0.0, 0, 0
     for one in trials:
-        run = state_filter.run(parameters, body, tuple(map(copied, one.start)), one.signals, columns=2)
+        run = state_filter.run(parameters, body, tuple(map(copied, one.start)), one.signals, room)
         square_z, square_v, count = squared_errors(run.out, one.true_height, one.true_velocity)
         apex, miscount, surprise, judged = hop_errors(
             run.events, body.length, one.touchdown_s, one.next_touchdown_s, one.hop_height

@@ -16,7 +16,7 @@ from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filters import Filtered, State, body_of, state_filter
 from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
-from hopper_estimation.samples import Messages
+from hopper_estimation.samples import Messages, Taken
 from hopper_estimation.sensor_faults import rest_fault, sensor_faults
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
@@ -146,7 +146,7 @@ class HopperEstimator(Estimator[HopperState]):
             return Step(self._at_pose(state, measurement.value))
         if measurement.sensor not in samples.KIND_OF:
             return Step(state)
-        block = self._block(state, samples.messages_of([measurement]))
+        block = self._filtered(*self._taken(state, samples.messages_of([measurement])))
         if not len(block.means):
             return Step(block.state)
         notices = _news(self.sensor_faults(state), self.sensor_faults(block.state), measurement.stamp_ns)
@@ -160,7 +160,7 @@ class HopperEstimator(Estimator[HopperState]):
             count -= 1
         if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
             return None
-        block = self._block(state, samples.messages_of(measurements[:count]))
+        block = self._filtered(*self._taken(state, samples.messages_of(measurements[:count])))
         if self.sensor_faults(block.state) != self.sensor_faults(state):
             return None  # what there is to be said is found one by one
         found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
@@ -174,16 +174,16 @@ class HopperEstimator(Estimator[HopperState]):
         self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
     ) -> FilteredRecording | None:
         """The whole recording at once, cut where a pose was set."""
-        messages = samples.recorded_messages(series, arrival)
+        state, taken = self._taken(state, samples.recorded_messages(series, arrival))
         poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
         set_ns, values = (poses.stamps_ns, poses.values) if poses is not None else (np.empty(0, dtype=np.int64), [])
-        cuts = [0, *np.searchsorted(messages.about[:, 1], set_ns, side="left").tolist(), len(messages.about)]
+        cuts = [0, *np.searchsorted(taken.stamps_ns, set_ns, side="left").tolist(), len(taken.stamps_ns)]
         blocks = []
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if number > 0:
                 state = self._at_pose(state, values[number - 1])
             try:
-                blocks.append(self._block(state, messages._replace(about=messages.about[start:stop])))
+                blocks.append(self._filtered(state, Taken._make(column[start:stop] for column in taken)))
             except FilterBreakdown:
                 return None
             if not blocks[-1].is_sound:
@@ -205,21 +205,25 @@ class HopperEstimator(Estimator[HopperState]):
         vertical = self._filter.set_to(state.vertical, height, 0.0, covariance, DROP)
         return state._replace(vertical=vertical, phase=DROP, ground=Ground())
 
-    def _block(self, state: HopperState, messages: Messages) -> _Block:
+    def _taken(self, state: HopperState, messages: Messages) -> tuple[HopperState, Taken]:
         """Messages, all of `samples.KINDS`; SensorsRefused where their sensors cannot be right."""
-        sample, readings, vertical = copied(state.sample), copied(state.readings), tuple(map(copied, state.vertical))
+        sample, readings = copied(state.sample), copied(state.readings)
         taken = samples.take(self._settings, sample, readings, messages)
-        if not len(taken.signals):
-            nothing = np.empty((0, 2)), np.empty((0, 2, 2)), taken.stamps_ns, taken.made_of
-            return _Block(state._replace(sample=sample), *nothing)
-        filtered = self._filter.run(self._entry.parameters, self._body, vertical, taken.signals)
         fault = rest_fault(self._configuration, readings)
         if fault is not None:
             raise SensorsRefused(fault)
+        return state._replace(sample=sample, readings=readings), taken
+
+    def _filtered(self, state: HopperState, taken: Taken) -> _Block:
+        """Samples."""
+        if not len(taken.signals):
+            return _Block(state, np.empty((0, 2)), np.empty((0, 2, 2)), taken.stamps_ns, taken.made_of)
+        vertical = tuple(map(copied, state.vertical))
+        filtered = self._filter.run(self._entry.parameters, self._body, vertical, taken.signals)
         ground, above, events = self._along(state.ground, filtered, taken.stamps_ns)
         # One layout only: for another one numba would call its compiler back into a node that runs.
         means, covariances = _scaled(filtered.out, np.ascontiguousarray(above), self._scales, self._floors)
-        after = HopperState(sample, readings, vertical, int(filtered.out[-1, 5]), ground)
+        after = state._replace(vertical=vertical, phase=int(filtered.out[-1, 5]), ground=ground)
         is_sound = all(np.isfinite(filtered.events[name]).all() for name in ("height", "velocity", "variance"))
         return _Block(after, means, covariances, taken.stamps_ns, taken.made_of, events, is_sound)
 

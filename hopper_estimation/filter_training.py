@@ -18,7 +18,7 @@ import numpy as np
 
 from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.cost_kernels import SURPRISE_WEIGHT, CostedTrial, cost
+from hopper_estimation.cost_kernels import SURPRISE_WEIGHT, CostedTrial, cost, room_for
 from hopper_estimation.filter_calibration import calibrated
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
 from hopper_estimation.filters import body_of, state_filter
@@ -159,7 +159,8 @@ class FilterObjective:
         weight = SURPRISE_WEIGHT if self.estimator == "bounce" else 0.0
 
         def costs(rows: Array) -> list[float]:
-            return [cost(self._filter, one, self._body, self._trials, weight) for one in rows]
+            room = room_for(self._trials)
+            return [cost(self._filter, one, self._body, self._trials, room, weight) for one in rows]
 
         whole = self.full(np.atleast_2d(population))
         if self._threads == 1:

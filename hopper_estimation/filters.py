@@ -75,16 +75,17 @@ class StateFilter:
         return state
 
     def run(
-        self, parameters: Array, body: Body, state: State, signals: Records, columns: int | None = None
+        self, parameters: Array, body: Body, state: State, signals: Records, room: Filtered | None = None
     ) -> Filtered:
-        """Filter samples that follow on those before; `state` is changed."""
-        count = len(signals)
-        out = np.empty((count, columns or self.columns))
-        # No leg makes more than four events in 20 ms, and no sample more than four.
-        most = 4 * count if count <= _FEW else int(200.0 * float(signals["dt"].sum()))
-        events = np.empty(4 + most, phases.EVENT)
-        found = self.kernel(parameters, body, *state, signals, out, events)
-        return Filtered(out, events[:found])
+        """Filter samples that follow on those before; `state` is changed, and `room` is written, if there is any."""
+        if room is None:
+            # No leg makes more than four events in 20 ms, and no sample more than four.
+            count = len(signals)
+            most = 4 * count if count <= _FEW else int(200.0 * float(signals["dt"].sum()))
+            room = Filtered(np.empty((count, self.columns)), np.empty(4 + most, phases.EVENT))
+        out = room.out[: len(signals)]
+        found = self.kernel(parameters, body, *state, signals, out, room.events)
+        return Filtered(out, room.events[:found])
 
 
 def body_of(configuration: HopperConfiguration) -> Body:

@@ -63,13 +63,17 @@ class Messages(NamedTuple):
 
     Attributes
     ----------
-    about
-        (M, 3) kind, stamp (ns), and where in `values` its own begin.
-    values
-        Of all of them.
+    kinds
+        (M,) int8.
+    layout
+        (6, 3) by kind: where in `stamps_ns` and in `values` its messages begin, and how many values each has.
+    stamps_ns, values
+        (M,) and all of them one after another, kind by kind.
     """
 
-    about: Integers
+    kinds: NDArray[np.int8]
+    layout: Integers
+    stamps_ns: Integers
     values: Array
 
 
@@ -99,11 +103,16 @@ def nothing_arrived() -> Records:
 
 def messages_of(measurements: Sequence[Measurement]) -> Messages:
     """Of measurements, all of `KINDS`."""
-    about, first = [], 0
-    for one in measurements:
-        about.append((KIND_OF[one.sensor], one.stamp_ns, first))
-        first += len(one.value)
-    return Messages(np.array(about), np.concatenate([one.value for one in measurements]))
+    kinds = [KIND_OF[one.sensor] for one in measurements]
+    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
+    stamps_ns, values, width = [], [], 0
+    for kind in sorted(set(kinds)):
+        ours = [one for one, its in zip(measurements, kinds, strict=True) if its == kind]
+        layout[kind] = len(stamps_ns), width, len(ours[0].value)
+        stamps_ns += [one.stamp_ns for one in ours]
+        values += [one.value for one in ours]
+        width += len(ours) * len(ours[0].value)
+    return Messages(np.array(kinds, dtype=np.int8), layout, np.array(stamps_ns), np.concatenate(values))
 
 
 def recorded_messages(series: Sequence[Series], arrival: Integers | None = None) -> Messages:
@@ -116,26 +125,27 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
     arrival
         (M,) number of the series of each message, in the order in which they are filtered; None: by their stamps.
     """
-    kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int64)
+    kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int8)
     used = sorted((kind, number) for number, kind in enumerate(kind_of.tolist()) if kind >= 0)
-    chosen = [series[number] for _, number in used]
-    counts, widths = [len(one.stamps_ns) for one in chosen], [one.values.shape[1] for one in chosen]
-    stamps_ns = np.concatenate([np.empty(0, dtype=np.int64), *(one.stamps_ns for one in chosen)])
-    values = np.concatenate([np.empty(0), *(one.values.ravel() for one in chosen)])
-    firsts = np.cumsum(np.concatenate([[0], np.repeat(widths, counts)])[:-1]).astype(np.int64)
-    kinds = np.repeat(np.array([kind for kind, _ in used], dtype=np.int64), counts)
+    layout, stamps_ns, values = np.zeros((len(KINDS), 3), dtype=np.int64), [np.empty(0, np.int64)], [np.empty(0)]
+    for kind, number in used:
+        one = series[number]
+        layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), one.values.shape[1]
+        stamps_ns.append(one.stamps_ns)
+        values.append(one.values.ravel())
+    stamps = np.concatenate(stamps_ns)
     if arrival is None:
-        order = np.argsort(stamps_ns, kind="stable")
+        kinds = np.repeat(np.array([kind for kind, _ in used], np.int8), [len(one) for one in stamps_ns[1:]])
+        kinds = kinds[np.argsort(stamps, kind="stable")]
     else:
-        arrived = kind_of[arrival]
-        order = np.empty(len(kinds), dtype=np.int64)
-        order[np.argsort(arrived[arrived >= 0], kind="stable")] = np.arange(len(kinds))
-    return Messages(np.column_stack([kinds, stamps_ns, firsts])[order], values)
+        kinds = kind_of[arrival]
+        kinds = kinds[kinds >= 0]
+    return Messages(kinds, layout, stamps, np.concatenate(values))
 
 
 def take(settings: ReadingSettings, sample: Records, readings: Records, messages: Messages) -> Taken:
     """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
-    most = int(np.count_nonzero(messages.about[:, 0] >= HIGH))
+    most = int(np.count_nonzero(messages.kinds >= HIGH))
     signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
     count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
     return Taken(signals[:count], stamps_ns[:count], made_of[:count])
@@ -146,20 +156,25 @@ def _take_all(
     settings: ReadingSettings,
     samples: Records,
     readings: Records,
-    about: Integers,
+    kinds: NDArray[np.int8],
+    layout: Integers,
+    messages_ns: Integers,
     values: Array,
     signals: Records,
     stamps_ns: Integers,
     made_of: Integers,
 ) -> int:
     """Messages one after another; how many samples were written."""
-    sample, r, n = samples[0], readings[0], 0
-    for k in range(len(about)):
-        kind, stamp_ns, first = about[k, 0], about[k, 1], about[k, 2]
-        if _add(settings, sample, kind, stamp_ns, values[first:]):
+    sample, r, n, row, first = samples[0], readings[0], 0, layout[:, 0].copy(), layout[:, 1].copy()
+    for k in range(len(kinds)):
+        kind = kinds[k]
+        stamp_ns = messages_ns[row[kind]]
+        if _add(settings, sample, kind, stamp_ns, values[first[kind] :]):
             read(settings, r, sample, signals[n])
             stamps_ns[n], made_of[n] = stamp_ns, k
             n += 1
+        row[kind] += 1
+        first[kind] += layout[kind, 2]
     return n
 
 
