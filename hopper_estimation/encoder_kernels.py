@@ -100,6 +100,8 @@ class Encoder(NamedTuple):
         Of the momentum that the body has after the stop: its share of the masses.
     noise
         Variance of an encoder's reading, m^2.
+    unmodelled
+        Growth of the velocity's variance in flight, (m/s)^2/s.
     """
 
     kind: int
@@ -108,11 +110,13 @@ class Encoder(NamedTuple):
     settle_s: float
     share: float
     noise: float
+    unmodelled: float
 
 
 def encoder_of(name: str, body_mass_kg: float, leg_mass_kg: float) -> Encoder:
     """Of one of `BASELINES`."""
-    return Encoder(*_FITS[name], body_mass_kg / (body_mass_kg + leg_mass_kg), NOISE_M * NOISE_M)
+    kind, *fit = _FITS[name]
+    return Encoder(kind, *fit, body_mass_kg / (body_mass_kg + leg_mass_kg), NOISE_M * NOISE_M, _UNMODELLED[kind])
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
@@ -177,7 +181,7 @@ def fly(e: Encoder, body: Body, x: Record, s: Record) -> int:
     x.v += s.dt * acceleration
     x.zz += s.dt * (2.0 * x.zv + s.dt * x.vv)
     x.zv += s.dt * x.vv
-    x.vv += s.dt * (_UNMODELLED[1] if e.kind == DR1 else _UNMODELLED[0]) + s.dt * s.dt * doubt
+    x.vv += s.dt * e.unmodelled + s.dt * s.dt * doubt
     # Right after liftoff the leg bounces on its stop: no touchdown.
     if s.leg > PRESSED_M and (x.phase == DROP or x.since > SHORTEST_FLIGHT_S):
         return TOUCHDOWN
