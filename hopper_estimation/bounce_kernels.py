@@ -64,7 +64,7 @@ from hopper_estimation.phases import (
 def bridge(
     t: Tuned, x: Record, s: Record, n: int, a: float, y1: float, events: Records, found: int
 ) -> tuple[float, float, int]:
-    """Over a gap before a `SIGNAL`: acceleration, m/s^2, doubt about the velocity, (m/s)^2, and how many events there are.
+    """Over a gap before a `SIGNAL`: acceleration, m/s^2, doubt about the velocity, (m/s)^2, how many events there are.
 
     Where nothing was read the robot may have landed, as its fall until then foretells.
     """
@@ -197,8 +197,8 @@ def quick_gains(t: Tuned, step: float) -> tuple[float, float]:
 def run(parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
     """The filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `states` are (1,) of `STATE`. With nine columns `out` has the ground's height too, and what that adds to zz and zv; with two the
-    covariance is moved on from event to event only.
+    `states` are (1,) of `STATE`. With nine columns `out` has the ground's height too, and what that adds to zz and zv;
+    with two the covariance is moved on from event to event only.
     """
     x, t, found, every = states[0], phases.tuned(parameters, body), 0, out.shape[1] > 2
     level = Level(x.y1, x.y2, x.h1, x.h2, x.h3)
@@ -223,10 +223,7 @@ def run(parameters: Array, body: Body, states: Records, signals: Records, out: A
         used = (used if is_gap else level.y1) - bias
         z += s.dt * (v + 0.5 * s.dt * used)
         v += s.dt * used
-        since += s.dt
-        time += s.dt
-        push += s.dt * a
-        waiting += s.dt
+        since, time, push, waiting = since + s.dt, time + s.dt, push + s.dt * a, waiting + s.dt
         if phase == STARTUP:
             bounce.wait(x, s.dt, level.y1)
         if distrust > 0.0:

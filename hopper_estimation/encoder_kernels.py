@@ -14,9 +14,9 @@ What the encoder's users publish, and so what these do not know: the encoder's s
 (BA1), tilt beyond the given attitude, drifts of the accelerometer and how the stop's damping shares the momentum.
 
 Two forms. The published one is a straight line through the last readings, and DR1 integrates from liftoff on. But the
-leg still gains speed in those readings, and the accelerometer feels the shock of the stop after the encoder saw liftoff,
-so that the momentum that is shared counts twice. The best one follows the gain with a parabola and lets the shock pass.
-The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on, no test seed).
+leg still gains speed in those readings, and the accelerometer feels the shock of the stop after the encoder saw
+liftoff, so that the momentum that is shared counts twice. The best one follows the gain with a parabola and lets the
+shock pass. The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on, no test seed).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ NOISE_M = 0.0002
 _SWITCH_G = 13.0
 _UNMODELLED = (4.5, 0.05)
 """Growth of the velocity's variance in flight, (m/s)^2/s: BA1's thrust and drag; DR1's errors of the accelerometer."""
-_FITS = {
+_FITS: dict[str, tuple[int, int, int, float]] = {
     "ba1": (BA1, 1, 3, 0.0),
     "dr1": (DR1, 1, 3, 0.0),
     "ba1_best": (BA1, 2, 24, 0.0),
@@ -115,8 +115,16 @@ class Encoder(NamedTuple):
 
 def encoder_of(name: str, body_mass_kg: float, leg_mass_kg: float) -> Encoder:
     """Of one of `BASELINES`."""
-    kind, *fit = _FITS[name]
-    return Encoder(kind, *fit, body_mass_kg / (body_mass_kg + leg_mass_kg), NOISE_M * NOISE_M, _UNMODELLED[kind])
+    kind, degree, readings, settle_s = _FITS[name]
+    return Encoder(
+        kind,
+        degree,
+        readings,
+        settle_s,
+        body_mass_kg / (body_mass_kg + leg_mass_kg),
+        NOISE_M * NOISE_M,
+        _UNMODELLED[kind],
+    )
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:

@@ -65,7 +65,7 @@ STATE = np.dtype(
         ("p", np.float64, (ERROR_COUNT, ERROR_COUNT)),
     ]
 )
-"""Height and velocity at the start; filtered horizontal specific force, m/s^2; nominal values; covariance of the error."""
+"""Height and velocity at the start; filtered horizontal force, m/s^2; nominal values; covariance of the error."""
 
 START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
 """Standard deviations of tilt, accelerometer bias and gyro biases after zeroing: rad, rad, m/s^2, rad/s, rad/s."""
@@ -214,7 +214,8 @@ def run(
 ) -> int:
     """A filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    `kind` is `ESKF1` or `ESKF2`, `states` (1,) of `STATE`. The commanded height is not used: no velocity is inferred at liftoff.
+    `kind` is `ESKF1` or `ESKF2`, `states` (1,) of `STATE`. The commanded height is not
+    used: no velocity is inferred at liftoff.
     """
     state, t, found, gravity = states[0], phases.tuned(parameters, body), 0, body.gravity
     x, p, column = state.x, state.p, np.empty(ERROR_COUNT)

@@ -135,9 +135,9 @@ class FilterObjective:
                 digest.update(one.signals[name].astype(kind).tobytes())
         for one in self._trials:
             digest.update(np.column_stack([one.signals["side_x"], one.signals["side_y"]]).tobytes())
-        for column in range(2, len(CostedTrial._fields)):
+        for name in CostedTrial._fields[2:]:
             for one in self._trials:
-                digest.update(one[column].tobytes())
+                digest.update(getattr(one, name).tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),

@@ -47,7 +47,7 @@ class StateFilter:
     Attributes
     ----------
     starts
-        Height (m), velocity (m/s), their covariance (2, 2) and the phase to the parts of a state before the first sample.
+        Height (m), velocity (m/s), their covariance (2, 2) and the phase to the parts of a state before any sample.
     kernel
         Parameters (PARAMETER_COUNT,) of `phases`, robot, parts of the state, samples, `out` and `events` to how many
         events there are; the last two are written, the state is changed.

@@ -305,7 +305,7 @@ def phase_event(phase: int, since: float, velocity: float, level: float, rise: f
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def touchdown_rise(t: Tuned, s: Record, gap: float, gain2: float) -> float:
-    """How much y2 rises over several readings at a touchdown, m/s^2, with a gap before that is remembered as so long, s."""
+    """How much y2 rises over several readings at a touchdown, m/s^2, after a gap that is remembered as so long, s."""
     # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
     # together; what they are of did not.
     usual = s.dt if abs(s.dt - t.body.nominal_dt) <= _USUAL_S else max(s.dt, t.body.nominal_dt)

@@ -56,8 +56,8 @@ STATE = np.dtype(
     ]
 )
 """Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; for how long
-it rests, s, and how many readings that was; the last readings, and how often they were the same; for how long the high-g
-sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
+it rests, s, and how many readings that was; the last readings, and how often they were the same; for how long the
+high-g sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
@@ -249,7 +249,7 @@ def _compare(settings: ReadingSettings, r: Record, low: float, high: float) -> N
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _stuck(settings: ReadingSettings, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
-    """Whether the low-g, the high-g sensor says the same over and over, after another reading (6,) of those there are."""
+    """Whether the low-g, the high-g sensor says the same over and over, after another reading of those there are."""
     low_stuck = high_stuck = False
     if has & 1:
         mark = low[3] + 3.0 * low[4] + 7.0 * low[5]

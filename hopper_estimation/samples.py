@@ -47,8 +47,8 @@ low, high
 up
     In the body's frame by an attitude sensor that reported since the sample before, else NaN.
 goal, thrust, leg
-    Commanded hop height, m; specific thrust of the commanded duty cycles, m/s^2; compression of the leg since the sample
-    before, m: NaN where there is none.
+    Commanded hop height, m; specific thrust of the commanded duty cycles, m/s^2; compression of the leg since the
+    sample before, m: NaN where there is none.
 dt
     Time since the sample before, s.
 has, taken
@@ -105,7 +105,9 @@ def messages_of(measurements: Sequence[Measurement]) -> Messages:
     """Of measurements, all of `KINDS`."""
     kinds = [KIND_OF[one.sensor] for one in measurements]
     layout = np.zeros((len(KINDS), 3), dtype=np.int64)
-    stamps_ns, values, width = [], [], 0
+    stamps_ns: list[int] = []
+    values: list[Array] = []
+    width = 0
     for kind in sorted(set(kinds)):
         ours = [one for one, its in zip(measurements, kinds, strict=True) if its == kind]
         layout[kind] = len(stamps_ns), width, len(ours[0].value)
@@ -127,7 +129,8 @@ def recorded_messages(series: Sequence[Series], arrival: Integers | None = None)
     """
     kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int8)
     used = sorted((kind, number) for number, kind in enumerate(kind_of.tolist()) if kind >= 0)
-    layout, stamps_ns, values = np.zeros((len(KINDS), 3), dtype=np.int64), [np.empty(0, np.int64)], [np.empty(0)]
+    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
+    stamps_ns, values = [np.empty(0, np.int64)], [np.empty(0)]
     for kind, number in used:
         one = series[number]
         layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), one.values.shape[1]
@@ -215,7 +218,7 @@ def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, va
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def _tell(settings: ReadingSettings, sample: Record, kind: int, value: Array) -> None:
-    """A message of commands or attitude: height, m; duty cycles, thrust going with their square; x y z w, body to world."""
+    """A message of commands or attitude: height, m; duty cycles, whose squares are thrust; x y z w, body to world."""
     if kind == GOAL:
         sample.goal = value[2]
     elif kind == THRUST:

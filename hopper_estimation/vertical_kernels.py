@@ -169,7 +169,7 @@ def liftoff_velocity(parameters: Array, velocity: float, goal: float) -> float:
 
 @njit(cache=True, error_model="numpy", nogil=True)
 def inferred(kind: int, t: Tuned, x: Moments, event: int, gap: float, y1: float, goal: float) -> Moments:
-    """By the measurements that an event infers, at a gap (s), a level of acceleration (m/s^2) and a commanded height (m)."""
+    """By the measurements that an event infers, at a gap (s), an acceleration (m/s^2) and a commanded height (m)."""
     p, with_all = t.parameters, kind != KF3
     if event == TOUCHDOWN or (event == LIFTOFF and with_all):
         delay = p[phases.DELAY_TD] if event == TOUCHDOWN else p[phases.DELAY_LO]
