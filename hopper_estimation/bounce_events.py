@@ -22,35 +22,17 @@ STATE = np.dtype(
         *(
             (name, np.float64)
             for name in (
-                *[
-                    "z",
-                    "v",
-                    "bias",
-                    "bounce",
-                    "ground",
-                    "zz",
-                    "zv",
-                    "vv",
-                    "zb",
-                    "vb",
-                    "bb",
-                    "zc",
-                    "vc",
-                    "bc",
-                    "cc",
-                    "gg",
-                    "zg",
-                    "vg",
-                    "bg",
-                    "cg",
-                ],  # mean, covariance
-                *["landed", "speed", "speed_variance", "landed_gap", "push"],  # of the last landing
-                *["grounded", "moving", "moving_s", "idle", "shock", "rested", "by_shock"],
-                *["seen", "ratios"],  # how well touchdowns were foretold
+                *("z", "v", "bias", "bounce", "ground"),
+                *("zz", "zv", "vv", "zb", "vb", "bb", "zc", "vc", "bc", "cc", "gg", "zg", "vg", "bg", "cg"),
+                *("landed", "speed", "speed_variance", "landed_gap", "push"),
+                *("grounded", "moving", "moving_s", "idle", "shock", "rested", "by_shock"),
+                *("seen", "ratios"),
             )
         ),
     ]
 )
+"""Mean, and its covariance; of the last landing; what is known of a robot that rests or is held; how many touchdowns
+are remembered, and the sum of their squared errors over what was foretold."""
 
 BIAS_STDDEV_M_S2 = 0.15
 """What zeroing at rest leaves of scale and tilt errors: 1 % of gravity, and a degree."""

@@ -209,10 +209,8 @@ def advance(state: Array, delayed: Array, plant: Plant, motion: Motion) -> None:
             wind = v - motion.gusts[k]
             acceleration = (force + thrust - plant.drag * wind * abs(wind)) / m_b - g
             foot_acceleration = (push - force) / m_l - g
-            v += acceleration * STEP_S
-            u += foot_acceleration * STEP_S
-            z += v * STEP_S
-            y += u * STEP_S
+            v, u = v + acceleration * STEP_S, u + foot_acceleration * STEP_S
+            z, y = z + v * STEP_S, y + u * STEP_S
             rose, phase = phase == REBOUND, _next_phase(phase, depth, s, v)
             if rose and phase == DROP:
                 hop += 1
@@ -226,8 +224,7 @@ def advance(state: Array, delayed: Array, plant: Plant, motion: Motion) -> None:
             level = thrust / plant.full_thrust
             angle += 2.0 * np.pi * plant.rotor_frequency * np.sqrt(max(level, 0.0)) * STEP_S
             felt_there = felt + plant.ring_share * (mount - felt) + plant.vibration * level * np.sin(angle)
-            low += low_gain * (felt_there - low)
-            high += high_gain * (felt_there - high)
+            low, high = low + low_gain * (felt_there - low), high + high_gain * (felt_there - high)
             if (tick * TICK_STEPS + n) % CHIP_STEPS == 0:
                 held_low, held_high = low, high
             trace[row, T_HEIGHT], trace[row, T_VELOCITY], trace[row, T_ACCELERATION] = z, v, acceleration

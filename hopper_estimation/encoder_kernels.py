@@ -16,7 +16,8 @@ What the encoder's users publish, and so what these do not know: the encoder's s
 Two forms. The published one is a straight line through the last readings, and DR1 integrates from liftoff on. But the
 leg still gains speed in those readings, and the accelerometer feels the shock of the stop after the encoder saw
 liftoff, so that the momentum that is shared counts twice. The best one follows the gain with a parabola and lets the
-shock pass. The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on, no test seed).
+shock pass. The numbers of both had the least apex error among those tried on training robots (seeds from 900100 on,
+no test seed).
 """
 
 from __future__ import annotations

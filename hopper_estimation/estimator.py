@@ -103,7 +103,7 @@ class HopperEstimator(Estimator[HopperState]):
     Parameters
     ----------
     name
-        Of the estimator, see `filter_kinds`.
+        Of the estimator, see `filters`.
     entry
         Its trained parameters.
     """
@@ -176,12 +176,12 @@ class HopperEstimator(Estimator[HopperState]):
         """The whole recording at once, cut where a pose was set."""
         state, taken = self._taken(state, samples.recorded_messages(series, arrival))
         poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
-        set_ns, values = (poses.stamps_ns, poses.values) if poses is not None else (np.empty(0, dtype=np.int64), [])
+        set_ns = poses.stamps_ns if poses is not None else np.empty(0, dtype=np.int64)
         cuts = [0, *np.searchsorted(taken.stamps_ns, set_ns, side="left").tolist(), len(taken.stamps_ns)]
         blocks = []
         for number, (start, stop) in enumerate(pairwise(cuts)):
-            if number > 0:
-                state = self._at_pose(state, values[number - 1])
+            if number > 0 and poses is not None:
+                state = self._at_pose(state, poses.values[number - 1])
             try:
                 blocks.append(self._filtered(state, Taken._make(column[start:stop] for column in taken)))
             except FilterBreakdown:

@@ -37,20 +37,9 @@ STATE = np.dtype(
         *(
             (name, np.float64)
             for name in (
-                *[
-                    "rest",
-                    "low_count",
-                    "high_count",
-                    "zeroed",
-                    "fault",
-                    "low_equal",
-                    "high_equal",
-                    "low_last",
-                    "high_last",
-                    "clipped",
-                    "stuck",
-                ],
-                *["up_known", "high_silent", "compared", "below", "above", "at_odds", "turned", "at_odds_s"],
+                *("rest", "low_count", "high_count", "zeroed", "fault"),
+                *("low_equal", "high_equal", "low_last", "high_last", "high_silent"),
+                *("compared", "below", "above", "at_odds", "turned", "at_odds_s"),
             )
         ),
     ]
@@ -261,7 +250,6 @@ def _stuck(settings: ReadingSettings, r: Record, low: Array, high: Array, has: i
         r.high_equal = r.high_equal + 1.0 if mark == r.high_last else 0.0
         r.high_last = mark
         high_stuck = r.high_equal >= settings.stuck_readings
-    r.stuck += low_stuck + high_stuck
     return low_stuck, high_stuck
 
 
@@ -271,7 +259,6 @@ def _usable(settings: ReadingSettings, r: Record, low: Array, high: Array, movin
     bits = 0
     if has & 1:
         if abs(low[5]) >= _CLIPPED * settings.low_range:
-            r.clipped += 1.0
             bits |= LOW_CLIPPED
         elif moving & 1:
             bits |= LOW_USABLE
@@ -298,7 +285,6 @@ def read(settings: ReadingSettings, r: Record, sample: Record, s: Record) -> Non
     if not np.isnan(sample.up[0]):
         for i in range(3):
             up[i] = sample.up[i]
-        r.up_known = 1.0
     moving = (has & 1) * (not low_stuck) + (has & 2) * (not high_stuck)
     _rest(settings, r, dt, low, high, moving)
     bits = _usable(settings, r, low, high, moving, has, dt)
