@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import Search, entry_of, recording_of, training_job
-from hopper_estimation import phase_kernels
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_kinds import Filtered
 from hopper_estimation.filter_model import FilterEntry
 from hopper_estimation.filter_training import neutral_parameters
+from hopper_estimation.filters import Filtered
 from hopper_estimation.ground_height import DIRECT, PAPER_DROP_WEIGHT, ground_heights
 from hopper_estimation.phases import APEX, TOUCHDOWN
 from hopper_estimation.training_trials import Trial, trial_of
@@ -41,12 +40,12 @@ STEPS_M = {"hardware": 0.01, "uneven": 0.04}
 """By how much the estimator is told that ground changes from hop to hop (`ground_step_stddev_m`), m."""
 _NEAR_S = 0.12
 _UNTRAINED = {
-    kernels.F_STATE: 100.0,
-    kernels.F_PHASE: 100.0,
-    kernels.SWITCH: 14.0,
-    kernels.SIGMA_A: 1.0,
-    kernels.SIGMA_P: 0.01,
-    kernels.JERK: 4000.0,
+    phases.F_STATE: 100.0,
+    phases.F_PHASE: 100.0,
+    phases.SWITCH: 14.0,
+    phases.SIGMA_A: 1.0,
+    phases.SIGMA_P: 0.01,
+    phases.JERK: 4000.0,
 }
 """Hz, Hz, g, m/s^2, m, m/s^3."""
 
@@ -78,7 +77,7 @@ def summed(search: dict[str, Any], training_seed: int, robots: int, scenario: st
     standing = HopperConfiguration().robot.standing_height_m
     true = np.asarray(trial.hops.ground_m if scenario == "uneven" else np.zeros(len(trial.hops.ground_m)))
     out: dict[str, Any] = {"change_m": true[: HOPS + 1].tolist(), "errors_m": {}}
-    apex, touchdown = _heights(_run(wanted.estimator, entry, trial), entry.parameters[kernels.DELAY_TD], trial)
+    apex, touchdown = _heights(_run(wanted.estimator, entry, trial), entry.parameters[phases.DELAY_TD], trial)
     for name, weight in ((DIRECT_EQUATION, DIRECT), (DROP_EQUATION, PAPER_DROP_WEIGHT)):
         out["errors_m"][name] = _errors(ground_heights(apex, touchdown, standing, weight), true)
     out["errors_m"][SHIPPED] = _errors(_shipped(wanted.estimator, entry, recording, trial, STEPS_M[scenario]), true)
@@ -99,11 +98,11 @@ def _heights(run: Filtered, delay_s: float, trial: Trial) -> tuple[Array, Array]
 
     A touchdown that was not told counts as one at the standing height: nothing is known of a change.
     """
-    kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
-    told_s = trial.time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
-    height = run.events[:, phase_kernels.E_HEIGHT]
+    kinds = run.events["kind"]
+    told_s = trial.time_s[run.events["sample"]]
+    height = run.events["height"]
     # The filter takes a touchdown for as late as its position update does.
-    at_touchdown = height - delay_s * run.events[:, phase_kernels.E_VELOCITY]
+    at_touchdown = height - delay_s * run.events["velocity"]
     true_s = trial.hops.events.times_s(TOUCHDOWN)
     apex = np.full(len(true_s), np.nan)
     touchdown = np.full(len(true_s), HopperConfiguration().robot.standing_height_m)

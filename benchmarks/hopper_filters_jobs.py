@@ -23,9 +23,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 SCRATCH = Path(__file__).parent / "scratch" / "hopper_filters"
 _ESTIMATION = (
-    *("baselines", "encoder_kernels", "error_state_kernels", "ground_height", "hop*", "local_polynomials", "contact_*"),
-    *("bounce_*", "phases", "phase_kernels", "readings_kernels", "training_trials", "vertical_kernels"),
-    *("filter_kinds", "filter_model"),
+    *("encoder_kernels", "error_state_kernels", "ground_height", "hop*", "local_polynomials", "contact_*"),
+    *("bounce_*", "phases", "readings_kernels", "samples", "training_trials", "vertical_kernels"),
+    *("filters", "filter_model"),
 )
 _WORDS_ONLY = ("hopper_report.py", "hopper_robot.py", "hopper_training.py", "hop_tables.py", "hopping_agility.py")
 _TRAINING = ("cost_kernels", "filter_training", "filter_calibration")

@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job
-from hopper_estimation import dynamics, phase_kernels
+from hopper_estimation import dynamics
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import state_filter
+from hopper_estimation.estimator import START_DEVIATION
+from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.hop_metrics import hop_errors
 from hopper_estimation.hop_truth import true_hops
 from hopper_estimation.hops import HopEvents, hop_cycles
-from hopper_estimation.samples import samples_of
+from hopper_estimation.phases import DROP, STARTUP
 from hopper_estimation.scenario import HopperScenario, hopper_scenario
 from hopper_estimation.simulator import HopperSimulation
-from hopper_estimation.vertical_filter import HopperFilter
+from hopper_estimation.training_trials import taken_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.simulation import SET_POSE
 
@@ -104,16 +105,16 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
     recording = simulation.advance(round((START_S + HOPPING_S) * NANOSECONDS_PER_SECOND))
     trace = np.concatenate(simulation.trace)
     truth_s = (1.0 + np.arange(len(trace))) * dynamics.STEP_S
-    samples = samples_of(configuration, recording.sensors)
+    samples, _ = taken_of(configuration, recording.sensors)
     pose = next(one for one in recording.sensors if one.channel.sensor == SET_POSE)
     first = int(np.searchsorted(samples.stamps_ns, pose.stamps_ns[0]))
-    made = HopperFilter(configuration, state_filter(estimator, configuration.robot), entry)
-    state, _ = made.run(made.standing(), samples.part(0, first))
+    made, body = state_filter(estimator, configuration.robot), body_of(configuration)
+    state = made.new_state(configuration.robot.standing_height_m, 0.0, np.diag(np.square(START_DEVIATION)), STARTUP)
+    made.run(entry.parameters, body, state, samples.signals[:first])
     zz, zv, vv = entry.start_covariance
-    state = made.at(state, float(pose.values[0, 2]), 0.0, np.array([[zz, zv], [zv, vv]]))
-    rest = samples.part(first, len(samples.dt))
-    _, result = made.run(state, rest)
-    time_s = rest.stamps_ns / NANOSECONDS_PER_SECOND
+    state = made.set_to(state, float(pose.values[0, 2]), 0.0, np.array([[zz, zv], [zv, vv]]), DROP)
+    result = made.run(entry.parameters, body, state, samples.signals[first:])
+    time_s = samples.stamps_ns[first:] / NANOSECONDS_PER_SECOND
     at_s = START_S + np.arange(1, int(HOPPING_S * SHOWN_HZ) - 1) / SHOWN_HZ
     # The estimate in force at each instant: the last one, moved on by nothing.
     row = np.clip(np.searchsorted(time_s, at_s, side="right") - 1, 0, len(time_s) - 1)
@@ -123,9 +124,9 @@ def _run(estimator: str, entry: Any, rate_hz: float, draw: int | None) -> dict[s
     hops = true_hops(
         truth_s[::_TRUTH_STEPS], trace[::_TRUTH_STEPS, dynamics.T_HEIGHT], configuration.robot.standing_height_m, 0.0
     )
-    kinds = result.events[:, phase_kernels.E_KIND].astype(np.int64)
-    seen_s = time_s[result.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
-    events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, result.events[:, phase_kernels.E_HEIGHT])
+    kinds = result.events["kind"]
+    seen_s = time_s[result.events["sample"]]
+    events = HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, result.events["height"])
     cycles = hop_cycles(events, time_s, result.out[:, 0], configuration.robot.standing_height_m)
     judged = hop_errors(estimator, hops, time_s, result.out[:, 0], result.out[:, 1], cycles)
     known = judged.values["m3"][np.isfinite(judged.values["m3"])]

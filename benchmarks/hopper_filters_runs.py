@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from benchmarks.hopper_filters_jobs import Job
 from benchmarks.hopper_filters_models import START_S, Search, entry_of, training_job, trials
-from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.estimator import HopperEstimator
 from hopper_estimation.filter_calibration import filtered
-from hopper_estimation.filter_kinds import Filtered
 from hopper_estimation.filter_model import FilterEntry
+from hopper_estimation.filters import Filtered
 from hopper_estimation.hop_matching import HopMatches, match_events
 from hopper_estimation.hop_metrics import METRICS, HopErrors, commands_at, hop_errors
 from hopper_estimation.hop_truth import TrueHops, true_hops
@@ -96,16 +95,16 @@ def run_of(estimator: str, entry: FilterEntry, trial: Trial) -> Filtered:
 
 def told_events(run: Filtered, entry: FilterEntry, time_s: Array) -> HopEvents:
     """Events as they are told: seen at a sample, happened so much earlier."""
-    kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
-    seen_s = time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
-    return HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events[:, phase_kernels.E_HEIGHT])
+    kinds = run.events["kind"]
+    seen_s = time_s[run.events["sample"]]
+    return HopEvents.of(kinds, seen_s - entry.event_delay_s[kinds], seen_s, run.events["height"])
 
 
 def trial_errors(estimator: str, run: Filtered, events: HopEvents, trial: Trial) -> list[HopErrors]:
     """Over whole cycles, and over flights only."""
     height, velocity = run.out[:, 0], run.out[:, 1]
     cycles = hop_cycles(events, trial.time_s, height, HopperConfiguration().robot.standing_height_m)
-    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals.goal)
+    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals["goal"])
     return [
         hop_errors(estimator, trial.hops, trial.time_s, height, velocity, cycles, command, "GT", part)  # type: ignore[arg-type]
         for part in PARTS

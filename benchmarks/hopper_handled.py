@@ -15,15 +15,13 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 
 from benchmarks.live_processes import row
-from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_judgement import samples_within
 from hopper_estimation.filter_model import filters_of
-from hopper_estimation.phases import APEX, TOUCHDOWN
+from hopper_estimation.phases import APEX, SIGNAL, TOUCHDOWN, Records
 from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
-from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.robots import find_robot
 
@@ -90,7 +88,7 @@ class Hand:
         return np.arange(1, count + 1) / count
 
 
-def handled(height_m: float, velocity_m_s: float, drop_m: float, rng: np.random.Generator) -> tuple[Signals, Array]:
+def handled(height_m: float, velocity_m_s: float, drop_m: float, rng: np.random.Generator) -> tuple[Records, Array]:
     """Two minutes from a height and velocity to rest at another height: signals, and (N,) the height."""
     hand = Hand(height_m, velocity_m_s)
     hand.move(max(height_m + 0.1 * velocity_m_s, 0.4), 0.2)
@@ -118,14 +116,13 @@ def handled(height_m: float, velocity_m_s: float, drop_m: float, rng: np.random.
         acceleration[at : at + long] += push
         acceleration[at + long : at + 3 * long] -= 0.5 * push
     count = len(height)
-    readings = np.zeros((count, 4))
+    signals = np.zeros(count, SIGNAL)
+    signals["dt"], signals["usable"] = NOMINAL_DT_S, 3
     low = acceleration + _GRAVITY + _LOW_NOISE * rng.normal(size=count)
-    readings[:, 0] = np.clip(low, -_LOW_RANGE, _LOW_RANGE) - _GRAVITY
-    readings[:, 1] = acceleration + _HIGH_NOISE * rng.normal(size=count) + 0.5 * rng.normal()
-    nothing = np.full(count, np.nan)
-    signals = Signals(
-        np.full(count, NOMINAL_DT_S), readings, np.full(count, 3, dtype=np.uint8), nothing, nothing, nothing
-    )
+    signals["low"] = np.clip(low, -_LOW_RANGE, _LOW_RANGE) - _GRAVITY
+    signals["high"] = acceleration + _HIGH_NOISE * rng.normal(size=count) + 0.5 * rng.normal()
+    for name in ("goal", "thrust", "leg"):
+        signals[name] = np.nan
     return signals, height
 
 
@@ -156,17 +153,16 @@ def judged_hands(name: str, seed: int) -> Handled:
     stop = int(rng.choice(np.flatnonzero(aloft)))
     caught = float(hops.true_height_m[stop]), float(hops.true_velocity_m_s[stop])
     signals, height_m = handled(*caught, hops.start_height_m, rng)
-    parts = [Signals._make(column[:stop] for column in hops.signals), signals, hops.signals]
-    whole = Signals._make(map(np.concatenate, zip(*parts, strict=True)))
+    whole = np.concatenate([hops.signals[:stop], signals, hops.signals])
     true_m = np.concatenate([hops.true_height_m[:stop], height_m, hops.true_height_m])
     entry = filters_of("").entry(name)
     zz, zv, vv = entry.start_covariance
     trial = Trial(
-        name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole.dt), hops.hops
+        name, whole, hops.start_height_m, true_m, np.full_like(true_m, np.nan), np.cumsum(whole["dt"]), hops.hops
     )
     out, events = filtered(_CONFIGURATION, name, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
     inside, known = samples_within(out, entry, trial)
-    samples, kinds = events[:, phase_kernels.E_SAMPLE], events[:, phase_kernels.E_KIND]
+    samples, kinds = events["sample"], events["kind"]
     begin, end = stop, stop + len(height_m)
     there = (samples >= begin) & (samples < end)
     # An apex before the hand has stopped it is one.

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.live_processes import row
 from benchmarks.recordings import recordings
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.readings_kernels import R_AT_ODDS_S
-from hopper_estimation.sensor_notes import after_all
 from hopper_estimation.topics import HIGH_G
+from hopper_estimation.training_trials import taken_of
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
@@ -85,7 +84,7 @@ def _row(case: str, found: list[Found]) -> dict[str, Any]:
 
 
 def _left_out_s(run_of: tuple[str, int]) -> float:
-    return float(after_all(_CONFIGURATION, _recording(run_of).series)[R_AT_ODDS_S])
+    return float(taken_of(_CONFIGURATION, _recording(run_of).series)[1]["at_odds_s"][0])
 
 
 def _found(run_of: tuple[str, int], spoilt: str, since_s: float) -> Found:
@@ -99,7 +98,7 @@ def _found(run_of: tuple[str, int], spoilt: str, since_s: float) -> Found:
             one = replace(one, values=np.where(bad[:, None], SPOILT[spoilt](one.values), one.values))
         series.append(one)
     wrong = replace(sound, series=tuple(series))
-    left_out_s = float(after_all(_CONFIGURATION, wrong.series)[R_AT_ODDS_S])
+    left_out_s = float(taken_of(_CONFIGURATION, wrong.series)[1]["at_odds_s"][0])
     result = judge(_ROBOT, _CONFIGURATION, _ROBOT.estimators[0], wrong)
     at_s = end_s - left_out_s if left_out_s > 0.0 else np.nan
     time_s = (result.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND

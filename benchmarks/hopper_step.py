@@ -15,17 +15,16 @@ import numpy as np
 from benchmarks.hopper_filters_models import recording_of
 from benchmarks.hopper_step_peer import FilterPyHopper, NumbersOfPython, PythonHopper, uncompiled
 from benchmarks.timing import Samples, case, interleaved
-from hopper_estimation import phase_kernels
+from hopper_estimation import phases
 from hopper_estimation import readings_kernels as readings
+from hopper_estimation import samples as samples_module
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import kernel_body, state_filter
 from hopper_estimation.filter_model import DEFAULT_FILE, load_filters
+from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.phases import DROP
-from hopper_estimation.samples import NOMINAL_DT_S, samples_of
+from hopper_estimation.samples import NOMINAL_DT_S
 from hopper_estimation.training_trials import Trial, trial_of
-from hopper_estimation.vertical_filter import reading_settings
-from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.resources import resource
 
 Row = dict[str, Any]
@@ -72,6 +71,11 @@ def _per_sample(samples: Samples, counts: dict[str, int]) -> Samples:
     return {name: times / counts[name] for name, times in samples.items()}
 
 
+def _attributed(records: Any) -> Any:
+    """With fields as attributes, for Python as for numba."""
+    return records.view(np.recarray)
+
+
 class _Samples:
     """A recording, from its first drop on, and all ways through it."""
 
@@ -82,35 +86,37 @@ class _Samples:
         self.signals = self.trial.signals
         self.entry = load_filters(resource(DEFAULT_FILE)).entry("kf1")
         zz, zv, vv = self.entry.start_covariance
-        self.start = state_filter("kf1", self.configuration.robot).start
-        self.settings = reading_settings(self.configuration)
+        self.start = state_filter("kf1", self.configuration.robot).new_state
+        self.settings = readings.reading_settings(self.configuration)
         self.covariance = np.array([[zz, zv], [zv, vv]])
-        self.count = len(self.signals.dt)
-        samples = samples_of(self.configuration, recording.series)
-        self.readings = samples.part(len(samples.dt) - self.count, len(samples.dt))
+        self.count = len(self.signals)
+        self.messages = samples_module.recorded_messages(recording.series)
+        self.message_count = len(self.messages.kinds)
         self.few = min(PYTHON_SAMPLES, self.count)
         self.out = np.empty((self.count, 6))
-        self.events = np.empty((self.count // 20, phase_kernels.EVENT_SIZE))
-        self._source = uncompiled(kernels.filter_samples)
-        self._source_readings = uncompiled(readings.vertical_accelerations)
-        acceleration = self.signals.acceleration
-        columns = (self.signals.dt, acceleration[:, 0], acceleration[:, 1], self.signals.usable, self.signals.goal)
+        self.events = np.empty(self.count // 20, phases.EVENT)
+        self._source = uncompiled(kernels.run)
+        self._source_readings = uncompiled(samples_module._take_all)
+        columns = (self.signals[name] for name in ("dt", "low", "high", "usable", "goal"))
         self.numbers = list(zip(*(column[: self.few].tolist() for column in columns), strict=True))
 
     def _filter(self, function: Any, count: int) -> int:
-        state = self.start(self.trial.start_height_m, 0.0, self.covariance, DROP)
-        signals = Signals(*(column[:count] for column in self.signals))
-        body = kernel_body(self.configuration)
-        found: int = function(kernels.KF1, self.entry.parameters, body, state, signals, self.out[:count], self.events)
+        states = self.start(self.trial.start_height_m, 0.0, self.covariance, DROP)
+        states, signals, events = (_attributed(one) for one in (*states, self.signals[:count], self.events))
+        body = body_of(self.configuration)
+        found: int = function(kernels.KF1, self.entry.parameters, body, states, signals, self.out[:count], events)
         return found
 
     def _read(self, function: Any, count: int) -> None:
-        out, usable = np.empty((count, 4)), np.empty(count, dtype=np.uint8)
-        function(self.settings, readings.new_state(), self.readings.part(0, count), out, usable)
+        kinds = self.messages.kinds[: self.message_count * count // self.count]
+        records = samples_module.nothing_arrived(), readings.new_state(), np.empty(len(kinds), phases.SIGNAL)
+        arrived, state, signals = map(_attributed, records)
+        stamps_ns, made_of = np.empty((2, len(kinds)), dtype=np.int64)
+        function(self.settings, arrived, state, kinds, *self.messages[1:], signals, stamps_ns, made_of)
 
     def compiled(self) -> int:
         """Our filter over all samples."""
-        return self._filter(kernels.filter_samples, self.count)
+        return self._filter(kernels.run, self.count)
 
     def source(self) -> int:
         """Its source, run by Python, over a few."""
@@ -118,7 +124,7 @@ class _Samples:
 
     def compiled_with_readings(self) -> int:
         """Readings and filter."""
-        self._read(readings.vertical_accelerations, self.count)
+        self._read(samples_module._take_all, self.count)
         return self.compiled()
 
     def source_with_readings(self) -> int:
@@ -143,7 +149,7 @@ class _Samples:
 
     def require_agreement(self) -> None:
         """RuntimeError where the peers' numbers are not ours, or there is no hop to time."""
-        events = self._filter(kernels.filter_samples, self.few)
+        events = self._filter(kernels.run, self.few)
         ours = self.out[self.few - 1].copy()
         if events < 4:
             raise RuntimeError(f"{events} events in {self.few} samples: there must be a hop")

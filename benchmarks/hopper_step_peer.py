@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from types import FunctionType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from filterpy.kalman import KalmanFilter
 from numba.core.registry import CPUDispatcher
 from numpy.typing import NDArray
 
-from hopper_estimation import phase_kernels
+from hopper_estimation import phases
 from hopper_estimation import vertical_kernels as kernels
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, STARTUP, TOUCHDOWN
 
@@ -25,21 +25,25 @@ Array = NDArray[np.float64]
 def uncompiled(function: Any) -> Any:
     """The same source, run by Python itself, with all that it calls."""
     plain = function.py_func
-    known = {
-        name: uncompiled(value) if isinstance(value, CPUDispatcher) else value
-        for name, value in plain.__globals__.items()
-        if not isinstance(value, CPUDispatcher) or name in plain.__code__.co_names
-    }
+    known = {name: value for name, value in plain.__globals__.items() if not isinstance(value, CPUDispatcher)}
+    for name in plain.__code__.co_names:
+        value = plain.__globals__.get(name)
+        if isinstance(value, CPUDispatcher):
+            known[name] = uncompiled(value)
+        elif isinstance(value, ModuleType) and value.__name__.startswith("hopper_estimation"):
+            called = {one: getattr(value, one) for one in plain.__code__.co_names if hasattr(value, one)}
+            plain_ones = {k: uncompiled(v) if isinstance(v, CPUDispatcher) else v for k, v in called.items()}
+            known[name] = SimpleNamespace(**plain_ones)
     return FunctionType(plain.__code__, known, plain.__name__, plain.__defaults__)
 
 
-_choose, _phase_event = uncompiled(phase_kernels.choose), uncompiled(phase_kernels.phase_event)
+_choose, _phase_event = uncompiled(phases.choose), uncompiled(phases.phase_event)
 _liftoff_velocity = uncompiled(kernels.liftoff_velocity)
-_over_gap, _awaits_high = uncompiled(phase_kernels.acceleration_over_gap), uncompiled(phase_kernels.awaits_high)
+_over_gap, _awaits_high = uncompiled(phases.acceleration_over_gap), uncompiled(phases.awaits_high)
 
 
 class PythonHopper(ABC):
-    """Low-pass filters and phase logic of `vertical_kernels.filter_samples`, without its rest on the ground.
+    """Low-pass filters and phase logic of `vertical_kernels.run`, without its rest on the ground.
 
     Parameters
     ----------
@@ -54,12 +58,12 @@ class PythonHopper(ABC):
     ) -> None:
         self.parameters: list[float] = parameters.tolist()
         self.length, self.gravity, self.nominal_dt = length, gravity, nominal_dt
-        self.f1 = 2.0 * math.pi * self.parameters[kernels.F_STATE]
-        self.f2 = 2.0 * math.pi * self.parameters[kernels.F_PHASE]
+        self.f1 = 2.0 * math.pi * self.parameters[phases.F_STATE]
+        self.f2 = 2.0 * math.pi * self.parameters[phases.F_PHASE]
         self.gains = self._gains(nominal_dt)
-        self.switch = self.parameters[kernels.SWITCH] * gravity
-        self.threshold = self.parameters[kernels.JERK] * phase_kernels.JERK_STEPS
-        self.noise = self.parameters[kernels.SIGMA_A] ** 2
+        self.switch = self.parameters[phases.SWITCH] * gravity
+        self.threshold = self.parameters[phases.JERK] * phases.JERK_STEPS
+        self.noise = self.parameters[phases.SIGMA_A] ** 2
         self.y1 = self.y2 = self.h1 = self.h2 = self.h3 = 0.0
         self.started = False
         self.phase, self.since = DROP, 0.05
@@ -102,9 +106,9 @@ class PythonHopper(ABC):
         gain1, gain2 = self.gains
         if abs(step - self.nominal_dt) > 1e-5:
             gain1, gain2 = self._gains(step)
-        reading, more = _choose(usable, low, high, self.y1, self.gravity, self.switch)
-        is_gap, over_gap = step > phase_kernels.GAP_STEPS * self.nominal_dt, self.y1
-        self.gap = step if is_gap else phase_kernels.FORGOTTEN * self.gap
+        reading, more = _choose(SimpleNamespace(usable=usable, low=low, high=high), self.y1, self.gravity, self.switch)
+        is_gap, over_gap = step > phases.GAP_STEPS * self.nominal_dt, self.y1
+        self.gap = step if is_gap else phases.FORGOTTEN * self.gap
         if is_gap:
             over_gap, unknown = _over_gap(step, self.y1, reading)
             more += unknown
@@ -120,28 +124,28 @@ class PythonHopper(ABC):
         self.since += step
         velocity = self.state()[1]
         usual = step if abs(step - self.nominal_dt) <= 1e-5 else max(step, self.nominal_dt)
-        over = self.gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual)
+        over = self.gap / phases.JERK_STEPS + (0.0 if is_gap else usual)
         limit = self.threshold * over
         if usable & 7 == 2:
-            limit += gain2 * phase_kernels.ALONE_RISE_M_S2
+            limit += gain2 * phases.ALONE_RISE_M_S2
         event = _phase_event(self.phase, self.since, velocity, self.y2, rise, limit)
         if usable & 8 and _awaits_high(usable, low, self.gravity, self.switch):
-            event = phase_kernels.NO_EVENT
-        if event == phase_kernels.LOST:
+            event = phases.NO_EVENT
+        if event == phases.LOST:
             self.lose()
-            self.distrusted += phase_kernels.LOST_SPEED_M_S**2
+            self.distrusted += phases.LOST_SPEED_M_S**2
             self.phase, self.since = STARTUP, 0.0
         if event < 0:
             return
         if event in (TOUCHDOWN, LIFTOFF):
             before, (_, velocity) = self.velocity_variance(), self.state()
-            delay = self.parameters[kernels.DELAY_TD if event == TOUCHDOWN else kernels.DELAY_LO]
+            delay = self.parameters[phases.DELAY_TD if event == TOUCHDOWN else phases.DELAY_LO]
             self.update_position(delay, (velocity**2 + before) * self.gap**2)
             self.distrusted *= self.velocity_variance() / before
         if event in (MAX_SQUAT, LIFTOFF):
             before, (_, velocity) = self.velocity_variance(), self.state()
             wanted = (
-                self.parameters[kernels.DELAY_MS] * self.y1
+                self.parameters[phases.DELAY_MS] * self.y1
                 if event == MAX_SQUAT
                 else _liftoff_velocity(self.parameters, velocity, goal)
             )
@@ -158,8 +162,8 @@ class NumbersOfPython(PythonHopper):
         """Height and covariance at the drop."""
         self.z, self.v = height_m, 0.0
         self.pzz, self.pzv, self.pvv = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
-        self.r_p = self.parameters[kernels.SIGMA_P] ** 2
-        self.r_v = self.parameters[kernels.SIGMA_V] ** 2
+        self.r_p = self.parameters[phases.SIGMA_P] ** 2
+        self.r_v = self.parameters[phases.SIGMA_V] ** 2
 
     def predict(self, step: float, acceleration: float, noise: float) -> None:
         """Move on by a step with an acceleration of that variance."""
@@ -202,8 +206,8 @@ class NumbersOfPython(PythonHopper):
 
     def lose(self) -> None:
         """Wider covariance."""
-        self.pzz += phase_kernels.LOST_HEIGHT_M**2
-        self.pvv += phase_kernels.LOST_SPEED_M_S**2
+        self.pzz += phases.LOST_HEIGHT_M**2
+        self.pvv += phases.LOST_SPEED_M_S**2
 
 
 class FilterPyHopper(PythonHopper):
@@ -215,9 +219,7 @@ class FilterPyHopper(PythonHopper):
         self.filter.x = np.array([[height_m], [0.0]])
         self.filter.P = covariance.copy()
         self._velocity = np.array([[0.0, 1.0]])
-        self._r_p, self._r_v = (
-            np.array([[self.parameters[which] ** 2]]) for which in (kernels.SIGMA_P, kernels.SIGMA_V)
-        )
+        self._r_p, self._r_v = (np.array([[self.parameters[which] ** 2]]) for which in (phases.SIGMA_P, phases.SIGMA_V))
 
     def predict(self, step: float, acceleration: float, noise: float) -> None:
         """Move on by a step with an acceleration of that variance."""
@@ -243,4 +245,4 @@ class FilterPyHopper(PythonHopper):
 
     def lose(self) -> None:
         """Wider covariance."""
-        self.filter.P = self.filter.P + np.diag([phase_kernels.LOST_HEIGHT_M**2, phase_kernels.LOST_SPEED_M_S**2])
+        self.filter.P = self.filter.P + np.diag([phases.LOST_HEIGHT_M**2, phases.LOST_SPEED_M_S**2])

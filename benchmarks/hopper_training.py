@@ -73,7 +73,7 @@ def rows(settings: Settings, repetitions: int, judged: bool = True) -> list[Row]
     for (form, stamps, threads), result in results.items():
         times = samples[str((form, stamps, threads))]
         hops = sum(len(trial.hops.cycles) for trial in learned[form, stamps, threads])
-        count = sum(len(trial.signals.dt) for trial in learned[form, stamps, threads])
+        count = sum(len(trial.signals) for trial in learned[form, stamps, threads])
         name = f"{form}, {threads} thread{'s' if threads > 1 else ''}{stamps}"
         row: Row = {
             "case": f"training, {settings.individuals} x {settings.generations}, {hops} hops, {name}",

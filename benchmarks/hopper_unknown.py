@@ -20,7 +20,6 @@ from hopper_estimation.filter_judgement import judge_filter
 from hopper_estimation.filter_model import FilterEntry, filters_of
 from hopper_estimation.filter_training import SearchSettings, train_filter
 from hopper_estimation.training_trials import Trial, trial_of
-from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.evaluation.training import TrainingOptions, read_training_bag
 from onboard_estimation.robots import find_robot
@@ -135,9 +134,10 @@ def _gapped(trial: Trial, event: str, rng: np.random.Generator) -> Trial:
             start_s = at_s - rng.uniform(0.0, long_s)
             kept[(trial.time_s >= start_s) & (trial.time_s < start_s + long_s)] = False
     kept[0] = True
-    before = trial.time_s[0] - trial.signals.dt[0]
+    before = trial.time_s[0] - trial.signals["dt"][0]
     steps = np.diff(trial.time_s[kept], prepend=before)
-    signals = Signals._make([steps, *(column[kept] for column in trial.signals[1:])])
+    signals = trial.signals[kept]
+    signals["dt"] = steps
     return replace(
         trial,
         signals=signals,

@@ -33,180 +33,227 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from hopper_estimation import bounce_events as bounce
-from hopper_estimation import bounce_state as at
-from hopper_estimation import phase_kernels
-from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
-from hopper_estimation.vertical_kernels import Body, Signals
-
-Array = NDArray[np.float64]
+from hopper_estimation import phases
+from hopper_estimation.phases import (
+    APEX,
+    DROP,
+    GAP_STEPS,
+    LIFTOFF,
+    LOST,
+    MAX_SQUAT,
+    NO_EVENT,
+    REBOUND,
+    STANCE_DOWN,
+    STANCE_UP,
+    STARTUP,
+    STILL_M_S2,
+    STILL_S,
+    TOUCHDOWN,
+    Array,
+    Body,
+    Level,
+    Record,
+    Records,
+    Tuned,
+)
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def filter_bounces(
-    kind: int, parameters: Array, body: Body, state: Array, signals: Signals, out: Array, events: Array
-) -> int:
-    """Filter samples one after another; how many events were found. As `vertical_kernels.filter_samples`."""
-    length, gravity, nominal_dt, ground_step = body
-    dt, acceleration, usable = signals.dt, signals.acceleration, signals.usable
-    f1, f2 = 2.0 * np.pi * parameters[kernels.F_STATE], 2.0 * np.pi * parameters[kernels.F_PHASE]
-    # Gains f t / (1 + f t), and their slopes: steps that differ a little from the usual do without a division.
-    slope1, slope2 = 1.0 / (1.0 + f1 * nominal_dt), 1.0 / (1.0 + f2 * nominal_dt)
-    usual1, usual2 = f1 * nominal_dt * slope1, f2 * nominal_dt * slope2
-    slope1, slope2 = f1 * slope1 * slope1, f2 * slope2 * slope2
-    switch = parameters[kernels.SWITCH] * gravity
-    flight_noise = parameters[kernels.SIGMA_A] ** 2 * nominal_dt
-    threshold = parameters[kernels.JERK] * phase_kernels.JERK_STEPS
-    record, record_all = out.shape[0] > 0, out.shape[0] > 0 and out.shape[1] > 2
-    tells_ground = out.shape[1] > 6
-    z, v, bias = state[at.Z], state[at.V], state[at.BIAS]
-    y1, y2, h1, h2, h3 = state[at.Y1], state[at.Y2], state[at.H1], state[at.H2], state[at.H3]
-    phase, since, still = int(state[at.PHASE]), state[at.SINCE], state[at.STILL]
-    time, gap, push = state[at.TIME], state[at.GAP], state[at.PUSH]
-    moving, moving_s, idle, shock = state[at.MOVING], state[at.MOVING_S], state[at.IDLE], state[at.SHOCK]
-    started = state[at.STARTED] != 0.0
-    stance = phase in (STANCE_DOWN, STANCE_UP)
-    noise = bounce.acceleration_noise(parameters, state, stance, flight_noise)
-    wider = bounce.widening(state)
-    waiting, found, lowest = 0.0, 0, length - bounce.BELOW_M
-    for n in range(dt.shape[0]):
-        step, bits = dt[n], int(usable[n])
-        low, high = acceleration[n, 0], acceleration[n, 1]
-        a, more = phase_kernels.choose(bits, low, high, y1, gravity, switch)
-        is_gap, used = step > phase_kernels.GAP_STEPS * nominal_dt, 0.0
-        gap = phase_kernels.remembered_gap(gap, step, nominal_dt)
-        if not started:
-            y1, y2, h1, h2, h3, started = a, a, a, a, a, True
-        doubt = 0.0
-        if is_gap:
-            used, unknown = phase_kernels.acceleration_over_gap(step, y1, a)
-            at.propagate(state, waiting, noise)
-            waiting = 0.0
-            state[at.Z], state[at.V] = z, v
-            fall = bounce.fall_time(state, used - bias, length) if phase == DROP else np.inf
-            if fall < step:
-                # It landed where nothing was read: as its fall until then foretells.
-                found = phase_kernels.add_event(events, found, TOUCHDOWN, time + fall, length, v, state[at.ZZ], n)
-                at.step_of_ground(state, ground_step)
-                bounce.land_unseen(state, time, fall, used - bias, length, flight_noise)
-                phase, since, push = STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
-                z, v, used = state[at.Z], state[at.V], bias
-                noise = bounce.acceleration_noise(parameters, state, True, flight_noise)
-            else:
-                doubt = unknown * step * step
-        longer = step - nominal_dt
-        if abs(longer) < bounce.JITTER * nominal_dt:
-            gain1, gain2 = usual1 + slope1 * longer, usual2 + slope2 * longer
+def bridge(
+    t: Tuned, x: Record, s: Record, n: int, a: float, y1: float, events: Records, found: int
+) -> tuple[float, float, int]:
+    """Over a gap before a `SIGNAL`: acceleration, m/s^2, doubt about the velocity, (m/s)^2, how many events there are.
+
+    Where nothing was read the robot may have landed, as its fall until then foretells.
+    """
+    used, unknown = phases.acceleration_over_gap(s.dt, y1, a)
+    fall = bounce.fall_time(x, used - x.bias, t.body.length) if x.phase == DROP else np.inf
+    if fall >= s.dt:
+        return used, unknown * s.dt * s.dt, found
+    found = phases.add_event(events, found, TOUCHDOWN, n, x.time + fall, t.body.length, x.v, x.zz)
+    bounce.step_of_ground(x, t.body.ground_step)
+    bounce.land_unseen(x, x.time, fall, used - x.bias, t.body.length, flight_noise(t))
+    x.phase, x.since, x.push = STANCE_DOWN, -fall, bounce.UNSEEN_PUSH_M_S
+    return x.bias, 0.0, found
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def flight_noise(t: Tuned) -> float:
+    """Density of the acceleration's noise in flight, (m/s^2)^2 s."""
+    return t.parameters[phases.SIGMA_A] ** 2 * t.body.nominal_dt
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def noise_of(t: Tuned, x: Record) -> float:
+    """The same in the phase that the robot is in."""
+    stance = x.phase == STANCE_DOWN or x.phase == STANCE_UP
+    return bounce.acceleration_noise(t.parameters, x, stance, flight_noise(t))
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def believed(t: Tuned, x: Record, event: int, step: float, doubt: float) -> int:
+    """What an event turns out to be, after a step, s, with as much doubt about the velocity, (m/s)^2.
+
+    A touchdown where none can be needs a shock, and a liftoff a bounce; below the ground one of both was missed.
+    """
+    length, below = t.body.length, x.phase == DROP and event < 0 and x.z < t.body.length - bounce.BELOW_M
+    x.by_shock = 0.0
+    if event == TOUCHDOWN and (x.phase == STARTUP or not bounce.may_land(x, length)):
+        if x.shock < bounce.SHOCK_M_S2:
+            event = NO_EVENT
         else:
-            gain1, gain2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        y1 += gain1 * (a - y1)
-        y2 += gain2 * (a - y2)
-        shock += min(bounce.SHOCK_RATE * step, 1.0) * (a - shock)
-        rise = y2 - h3
-        h3, h2, h1 = h2, h1, y2
-        used = (used if is_gap else y1) - bias
-        z += step * (v + 0.5 * step * used)
-        v += step * used
-        since += step
-        time += step
-        push += step * a
+            x.gap, x.by_shock = max(x.gap, bounce.SHOCK_SEEN_S), 1.0
+    if doubt > 0.0 and event != TOUCHDOWN:
+        bounce.add_doubt(x, step, doubt)
+    if event == LIFTOFF and not bounce.turned_round(x, x.push):
+        event = LOST
+    if below and x.z < length - bounce.BELOW_M - bounce.DEVIATIONS * np.sqrt(x.zz):
+        event = LOST  # no shock: it is somewhere else
+        if x.gap > bounce.HIDDEN_S:
+            event = TOUCHDOWN
+            x.gap = max(x.gap, (length - x.z) / max(-x.v, bounce.SLOWEST_M_S))
+    return event
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def happen(t: Tuned, x: Record, event: int, step: float, doubt: float) -> None:
+    """What an event does; see `believed`."""
+    p, length = t.parameters, t.body.length
+    if event == LOST:
+        x.grounded *= 1.0 if abs(x.y1) < bounce.RESTING_M_S2 else 0.0
+        bounce.lose(x, length)
+        x.phase, x.since, x.idle, x.moving, x.moving_s = STARTUP, 0.0, 0.0, 0.0, 0.0
+        return
+    if event == TOUCHDOWN:
+        bounce.step_of_ground(x, t.body.ground_step)
+        bounce.compare(x, length, p[phases.DELAY_TD])
+        bounce.touch_down(p, length, x)
+        if doubt > 0.0:
+            bounce.add_doubt(x, step, bounce.shock_variance(x.speed))
+        x.push = 0.0
+    elif event == MAX_SQUAT:
+        bounce.update(x, 0.0, 1.0, 0.0, p[phases.DELAY_MS] * x.y1 - x.v, bounce.SQUAT_STDDEV_M_S**2)
+    elif event == LIFTOFF:
+        bounce.lift_off(p, length, t.body.gravity, x)
+    x.phase, x.since = (DROP if event == APEX else event + 1), 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def look(
+    t: Tuned,
+    x: Record,
+    n: int,
+    event: int,
+    rests: bool,
+    handled: bool,
+    step: float,
+    doubt: float,
+    events: Records,
+    found: int,
+) -> int:
+    """A closer look at sample n, where something may have happened after a step, s; how many events there are now.
+
+    Parameters
+    ----------
+    event
+        That was seen.
+    rests, handled
+        Whether the robot seems to rest, or to be in somebody's hands.
+    doubt
+        About the velocity, (m/s)^2.
+    """
+    length = t.body.length
+    if rests and x.phase != STARTUP:
+        x.idle, x.moving, x.moving_s = bounce.IDLE_S, 0.0, 0.0
+        if x.phase == REBOUND and x.since - x.still < bounce.NEVER_FLEW_S:
+            x.grounded, x.z = 1.0, length  # the liftoff was none
+    event = believed(t, x, event, step, doubt)
+    if event >= 0:
+        found = phases.add_event(events, found, event, n, x.time, x.z, x.v, x.zz)
+    if event != NO_EVENT:
+        happen(t, x, event, step, doubt)
+    elif rests or handled:
+        if handled:
+            bounce.leave_ground(x)
+        bounce.rest(x, length, x.idle, rests)
+        x.idle, x.phase = 0.0, STARTUP
+        x.since = 0.0 if rests else x.since
+    return found
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def quick_gains(t: Tuned, step: float) -> tuple[float, float]:
+    """As `phases.gains`; steps, s, that differ a little from the usual one do without a division."""
+    dt, longer = t.body.nominal_dt, step - t.body.nominal_dt
+    if abs(longer) >= bounce.JITTER * dt:
+        return t.f1 * step / (1.0 + t.f1 * step), t.f2 * step / (1.0 + t.f2 * step)
+    gain1 = t.f1 * dt * t.inverse1 + t.f1 * t.inverse1 * t.inverse1 * longer
+    return gain1, t.f2 * dt * t.inverse2 + t.f2 * t.inverse2 * t.inverse2 * longer
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def run(parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records) -> int:
+    """The filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
+
+    `states` are (1,) of `STATE`. With nine columns `out` has the ground's height too, and what that adds to zz and zv;
+    with two the covariance is moved on from event to event only.
+    """
+    x, t, found, every = states[0], phases.tuned(parameters, body), 0, out.shape[1] > 2
+    level = Level(x.y1, x.y2, x.h1, x.h2, x.h3)
+    z, v, bias, push, shock = x.z, x.v, x.bias, x.push, x.shock
+    phase, since, still, begun, time, gap = x.phase, x.since, x.still, x.begun, x.time, x.gap
+    noise, wider, waiting, lowest = noise_of(t, x), bounce.widening(x), 0.0, body.length - bounce.BELOW_M
+    for n in range(len(signals)):
+        s = signals[n]
+        a, distrust = phases.choose(s, level.y1, body.gravity, t.switch)
+        gap = phases.remembered_gap(gap, s.dt, body.nominal_dt)
+        if begun == 0.0:
+            level, begun = Level(a, a, a, a, a), 1.0
+        is_gap, used, doubt = s.dt > GAP_STEPS * body.nominal_dt, 0.0, 0.0
+        if is_gap:
+            bounce.propagate(x, waiting, noise)
+            x.z, x.v, x.time, x.phase, x.since, x.push, waiting = z, v, time, phase, since, push, 0.0
+            used, doubt, found = bridge(t, x, s, n, a, level.y1, events, found)
+            z, v, phase, since, push, noise = x.z, x.v, x.phase, x.since, x.push, noise_of(t, x)
+        gain1, gain2 = quick_gains(t, s.dt)
+        level, rise = phases.heard(level, a, gain1, gain2)
+        shock += min(bounce.SHOCK_RATE * s.dt, 1.0) * (a - shock)
+        used = (used if is_gap else level.y1) - bias
+        z += s.dt * (v + 0.5 * s.dt * used)
+        v += s.dt * used
+        since, time, push, waiting = since + s.dt, time + s.dt, push + s.dt * a, waiting + s.dt
         if phase == STARTUP:
-            idle += step
-            moving += step * (y1 - moving / bounce.MOVING_TIME_S)
-            moving_s = moving_s + step if abs(moving) > bounce.MOVED_M_S else 0.0
-        waiting += step
-        if more > 0.0:
-            at.propagate(state, waiting - step, noise)
-            at.propagate(state, step, noise + more * step)
+            bounce.wait(x, s.dt, level.y1)
+        if distrust > 0.0:
+            bounce.propagate(x, waiting - s.dt, noise)
+            bounce.propagate(x, s.dt, noise + distrust * s.dt)
             waiting = 0.0
-        usual = step if abs(longer) <= 1e-5 else max(step, nominal_dt)
-        limit = threshold * (gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual))
-        if bits & 7 == 2:
-            limit += gain2 * phase_kernels.ALONE_RISE_M_S2
-        event = phase_kernels.phase_event(phase, since, v, y2, rise, limit)
-        if (
-            event == phase_kernels.NO_EVENT
-            and phase == STANCE_DOWN
-            and y2 < 0.0
-            and since > parameters[kernels.STANCE_TIME]
-        ):
+        limit = phases.touchdown_rise(t, s, gap, gain2)
+        event = phases.phase_event(phase, since, v, level.y2, rise, limit)
+        if event == NO_EVENT and phase == STANCE_DOWN and level.y2 < 0.0 and since > parameters[phases.STANCE_TIME]:
             event = LIFTOFF  # whose maximum squat was missed
-        if event != phase_kernels.NO_EVENT and bits & 8 and phase_kernels.awaits_high(bits, low, gravity, switch):
-            event = phase_kernels.NO_EVENT
-        below = z < lowest and phase == DROP and event < 0
-        still = still + step if max(abs(a), abs(y1)) < phase_kernels.STILL_M_S2 else 0.0
-        rests, handled = still > phase_kernels.STILL_S and event < 0, False
-        if phase == STARTUP:
-            rests = rests and idle >= bounce.IDLE_S
-            handled = idle >= bounce.IDLE_S and (state[at.GROUNDED] == 0.0 or moving_s > bounce.MOVED_S)
-        elif rests:
-            idle, moving, moving_s = bounce.IDLE_S, 0.0, 0.0
-            if phase == REBOUND and since - still < bounce.NEVER_FLEW_S:
-                state[at.GROUNDED], z = 1.0, length  # the liftoff was none
-        if event != phase_kernels.NO_EVENT or below or rests or handled or record_all or doubt > 0.0:
-            at.propagate(state, waiting, noise)
-            waiting = 0.0
-            state[at.Z], state[at.V], state[at.TIME], state[at.GAP] = z, v, time, gap
-            by_shock = False
-            if event == TOUCHDOWN and (phase == STARTUP or not bounce.may_land(state, length)):
-                if shock < bounce.SHOCK_M_S2:
-                    event = phase_kernels.NO_EVENT
-                else:
-                    state[at.GAP], by_shock = max(gap, bounce.SHOCK_SEEN_S), True
-            if doubt > 0.0 and event != TOUCHDOWN:
-                bounce.add_doubt(state, step, doubt)
-            if event == LIFTOFF and not bounce.turned_round(state, push):
-                event = phase_kernels.LOST
-            if below and z < length - bounce.BELOW_M - bounce.DEVIATIONS * np.sqrt(state[at.ZZ]):
-                event = phase_kernels.LOST  # no shock: it is somewhere else
-                if gap > bounce.HIDDEN_S:
-                    event = TOUCHDOWN
-                    state[at.GAP] = max(gap, (length - z) / max(-v, bounce.SLOWEST_M_S))
-            if event == phase_kernels.LOST:
-                state[at.GROUNDED] *= 1.0 if abs(y1) < bounce.RESTING_M_S2 else 0.0
-                bounce.lose(state, length)
-                phase, since, idle, moving, moving_s = STARTUP, 0.0, 0.0, 0.0, 0.0
-            elif event >= 0:
-                found = phase_kernels.add_event(events, found, event, time, z, v, state[at.ZZ], n)
-                if event == TOUCHDOWN:
-                    at.step_of_ground(state, ground_step)
-                    bounce.compare(state, length, parameters[kernels.DELAY_TD])
-                    wider = bounce.widening(state)
-                    bounce.touch_down(parameters, length, state, by_shock)
-                    if doubt > 0.0:
-                        bounce.add_doubt(state, step, bounce.shock_variance(state[at.SPEED]))
-                    push = 0.0
-                elif event == MAX_SQUAT:
-                    wanted = parameters[kernels.DELAY_MS] * y1
-                    at.update(state, 0.0, 1.0, 0.0, wanted - v, bounce.SQUAT_STDDEV_M_S**2)
-                elif event == LIFTOFF:
-                    state[at.PUSH] = push
-                    bounce.lift_off(parameters, length, gravity, state)
-                phase, since = (DROP if event == APEX else event + 1), 0.0
-            elif rests or handled:
-                if handled:
-                    bounce.leave_ground(state)
-                bounce.rest(state, length, idle, rests)
-                idle = 0.0
-                phase, since = STARTUP, (0.0 if rests else since)
-            z, v, bias = state[at.Z], state[at.V], state[at.BIAS]
-            if event != phase_kernels.NO_EVENT or rests:
-                noise = bounce.acceleration_noise(parameters, state, phase in (STANCE_DOWN, STANCE_UP), flight_noise)
-        if record:
-            out[n, 0], out[n, 1] = z, v
-        if record_all:
-            out[n, 2], out[n, 3], out[n, 4] = wider * state[at.ZZ], wider * state[at.ZV], wider * state[at.VV]
-            out[n, 5] = phase
-            if tells_ground:
-                out[n, 6], out[n, 7], out[n, 8] = state[at.GROUND], 2.0 * state[at.ZG] + state[at.GG], state[at.VG]
-    at.propagate(state, waiting, noise)
-    state[at.Z], state[at.V], state[at.TIME], state[at.GAP] = z, v, time, gap
-    state[at.STARTED] = 1.0 if started else 0.0
-    state[at.Y1], state[at.Y2], state[at.H1], state[at.H2], state[at.H3] = y1, y2, h1, h2, h3
-    state[at.PHASE], state[at.SINCE], state[at.STILL] = phase, since, still
-    state[at.PUSH], state[at.MOVING], state[at.MOVING_S] = push, moving, moving_s
-    state[at.IDLE], state[at.SHOCK] = idle, shock
+        if phases.awaits_high(s.usable, s.low, body.gravity, t.switch):
+            event = NO_EVENT
+        still = still + s.dt if max(abs(a), abs(level.y1)) < STILL_M_S2 else 0.0
+        due = phase != STARTUP or x.idle >= bounce.IDLE_S
+        rests = still > STILL_S and event < 0 and due
+        handled = phase == STARTUP and due and (x.grounded == 0.0 or x.moving_s > bounce.MOVED_S)
+        below = z < lowest and phase == DROP
+        if event != NO_EVENT or below or rests or handled or every or doubt > 0.0:
+            bounce.propagate(x, waiting, noise)
+            x.z, x.v, x.time, x.gap, x.phase, x.since, x.still, waiting = z, v, time, gap, phase, since, still, 0.0
+            x.push, x.shock, x.y1 = push, shock, level.y1
+            found = look(t, x, n, event, rests, handled, s.dt, doubt, events, found)
+            z, v, bias, phase, since, push = x.z, x.v, x.bias, x.phase, x.since, x.push
+            noise, wider = noise_of(t, x), bounce.widening(x)
+        out[n, 0], out[n, 1] = z, v
+        if every:
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = wider * x.zz, wider * x.zv, wider * x.vv, phase
+            out[n, 6], out[n, 7], out[n, 8] = x.ground, 2.0 * x.zg + x.gg, x.vg
+    bounce.propagate(x, waiting, noise)
+    x.z, x.v, x.push, x.shock, x.time, x.gap = z, v, push, shock, time, gap
+    x.phase, x.since, x.still, x.begun = phase, since, still, begun
+    x.y1, x.y2, x.h1, x.h2, x.h3 = level
     return found

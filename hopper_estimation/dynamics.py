@@ -87,7 +87,39 @@ class Law(NamedTuple):
     drop_s: float
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+class Motion(NamedTuple):
+    """What a stretch of K ticks is moved by, and what is noted of it.
+
+    Attributes
+    ----------
+    law
+        Of the controller.
+    first_tick
+        Number of the first.
+    goals, gusts, supply
+        (K,) per tick: commanded hop height (m above standing), vertical wind (m/s), thrust per command.
+    grounds
+        (H,) height of the ground at each hop, m.
+    feedback
+        (3,) height, velocity and phase that the controller goes by; NaN: the true ones.
+    trace
+        (K * TICK_STEPS, TRACE_SIZE), written: see `T_HEIGHT` and its fellows.
+    duties
+        (K,) written: duty cycle of the motors.
+    """
+
+    law: Law
+    first_tick: int
+    goals: Array
+    gusts: Array
+    supply: Array
+    grounds: Array
+    feedback: Array
+    trace: Array
+    duties: Array
+
+
+@njit(cache=True, error_model="numpy")
 def _wanted_ratio(law: Law, height: float, velocity: float, phase: int, goal: float, length: float, g: float) -> float:
     """Thrust-to-weight ratio from the locomotion energy: up when it is short in the rebound, too much in the drop."""
     missing = goal - (height - length) - 0.5 * velocity * velocity / g
@@ -101,39 +133,50 @@ def _wanted_ratio(law: Law, height: float, velocity: float, phase: int, goal: fl
 
 
 @njit(cache=True, error_model="numpy")
-def advance(
-    state: Array,
-    delayed: Array,
-    plant: Plant,
-    law: Law,
-    first_tick: int,
-    goals: Array,
-    gusts: Array,
-    supply: Array,
-    grounds: Array,
-    feedback: Array,
-    trace: Array,
-    duties: Array,
-) -> None:
-    """Move the state by as many ticks as `goals` has.
+def _duty(plant: Plant, motion: Motion, k: int, time: float, height: float, velocity: float, phase: int) -> float:
+    """Duty cycle of the motors in a tick, at a height above the ground (m): thrust goes with its square."""
+    law, g, length, feedback = motion.law, plant.gravity, plant.length, motion.feedback
+    if time < law.rest_s:
+        return 0.0
+    if time < law.drop_s:
+        # Flown to the starting height by a controller of its own, along a ramp.
+        share = min((time - law.rest_s) / (0.6 * (law.drop_s - law.rest_s)), 1.0)
+        goal = length + law.start_height * share * share * (3.0 - 2.0 * share)
+        ratio = min(max(1.0 + (9.0 * (goal - height) - 5.0 * velocity) / g, 0.0), 1.8)
+    elif np.isnan(feedback[0]):
+        ratio = _wanted_ratio(law, height, velocity, phase, motion.goals[k], length, g)
+    else:
+        ratio = _wanted_ratio(law, feedback[0], feedback[1], int(feedback[2]), motion.goals[k], length, g)
+    return min(max(np.sqrt(ratio / law.lift), law.smallest_duty), 1.0)
 
-    Parameters
-    ----------
-    state
-        (STATE_SIZE,), changed.
-    delayed
-        (D,) thrust commands under way, by tick modulo D, changed.
-    goals, gusts, supply
-        (K,) per tick: commanded hop height (m above standing), vertical wind (m/s), thrust per command.
-    grounds
-        (H,) height of the ground at each hop, m.
-    feedback
-        (3,) height, velocity and phase that the controller goes by; NaN: the true ones.
-    trace
-        (K * TICK_STEPS, TRACE_SIZE), written: see `T_HEIGHT` and its fellows.
-    duties
-        (K,) written: duty cycle of the motors.
-    """
+
+@njit(cache=True, error_model="numpy")
+def _leg_force(plant: Plant, compression: float, rate: float) -> float:
+    """N: what pushes body and leg apart, N, at a compression (m) and its rate (m/s)."""
+    force = plant.preload + plant.stiffness * compression
+    if compression > 0.0:
+        return force + plant.loss * compression * rate
+    return force + (plant.stop_stiffness * compression + plant.stop_damping * rate)
+
+
+@njit(cache=True, error_model="numpy")
+def _next_phase(phase: int, depth: float, compression: float, velocity: float) -> int:
+    """True phase: in the air the foot does not touch and the leg is extended."""
+    if phase == DROP and depth > 0.0:
+        return STANCE_DOWN
+    if phase == STANCE_DOWN and velocity >= 0.0:
+        return STANCE_UP
+    if phase == STANCE_UP and depth <= 0.0 and compression <= 0.0:
+        return REBOUND
+    if phase == REBOUND and velocity < 0.0:
+        return DROP
+    return phase
+
+
+@njit(cache=True, error_model="numpy")
+def advance(state: Array, delayed: Array, plant: Plant, motion: Motion) -> None:
+    """Move the state (STATE_SIZE,) by a motion; `delayed` (D,) are thrust commands under way, by tick modulo D."""
+    law, grounds, trace = motion.law, motion.grounds, motion.trace
     m_b, m_l, g, length = plant.body_mass, plant.leg_mass, plant.gravity, plant.length
     omega = 2.0 * np.pi * plant.ring_frequency
     low_gain = 1.0 - np.exp(-2.0 * np.pi * plant.low_bandwidth * STEP_S)
@@ -145,57 +188,31 @@ def advance(
     held_low, held_high = state[HELD_LOW], state[HELD_HIGH]
     phase, hop, ground = int(state[PHASE]), int(state[HOP]), state[GROUND]
     row = 0
-    for k in range(goals.shape[0]):
-        tick = first_tick + k
+    for k in range(motion.goals.shape[0]):
+        tick = motion.first_tick + k
         time = tick * TICK_STEPS * STEP_S
-        if time < law.rest_s:
-            ratio = 0.0
-        elif time < law.drop_s:
-            # Flown to the starting height by a controller of its own, along a ramp.
-            share = min((time - law.rest_s) / (0.6 * (law.drop_s - law.rest_s)), 1.0)
-            goal = length + law.start_height * share * share * (3.0 - 2.0 * share)
-            ratio = min(max(1.0 + (9.0 * (goal - z) - 5.0 * v) / g, 0.0), 1.8)
-        else:
-            if phase == STARTUP:
-                phase = DROP
-            if np.isnan(feedback[0]):
-                ratio = _wanted_ratio(law, z - ground, v, phase, goals[k], length, g)
-            else:
-                ratio = _wanted_ratio(law, feedback[0], feedback[1], int(feedback[2]), goals[k], length, g)
-        # Thrust goes with the square of the duty cycle.
-        duty = min(max(np.sqrt(ratio / law.lift), law.smallest_duty), 1.0) if time >= law.rest_s else 0.0
-        duties[k] = duty
+        if time >= law.drop_s and phase == STARTUP:
+            phase = DROP
+        duty = _duty(plant, motion, k, time, z - ground if time >= law.drop_s else z, v, phase)
+        motion.duties[k] = duty
         slot = tick % delayed.shape[0]
         command = delayed[(tick - plant.thrust_delay_ticks) % delayed.shape[0]] if plant.thrust_delay_ticks else duty
         delayed[slot] = duty
-        wanted = plant.full_thrust * command * command * supply[k]
+        wanted = plant.full_thrust * command * command * motion.supply[k]
         for n in range(TICK_STEPS):
             thrust += lag_gain * (wanted - thrust)
             s = length - (z - y)
             rate = u - v
-            force = plant.preload + plant.stiffness * s
-            if s > 0.0:
-                force += plant.loss * s * rate
-            else:
-                force += plant.stop_stiffness * s + plant.stop_damping * rate
+            force = _leg_force(plant, s, rate)
             depth = ground - y
             push = max(plant.ground_stiffness * depth - plant.ground_damping * u, 0.0) if depth > 0.0 else 0.0
-            wind = v - gusts[k]
+            wind = v - motion.gusts[k]
             acceleration = (force + thrust - plant.drag * wind * abs(wind)) / m_b - g
             foot_acceleration = (push - force) / m_l - g
-            v += acceleration * STEP_S
-            u += foot_acceleration * STEP_S
-            z += v * STEP_S
-            y += u * STEP_S
-            # True phase: in the air the foot does not touch and the leg is extended.
-            if phase == DROP and depth > 0.0:
-                phase = STANCE_DOWN
-            elif phase == STANCE_DOWN and v >= 0.0:
-                phase = STANCE_UP
-            elif phase == STANCE_UP and depth <= 0.0 and s <= 0.0:
-                phase = REBOUND
-            elif phase == REBOUND and v < 0.0:
-                phase = DROP
+            v, u = v + acceleration * STEP_S, u + foot_acceleration * STEP_S
+            z, y = z + v * STEP_S, y + u * STEP_S
+            rose, phase = phase == REBOUND, _next_phase(phase, depth, s, v)
+            if rose and phase == DROP:
                 hop += 1
                 ground = grounds[min(hop, grounds.shape[0] - 1)]
             # What the mount feels: specific force of the body, for a share of it through a ringing mount.
@@ -207,8 +224,7 @@ def advance(
             level = thrust / plant.full_thrust
             angle += 2.0 * np.pi * plant.rotor_frequency * np.sqrt(max(level, 0.0)) * STEP_S
             felt_there = felt + plant.ring_share * (mount - felt) + plant.vibration * level * np.sin(angle)
-            low += low_gain * (felt_there - low)
-            high += high_gain * (felt_there - high)
+            low, high = low + low_gain * (felt_there - low), high + high_gain * (felt_there - high)
             if (tick * TICK_STEPS + n) % CHIP_STEPS == 0:
                 held_low, held_high = low, high
             trace[row, T_HEIGHT], trace[row, T_VELOCITY], trace[row, T_ACCELERATION] = z, v, acceleration

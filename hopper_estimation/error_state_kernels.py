@@ -17,7 +17,7 @@ the horizontal axes of a level frame, so that the specific force f that the give
 After every inferred measurement the error is added to the nominal state and begins anew at zero. The reset's Jacobian
 is the identity here: small rotations about horizontal axes turn the tilt error about the vertical axis only.
 
-Low-pass filters, phase logic and parameters are those of `vertical_kernels`; low-pass filters come before the
+Low-pass filters and phase logic are those of `phases`; low-pass filters come before the
 correction, so that an injected error acts at once. Inferred measurements: position at touchdown and liftoff, velocity
 at max squat; ESKF2 adds the bias in flight, the corrected reading less thrust and gravity. The paper dropped the
 velocity at liftoff, with which it saw instability.
@@ -27,25 +27,45 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hopper_estimation import phase_kernels
-from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
-from hopper_estimation.vertical_kernels import Body, Signals
-
-Array = NDArray[np.float64]
+from hopper_estimation import phases
+from hopper_estimation.phases import (
+    APEX,
+    DROP,
+    GAP_STEPS,
+    LIFTOFF,
+    LOST,
+    LOST_HEIGHT_M,
+    LOST_SPEED_M_S,
+    MAX_SQUAT,
+    NO_EVENT,
+    REBOUND,
+    STARTUP,
+    STILL_M_S2,
+    STILL_S,
+    TOUCHDOWN,
+    Array,
+    Body,
+    Level,
+    Records,
+    Tuned,
+)
+from hopper_estimation.vertical_kernels import STANDING_VV, thrust_excess
 
 ESKF1, ESKF2 = 0, 1
 
 # Errors, and the nominal values that they are added to.
 X_Z, X_V, X_TILT_X, X_TILT_Y, X_BIAS, X_GYRO_X, X_GYRO_Y = range(7)
 ERROR_COUNT = 7
-# Elements of a filter's state: the nominal values, what goes with them, and the covariance row by row.
-(X_Y1, X_Y2, X_H1, X_H2, X_H3, X_SIDE_X, X_SIDE_Y, X_PHASE, X_SINCE, X_STILL, X_APEX, X_STARTED,
- X_TIME, X_GAP) = range(ERROR_COUNT, ERROR_COUNT + 14)  # fmt: skip
-X_COVARIANCE = X_GAP + 1
-STATE_SIZE = X_COVARIANCE + ERROR_COUNT**2
+STATE = np.dtype(
+    [
+        *phases.HOP,
+        *((name, np.float64) for name in ("z", "v", "zz", "zv", "vv", "side_x", "side_y")),
+        ("x", np.float64, ERROR_COUNT),
+        ("p", np.float64, (ERROR_COUNT, ERROR_COUNT)),
+    ]
+)
+"""Height and velocity at the start; filtered horizontal force, m/s^2; nominal values; covariance of the error."""
 
 START_STDDEV = (0.01, 0.01, 0.1, 0.001, 0.001)
 """Standard deviations of tilt, accelerometer bias and gyro biases after zeroing: rad, rad, m/s^2, rad/s, rad/s."""
@@ -63,20 +83,19 @@ _LARGEST_GYRO_BIAS = 0.1
 """The same of the gyro, rad/s."""
 
 
-def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Array:
-    """(STATE_SIZE,) at that height and velocity, with their covariance (2, 2), in that phase: before the first reading.
+def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int) -> Records:
+    """(1,) of `STATE` before the first reading, see `phases.new_filter_state`.
 
     Nothing is known of tilt and biases but that the sensors were zeroed.
     """
-    state = np.zeros(STATE_SIZE)
-    state[X_Z], state[X_V], state[X_PHASE] = height_m, velocity_m_s, phase
-    full = np.diag(np.square(np.array([0.0, 0.0, *START_STDDEV])))
-    full[:X_TILT_X, :X_TILT_X] = covariance
-    state[X_COVARIANCE:] = full.ravel()
+    state = phases.new_filter_state(STATE, height_m, velocity_m_s, covariance, phase)
+    state["x"][0, :X_TILT_X] = height_m, velocity_m_s
+    state["p"] = np.diag(np.square([0.0, 0.0, *START_STDDEV]))
+    state["p"][0, :X_TILT_X, :X_TILT_X] = covariance
     return state
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def corrected_acceleration(x: Array, force_x: float, force_y: float, force_z: float, gravity: float) -> float:
     """u: vertical acceleration by the nominal values (7,) and the specific force in the given attitude, m/s^2."""
     tilt_x, tilt_y = x[X_TILT_X], x[X_TILT_Y]
@@ -84,7 +103,7 @@ def corrected_acceleration(x: Array, force_x: float, force_y: float, force_z: fl
     return force_z * (1.0 - second) - gravity + tilt_x * force_y - tilt_y * force_x - x[X_BIAS]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def propagate(x: Array, step: float, force_x: float, force_y: float, force_z: float, gravity: float) -> None:
     """Nominal values (7,), and whatever follows them, one step on."""
     used = corrected_acceleration(x, force_x, force_y, force_z, gravity)
@@ -94,7 +113,7 @@ def propagate(x: Array, step: float, force_x: float, force_y: float, force_z: fl
     x[X_TILT_Y] -= step * x[X_GYRO_Y]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def propagate_covariance(
     x: Array, p: Array, step: float, force_x: float, force_y: float, force_z: float, noise: float
 ) -> None:
@@ -134,7 +153,7 @@ def propagate_covariance(
     p[X_GYRO_Y, X_GYRO_Y] += _GYRO_WALK * step
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", nogil=True)
 def inject(
     x: Array, p: Array, column: Array, first: int, second: int, weight: float, residual: float, variance: float
 ) -> None:
@@ -165,120 +184,89 @@ def inject(
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def filter_error_samples(
-    kind: int,
-    parameters: Array,
-    body: Body,
-    state: Array,
-    signals: Signals,
-    out: Array,
-    events: Array,
+def inferred(t: Tuned, x: Array, p: Array, column: Array, event: int, gap: float, y1: float) -> None:
+    """The measurements that an event infers, at a gap, s, and a level of acceleration, m/s^2; see `inject`."""
+    parameters = t.parameters
+    if event in (TOUCHDOWN, LIFTOFF):
+        delay = parameters[phases.DELAY_TD] if event == TOUCHDOWN else parameters[phases.DELAY_LO]
+        variance = parameters[phases.SIGMA_P] ** 2 + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
+        residual = t.body.length - (x[X_Z] - delay * x[X_V])  # z - v d = L
+        inject(x, p, column, X_Z, X_V, -delay, residual, variance)
+    elif event == MAX_SQUAT:
+        residual = parameters[phases.DELAY_MS] * y1 - x[X_V]
+        inject(x, p, column, X_V, X_V, 0.0, residual, parameters[phases.SIGMA_V] ** 2)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def stood(x: Array, p: Array, step: float, length: float) -> None:
+    """A robot that stands, after a step, s: its height nears the leg's length."""
+    x[X_V] = 0.0
+    x[X_Z] += (length - x[X_Z]) * min(10.0 * step, 1.0)
+    height_variance = min(p[X_Z, X_Z], 1e-2)
+    for i in range(ERROR_COUNT):
+        p[X_Z, i] = p[X_V, i] = p[i, X_Z] = p[i, X_V] = 0.0
+    p[X_Z, X_Z], p[X_V, X_V] = height_variance, STANDING_VV
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def run(
+    kind: int, parameters: Array, body: Body, states: Records, signals: Records, out: Array, events: Records
 ) -> int:
-    """Filter samples one after another; how many events were found.
+    """A filter over one `SIGNAL` after another; how many events were found. As `vertical_kernels.run`.
 
-    Parameters
-    ----------
-    kind
-        `ESKF1`, `ESKF2`.
-    state
-        (STATE_SIZE,), changed.
-
-    The others are those of `vertical_kernels.filter_samples`. `goal` is not used: no velocity is inferred at liftoff.
+    `kind` is `ESKF1` or `ESKF2`, `states` (1,) of `STATE`. The commanded height is not
+    used: no velocity is inferred at liftoff.
     """
-    length, gravity, nominal_dt, _ = body
-    dt, acceleration, usable, _, thrust, _ = signals
-    f1, f2 = 2.0 * np.pi * parameters[kernels.F_STATE], 2.0 * np.pi * parameters[kernels.F_PHASE]
-    gain1, gain2 = f1 * nominal_dt / (1.0 + f1 * nominal_dt), f2 * nominal_dt / (1.0 + f2 * nominal_dt)
-    switch = parameters[kernels.SWITCH] * gravity
-    q = parameters[kernels.SIGMA_A] ** 2
-    r_p, r_v, r_b = parameters[kernels.SIGMA_P] ** 2, parameters[kernels.SIGMA_V] ** 2, parameters[kernels.SIGMA_B] ** 2
-    threshold = parameters[kernels.JERK] * phase_kernels.JERK_STEPS
-    record = out.shape[0] > 0
-    column = np.empty(ERROR_COUNT)
-    x = state[:X_COVARIANCE]
-    p = state[X_COVARIANCE:].reshape(ERROR_COUNT, ERROR_COUNT)
-    y1, y2, h1, h2, h3 = state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3]
-    side_x, side_y = state[X_SIDE_X], state[X_SIDE_Y]
-    phase, since, still, apex = int(state[X_PHASE]), state[X_SINCE], state[X_STILL], state[X_APEX]
-    started, time, gap = state[X_STARTED], state[X_TIME], state[X_GAP]
-    found = 0
-    for n in range(dt.shape[0]):
-        step = dt[n]
-        g1, g2 = gain1, gain2
-        if abs(step - nominal_dt) > 1e-5:
-            g1, g2 = f1 * step / (1.0 + f1 * step), f2 * step / (1.0 + f2 * step)
-        a, distrust = phase_kernels.choose(int(usable[n]), acceleration[n, 0], acceleration[n, 1], y1, gravity, switch)
-        is_gap, over_gap = step > phase_kernels.GAP_STEPS * nominal_dt, y1
-        gap = phase_kernels.remembered_gap(gap, step, nominal_dt)
+    state, t, found, gravity = states[0], phases.tuned(parameters, body), 0, body.gravity
+    x, p, column = state.x, state.p, np.empty(ERROR_COUNT)
+    level = Level(state.y1, state.y2, state.h1, state.h2, state.h3)
+    phase, since, still = state.phase, state.since, state.still
+    begun, time, gap, side_x, side_y = state.begun, state.time, state.gap, state.side_x, state.side_y
+    for n in range(len(signals)):
+        s = signals[n]
+        gain1, gain2 = phases.gains(t, s.dt)
+        a, doubt = phases.choose(s, level.y1, gravity, t.switch)
+        is_gap, over_gap = s.dt > GAP_STEPS * body.nominal_dt, 0.0
+        gap = phases.remembered_gap(gap, s.dt, body.nominal_dt)
         if is_gap:
-            over_gap, unknown = phase_kernels.acceleration_over_gap(step, y1, a)
-            distrust += unknown
-        if started == 0.0:
-            y1, y2, h1, h2, h3, started = a, a, a, a, a, 1.0
-            side_x, side_y = acceleration[n, 2], acceleration[n, 3]
-        y1 += g1 * (a - y1)
-        y2 += g2 * (a - y2)
-        side_x += g1 * (acceleration[n, 2] - side_x)
-        side_y += g1 * (acceleration[n, 3] - side_y)
-        rise = y2 - h3
-        h3, h2, h1 = h2, h1, y2
-        force = (over_gap if is_gap else y1) + gravity
-        propagate_covariance(x, p, step, side_x, side_y, force, q + distrust)
-        propagate(x, step, side_x, side_y, force, gravity)
-        since += step
-        time += step
-        # A third of the time that the readings of the rise span. Stamps of a sender that was held up stand close
-        # together; what they are of did not.
-        usual = step if abs(step - nominal_dt) <= 1e-5 else max(step, nominal_dt)
-        over = gap / phase_kernels.JERK_STEPS + (0.0 if is_gap else usual)
-        limit = threshold * over
-        if usable[n] & 7 == 2:
-            limit += g2 * phase_kernels.ALONE_RISE_M_S2
-        event = phase_kernels.phase_event(phase, since, x[X_V], y2, rise, limit)
-        if usable[n] & 8 and phase_kernels.awaits_high(int(usable[n]), acceleration[n, 0], gravity, switch):
-            event = phase_kernels.NO_EVENT
-        if event == phase_kernels.LOST:
-            p[X_Z, X_Z] += phase_kernels.LOST_HEIGHT_M**2
-            p[X_V, X_V] += phase_kernels.LOST_SPEED_M_S**2
+            over_gap, unknown = phases.acceleration_over_gap(s.dt, level.y1, a)
+            doubt += unknown
+        if begun == 0.0:
+            level, begun, side_x, side_y = Level(a, a, a, a, a), 1.0, s.side_x, s.side_y
+        level, rise = phases.heard(level, a, gain1, gain2)
+        side_x += gain1 * (s.side_x - side_x)
+        side_y += gain1 * (s.side_y - side_y)
+        force = (over_gap if is_gap else level.y1) + gravity
+        propagate_covariance(x, p, s.dt, side_x, side_y, force, parameters[phases.SIGMA_A] ** 2 + doubt)
+        propagate(x, s.dt, side_x, side_y, force, gravity)
+        since += s.dt
+        time += s.dt
+        limit = phases.touchdown_rise(t, s, gap, gain2)
+        event = phases.phase_event(phase, since, x[X_V], level.y2, rise, limit)
+        if phases.awaits_high(s.usable, s.low, gravity, t.switch):
+            event = NO_EVENT
+        if event == LOST:
+            p[X_Z, X_Z] += LOST_HEIGHT_M**2
+            p[X_V, X_V] += LOST_SPEED_M_S**2
             phase, since = STARTUP, 0.0
-        # A robot that stands: supported, and not moving for longer than any flight's balance of forces lasts.
-        still = (
-            still + step
-            if abs(a) < phase_kernels.STILL_M_S2 + 0.5 * abs(y1) and abs(y1) < phase_kernels.STILL_M_S2
-            else 0.0
-        )
+        rests = abs(a) < STILL_M_S2 + 0.5 * abs(level.y1) and abs(level.y1) < STILL_M_S2
+        still = still + s.dt if rests else 0.0
         if event >= 0:
-            found = phase_kernels.add_event(events, found, event, time, x[X_Z], x[X_V], p[X_Z, X_Z], n)
-            if event in (TOUCHDOWN, LIFTOFF):
-                delay = parameters[kernels.DELAY_TD] if event == TOUCHDOWN else parameters[kernels.DELAY_LO]
-                variance = r_p + (x[X_V] ** 2 + p[X_V, X_V]) * gap**2
-                inject(x, p, column, X_Z, X_V, -delay, length - (x[X_Z] - delay * x[X_V]), variance)  # z - v d = L
-            elif event == MAX_SQUAT:
-                inject(x, p, column, X_V, X_V, 0.0, parameters[kernels.DELAY_MS] * y1 - x[X_V], r_v)
-            if event == APEX:
-                apex = x[X_Z]
-                phase = DROP
-            else:
-                phase = event + 1
-            since = 0.0
-        elif kind == ESKF2 and phase in (DROP, REBOUND) and thrust[n] == thrust[n]:
+            found = phases.add_event(events, found, event, n, time, x[X_Z], x[X_V], p[X_Z, X_Z])
+            inferred(t, x, p, column, event, gap, level.y1)
+            phase, since = (DROP if event == APEX else event + 1), 0.0
+        elif kind == ESKF2 and (phase in (DROP, REBOUND)) and not np.isnan(s.thrust):
             # The bias alone: sideways forces in flight are noise and shocks, which would pass for tilt.
-            pushed = parameters[kernels.THRUST1] * thrust[n] + parameters[kernels.THRUST0] * 0.1 - gravity
-            excess = corrected_acceleration(x, acceleration[n, 2], acceleration[n, 3], a + gravity, gravity) - pushed
-            inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, r_b)
-        if still > phase_kernels.STILL_S and event < 0:
+            upwards = corrected_acceleration(x, s.side_x, s.side_y, a + gravity, gravity)
+            excess = thrust_excess(t, upwards, s.thrust)
+            inject(x, p, column, X_BIAS, X_BIAS, 0.0, excess, parameters[phases.SIGMA_B] ** 2)
+        if still > STILL_S and event < 0:
             phase, since = STARTUP, 0.0
-            x[X_V] = 0.0
-            x[X_Z] += (length - x[X_Z]) * min(10.0 * step, 1.0)
-            height_variance = min(p[X_Z, X_Z], 1e-2)
-            p[: X_V + 1] = 0.0
-            p[:, : X_V + 1] = 0.0
-            p[X_Z, X_Z], p[X_V, X_V] = height_variance, 1e-4
-        if record:
-            out[n, 0], out[n, 1], out[n, 2] = x[X_Z], x[X_V], p[X_Z, X_Z]
-            out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_V], p[X_V, X_V], phase
-    state[X_Y1], state[X_Y2], state[X_H1], state[X_H2], state[X_H3] = y1, y2, h1, h2, h3
-    state[X_SIDE_X], state[X_SIDE_Y] = side_x, side_y
-    state[X_PHASE], state[X_SINCE], state[X_STILL], state[X_APEX] = phase, since, still, apex
-    state[X_STARTED], state[X_TIME], state[X_GAP] = started, time, gap
+            stood(x, p, s.dt, body.length)
+        out[n, 0], out[n, 1] = x[X_Z], x[X_V]
+        if out.shape[1] > 2:
+            out[n, 2], out[n, 3], out[n, 4], out[n, 5] = p[X_Z, X_Z], p[X_Z, X_V], p[X_V, X_V], phase
+    state.y1, state.y2, state.h1, state.h2, state.h3 = level
+    state.phase, state.since, state.still = phase, since, still
+    state.begun, state.time, state.gap, state.side_x, state.side_y = begun, time, gap, side_x, side_y
     return found

@@ -11,15 +11,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hopper_estimation import phase_kernels, topics
+from hopper_estimation import readings_kernels, samples, topics
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
-from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN
-from hopper_estimation.rest_fault import rest_fault
-from hopper_estimation.samples import Arrived, Samples, nothing_arrived, samples_of, with_message
-from hopper_estimation.sensor_faults import sensor_faults
-from hopper_estimation.vertical_filter import FilterState, HopperFilter
+from hopper_estimation.filters import Filtered, State, body_of, state_filter
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASE_AFTER, PHASES, STARTUP, TOUCHDOWN, Records, copied
+from hopper_estimation.samples import Messages, Taken
+from hopper_estimation.sensor_faults import rest_fault, sensor_faults
 from onboard_estimation.bulk_record import FilteredRecording
 from onboard_estimation.estimator import Estimator, FilterBreakdown, SensorsRefused, Step
 from onboard_estimation.filtering.state_space import StateSpace, vector
@@ -38,6 +36,8 @@ _Z, _ZZ = 2, 2 * 6 + 2
 _GRAVITY_M_S2 = 9.80665
 _UNKNOWN_VARIANCE = 1e3
 """Of a pose that was set: a height with a larger variance, m^2, is none (RViz sets x, y and heading only)."""
+START_DEVIATION = (0.05, 0.05)
+"""Standard deviations of height (m) and velocity (m/s) of a robot that is said to stand."""
 
 
 class Ground(NamedTuple):
@@ -59,24 +59,42 @@ class Ground(NamedTuple):
 
 
 class HopperState(NamedTuple):
-    """All that messages change.
+    """All that messages change; records are values, never written.
 
     Attributes
     ----------
-    filtered
-        Readings and vertical filter.
-    arrived
-        What arrived since the last sample.
+    sample
+        What arrived since the last sample, of `samples`.
+    readings
+        Of `readings_kernels`.
+    vertical
+        Of the filter's kind.
     phase
         Number of the phase.
     ground
         Below the robot.
     """
 
-    filtered: FilterState
-    arrived: Arrived
+    sample: Records
+    readings: Records
+    vertical: State
     phase: int
     ground: Ground
+
+
+class _Block(NamedTuple):
+    """What came of messages: the state after them, E estimates and the stamps and numbers of their messages, events.
+
+    `is_sound`: all that is known of the events is numbers.
+    """
+
+    state: HopperState
+    means: Array
+    covariances: Array
+    stamps_ns: NDArray[np.int64]
+    made_of: NDArray[np.int64]
+    events: Sequence[PhaseEvent] = ()
+    is_sound: bool = True
 
 
 class HopperEstimator(Estimator[HopperState]):
@@ -85,7 +103,7 @@ class HopperEstimator(Estimator[HopperState]):
     Parameters
     ----------
     name
-        Of the estimator, see `filter_kinds`.
+        Of the estimator, see `filters`.
     entry
         Its trained parameters.
     """
@@ -96,7 +114,9 @@ class HopperEstimator(Estimator[HopperState]):
     def __init__(self, configuration: HopperConfiguration, name: str, entry: FilterEntry) -> None:
         self._configuration = configuration
         self._entry = entry
-        self._filter = HopperFilter(configuration, state_filter(name, configuration.robot), entry)
+        self._filter = state_filter(name, configuration.robot)
+        self._body = body_of(configuration)
+        self._settings = readings_kernels.reading_settings(configuration)
         # Variance and covariance by phase: the filter's, scaled, and a floor, see `FilterEntry`.
         z, v = entry.height_scale, entry.velocity_scale
         self._scales = np.column_stack([z**2, z * v, v**2])
@@ -106,11 +126,11 @@ class HopperEstimator(Estimator[HopperState]):
 
     def start(self, initial: Estimate | None) -> HopperState:
         """Standing, or at the given height and velocity."""
-        filtered = self._filter.standing()
+        (height, velocity), covariance = (self._body.length, 0.0), np.diag(np.square(START_DEVIATION))
         if initial is not None:
-            height, velocity = initial.mean
-            filtered = self._filter.at(filtered, float(height), float(velocity), initial.covariance, STARTUP)
-        return HopperState(filtered, nothing_arrived(), STARTUP, Ground())
+            (height, velocity), covariance = initial.mean.tolist(), initial.covariance
+        vertical = self._filter.new_state(height, velocity, covariance, STARTUP)
+        return HopperState(samples.nothing_arrived(), readings_kernels.new_state(), vertical, STARTUP, Ground())
 
     def phase(self, state: HopperState) -> str:
         """The phase that the robot is in."""
@@ -118,23 +138,20 @@ class HopperEstimator(Estimator[HopperState]):
 
     def sensor_faults(self, state: HopperState) -> dict[str, str]:
         """See `hopper_estimation.sensor_faults`."""
-        return sensor_faults(self._configuration, state.filtered.readings, state.ground.hops)
+        return sensor_faults(self._configuration, state.readings, state.ground.hops)
 
     def step(self, state: HopperState, measurement: Measurement) -> Step:
         """Filter a message; an estimate at each sample, see `samples`."""
         if measurement.sensor == SET_POSE:
             return Step(self._at_pose(state, measurement.value))
-        arrived, sample = with_message(self._configuration, state.arrived, measurement)
-        state = state._replace(arrived=arrived)
-        if sample is None:
+        if measurement.sensor not in samples.KIND_OF:
             return Step(state)
-        before = self.sensor_faults(state)
-        state, filtered = self._run(state, sample)
-        ground, above, events = self._along(state.ground, filtered, sample.stamps_ns)
-        means, covariances = self._published(filtered.out, above)
-        state = state._replace(ground=ground)
-        notices = _news(before, self.sensor_faults(state), measurement.stamp_ns)
-        return Step(state, Estimate(measurement.stamp_ns, means[0], covariances[0]), events=(*events, *notices))
+        block = self._filtered(*self._taken(state, samples.messages_of([measurement])))
+        if not len(block.means):
+            return Step(block.state)
+        notices = _news(self.sensor_faults(state), self.sensor_faults(block.state), measurement.stamp_ns)
+        estimate = Estimate(measurement.stamp_ns, block.means[0], block.covariances[0])
+        return Step(block.state, estimate, events=(*block.events, *notices))
 
     def scan(self, state: HopperState, measurements: Sequence[Measurement]) -> Scanned | None:
         """Up to the last reading of the low-g sensor, with which a sample is taken."""
@@ -143,47 +160,40 @@ class HopperEstimator(Estimator[HopperState]):
             count -= 1
         if not count or any(one.sensor == SET_POSE for one in measurements[:count]):
             return None
-        together = measurements[:count]
-        after, arrived, filtered, made = self._filter.run_messages(state.filtered, state.arrived, together)
-        before = self.sensor_faults(state)
-        state = self._after(state, after, filtered)
-        ground, above, events = self._along(state.ground, filtered, made.stamps_ns)
-        state = HopperState(state.filtered, arrived, state.phase, ground)
-        if self.sensor_faults(state) != before:
+        block = self._filtered(*self._taken(state, samples.messages_of(measurements[:count])))
+        if self.sensor_faults(block.state) != self.sensor_faults(state):
             return None  # what there is to be said is found one by one
-        means, covariances = self._published(filtered.out, above)
         found: list[tuple[Estimate | None, tuple[PhaseEvent, ...]]] = [(None, ())] * count
-        for row, place in enumerate(made.made_of.tolist()):
+        for row, place in enumerate(block.made_of.tolist()):
             stamp_ns = measurements[place].stamp_ns
-            seen = tuple(one for one in events if one.seen_ns == stamp_ns) if events else ()
-            found[place] = Estimate(stamp_ns, means[row], covariances[row]), seen
-        return Scanned(state, found, means, covariances)
+            seen = tuple(one for one in block.events if one.seen_ns == stamp_ns) if block.events else ()
+            found[place] = Estimate(stamp_ns, block.means[row], block.covariances[row]), seen
+        return Scanned(block.state, found, block.means, block.covariances)
 
     def filter_recording(
         self, state: HopperState, series: Sequence[Series], arrival: NDArray[np.int64], lag_s: float
     ) -> FilteredRecording | None:
         """The whole recording at once, cut where a pose was set."""
-        samples = samples_of(self._configuration, series, arrival)
+        state, taken = self._taken(state, samples.recorded_messages(series, arrival))
         poses = next((one for one in series if one.channel.sensor == SET_POSE), None)
         set_ns = poses.stamps_ns if poses is not None else np.empty(0, dtype=np.int64)
-        cuts = [0, *np.searchsorted(samples.stamps_ns, set_ns, side="left").tolist(), len(samples.dt)]
-        events: list[PhaseEvent] = []
-        outs, aboves = [], []
+        cuts = [0, *np.searchsorted(taken.stamps_ns, set_ns, side="left").tolist(), len(taken.stamps_ns)]
+        blocks = []
         for number, (start, stop) in enumerate(pairwise(cuts)):
             if number > 0 and poses is not None:
                 state = self._at_pose(state, poses.values[number - 1])
-            part = samples.part(start, stop)
-            state, filtered = self._run(state, part)
-            if not np.isfinite(filtered.events).all():
+            try:
+                blocks.append(self._filtered(state, Taken._make(column[start:stop] for column in taken)))
+            except FilterBreakdown:
+                return None
+            if not blocks[-1].is_sound:
                 return None  # touchdowns without a height: the pipeline leaves out what they came from
-            ground, above, found = self._along(state.ground, filtered, part.stamps_ns)
-            state = state._replace(ground=ground)
-            outs.append(filtered.out)
-            aboves.append(above)
-            events += found
-        means, covariances = self._published(np.concatenate(outs), np.concatenate(aboves))
+            state = blocks[-1].state
+        means, covariances, stamps_ns = (
+            np.concatenate([getattr(one, name) for one in blocks]) for name in ("means", "covariances", "stamps_ns")
+        )
         use = {one.channel.sensor: UseCounters(used=len(one.stamps_ns)) for one in series}
-        return FilteredRecording(samples.stamps_ns, means, covariances, use, (), tuple(events))
+        return FilteredRecording(stamps_ns, means, covariances, use, (), tuple(e for one in blocks for e in one.events))
 
     def _at_pose(self, state: HopperState, value: Array) -> HopperState:
         """A known height: the drop begins there."""
@@ -191,21 +201,31 @@ class HopperEstimator(Estimator[HopperState]):
         if not 0.0 < variance < _UNKNOWN_VARIANCE:
             return state
         zz, zv, vv = self._entry.start_covariance
-        filtered = self._filter.at(state.filtered, height, 0.0, np.array([[max(zz, variance), zv], [zv, vv]]))
-        return HopperState(filtered, state.arrived, DROP, Ground())
+        covariance = np.array([[max(zz, variance), zv], [zv, vv]])
+        vertical = self._filter.set_to(state.vertical, height, 0.0, covariance, DROP)
+        return state._replace(vertical=vertical, phase=DROP, ground=Ground())
 
-    def _run(self, state: HopperState, samples: Samples) -> tuple[HopperState, Filtered]:
-        """Samples through the filter; SensorsRefused where their sensors cannot be right."""
-        after, filtered = self._filter.run(state.filtered, samples)
-        return self._after(state, after, filtered), filtered
-
-    def _after(self, state: HopperState, after: FilterState, filtered: Filtered) -> HopperState:
-        """SensorsRefused where they cannot be right."""
-        fault = rest_fault(self._configuration, after.readings)
+    def _taken(self, state: HopperState, messages: Messages) -> tuple[HopperState, Taken]:
+        """Messages, all of `samples.KINDS`; SensorsRefused where their sensors cannot be right."""
+        sample, readings = copied(state.sample), copied(state.readings)
+        taken = samples.take(self._settings, sample, readings, messages)
+        fault = rest_fault(self._configuration, readings)
         if fault is not None:
             raise SensorsRefused(fault)
-        phase = int(filtered.out[-1, 5]) if len(filtered.out) else state.phase
-        return state._replace(filtered=after, phase=phase)
+        return state._replace(sample=sample, readings=readings), taken
+
+    def _filtered(self, state: HopperState, taken: Taken) -> _Block:
+        """Samples."""
+        if not len(taken.signals):
+            return _Block(state, np.empty((0, 2)), np.empty((0, 2, 2)), taken.stamps_ns, taken.made_of)
+        vertical = tuple(map(copied, state.vertical))
+        filtered = self._filter.run(self._entry.parameters, self._body, vertical, taken.signals)
+        ground, above, events = self._along(state.ground, filtered, taken.stamps_ns)
+        # One layout only: for another one numba would call its compiler back into a node that runs.
+        means, covariances = _scaled(filtered.out, np.ascontiguousarray(above), self._scales, self._floors)
+        after = state._replace(vertical=vertical, phase=int(filtered.out[-1, 5]), ground=ground)
+        is_sound = all(np.isfinite(filtered.events[name]).all() for name in ("height", "velocity", "variance"))
+        return _Block(after, means, covariances, taken.stamps_ns, taken.made_of, events, is_sound)
 
     def _along(
         self, ground: Ground, filtered: Filtered, stamps_ns: NDArray[np.int64]
@@ -217,11 +237,10 @@ class HopperEstimator(Estimator[HopperState]):
         events = []
         firsts, grounds = [0], [self._added(ground, 1)]
         for row in filtered.events:
-            kind, sample = int(row[phase_kernels.E_KIND]), int(row[phase_kernels.E_SAMPLE])
-            height = float(row[phase_kernels.E_HEIGHT])
+            kind, sample, height = int(row["kind"]), int(row["sample"]), float(row["height"])
             if kind == TOUCHDOWN:
                 if told is None:
-                    ground = self._after_hop(ground, height, float(row[phase_kernels.E_VELOCITY]))
+                    ground = self._after_hop(ground, height, float(row["velocity"]))
                 else:
                     ground = ground._replace(height_m=float(told[sample, 0]), hops=ground.hops + 1)
                 firsts.append(sample)
@@ -263,14 +282,6 @@ class HopperEstimator(Estimator[HopperState]):
             raise FilterBreakdown(f"hop {ground.hops + 1}: the height at touchdown is {believed_m}, not a number of m")
         return Ground(ground.height_m + (believed_m - standing), ground.hops + 1)
 
-    def _published(self, out: Array, ground: Array) -> tuple[Array, Array]:
-        """(N, 2) means and (N, 2, 2) covariances from the filter's: scaled by phase, above the ground of the start.
-
-        `ground` (N, 3) is what that adds to them.
-        """
-        # One layout only: for another one numba would call its compiler back into a node that runs.
-        return _scaled(out, np.ascontiguousarray(ground), self._scales, self._floors)
-
 
 def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) -> tuple[Notice, ...]:
     """Sentences on sensors whose fault is new, or over."""
@@ -283,7 +294,10 @@ def _news(before: Mapping[str, str], after: Mapping[str, str], stamp_ns: int) ->
 
 @njit(cache=True, error_model="numpy")
 def _scaled(out: Array, ground: Array, scales: Array, floors: Array) -> tuple[Array, Array]:
-    """See `HopperEstimator._published`; `scales` and `floors` by phase."""
+    """(N, 2) means and (N, 2, 2) covariances from the filter's: scaled by phase, above the ground of the start.
+
+    `ground` (N, 3) is what that adds to them; `scales` and `floors` by phase.
+    """
     means, covariances = np.empty((len(out), 2)), np.empty((len(out), 2, 2))
     for n in range(len(out)):
         z, v, zz, zv, vv, phase = out[n, :6]

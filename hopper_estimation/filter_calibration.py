@@ -12,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import Filtered, state_filter
 from hopper_estimation.filter_model import FilterEntry
+from hopper_estimation.filters import Filtered, body_of, state_filter
 from hopper_estimation.hop_matching import match_events
 from hopper_estimation.hops import HopEvents
-from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN
+from hopper_estimation.phases import APEX, DROP, EVENTS, PHASES, TOUCHDOWN, Array
 from hopper_estimation.training_trials import Trial
-
-Array = NDArray[np.float64]
 
 WITHIN_ONE, WITHIN_THREE = 0.75, 0.99
 _LARGEST = 4.0
@@ -44,8 +40,8 @@ def filtered(
 ) -> Filtered:
     """Run a filter over a trial from its first drop; `start_covariance` (2, 2)."""
     kind = state_filter(estimator, configuration.robot)
-    state = kind.start(trial.start_height_m, 0.0, start_covariance, DROP)
-    return kind.run(parameters, configuration, state, trial.signals)
+    state = kind.new_state(trial.start_height_m, 0.0, start_covariance, DROP)
+    return kind.run(parameters, body_of(configuration), state, trial.signals)
 
 
 def calibrated(
@@ -90,7 +86,7 @@ def calibrated(
 
 def _after_apexes(run: Filtered) -> Array:
     """(A, 3) covariance (zz, zv, vv) right after each apex, but for the first ones."""
-    rows = run.events[run.events[:, phase_kernels.E_KIND] == APEX, phase_kernels.E_SAMPLE].astype(np.int64)
+    rows = run.events["sample"][run.events["kind"] == APEX]
     return run.out[rows[_SETTLING_HOPS:], 2:5]
 
 
@@ -139,8 +135,8 @@ def _event_delays(runs: Sequence[Filtered], trials: Sequence[Trial]) -> tuple[Ar
     """(4,) how late each event is seen (median), and the standard deviation (robust), s."""
     late: list[list[Array]] = [[] for _ in EVENTS]
     for run, trial in zip(runs, trials, strict=True):
-        kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
-        seen = trial.time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
+        kinds = run.events["kind"]
+        seen = trial.time_s[run.events["sample"]]
         for kind in range(len(EVENTS)):
             estimated = HopEvents.of(np.full(int(np.sum(kinds == kind)), kind), seen[kinds == kind])
             late[kind].append(match_events(trial.hops.events, estimated, kind).error_s)
@@ -170,20 +166,20 @@ def _touchdown_fit(
     standing = configuration.robot.standing_height_m
     features, errors = [], []
     for run, trial in zip(runs, trials, strict=True):
-        kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
+        kinds = run.events["kind"]
         touchdowns = np.flatnonzero(kinds == TOUCHDOWN)
-        touchdowns_s = trial.time_s[run.events[touchdowns, phase_kernels.E_SAMPLE].astype(np.int64)]
+        touchdowns_s = trial.time_s[run.events["sample"][touchdowns]]
         true_s = trial.hops.events.times_s(TOUCHDOWN)
         for row in range(1, len(touchdowns)):
             between = kinds[touchdowns[row - 1] : touchdowns[row]]
             nearest = int(np.argmin(np.abs(true_s - touchdowns_s[row])))
             if APEX not in between or nearest == 0 or abs(true_s[nearest] - touchdowns_s[row]) > _SAME_TOUCHDOWN_S:
                 continue
-            apex = run.events[touchdowns[row - 1] + int(np.argmax(between == APEX)), phase_kernels.E_HEIGHT]
+            apex = run.events["height"][touchdowns[row - 1] + int(np.argmax(between == APEX))]
             event = run.events[touchdowns[row]]
             change = trial.hops.ground_m[nearest] - trial.hops.ground_m[nearest - 1]
-            features.append((event[phase_kernels.E_VELOCITY], apex))
-            errors.append(event[phase_kernels.E_HEIGHT] - standing - change)
+            features.append((event["velocity"], apex))
+            errors.append(event["height"] - standing - change)
     if len(errors) < _FEWEST_TOUCHDOWNS:
         return np.zeros(3), 0.1
     rows, error = np.array(features), np.array(errors)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import phase_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_model import FilterEntry
@@ -38,13 +37,13 @@ def judge_filter(
     """Run a filter over a trial and compare it with the truth."""
     zz, zv, vv = entry.start_covariance
     run = filtered(configuration, estimator, entry.parameters, trial, np.array([[zz, zv], [zv, vv]]))
-    kinds = run.events[:, phase_kernels.E_KIND].astype(np.int64)
-    seen_s = trial.time_s[run.events[:, phase_kernels.E_SAMPLE].astype(np.int64)]
+    kinds = run.events["kind"]
+    seen_s = trial.time_s[run.events["sample"]]
     happened_s = seen_s - entry.event_delay_s[kinds]
-    events = HopEvents.of(kinds, happened_s, seen_s, run.events[:, phase_kernels.E_HEIGHT])
+    events = HopEvents.of(kinds, happened_s, seen_s, run.events["height"])
     height, velocity = run.out[:, 0], run.out[:, 1]
     cycles = hop_cycles(events, trial.time_s, height, configuration.robot.standing_height_m)
-    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals.goal)
+    command = commands_at(trial.hops.cycles.apex_s, trial.time_s, trial.signals["goal"])
     from_ground = configuration.ground_changes
     errors = hop_errors(
         estimator, trial.hops, trial.time_s, height, velocity, cycles, command, control, part, from_ground

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import vertical_kernels as kernels
-from hopper_estimation.phases import EVENTS, PHASES
+from hopper_estimation.phases import EVENTS, PARAMETER_COUNT, PHASES
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.resources import resource
@@ -256,4 +255,4 @@ def _cached(path: str, changed_ns: int) -> FilterModel:
     return load_filters(Path(path))
 
 
-assert len(PARAMETERS) == kernels.PARAMETER_COUNT
+assert len(PARAMETERS) == PARAMETER_COUNT

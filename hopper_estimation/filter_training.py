@@ -9,47 +9,42 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.cost_kernels import BOUNCE, ERROR_STATE, JoinedTrials, population_costs
+from hopper_estimation.cost_kernels import SURPRISE_WEIGHT, CostedTrial, cost, room_for
 from hopper_estimation.filter_calibration import calibrated
-from hopper_estimation.filter_kinds import kernel_body, state_filter
 from hopper_estimation.filter_model import PARAMETERS, FilterEntry
-from hopper_estimation.phases import DROP
+from hopper_estimation.filters import body_of, state_filter
+from hopper_estimation.phases import DROP, Array
 from hopper_estimation.training_trials import Trial
-from hopper_estimation.vertical_kernels import Signals
 from onboard_estimation.learning.optimisation.minimise import SeedResults, minimise_seeds
 from onboard_estimation.learning.optimisation.problem import LINEAR, LOG, Problem, Progress, Settings
-
-Array = NDArray[np.float64]
 
 START_VARIANCES = (0.01**2, 0.1**2)
 """Of height (m^2) and velocity (m^2/s^2) at the first drop while parameters are searched."""
 
 _COMMON = (
-    kernels.F_STATE,
-    kernels.F_PHASE,
-    kernels.SWITCH,
-    kernels.SIGMA_A,
-    kernels.SIGMA_P,
-    kernels.JERK,
-    kernels.DELAY_TD,
+    phases.F_STATE,
+    phases.F_PHASE,
+    phases.SWITCH,
+    phases.SIGMA_A,
+    phases.SIGMA_P,
+    phases.JERK,
+    phases.DELAY_TD,
 )
-_STANCE = (kernels.SIGMA_V, kernels.DELAY_MS, kernels.DELAY_LO)
+_STANCE = (phases.SIGMA_V, phases.DELAY_MS, phases.DELAY_LO)
 # The constant of the commanded height's fit is left out: it is the same as that of the velocity's.
-_LIFTOFF = (kernels.VEL2, kernels.VEL1, kernels.VEL0, kernels.CH1)
-_BIAS = (kernels.SIGMA_B, kernels.THRUST1, kernels.THRUST0)
+_LIFTOFF = (phases.VEL2, phases.VEL1, phases.VEL0, phases.CH1)
+_BIAS = (phases.SIGMA_B, phases.THRUST1, phases.THRUST0)
 SEARCHED: dict[str, tuple[int, ...]] = {
-    "bounce": (*_COMMON, kernels.SIGMA_V, kernels.DELAY_MS, *_LIFTOFF[:3], kernels.STANCE_TIME),
+    "bounce": (*_COMMON, phases.SIGMA_V, phases.DELAY_MS, *_LIFTOFF[:3], phases.STANCE_TIME),
     "kf1": (*_COMMON, *_STANCE, *_LIFTOFF),
     "kf2": (*_COMMON, *_STANCE, *_LIFTOFF, *_BIAS),
     "eskf1": (*_COMMON, *_STANCE),
@@ -57,15 +52,7 @@ SEARCHED: dict[str, tuple[int, ...]] = {
     "kf3": _COMMON,
 }
 """Which parameters each filter has; the others stay at values that they do not look at."""
-_KIND = {
-    "bounce": BOUNCE,
-    "kf1": kernels.KF1,
-    "kf2": kernels.KF2,
-    "kf3": kernels.KF3,
-    "eskf1": ERROR_STATE,
-    "eskf2": ERROR_STATE + 1,
-}
-_DELAYS = (kernels.DELAY_TD, kernels.DELAY_MS, kernels.DELAY_LO)
+_DELAYS = (phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO)
 
 
 @dataclass(frozen=True)
@@ -118,40 +105,39 @@ class FilterObjective:
         delays: bool = True,
     ) -> None:
         self.estimator = estimator
-        self._kind = _KIND[estimator]
-        self._body = kernel_body(configuration)
         self.places = tuple(place for place in SEARCHED[estimator] if delays or place not in _DELAYS)
+        self._body = body_of(configuration)
         self._threads = threads or os.cpu_count() or 1
-        start = state_filter(estimator, configuration.robot).start
-        covariance = np.diag(START_VARIANCES)
-        starts = np.array([start(trial.start_height_m, 0.0, covariance, DROP) for trial in trials])
+        self._filter = state_filter(estimator, configuration.robot)
+        self._trials = [self._costed(trial) for trial in trials]
 
-        def offsets(counts: Iterable[int]) -> NDArray[np.int64]:
-            return np.cumsum([0, *counts])
-
-        cycles = [trial.hops.cycles for trial in trials]
-        self._trials = JoinedTrials(
-            starts,
-            offsets(len(trial.signals.dt) for trial in trials),
-            offsets(len(one) for one in cycles),
-            Signals._make(map(np.concatenate, zip(*(trial.signals for trial in trials), strict=True))),
-            np.concatenate([trial.true_height_m for trial in trials]),
-            np.concatenate([trial.true_velocity_m_s for trial in trials]),
-            np.concatenate([one.touchdown_s - _start_s(trial) for one, trial in zip(cycles, trials, strict=True)]),
-            np.concatenate([one.next_touchdown_s - _start_s(trial) for one, trial in zip(cycles, trials, strict=True)]),
-            np.concatenate([one.hop_height_m for one in cycles]),
+    def _costed(self, trial: Trial) -> CostedTrial:
+        start = self._filter.new_state(trial.start_height_m, 0.0, np.diag(START_VARIANCES), DROP)
+        # The kernels' clock starts one step before the first sample.
+        cycles, begins_s = trial.hops.cycles, float(trial.time_s[0] - trial.signals["dt"][0])
+        return CostedTrial(
+            start,
+            trial.signals,
+            trial.true_height_m,
+            trial.true_velocity_m_s,
+            cycles.touchdown_s - begins_s,
+            cycles.next_touchdown_s - begins_s,
+            cycles.hop_height_m,
         )
 
     def problem(self) -> Problem:
         """Names, units and bounds of what is searched."""
         digest = hashlib.sha256(self.estimator.encode())
-        _, _, _, signals, *truth = self._trials
         # Of the signals what all filters look at, as they lie in a file of a search to be continued.
-        dt, acceleration, usable, goal, thrust, _ = signals
-        low, high, side = acceleration[:, 0], acceleration[:, 1], acceleration[:, 2:]
-        looked_at: list[NDArray[Any]] = [dt, low, high, usable, goal, thrust, side, *truth]
-        for array in looked_at:
-            digest.update(array.tobytes())
+        for name in ("dt", "low", "high", "usable", "goal", "thrust"):
+            kind = np.uint8 if name == "usable" else np.float64
+            for one in self._trials:
+                digest.update(one.signals[name].astype(kind).tobytes())
+        for one in self._trials:
+            digest.update(np.column_stack([one.signals["side_x"], one.signals["side_y"]]).tobytes())
+        for name in CostedTrial._fields[2:]:
+            for one in self._trials:
+                digest.update(getattr(one, name).tobytes())
         chosen = [PARAMETERS[place] for place in self.places]
         return Problem(
             tuple(one.name for one in chosen),
@@ -170,21 +156,18 @@ class FilterObjective:
 
     def __call__(self, population: Array) -> Array:
         """(P,) costs of (P, n) parameters in their units."""
+        weight = SURPRISE_WEIGHT if self.estimator == "bounce" else 0.0
+
+        def costs(rows: Array) -> list[float]:
+            room = room_for(self._trials)
+            return [cost(self._filter, one, self._body, self._trials, room, weight) for one in rows]
+
         whole = self.full(np.atleast_2d(population))
-        costs = np.empty(len(whole))
-        pieces = np.array_split(np.arange(len(whole)), min(4 * self._threads, len(whole)))
-
-        def evaluate(rows: NDArray[np.int64]) -> None:
-            part = np.empty(len(rows))
-            population_costs(self._kind, whole[rows], self._body, self._trials, part)
-            costs[rows] = part
-
         if self._threads == 1:
-            evaluate(np.arange(len(whole)))
-        else:
-            with ThreadPoolExecutor(self._threads) as pool:
-                list(pool.map(evaluate, pieces))
-        return costs
+            return np.array(costs(whole))
+        with ThreadPoolExecutor(self._threads) as pool:
+            pieces = pool.map(costs, np.array_split(whole, min(4 * self._threads, len(whole))))
+            return np.concatenate(list(pieces))
 
 
 def neutral_parameters() -> Array:
@@ -193,8 +176,8 @@ def neutral_parameters() -> Array:
         np.sqrt(one.lower * one.upper) if one.logarithmic else 0.5 * (one.lower + one.upper) for one in PARAMETERS
     ]
     values = np.array(middle)
-    values[[kernels.VEL2, kernels.VEL1, kernels.VEL0, kernels.CH1, kernels.CH0, kernels.THRUST0]] = 0.0
-    values[kernels.THRUST1] = 1.0
+    values[[phases.VEL2, phases.VEL1, phases.VEL0, phases.CH1, phases.CH0, phases.THRUST0]] = 0.0
+    values[phases.THRUST1] = 1.0
     values[list(_DELAYS)] = 0.0
     return values
 
@@ -229,8 +212,3 @@ def train_filter(
     )
     parameters = objective.full(search.best.best[None])[0]
     return TrainedFilter(calibrated(configuration, estimator, parameters, trials), search, problem)
-
-
-def _start_s(trial: Trial) -> float:
-    """Time of the kernels' clock, which starts one step before the first sample."""
-    return float(trial.time_s[0] - trial.signals.dt[0])

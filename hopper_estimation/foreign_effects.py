@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,20 +69,6 @@ def foreign_scenario() -> ForeignScenario:
     return scenario
 
 
-class Motion(NamedTuple):
-    """What the arguments of `dynamics.advance` after the plant are, in its order."""
-
-    law: dynamics.Law
-    first_tick: int
-    goals: Array
-    gusts: Array
-    supply: Array
-    grounds: Array
-    feedback: Array
-    trace: Array
-    duties: Array
-
-
 class ForeignEffects:
     """What is drawn once a seed, and how it acts."""
 
@@ -110,7 +95,7 @@ class ForeignEffects:
         self.swings = np.zeros((0, 4))
         """(K, 4) roll, pitch and their rates at the ticks that were just run, beside the robot's sway."""
 
-    def advance(self, state: Array, delayed: Array, plant: dynamics.Plant, motion: Motion) -> None:
+    def advance(self, state: Array, delayed: Array, plant: dynamics.Plant, motion: dynamics.Motion) -> None:
         """As `dynamics.advance`, tick by tick, each with the leg's push and the ground of its hop."""
         self._ticks, self.swings = np.empty((len(motion.goals), 6)), np.empty((len(motion.goals), 4))
         self._tick = motion.first_tick
@@ -129,20 +114,15 @@ class ForeignEffects:
             self._ticks[k] = (*self._landed, *self._left)
             self.swings[k] = self._swing()
             rows = slice(k * dynamics.TICK_STEPS, (k + 1) * dynamics.TICK_STEPS)
-            dynamics.advance(
-                state,
-                delayed,
-                self._plant(plant, phase, hop),
-                motion.law,
-                motion.first_tick + k,
-                motion.goals[k : k + 1],
-                motion.gusts[k : k + 1],
-                motion.supply[k : k + 1],
-                motion.grounds,
-                motion.feedback,
-                motion.trace[rows],
-                motion.duties[k : k + 1],
+            tick = motion._replace(
+                first_tick=motion.first_tick + k,
+                goals=motion.goals[k : k + 1],
+                gusts=motion.gusts[k : k + 1],
+                supply=motion.supply[k : k + 1],
+                trace=motion.trace[rows],
+                duties=motion.duties[k : k + 1],
             )
+            dynamics.advance(state, delayed, self._plant(plant, phase, hop), tick)
 
     def _plant(self, plant: dynamics.Plant, phase: int, hop: int) -> dynamics.Plant:
         """Leg and ground of this hop."""

@@ -175,23 +175,11 @@ def hop_errors(
     span = (float(truth.time_s[0]), float(truth.time_s[-1]))
     matches = match_cycles(true, cycles, span, truth.unknown_s)
 
+    told = np.array([_between(truth.time_s, time, one) for one in (height, velocity)])
+    spans = [_span(true, cycles, hop, int(matches.partner[hop]), part) for hop in range(count)]
+    along = np.array([_along(truth, told, hop, span, from_ground) for hop, span in enumerate(spans)]).reshape(-1, 3)
     values = {metric: np.full(count, np.nan) for metric in METRICS}
-    from_standing = np.full(count, np.nan)
-    told_height, told_velocity = (_between(truth.time_s, time, one) for one in (height, velocity))
-    for hop in range(count):
-        start, stop = _span(true, cycles, hop, int(matches.partner[hop]), part)
-        first, last = np.searchsorted(truth.time_s, [start, stop])
-        points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
-        if not len(points):
-            continue
-        true_height = truth.height_m[points] - (true.ground_m[hop] if from_ground else 0.0)
-        above_standing = true_height - true.standing_height_m - (0.0 if from_ground else true.ground_m[hop])
-        error = np.abs(told_height[points] - true_height)
-        values["m1"][hop] = 100.0 * error.mean() / true_height.mean()
-        from_standing[hop] = 100.0 * error.mean() / above_standing.mean() if above_standing.mean() > 0.0 else np.nan
-        true_velocity = truth.velocity_m_s[points]
-        wrong = np.abs(told_velocity[points] - true_velocity)
-        values["m2"][hop] = 100.0 * wrong.mean() / np.abs(true_velocity).mean()
+    values["m1"], from_standing, values["m2"] = along.T
     apex_error, apex_time_error = np.full((2, count), np.nan)
     paired = np.flatnonzero(matches.partner >= 0)
     other = matches.partner[paired]
@@ -215,6 +203,22 @@ def hop_errors(
         true.touchdown_s,
         matches,
     )
+
+
+def _along(
+    truth: TrueHops, told: Array, hop: int, span: tuple[float, float], from_ground: bool
+) -> tuple[float, float, float]:
+    """M1, M1 from the standing height, M2 of a hop, percent; `told` (2, K) are height and velocity at the truth's."""
+    first, last = np.searchsorted(truth.time_s, span)
+    points = np.arange(first, last)[np.isfinite(truth.velocity_m_s[first:last])]
+    if not len(points):
+        return np.nan, np.nan, np.nan
+    ground = truth.cycles.ground_m[hop]
+    height, velocity = truth.height_m[points] - (ground if from_ground else 0.0), truth.velocity_m_s[points]
+    above_standing = (height - truth.cycles.standing_height_m - (0.0 if from_ground else ground)).mean()
+    error, wrong = np.abs(told[0, points] - height).mean(), np.abs(told[1, points] - velocity).mean()
+    from_standing = 100.0 * error / above_standing if above_standing > 0.0 else np.nan
+    return 100.0 * error / height.mean(), from_standing, 100.0 * wrong / np.abs(velocity).mean()
 
 
 def commands_at(apex_s: ArrayLike, command_time_s: ArrayLike, command_m: ArrayLike) -> Array:

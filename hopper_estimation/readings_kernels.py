@@ -25,21 +25,28 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from hopper_estimation.samples import Samples
+from hopper_estimation import phases
+from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record, Records
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
-Array = NDArray[np.float64]
-Bits = NDArray[np.uint8]
-
-LOW_USABLE, HIGH_USABLE, LOW_CLIPPED, HIGH_DUE = 1, 2, 4, 8
-
-# Elements of the state. Offsets are valid once zeroed, means are of the rest that goes on.
-(R_UP, R_LOW, R_HIGH, R_GYRO, R_MEAN_LOW, R_MEAN_HIGH, R_MEAN_GYRO) = range(0, 21, 3)
-(R_REST, R_LOW_COUNT, R_HIGH_COUNT, R_ZEROED, R_FAULT, R_LOW_EQUAL, R_HIGH_EQUAL, R_LOW_LAST, R_HIGH_LAST,
- R_CLIPPED, R_STUCK, R_UP_KNOWN, R_HIGH_SILENT, R_COMPARED, R_BELOW, R_ABOVE, R_AT_ODDS,
- R_TURNED, R_AT_ODDS_S) = range(21, 40)  # fmt: skip
-STATE_SIZE = 40
+STATE = np.dtype(
+    [
+        *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
+        *(
+            (name, np.float64)
+            for name in (
+                *("rest", "low_count", "high_count", "zeroed", "fault"),
+                *("low_equal", "high_equal", "low_last", "high_last", "high_silent"),
+                *("compared", "below", "above", "at_odds", "turned", "at_odds_s"),
+            )
+        ),
+    ]
+)
+"""Up in the body's frame; offsets, valid once zeroed, and means of the rest that goes on, of each sensor; for how long
+it rests, s, and how many readings that was; the last readings, and how often they were the same; for how long the
+high-g sensor is silent, s; how its readings in shocks compare, whether it is left out, and for how long it was, s."""
 
 FAULT_TILTED, FAULT_OFFSET = 1.0, 2.0
 
@@ -71,23 +78,43 @@ class ReadingSettings(NamedTuple):
     largest_tilt_cosine: float
     stuck_readings: float
     silent_s: float
+    silent_ns: int
+    full_thrust: float
 
 
-@njit(cache=True, error_model="numpy")
-def new_state() -> Array:
-    """(STATE_SIZE,) before the first reading: upright, not zeroed."""
-    state = np.zeros(STATE_SIZE)
-    state[R_UP + 2] = 1.0
-    state[R_HIGH_SILENT] = np.inf
+def reading_settings(configuration: HopperConfiguration) -> ReadingSettings:
+    """What the configuration says of the sensors, for the compiled functions."""
+    sensors, robot = configuration.sensors, configuration.robot
+    return ReadingSettings(
+        gravity=robot.gravity_m_s2,
+        low_range=sensors.low_range_m_s2,
+        high_range=sensors.high_range_m_s2,
+        low_offset=sensors.low_offset_m_s2,
+        high_offset=sensors.high_offset_m_s2,
+        high_noise=sensors.high_noise_m_s2,
+        rest_s=sensors.rest_s,
+        rest_rate=sensors.rest_rate_rad_s,
+        largest_tilt_cosine=float(np.cos(np.deg2rad(sensors.largest_tilt_deg))),
+        stuck_readings=float(sensors.stuck_readings),
+        silent_s=sensors.silent_s,
+        silent_ns=round(sensors.silent_s * NANOSECONDS_PER_SECOND),
+        full_thrust=configuration.rotors.full_thrust_weights * robot.gravity_m_s2,
+    )
+
+
+def new_state() -> Records:
+    """(1,) of `STATE` before the first reading: upright, not zeroed."""
+    state = phases.new_state(STATE, high_silent=np.inf)
+    state["up"] = 0.0, 0.0, 1.0
     return state
 
 
-@njit(cache=True, error_model="numpy")
-def _turn(state: Array, rate: Array, dt: float) -> None:
+@njit(cache=True, error_model="numpy", nogil=True)
+def _turn(r: Record, rate: Array, dt: float) -> None:
     """Up as the body sees it after turning for `dt`: u' = -w x u, exact for a constant rate."""
-    wx, wy = rate[0] - state[R_GYRO], rate[1] - state[R_GYRO + 1]
-    wz = rate[2] - state[R_GYRO + 2]
-    ux, uy, uz = state[R_UP], state[R_UP + 1], state[R_UP + 2]
+    wx, wy = rate[0] - r.gyro[0], rate[1] - r.gyro[1]
+    wz = rate[2] - r.gyro[2]
+    ux, uy, uz = r.up[0], r.up[1], r.up[2]
     angle = np.sqrt(wx * wx + wy * wy + wz * wz) * dt
     if angle < 1e-12:
         return
@@ -95,68 +122,73 @@ def _turn(state: Array, rate: Array, dt: float) -> None:
     c = (1.0 - np.cos(angle)) * dt * dt / (angle * angle)
     along = wx * ux + wy * uy + wz * uz
     square = wx * wx + wy * wy + wz * wz
-    state[R_UP] = ux - s * (wy * uz - wz * uy) + c * (wx * along - ux * square)
-    state[R_UP + 1] = uy - s * (wz * ux - wx * uz) + c * (wy * along - uy * square)
-    state[R_UP + 2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
+    r.up[0] = ux - s * (wy * uz - wz * uy) + c * (wx * along - ux * square)
+    r.up[1] = uy - s * (wz * ux - wx * uz) + c * (wy * along - uy * square)
+    r.up[2] = uz - s * (wx * uy - wy * ux) + c * (wz * along - uz * square)
 
 
-@njit(cache=True, error_model="numpy")
-def _rest_alone(settings: ReadingSettings, state: Array, dt: float, high: Array) -> None:
+@njit(cache=True, error_model="numpy", nogil=True)
+def _rest_alone(settings: ReadingSettings, r: Record, dt: float, high: Array) -> None:
     """Zero the high-g sensor where there is no other: once, after a rest longer than a flight.
 
     Its noise and offset hide the difference between standing and falling.
     """
     still = True
-    if state[R_HIGH_COUNT] > 0.0:
+    if r.high_count > 0.0:
         for i in range(3):
-            still = still and abs(high[3 + i] - state[R_MEAN_HIGH + i]) < _NOISE_WIDTHS * settings.high_noise
+            still = still and abs(high[3 + i] - r.mean_high[i]) < _NOISE_WIDTHS * settings.high_noise
     if not still:
-        state[R_REST] = state[R_LOW_COUNT] = state[R_HIGH_COUNT] = 0.0
+        r.rest = r.low_count = r.high_count = 0.0
         return
-    state[R_REST] += dt if state[R_HIGH_COUNT] > 0.0 else 0.0
-    state[R_HIGH_COUNT] += 1.0
+    r.rest += dt if r.high_count > 0.0 else 0.0
+    r.high_count += 1.0
     for i in range(3):
-        state[R_MEAN_HIGH + i] += (high[3 + i] - state[R_MEAN_HIGH + i]) / state[R_HIGH_COUNT]
-    if state[R_REST] < _RESTS_ALONE * settings.rest_s:
+        r.mean_high[i] += (high[3 + i] - r.mean_high[i]) / r.high_count
+    if r.rest < _RESTS_ALONE * settings.rest_s:
         return
     for i in range(3):
-        offset = state[R_MEAN_HIGH + i] - (settings.gravity if i == 2 else 0.0)
+        offset = r.mean_high[i] - (settings.gravity if i == 2 else 0.0)
         if abs(offset) < settings.high_offset:
-            state[R_HIGH + i] = offset
-    state[R_ZEROED] = 1.0
+            r.high[i] = offset
+    r.zeroed = 1.0
 
 
-@njit(cache=True, error_model="numpy")
-def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: Array, has: int) -> None:
+@njit(cache=True, error_model="numpy", nogil=True)
+def _rest(settings: ReadingSettings, r: Record, dt: float, low: Array, high: Array, has: int) -> None:
     """Zero the sensors while the robot stands."""
-    if state[R_FAULT] > 0.0:
+    if r.fault > 0.0:
         return
-    if has == 2 and state[R_ZEROED] == 0.0:
-        _rest_alone(settings, state, dt, high)
+    if has == 2 and r.zeroed == 0.0:
+        _rest_alone(settings, r, dt, high)
         return
     still = has & 1
-    count = state[R_LOW_COUNT]
+    count = r.low_count
     if still and count > 0:
         for i in range(3):
-            still = still and abs(low[3 + i] - state[R_MEAN_LOW + i]) < _STILL_M_S2
-            still = still and abs(low[i] - state[R_MEAN_GYRO + i]) < 3.0 * settings.rest_rate
+            still = still and abs(low[3 + i] - r.mean_low[i]) < _STILL_M_S2
+            still = still and abs(low[i] - r.mean_gyro[i]) < 3.0 * settings.rest_rate
     if not still:
         if has & 1:
-            state[R_REST] = state[R_LOW_COUNT] = state[R_HIGH_COUNT] = 0.0
+            r.rest = r.low_count = r.high_count = 0.0
         return
-    state[R_REST] += dt if count > 0 else 0.0
+    r.rest += dt if count > 0 else 0.0
     count += 1.0
-    state[R_LOW_COUNT] = count
+    r.low_count = count
     for i in range(3):
-        state[R_MEAN_LOW + i] += (low[3 + i] - state[R_MEAN_LOW + i]) / count
-        state[R_MEAN_GYRO + i] += (low[i] - state[R_MEAN_GYRO + i]) / count
+        r.mean_low[i] += (low[3 + i] - r.mean_low[i]) / count
+        r.mean_gyro[i] += (low[i] - r.mean_gyro[i]) / count
     if has & 2:
-        state[R_HIGH_COUNT] += 1.0
+        r.high_count += 1.0
         for i in range(3):
-            state[R_MEAN_HIGH + i] += (high[3 + i] - state[R_MEAN_HIGH + i]) / state[R_HIGH_COUNT]
-    if state[R_REST] < settings.rest_s:
-        return
-    x, y, z = state[R_MEAN_LOW], state[R_MEAN_LOW + 1], state[R_MEAN_LOW + 2]
+            r.mean_high[i] += (high[3 + i] - r.mean_high[i]) / r.high_count
+    if r.rest >= settings.rest_s:
+        _zero(settings, r)
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _zero(settings: ReadingSettings, r: Record) -> None:
+    """What the sensors read at rest beside gravity along the leg is their offset, or they cannot be right."""
+    x, y, z = r.mean_low[0], r.mean_low[1], r.mean_low[2]
     size = np.sqrt(x * x + y * y + z * z)
     fault = 0.0
     if z < settings.largest_tilt_cosine * size:
@@ -165,118 +197,109 @@ def _rest(settings: ReadingSettings, state: Array, dt: float, low: Array, high: 
         fault = FAULT_OFFSET
     if fault > 0.0:
         # A robot that fell over later is no reason to refuse what came before, nor to zero on its side.
-        if state[R_ZEROED] == 0.0:
-            state[R_FAULT] = fault
+        if r.zeroed == 0.0:
+            r.fault = fault
         return
     for i in range(3):
         down = settings.gravity if i == 2 else 0.0
-        state[R_GYRO + i] = state[R_MEAN_GYRO + i]
-        state[R_LOW + i] = state[R_MEAN_LOW + i] - down
-        if state[R_HIGH_COUNT] > 0.0 and abs(state[R_MEAN_HIGH + i] - down) < settings.high_offset:
-            state[R_HIGH + i] = state[R_MEAN_HIGH + i] - down
-        elif state[R_HIGH_COUNT] > 0.0 and i == 2:
-            state[R_AT_ODDS] = FOR_GOOD
-        state[R_UP + i] = 1.0 if i == 2 else 0.0
-    state[R_ZEROED] = 1.0
-
-
-@njit(cache=True, error_model="numpy")
-def _compare(settings: ReadingSettings, state: Array, low: float, high: float) -> None:
-    """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
-    if state[R_TURNED] > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
-        state[R_AT_ODDS] = 1.0 - state[R_AT_ODDS]
-        state[R_TURNED] = 0.0
-    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range:
-        return
-    state[R_COMPARED] += 1.0
-    state[R_BELOW] += high < LEAST_RATIO * low
-    state[R_ABOVE] += high > LARGEST_RATIO * low
-    if state[R_COMPARED] < _FEWEST_SHOCKS:
-        return
-    outside = max(state[R_BELOW], state[R_ABOVE]) / state[R_COMPARED]
-    turned = outside < _FEW_OUTSIDE if state[R_AT_ODDS] > 0.0 else outside > _MOST_OUTSIDE
-    if turned:  # bad for a while, or good again
-        state[R_TURNED] = 1.0
-        state[R_COMPARED] = state[R_BELOW] = state[R_ABOVE] = 0.0
-    elif state[R_COMPARED] >= (_FEWEST_SHOCKS if state[R_AT_ODDS] > 0.0 else _MOST_SHOCKS):  # long ago counts less
-        for i in (R_COMPARED, R_BELOW, R_ABOVE):
-            state[i] *= 0.5
+        r.gyro[i] = r.mean_gyro[i]
+        r.low[i] = r.mean_low[i] - down
+        if r.high_count > 0.0 and abs(r.mean_high[i] - down) < settings.high_offset:
+            r.high[i] = r.mean_high[i] - down
+        elif r.high_count > 0.0 and i == 2:
+            r.at_odds = FOR_GOOD
+        r.up[i] = 1.0 if i == 2 else 0.0
+    r.zeroed = 1.0
 
 
 @njit(cache=True, error_model="numpy", nogil=True)
-def vertical_accelerations(
-    settings: ReadingSettings,
-    state: Array,
-    samples: Samples,
-    out: Array,
-    usable: Bits,
-) -> None:
-    """Vertical accelerations of samples one after another.
+def _compare(settings: ReadingSettings, r: Record, low: float, high: float) -> None:
+    """The two sensors along the leg in the same sample, m/s^2, freed of their offsets."""
+    if r.turned > 0.0 and abs(low) < _FALLING_M_S2:  # not amid a stance, half of which would be the other's
+        r.at_odds = 1.0 - r.at_odds
+        r.turned = 0.0
+    if not SHOCK_M_S2 < low < _LOW_ENOUGH * settings.low_range:
+        return
+    r.compared += 1.0
+    r.below += high < LEAST_RATIO * low
+    r.above += high > LARGEST_RATIO * low
+    if r.compared < _FEWEST_SHOCKS:
+        return
+    outside = max(r.below, r.above) / r.compared
+    turned = outside < _FEW_OUTSIDE if r.at_odds > 0.0 else outside > _MOST_OUTSIDE
+    if turned:  # bad for a while, or good again
+        r.turned = 1.0
+        r.compared = r.below = r.above = 0.0
+    elif r.compared >= (_FEWEST_SHOCKS if r.at_odds > 0.0 else _MOST_SHOCKS):  # long ago counts less
+        r.compared *= 0.5
+        r.below *= 0.5
+        r.above *= 0.5
 
-    Parameters
-    ----------
-    state
-        (STATE_SIZE,), changed.
-    out
-        (N, 4), written: vertical acceleration by the low-g and the high-g sensor, gravity taken off, and the specific
-        force along two horizontal axes, m/s^2.
-    usable
-        (N,), written: `LOW_USABLE`, `HIGH_USABLE`, `LOW_CLIPPED`, `HIGH_DUE`.
-    """
-    _, dt, lows, highs, has, up, _, _, _ = samples
-    for n in range(dt.shape[0]):
-        there = int(has[n])
-        reading, shock = lows[n], highs[n]
-        low_stuck = high_stuck = False
-        if there & 1:
-            mark = reading[3] + 3.0 * reading[4] + 7.0 * reading[5]
-            state[R_LOW_EQUAL] = state[R_LOW_EQUAL] + 1.0 if mark == state[R_LOW_LAST] else 0.0
-            state[R_LOW_LAST] = mark
-            low_stuck = state[R_LOW_EQUAL] >= settings.stuck_readings
-        state[R_HIGH_SILENT] += dt[n]
-        if there & 2:
-            mark = shock[3] + 3.0 * shock[4] + 7.0 * shock[5]
-            state[R_HIGH_EQUAL] = state[R_HIGH_EQUAL] + 1.0 if mark == state[R_HIGH_LAST] else 0.0
-            state[R_HIGH_LAST] = mark
-            high_stuck = state[R_HIGH_EQUAL] >= settings.stuck_readings
-            state[R_HIGH_SILENT] = 0.0
-        state[R_STUCK] += low_stuck + high_stuck
-        if there & 1 and not low_stuck:
-            _turn(state, reading, dt[n])
-        if not np.isnan(up[n, 0]):
-            for i in range(3):
-                state[R_UP + i] = up[n, i]
-            state[R_UP_KNOWN] = 1.0
-        moving = (there & 1) * (not low_stuck) + (there & 2) * (not high_stuck)
-        _rest(settings, state, dt[n], reading, shock, moving)
-        bits = 0
-        if there & 1:
-            if abs(reading[5]) >= _CLIPPED * settings.low_range:
-                state[R_CLIPPED] += 1.0
-                bits |= LOW_CLIPPED
-            elif not low_stuck:
-                bits |= LOW_USABLE
-        if there & 2 and not high_stuck and abs(shock[5]) < _CLIPPED * settings.high_range:
-            bits |= HIGH_USABLE
-        if not there & 2 and state[R_HIGH_SILENT] <= settings.silent_s:
-            bits |= HIGH_DUE
-        if bits & LOW_USABLE and bits & HIGH_USABLE and state[R_AT_ODDS] < FOR_GOOD:
-            _compare(settings, state, reading[5] - state[R_LOW + 2], shock[5] - state[R_HIGH + 2])
-        if state[R_AT_ODDS] > 0.0:
-            state[R_AT_ODDS_S] += dt[n]
-            bits &= ~(HIGH_USABLE | HIGH_DUE)
-        ux, uy, uz = state[R_UP], state[R_UP + 1], state[R_UP + 2]
-        fx, fy, fz = reading[3] - state[R_LOW], reading[4] - state[R_LOW + 1], reading[5] - state[R_LOW + 2]
-        out[n, 0] = fx * ux + fy * uy + fz * uz - settings.gravity
-        gx, gy, gz = shock[3] - state[R_HIGH], shock[4] - state[R_HIGH + 1], shock[5] - state[R_HIGH + 2]
-        out[n, 1] = gx * ux + gy * uy + gz * uz - settings.gravity
-        if moving == 2 and state[R_ZEROED] == 0.0 and state[R_REST] > 0.0:
-            out[n, 1] = 0.0  # of unknown offset, and nothing moves: taken for standing
-        if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
-            fx, fy, fz = gx, gy, gz
-        # Two horizontal axes: the body's x and y, as far as they are level.
-        norm = np.sqrt(max(1.0 - ux * ux, 1e-6))
-        ax, ay, az = norm, -ux * uy / norm, -ux * uz / norm
-        out[n, 2] = fx * ax + fy * ay + fz * az
-        out[n, 3] = fx * (uy * az - uz * ay) + fy * (uz * ax - ux * az) + fz * (ux * ay - uy * ax)
-        usable[n] = bits
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _stuck(settings: ReadingSettings, r: Record, low: Array, high: Array, has: int) -> tuple[bool, bool]:
+    """Whether the low-g, the high-g sensor says the same over and over, after another reading of those there are."""
+    low_stuck = high_stuck = False
+    if has & 1:
+        mark = low[3] + 3.0 * low[4] + 7.0 * low[5]
+        r.low_equal = r.low_equal + 1.0 if mark == r.low_last else 0.0
+        r.low_last = mark
+        low_stuck = r.low_equal >= settings.stuck_readings
+    if has & 2:
+        mark = high[3] + 3.0 * high[4] + 7.0 * high[5]
+        r.high_equal = r.high_equal + 1.0 if mark == r.high_last else 0.0
+        r.high_last = mark
+        high_stuck = r.high_equal >= settings.stuck_readings
+    return low_stuck, high_stuck
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _usable(settings: ReadingSettings, r: Record, low: Array, high: Array, moving: int, has: int, dt: float) -> int:
+    """Bits of a `SIGNAL`; `moving` are the sensors that are not stuck."""
+    bits = 0
+    if has & 1:
+        if abs(low[5]) >= _CLIPPED * settings.low_range:
+            bits |= LOW_CLIPPED
+        elif moving & 1:
+            bits |= LOW_USABLE
+    if moving & 2 and abs(high[5]) < _CLIPPED * settings.high_range:
+        bits |= HIGH_USABLE
+    if not has & 2 and r.high_silent <= settings.silent_s:
+        bits |= HIGH_DUE
+    if bits & LOW_USABLE and bits & HIGH_USABLE and r.at_odds < FOR_GOOD:
+        _compare(settings, r, low[5] - r.low[2], high[5] - r.high[2])
+    if r.at_odds > 0.0:
+        r.at_odds_s += dt
+        bits &= ~(HIGH_USABLE | HIGH_DUE)
+    return bits
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def read(settings: ReadingSettings, r: Record, sample: Record, s: Record) -> None:
+    """A sample (see `samples.SAMPLE`) as a `SIGNAL`, which is written; `r`, a `STATE`, is changed."""
+    low, high, up, has, dt = sample.low, sample.high, r.up, sample.has, sample.dt
+    r.high_silent = 0.0 if has & 2 else r.high_silent + dt
+    low_stuck, high_stuck = _stuck(settings, r, low, high, has)
+    if has & 1 and not low_stuck:
+        _turn(r, low, dt)
+    if not np.isnan(sample.up[0]):
+        for i in range(3):
+            up[i] = sample.up[i]
+    moving = (has & 1) * (not low_stuck) + (has & 2) * (not high_stuck)
+    _rest(settings, r, dt, low, high, moving)
+    bits = _usable(settings, r, low, high, moving, has, dt)
+    ux, uy, uz = up[0], up[1], up[2]
+    fx, fy, fz = low[3] - r.low[0], low[4] - r.low[1], low[5] - r.low[2]
+    gx, gy, gz = high[3] - r.high[0], high[4] - r.high[1], high[5] - r.high[2]
+    s.low = fx * ux + fy * uy + fz * uz - settings.gravity
+    s.high = gx * ux + gy * uy + gz * uz - settings.gravity
+    if moving == 2 and r.zeroed == 0.0 and r.rest > 0.0:
+        s.high = 0.0  # of unknown offset, and nothing moves: taken for standing
+    if bits & LOW_USABLE == 0 and bits & HIGH_USABLE:
+        fx, fy, fz = gx, gy, gz
+    # Two horizontal axes: the body's x and y, as far as they are level.
+    norm = np.sqrt(max(1.0 - ux * ux, 1e-6))
+    ax, ay, az = norm, -ux * uy / norm, -ux * uz / norm
+    s.side_x = fx * ax + fy * ay + fz * az
+    s.side_y = fx * (uy * az - uz * ay) + fy * (uz * ax - ux * az) + fz * (ux * ay - uy * ax)
+    s.dt, s.usable, s.goal, s.thrust, s.leg = dt, bits, sample.goal, sample.thrust, sample.leg

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.description import hopper_body_poses, hopper_shapes
 from hopper_estimation.estimator import HopperEstimator
-from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.filter_model import TRAINED, filters_of, load_filters
+from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES, filter_names
 from hopper_estimation.phases import PHASE_WORDS
 from hopper_estimation.scenario import hopper_scenario, ideal
 from hopper_estimation.simulator import VARIANTS, HopperSimulation

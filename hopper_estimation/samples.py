@@ -1,10 +1,10 @@
-"""From messages of several sensors to samples: what was known at each reading of the accelerometers.
+"""From messages of several sensors to samples, and to what filters take of them.
 
 A sample is taken at every message of the low-g sensor, with what else arrived since the sample before: the high-g
 reading (of the same stamp it comes first, see `KINDS`), attitude, duty cycles, commanded height. Where the low-g sensor
 is silent for longer than `silent_s`, the high-g one goes on alone.
 
-The rule is one compiled function, `take`. A recording runs it in a loop.
+One compiled loop does that of messages that arrived together, be they a live block or a whole recording.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import topics
-from hopper_estimation.configuration import HopperConfiguration
+from hopper_estimation.phases import SIGNAL, Array, Record, Records, new_state
+from hopper_estimation.readings_kernels import ReadingSettings, read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
-from onboard_estimation.reading_parts import POINT
 from onboard_estimation.series import Series
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 NOMINAL_DT_S = 1.0 / 840.0
@@ -30,220 +29,96 @@ KINDS = (topics.COMMANDED_HEIGHT, topics.MOTORS, topics.ATTITUDE, topics.LEG, to
 """What samples are made of, in the order of messages with one stamp."""
 GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
 KIND_OF = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
-_WIDTHS = (1, 1, 3, 1, 6, 6)
-
-# Places in a row of what arrived: readings; which there are, time since the sample before, whether a sample was taken.
-_LOW_AT, _HIGH_AT, _UP_AT, _GOAL_AT, _THRUST_AT, _LEG_AT, _HAS, _DT, _TAKEN = 0, 6, 12, 15, 16, 17, 18, 19, 20
-_ROW_SIZE = 21
-_PLACES = (_GOAL_AT, _THRUST_AT, _UP_AT, _LEG_AT, _HIGH_AT, _LOW_AT)
-_LAST_SAMPLE, _LAST_LOW = 0, 1
 _NEVER = np.iinfo(np.int64).min
 
+SAMPLE = np.dtype(
+    [
+        ("low", np.float64, 6),
+        ("high", np.float64, 6),
+        ("up", np.float64, 3),
+        *((name, np.float64) for name in ("goal", "thrust", "leg", "dt")),
+        *((name, np.int64) for name in ("has", "taken", "last_ns", "last_low_ns")),
+    ]
+)
+"""What arrived since the sample before, and what was commanded last.
 
-class Samples(NamedTuple):
-    """N samples.
+low, high
+    Readings: gyro rad/s, accelerometer m/s^2; zeros where there is none. The high-g sensor may have no gyro.
+up
+    In the body's frame by an attitude sensor that reported since the sample before, else NaN.
+goal, thrust, leg
+    Commanded hop height, m; specific thrust of the commanded duty cycles, m/s^2; compression of the leg since the
+    sample before, m: NaN where there is none.
+dt
+    Time since the sample before, s.
+has, taken
+    Bit 1: low-g reading, bit 2: high-g reading; whether it was taken as a sample.
+last_ns, last_low_ns
+    Stamps of the last sample, and of the last low-g reading.
+"""
+
+
+class Messages(NamedTuple):
+    """M messages in the order in which they are filtered.
 
     Attributes
     ----------
-    stamps_ns
-        (N,) int64.
-    dt
-        (N,) time since the sample before, s.
-    low, high
-        (N, 6) readings: gyro rad/s, accelerometer m/s^2; zeros where there is none. The high-g sensor may have no gyro.
-    has
-        (N,) uint8, bit 1: low-g reading, bit 2: high-g reading.
-    up
-        (N, 3) up in the body's frame by an attitude sensor that reported since the sample before, else NaN.
-    goal
-        (N,) commanded hop height, m; NaN: none was commanded.
-    thrust
-        (N,) specific thrust of the commanded duty cycles, m/s^2; NaN before the first command.
-    leg
-        (N,) compression of the leg since the sample before, m; NaN: no reading.
+    kinds
+        (M,) int8.
+    layout
+        (6, 3) by kind: where in `stamps_ns` and in `values` its messages begin, and how many values each has.
+    stamps_ns, values
+        (M,) and all of them one after another, kind by kind.
     """
 
+    kinds: NDArray[np.int8]
+    layout: Integers
     stamps_ns: Integers
-    dt: Array
-    low: Array
-    high: Array
-    has: NDArray[np.uint8]
-    up: Array
-    goal: Array
-    thrust: Array
-    leg: Array
-
-    def part(self, start: int, stop: int) -> Samples:
-        """Some of them."""
-        return Samples._make(column[start:stop] for column in self)
+    values: Array
 
 
-class Arrived(NamedTuple):
-    """What arrived since the sample before, and what was commanded last; arrays are values, never written.
+class Taken(NamedTuple):
+    """What came of messages: N samples.
 
     Attributes
     ----------
-    row
-        (_ROW_SIZE,).
-    clock_ns
-        (2,) int64: stamps of the last sample, and of the last low-g reading.
+    signals
+        (N,) of `SIGNAL`.
+    stamps_ns
+        (N,) of the samples.
+    made_of
+        (N,) number of the message that completed each.
     """
 
-    row: Array
-    clock_ns: Integers
+    signals: Records
+    stamps_ns: Integers
+    made_of: Integers
 
 
-def nothing_arrived() -> Arrived:
-    """Before the first message."""
-    row = np.zeros(_ROW_SIZE)
-    row[_UP_AT:_HAS] = np.nan
-    return Arrived(row, np.full(2, _NEVER))
+def nothing_arrived() -> Records:
+    """(1,) of `SAMPLE` before the first message."""
+    nan = np.nan
+    return new_state(SAMPLE, up=nan, goal=nan, thrust=nan, leg=nan, last_ns=_NEVER, last_low_ns=_NEVER)
 
 
-@njit(cache=True, error_model="numpy")
-def take(silent_ns: int, row: Array, clock_ns: Integers, kind: int, stamp_ns: int, value: Array) -> bool:
-    """Take a message; whether the row is now a sample.
-
-    Parameters
-    ----------
-    silent_ns
-        For how long the low-g sensor is waited for.
-    row, clock_ns
-        See `Arrived`; changed.
-    kind, value
-        Number in `KINDS`, and what `parts` leaves of the message.
-    """
-    if row[_TAKEN]:
-        row[:_UP_AT] = 0.0
-        row[_UP_AT:_GOAL_AT] = row[_LEG_AT] = np.nan
-        row[_HAS] = row[_TAKEN] = 0.0
-    place = _PLACES[kind]
-    for i in range(_WIDTHS[kind]):
-        row[place + i] = value[i]
-    if kind == LOW:
-        row[_HAS] += 1.0
-        clock_ns[_LAST_LOW] = stamp_ns
-    elif kind == HIGH:
-        row[_HAS] = 2.0
-        if clock_ns[_LAST_LOW] == _NEVER:
-            # Which sensors there are shows in the first readings: the high-g one waits as long as for a silence.
-            clock_ns[_LAST_LOW] = stamp_ns
-        if stamp_ns - clock_ns[_LAST_LOW] <= silent_ns:
-            return False
-    else:
-        return False
-    before_ns = clock_ns[_LAST_SAMPLE]
-    row[_DT] = NOMINAL_DT_S if before_ns == _NEVER else (stamp_ns - before_ns) / NANOSECONDS_PER_SECOND
-    row[_TAKEN] = 1.0
-    clock_ns[_LAST_SAMPLE] = stamp_ns
-    return row[_DT] > 0.0
+def messages_of(measurements: Sequence[Measurement]) -> Messages:
+    """Of measurements, all of `KINDS`."""
+    kinds = [KIND_OF[one.sensor] for one in measurements]
+    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
+    stamps_ns: list[int] = []
+    values: list[Array] = []
+    width = 0
+    for kind in sorted(set(kinds)):
+        ours = [one for one, its in zip(measurements, kinds, strict=True) if its == kind]
+        layout[kind] = len(stamps_ns), width, len(ours[0].value)
+        stamps_ns += [one.stamp_ns for one in ours]
+        values += [one.value for one in ours]
+        width += len(ours) * len(ours[0].value)
+    return Messages(np.array(kinds, dtype=np.int8), layout, np.array(stamps_ns), np.concatenate(values))
 
 
-@njit(cache=True, error_model="numpy", inline="always")
-def write(samples: Samples, n: int, row: Array, clock_ns: Integers) -> None:
-    """The sample that the row is, into a place."""
-    samples.stamps_ns[n], samples.dt[n], samples.has[n] = clock_ns[_LAST_SAMPLE], row[_DT], np.uint8(row[_HAS])
-    samples.goal[n], samples.thrust[n], samples.leg[n] = row[_GOAL_AT], row[_THRUST_AT], row[_LEG_AT]
-    for i in range(6):
-        samples.low[n, i], samples.high[n, i] = row[i], row[_HIGH_AT + i]
-    for i in range(3):
-        samples.up[n, i] = row[_UP_AT + i]
-
-
-@njit(cache=True, error_model="numpy", nogil=True)
-def _take_all(
-    silent_ns: int,
-    row: Array,
-    clock_ns: Integers,
-    kinds: Integers,
-    stamps_ns: tuple[Integers, ...],
-    values: tuple[Array, ...],
-    samples: Samples,
-) -> int:
-    """Take messages of those kinds (M,), one after another; how many samples were written."""
-    rows = np.zeros(len(stamps_ns), dtype=np.int64)
-    n = 0
-    for kind in kinds:
-        k = rows[kind]
-        rows[kind] = k + 1
-        if take(silent_ns, row, clock_ns, kind, stamps_ns[kind][k], values[kind][k]):
-            write(samples, n, row, clock_ns)
-            n += 1
-    return n
-
-
-def up_direction(quaternion: Array) -> Array:
-    """(..., 3) the world's up in the body's frame, from quaternions (..., 4) x y z w, body to world."""
-    x, y, z, w = np.moveaxis(quaternion, -1, 0)
-    return np.stack([2.0 * (x * z - w * y), 2.0 * (y * z + w * x), 1.0 - 2.0 * (x * x + y * y)], axis=-1)
-
-
-def specific_thrust(configuration: HopperConfiguration, duties: Array) -> Array:
-    """Thrust over mass of duty cycles (..., M): their squares, m/s^2."""
-    full = configuration.rotors.full_thrust_weights * configuration.robot.gravity_m_s2
-    return np.asarray(full * np.mean(np.square(duties), axis=-1))
-
-
-def parts(configuration: HopperConfiguration, kind: int, values: Array) -> Array:
-    """(..., w) what samples take of messages' values (..., d)."""
-    if kind == UP:
-        return up_direction(values)
-    if kind == THRUST:
-        return specific_thrust(configuration, values)[..., None]
-    if kind == GOAL:
-        return values[..., POINT.point][..., 2:]
-    return values
-
-
-def silent_ns(configuration: HopperConfiguration) -> int:
-    """For how long the low-g sensor is waited for."""
-    return round(configuration.sensors.silent_s * NANOSECONDS_PER_SECOND)
-
-
-def with_message(
-    configuration: HopperConfiguration, arrived: Arrived, measurement: Measurement
-) -> tuple[Arrived, Samples | None]:
-    """After one more message, and the sample (N = 1) that it made, if any."""
-    kind = KIND_OF.get(measurement.sensor)
-    if kind is None:
-        return arrived, None
-    row, clock_ns = arrived.row.copy(), arrived.clock_ns.copy()
-    value = parts(configuration, kind, measurement.value)
-    is_sample = take(silent_ns(configuration), row, clock_ns, kind, measurement.stamp_ns, value)
-    sample = None
-    if is_sample:
-        readings = row[:_UP_AT].reshape(2, 6)
-        sample = Samples(
-            clock_ns[:1],
-            row[_DT : _DT + 1],
-            readings[:1],
-            readings[1:],
-            np.array([row[_HAS]], dtype=np.uint8),
-            row[None, _UP_AT:_GOAL_AT],
-            row[_GOAL_AT:_THRUST_AT],
-            row[_THRUST_AT:_LEG_AT],
-            row[_LEG_AT:_HAS],
-        )
-    return Arrived(row, clock_ns), sample
-
-
-def room(count: int) -> Samples:
-    """For so many samples."""
-    return Samples(
-        np.empty(count, dtype=np.int64),
-        np.empty(count),
-        np.empty((count, 6)),
-        np.empty((count, 6)),
-        np.empty(count, dtype=np.uint8),
-        np.empty((count, 3)),
-        *np.empty((3, count)),
-    )
-
-
-def samples_of(
-    configuration: HopperConfiguration, series: Sequence[Series], arrival: Integers | None = None
-) -> Samples:
-    """The samples of a whole recording.
+def recorded_messages(series: Sequence[Series], arrival: Integers | None = None) -> Messages:
+    """Of a whole recording.
 
     Parameters
     ----------
@@ -252,23 +127,107 @@ def samples_of(
     arrival
         (M,) number of the series of each message, in the order in which they are filtered; None: by their stamps.
     """
-    used = sorted(
-        (KIND_OF[one.channel.sensor], number) for number, one in enumerate(series) if one.channel.sensor in KIND_OF
-    )
-    stamps = [np.empty(0, dtype=np.int64)] * len(KINDS)
-    values = [np.empty((0, 1))] * len(KINDS)
-    kind_of = np.full(len(series), -1)
+    kind_of = np.array([KIND_OF.get(one.channel.sensor, -1) for one in series], dtype=np.int8)
+    used = sorted((kind, number) for number, kind in enumerate(kind_of.tolist()) if kind >= 0)
+    layout = np.zeros((len(KINDS), 3), dtype=np.int64)
+    stamps_ns, values = [np.empty(0, np.int64)], [np.empty(0)]
     for kind, number in used:
-        stamps[kind] = series[number].stamps_ns
-        values[kind] = np.ascontiguousarray(parts(configuration, kind, series[number].values))
-        kind_of[number] = kind
+        one = series[number]
+        layout[kind] = sum(map(len, stamps_ns)), sum(map(len, values)), one.values.shape[1]
+        stamps_ns.append(one.stamps_ns)
+        values.append(one.values.ravel())
+    stamps = np.concatenate(stamps_ns)
     if arrival is None:
-        order = np.argsort(np.concatenate(stamps), kind="stable")
-        kinds = np.repeat(np.arange(len(KINDS)), [len(one) for one in stamps])[order]
+        kinds = np.repeat(np.array([kind for kind, _ in used], np.int8), [len(one) for one in stamps_ns[1:]])
+        kinds = kinds[np.argsort(stamps, kind="stable")]
     else:
         kinds = kind_of[arrival]
         kinds = kinds[kinds >= 0]
-    most = len(stamps[LOW]) + len(stamps[HIGH])
-    samples = room(most)
-    count = _take_all(silent_ns(configuration), *nothing_arrived(), kinds, tuple(stamps), tuple(values), samples)
-    return samples.part(0, count)
+    return Messages(kinds, layout, stamps, np.concatenate(values))
+
+
+def take(settings: ReadingSettings, sample: Records, readings: Records, messages: Messages) -> Taken:
+    """What filters take of messages; `sample` and `readings`, a state of `readings_kernels`, are changed."""
+    most = int(np.count_nonzero(messages.kinds >= HIGH))
+    signals, stamps_ns, made_of = np.empty(most, SIGNAL), np.empty(most, np.int64), np.empty(most, np.int64)
+    count = _take_all(settings, sample, readings, *messages, signals, stamps_ns, made_of)
+    return Taken(signals[:count], stamps_ns[:count], made_of[:count])
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _take_all(
+    settings: ReadingSettings,
+    samples: Records,
+    readings: Records,
+    kinds: NDArray[np.int8],
+    layout: Integers,
+    messages_ns: Integers,
+    values: Array,
+    signals: Records,
+    stamps_ns: Integers,
+    made_of: Integers,
+) -> int:
+    """Messages one after another; how many samples were written."""
+    sample, r, n, row, first = samples[0], readings[0], 0, layout[:, 0].copy(), layout[:, 1].copy()
+    for k in range(len(kinds)):
+        kind = kinds[k]
+        stamp_ns = messages_ns[row[kind]]
+        if _add(settings, sample, kind, stamp_ns, values[first[kind] :]):
+            read(settings, r, sample, signals[n])
+            stamps_ns[n], made_of[n] = stamp_ns, k
+            n += 1
+        row[kind] += 1
+        first[kind] += layout[kind, 2]
+    return n
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _add(settings: ReadingSettings, sample: Record, kind: int, stamp_ns: int, value: Array) -> bool:
+    """Add a message to what arrived; whether that is now a sample."""
+    if sample.taken:
+        for i in range(6):
+            sample.low[i] = sample.high[i] = 0.0
+        for i in range(3):
+            sample.up[i] = np.nan
+        sample.leg, sample.has, sample.taken = np.nan, 0, 0
+    if kind < LEG:
+        _tell(settings, sample, kind, value)
+        return False
+    if kind == LEG:
+        sample.leg = value[0]
+        return False
+    if kind == LOW:
+        for i in range(6):
+            sample.low[i] = value[i]
+        sample.has += 1
+        sample.last_low_ns = stamp_ns
+    else:
+        for i in range(6):
+            sample.high[i] = value[i]
+        sample.has = 2
+        if sample.last_low_ns == _NEVER:
+            # Which sensors there are shows in the first readings: the high-g one waits as long as for a silence.
+            sample.last_low_ns = stamp_ns
+        if stamp_ns - sample.last_low_ns <= settings.silent_ns:
+            return False
+    before_ns = sample.last_ns
+    sample.dt = NOMINAL_DT_S if before_ns == _NEVER else (stamp_ns - before_ns) / NANOSECONDS_PER_SECOND
+    sample.taken, sample.last_ns = 1, stamp_ns
+    return sample.dt > 0.0
+
+
+@njit(cache=True, error_model="numpy", nogil=True)
+def _tell(settings: ReadingSettings, sample: Record, kind: int, value: Array) -> None:
+    """A message of commands or attitude: height, m; duty cycles, whose squares are thrust; x y z w, body to world."""
+    if kind == GOAL:
+        sample.goal = value[2]
+    elif kind == THRUST:
+        squares = 0.0
+        for i in range(topics.MOTOR_COUNT):
+            squares += value[i] * value[i]
+        sample.thrust = settings.full_thrust * (squares / topics.MOTOR_COUNT)
+    else:
+        x, y, z, w = value[0], value[1], value[2], value[3]
+        sample.up[0] = 2.0 * (x * z - w * y)
+        sample.up[1] = 2.0 * (y * z + w * x)
+        sample.up[2] = 1.0 - 2.0 * (x * x + y * y)

@@ -11,13 +11,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import readings_kernels as readings
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.filter_kinds import BIAS_NAMES, ENCODER_NAMES
-from hopper_estimation.samples import samples_of
+from hopper_estimation.filters import BIAS_NAMES, ENCODER_NAMES
 from hopper_estimation.sensor_faults import AT_ODDS
 from hopper_estimation.topics import HIGH_G, LEG, LOW_G, MOTORS
-from hopper_estimation.vertical_filter import reading_settings, signals_of
+from hopper_estimation.training_trials import taken_of
 from onboard_estimation.capabilities.reported import Note
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_limits import finite_readings
@@ -71,10 +69,10 @@ def sensor_notes(
     faults = [note for one in there for note in _stuck(configuration, one)]
     if HIGH_G.sensor in found:
         faults += _clipped(configuration, found[HIGH_G.sensor])
-    state = after_all(configuration, list(found.values()))
-    faults += _at_odds(float(state[readings.R_AT_ODDS_S]), span_ns)
+    _, state = taken_of(configuration, list(found.values()))
+    faults += _at_odds(float(state["at_odds_s"][0]), span_ns)
     notes += faults
-    if not state[readings.R_ZEROED]:
+    if not state["zeroed"][0]:
         sentence = (
             f"The robot never stood still for {configuration.sensors.rest_s:g} s (sensors.rest_s): the accelerometers "
             "are not zeroed, their offsets are taken as zero."
@@ -155,10 +153,3 @@ def _at_odds(left_out_s: float, span_ns: tuple[int, int]) -> list[Note]:
         return []
     run_s = (span_ns[1] - span_ns[0]) / NANOSECONDS_PER_SECOND
     return [Note(f"{AT_ODDS}. It was left out for {left_out_s:.1f} of {run_s:.1f} s.", "accelerometers at odds")]
-
-
-def after_all(configuration: HopperConfiguration, series: Sequence[Series]) -> Array:
-    """(STATE_SIZE,) of `readings_kernels` after all readings: what the filter found of its sensors."""
-    state = readings.new_state()
-    signals_of(reading_settings(configuration), state, samples_of(configuration, series))
-    return state

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation import dynamics
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.foreign_effects import ForeignEffects, ForeignScenario, Motion
+from hopper_estimation.foreign_effects import ForeignEffects, ForeignScenario
 from hopper_estimation.phases import STARTUP
 from hopper_estimation.scenario import AccelerometerScenario, HopperScenario, hopper_scenario
 from hopper_estimation.topics import (
@@ -281,11 +281,11 @@ class HopperSimulation:
         )
         supply = 1.0 - s.rotors.sag_share * np.minimum(tick_s / 120.0, 2.0)
         gusts = self._gusts.next(ticks)[:, 0]
-        motion = Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
+        motion = dynamics.Motion(law, first, goals, gusts, supply, self._grounds, self._feedback, trace, duties)
         if self.foreign is not None:
             self.foreign.advance(self._state, self._delayed, self.plant, motion)
         else:
-            dynamics.advance(self._state, self._delayed, self.plant, *motion)
+            dynamics.advance(self._state, self._delayed, self.plant, motion)
         if self.trace is not None:
             self.trace.append(trace)
         swayed = self._sway_of(ticks, tick_s)

@@ -7,23 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hopper_estimation import readings_kernels as readings
+from hopper_estimation import readings_kernels
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.hop_truth import TrueHops, true_hops
 from hopper_estimation.hop_velocity import velocity_at
-from hopper_estimation.phases import TOUCHDOWN
-from hopper_estimation.rest_fault import rest_fault
-from hopper_estimation.samples import Samples, samples_of
-from hopper_estimation.vertical_filter import reading_settings, signals_of
-from hopper_estimation.vertical_kernels import Signals
+from hopper_estimation.phases import TOUCHDOWN, Array, Records
+from hopper_estimation.samples import Taken, nothing_arrived, recorded_messages, take
+from hopper_estimation.sensor_faults import rest_fault
 from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.reading_parts import IMU_PARTS, POSE
 from onboard_estimation.simulation import SET_POSE
-
-Array = NDArray[np.float64]
 
 FEWEST_HOPS = 3
 
@@ -35,7 +30,7 @@ class Trial:
     Attributes
     ----------
     signals
-        N samples, as the filters take them.
+        (N,) of `phases.SIGNAL`.
     start_height_m
         Height at the first sample, of which the filter is told.
     true_height_m, true_velocity_m_s
@@ -47,7 +42,7 @@ class Trial:
     """
 
     name: str
-    signals: Signals
+    signals: Records
     start_height_m: float
     true_height_m: Array
     true_velocity_m_s: Array
@@ -78,10 +73,12 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     if body not in recording.tracks or len(recording.tracks[body].stamps_ns) < 2:
         raise UserError(f"{name}: no ground truth of {body}, and nothing can be learned without it")
     track = recording.tracks[body]
-    samples = samples_of(configuration, _sorted(recording.series))
-    if not len(samples.dt):
+    samples, readings = taken_of(configuration, _sorted(recording.series))
+    if not len(samples.signals):
         raise UserError(f"{name}: no readings of imu/low_g or imu/high_g")
-    signals = _from_rest(configuration, samples)
+    fault = rest_fault(configuration, readings)
+    if fault is not None:
+        raise UserError(fault)
     standing = configuration.robot.standing_height_m
     start_ns = int(track.stamps_ns[0])
     truth_s = (track.stamps_ns - start_ns) / NANOSECONDS_PER_SECOND
@@ -119,7 +116,7 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     velocity = np.where(known, velocity_at(track, stamps_ns), np.nan)
     return Trial(
         name,
-        Signals._make(column[first:stop] for column in signals),
+        samples.signals[first:stop],
         height,
         true_height,
         velocity,
@@ -128,20 +125,11 @@ def trial_of(configuration: HopperConfiguration, name: str, recording: Any) -> T
     )
 
 
-def _from_rest(configuration: HopperConfiguration, samples: Samples) -> Signals:
-    """What filters take of samples from the start of a recording.
-
-    Raises
-    ------
-    UserError
-        What they read at rest cannot be right.
-    """
-    state = readings.new_state()
-    signals = signals_of(reading_settings(configuration), state, samples)
-    fault = rest_fault(configuration, state)
-    if fault is not None:
-        raise UserError(fault)
-    return signals
+def taken_of(configuration: HopperConfiguration, series: Sequence[Any]) -> tuple[Taken, Records]:
+    """The samples of a whole recording, and what was found of its sensors: a state of `readings_kernels`."""
+    readings = readings_kernels.new_state()
+    settings = readings_kernels.reading_settings(configuration)
+    return take(settings, nothing_arrived(), readings, recorded_messages(series)), readings
 
 
 def _sorted(series: Sequence[Any]) -> list[Any]:

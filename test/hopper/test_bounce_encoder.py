@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from hopper_samples_for_tests import CONFIGURATION, ROBOT
 
-from hopper_estimation import bounce_encoder, phase_kernels
+from hopper_estimation import phases
 from hopper_estimation.filter_calibration import filtered
 from hopper_estimation.filter_judgement import judge_filter, samples_within
-from hopper_estimation.filter_kinds import state_filter
 from hopper_estimation.filter_model import filters_of
+from hopper_estimation.filters import body_of, state_filter
 from hopper_estimation.phases import DROP, REBOUND, STANCE_DOWN, STANCE_UP, TOUCHDOWN
 from hopper_estimation.training_trials import Trial, trial_of
-from hopper_estimation.vertical_kernels import VEL0, part_of
 from onboard_estimation.evaluation.simulated import simulated_recording
 
 ENTRY = filters_of("").entry("bounce")
@@ -32,8 +31,14 @@ def apex_error_percent(configuration, name, entry, trial) -> float:
     return float(np.mean(judge_filter(configuration, name, entry, trial).errors.m3_with_missed[2:]))
 
 
+def without_leg(signals: np.ndarray) -> np.ndarray:
+    signals = signals.copy()
+    signals["leg"] = np.nan
+    return signals
+
+
 def test_without_the_leg_it_is_the_bounce(trial):
-    blind = replace(trial, signals=trial.signals._replace(leg=np.full_like(trial.signals.leg, np.nan)))
+    blind = replace(trial, signals=without_leg(trial.signals))
     alone, both = (
         filtered(CONFIGURATION, name, ENTRY.parameters, blind, START) for name in ("bounce", "bounce_encoder")
     )
@@ -50,7 +55,7 @@ def wrong_masses():
 def wrong_spring():
     """A bounce that every hop surprises: it is thought to give back half as much, and that it never differs."""
     parameters = ENTRY.parameters.copy()
-    parameters[VEL0] -= 8.0
+    parameters[phases.VEL0] -= 8.0
     return replace(ENTRY, parameters=parameters)
 
 
@@ -89,19 +94,35 @@ def test_a_landing_where_nothing_was_read_tells_nothing_of_who_is_right(trial):
     at_s = trial.hops.cycles.touchdown_s[1]
     until = int(np.searchsorted(trial.time_s, at_s + 0.2))
     kept = (np.abs(trial.time_s - at_s) > 0.025)[:until]
-    steps = np.diff(trial.time_s[:until][kept], prepend=trial.time_s[0] - trial.signals.dt[0])
-    gapped = [steps, *(column[:until][kept] for column in trial.signals[1:])]
+    steps = np.diff(trial.time_s[:until][kept], prepend=trial.time_s[0] - trial.signals["dt"][0])
+    gapped = trial.signals[:until][kept]
+    gapped["dt"] = steps
     kind = state_filter("bounce_encoder", CONFIGURATION.robot)
     remembered = []
-    for signals in (trial.signals._make(gapped), part_of(trial.signals, 0, until)):
-        state = kind.start(trial.start_height_m, 0.0, START, DROP)
-        touchdowns = kind.run(ENTRY.parameters, CONFIGURATION, state, signals).events
-        assert np.sum(touchdowns[:, phase_kernels.E_KIND] == TOUCHDOWN) == 2
-        remembered.append(state[bounce_encoder.KEPT[0]])
+    for signals in (gapped, trial.signals[:until]):
+        state = kind.new_state(trial.start_height_m, 0.0, START, DROP)
+        touchdowns = kind.run(ENTRY.parameters, body_of(CONFIGURATION), state, signals).events
+        assert np.sum(touchdowns["kind"] == TOUCHDOWN) == 2
+        remembered.append(state[2]["own_done"][0, 0])
     unseen, seen = remembered
     assert unseen < seen
 
 
 def test_what_both_foretold_is_remembered_when_a_height_is_set():
-    state = bounce_encoder.start_state(1.0, 0.0, START, REBOUND)
-    assert set(bounce_encoder.KEPT) == set(range(len(state) - 7, len(state) - 2))
+    kind = state_filter("bounce_encoder", CONFIGURATION.robot)
+    old = kind.new_state(1.0, 0.0, START, REBOUND)
+    for part in old:
+        for name in part.dtype.names:
+            part[name] = 7.0
+    bounce, leg, both = kind.set_to(old, 2.0, 0.0, START, DROP)
+    assert [bounce[name][0] for name in ("z", "bias", "cc", "seen", "time", "grounded")] == [
+        2.0,
+        7.0,
+        7.0,
+        7.0,
+        7.0,
+        0.0,
+    ]
+    assert leg["count"] == 0
+    assert [both[name].ravel()[0] for name in ("own_done", "leg_done", "ratios")] == [7.0] * 3
+    assert both["unread"] == np.inf

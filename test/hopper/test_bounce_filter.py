@@ -10,9 +10,7 @@ from filterpy.kalman import KalmanFilter
 from numpy.polynomial import Polynomial
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, signals
 
-from hopper_estimation import bounce_events, bounce_kernels, phase_kernels
-from hopper_estimation import bounce_state as bounce
-from hopper_estimation import vertical_kernels as vertical
+from hopper_estimation import bounce_events, bounce_kernels, phases
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STANCE_DOWN, STANCE_UP, STARTUP, TOUCHDOWN
 
 STANCE_S, PRELOAD = 0.065, 60.0
@@ -20,12 +18,12 @@ START = np.diag([0.01**2, 0.1**2])
 
 
 def parameters(**changes: float) -> np.ndarray:
-    p = np.zeros(vertical.PARAMETER_COUNT)
-    p[vertical.F_STATE], p[vertical.F_PHASE], p[vertical.SWITCH] = 100.0, 60.0, 14.0
-    p[vertical.SIGMA_A], p[vertical.SIGMA_V], p[vertical.SIGMA_P] = 0.3, 0.05, 0.01
-    p[vertical.JERK], p[vertical.DELAY_TD], p[vertical.STANCE_TIME] = 1500.0, 0.003, STANCE_S
+    p = np.zeros(phases.PARAMETER_COUNT)
+    p[phases.F_STATE], p[phases.F_PHASE], p[phases.SWITCH] = 100.0, 60.0, 14.0
+    p[phases.SIGMA_A], p[phases.SIGMA_V], p[phases.SIGMA_P] = 0.3, 0.05, 0.01
+    p[phases.JERK], p[phases.DELAY_TD], p[phases.STANCE_TIME] = 1500.0, 0.003, STANCE_S
     for name, value in changes.items():
-        p[getattr(vertical, name)] = value
+        p[getattr(phases, name)] = value
     return p
 
 
@@ -96,23 +94,22 @@ def bounces(
     return Bounces(time, z, v, a, touchdown_s, liftoff_s, apex_m)
 
 
-def run(arguments, p=None, height=2.0, state=None, columns=6, body=BODY):
+def run(arguments, p=None, height=2.0, state=None, columns=9, body=BODY):
     """(out, events, state)."""
     if state is None:
-        state = bounce.start_state(LENGTH + height, 0.0, START, DROP)
-        state[bounce.SINCE] = 0.05
-    out, events = np.empty((len(arguments[0]), columns)), np.empty((1000, phase_kernels.EVENT_SIZE))
+        state = bounce_events.start_state(LENGTH + height, 0.0, START, DROP)
+    out, events = np.empty((len(arguments[0]), columns)), np.empty(1000, phases.EVENT)
     p = parameters() if p is None else p
-    found = bounce_kernels.filter_bounces(0, p, body, state, signals(*arguments), out, events)
+    found = bounce_kernels.run(p, body, state, signals(*arguments), out, events)
     return out, events[:found], state
 
 
 def kinds_of(events) -> list[int]:
-    return events[:, phase_kernels.E_KIND].astype(int).tolist()
+    return events["kind"].tolist()
 
 
 def apexes(events) -> np.ndarray:
-    return events[events[:, phase_kernels.E_KIND] == APEX]
+    return events[events["kind"] == APEX]
 
 
 # --- arithmetic
@@ -125,17 +122,17 @@ def reference(p, arguments, events, height, ground_step=0.0) -> np.ndarray:
     """
     kf = KalmanFilter(dim_x=5, dim_z=1, dim_u=1)
     kf.x = np.array([[LENGTH + height], [0.0], [0.0], [0.0], [0.0]])
-    kf.P = np.diag([*np.diag(START), bounce.BIAS_STDDEV_M_S2**2, bounce.RESTITUTION_SPREAD**2, 0.0])
-    at = {int(e[phase_kernels.E_SAMPLE]): int(e[phase_kernels.E_KIND]) for e in events}
+    kf.P = np.diag([*np.diag(START), bounce_events.BIAS_STDDEV_M_S2**2, bounce_events.RESTITUTION_SPREAD**2, 0.0])
+    at = {int(e["sample"]): int(e["kind"]) for e in events}
     rows, filtered, time, phase = [], None, 0.0, DROP
     landed, speed, unsure = 0.0, 0.0, 0.0
     for n, (dt, low, high, *_) in enumerate(zip(*arguments, strict=True)):
-        chosen = high if abs(low + GRAVITY) > p[vertical.SWITCH] * GRAVITY else low
-        rate = 2.0 * np.pi * p[vertical.F_STATE]
+        chosen = high if abs(low + GRAVITY) > p[phases.SWITCH] * GRAVITY else low
+        rate = 2.0 * np.pi * p[phases.F_STATE]
         filtered = chosen if filtered is None else filtered + rate * dt / (1.0 + rate * dt) * (chosen - filtered)
-        density = p[vertical.SIGMA_A] ** 2 * NOMINAL_DT
+        density = p[phases.SIGMA_A] ** 2 * NOMINAL_DT
         if phase in (STANCE_DOWN, STANCE_UP):
-            density = (bounce_events.STANCE_SHARE * 1.6 * max(speed, 1.0)) ** 2 / p[vertical.STANCE_TIME]
+            density = (bounce_events.STANCE_SHARE * 1.6 * max(speed, 1.0)) ** 2 / p[phases.STANCE_TIME]
         to, noise = np.array([[0.5 * dt * dt], [dt], [0.0], [0.0], [0.0]]), np.zeros((5, 5))
         noise[:2, :2] = density * np.array([[dt**3 / 3.0, dt**2 / 2.0], [dt**2 / 2.0, dt]])
         transition = np.eye(5)
@@ -143,25 +140,25 @@ def reference(p, arguments, events, height, ground_step=0.0) -> np.ndarray:
         kf.predict(np.array([[filtered]]), B=to, F=transition, Q=noise)
         time += dt
         event = at.get(n)
-        unevenness = p[vertical.SIGMA_P] ** 2 + bounce_events.LEAST_POSITION_M**2
+        unevenness = p[phases.SIGMA_P] ** 2 + bounce_events.LEAST_POSITION_M**2
 
         def measured(row, value, variance):
             kf.update(np.array([[value]]), R=np.array([[variance]]), H=np.array([row]))
 
         if event == TOUCHDOWN:
             kf.P[4, 4] += ground_step**2
-            delay = p[vertical.DELAY_TD]
+            delay = p[phases.DELAY_TD]
             spread = (kf.x[1, 0] ** 2 + kf.P[1, 1]) * bounce_events.SEEN_STDDEV_S**2
             measured([1.0, -delay, 0.0, 0.0, -1.0], LENGTH, unevenness + spread)
             landed, speed, unsure = time - delay, -kf.x[1, 0], kf.P[1, 1]
         elif event == MAX_SQUAT:
-            measured([0.0, 1.0, 0.0, 0.0, 0.0], p[vertical.DELAY_MS] * filtered, bounce_events.SQUAT_STDDEV_M_S**2)
+            measured([0.0, 1.0, 0.0, 0.0, 0.0], p[phases.DELAY_MS] * filtered, bounce_events.SQUAT_STDDEV_M_S**2)
         elif event == LIFTOFF:
-            quadratic = np.polyval(p[[vertical.VEL2, vertical.VEL1, vertical.VEL0]], speed / 5.0)
-            e, since = 0.6 * np.exp(0.05 * quadratic), max(time - landed - p[vertical.STANCE_TIME], 0.0)
+            quadratic = np.polyval(p[[phases.VEL2, phases.VEL1, phases.VEL0]], speed / 5.0)
+            e, since = 0.6 * np.exp(0.05 * quadratic), max(time - landed - p[phases.STANCE_TIME], 0.0)
             kf.P[2, 2] += bounce_events.BIAS_WALK
             kf.P[3, 3] += bounce_events.RESTITUTION_WALK**2
-            spread = (p[vertical.SIGMA_V] * e * speed / 5.0) ** 2 + e * e * unsure
+            spread = (p[phases.SIGMA_V] * e * speed / 5.0) ** 2 + e * e * unsure
             measured([0.0, 1.0, 0.0, -e * speed, 0.0], e * speed - GRAVITY * since, spread)
             fallen = 0.5 * GRAVITY * since**2
             measured([1.0, -since, 0.0, 0.0, -1.0], LENGTH + fallen, unevenness)
@@ -202,9 +199,9 @@ def test_sample_by_sample_whole_and_in_training_it_is_the_same():
     whole, events, state = run(arguments)
     light, found, _ = run(arguments, columns=2)
     np.testing.assert_allclose(light, whole[:, :2], atol=1e-9)
-    np.testing.assert_allclose(found, events, atol=1e-9)
-    single = bounce.start_state(LENGTH + 2.0, 0.0, START, DROP)
-    single[bounce.SINCE] = 0.05
+    for field in events.dtype.names:
+        np.testing.assert_allclose(found[field], events[field], atol=1e-9)
+    single = bounce_events.start_state(LENGTH + 2.0, 0.0, START, DROP)
     rows = [run([column[n : n + 1] for column in arguments], state=single)[0] for n in range(len(whole))]
     np.testing.assert_array_equal(np.concatenate(rows), whole)
     np.testing.assert_array_equal(single, state)
@@ -219,14 +216,14 @@ def test_a_robot_s_own_restitution_is_learned_from_hop_to_hop(restitution):
     hops = bounces(4.0, restitution, 6)
     _, events, state = run(hops.arguments(), height=4.0)
     found = apexes(events)
-    error = found[:, phase_kernels.E_HEIGHT] - hops.apex_m[: len(found)]
-    stddev = np.sqrt(found[:, phase_kernels.E_VARIANCE])
+    error = found["height"] - hops.apex_m[: len(found)]
+    stddev = np.sqrt(found["variance"])
     assert len(found) == 6
     assert abs(error[0]) > 0.1
     assert np.all(np.abs(error) < 3.0 * stddev)
     assert np.all(np.abs(error[2:]) < 0.15)
     assert np.all(stddev[2:] < 0.5 * stddev[0])
-    assert state[bounce.BOUNCE] == pytest.approx(restitution / 0.6 - 1.0, abs=0.03)
+    assert state["bounce"][0] == pytest.approx(restitution / 0.6 - 1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("restitution", [0.42, 0.8])
@@ -235,9 +232,9 @@ def test_a_leg_unlike_any_that_training_saw_is_learned_too(restitution):
     hops = bounces(3.0, restitution, 12)
     _, events, _ = run(hops.arguments(), height=3.0)
     found = apexes(events)
-    late = found[:, phase_kernels.E_TIME] > hops.liftoff_s[7]
+    late = found["time"] > hops.liftoff_s[7]
     assert late.sum() >= 4
-    np.testing.assert_allclose(found[late, phase_kernels.E_HEIGHT], hops.apex_m[-1], atol=0.5)
+    np.testing.assert_allclose(found["height"][late], hops.apex_m[-1], atol=0.5)
 
 
 def test_a_bias_of_the_acceleration_is_covered():
@@ -248,16 +245,16 @@ def test_a_bias_of_the_acceleration_is_covered():
     later, aloft = hops.time > hops.liftoff_s[2] + 0.05, np.isin(out[:, 5], [DROP, REBOUND])
     error = np.abs(out[:, 0] - hops.height)[later & aloft]
     assert np.mean(error < 3.0 * np.sqrt(out[later & aloft, 2])) > 0.99
-    assert np.max(np.abs(apexes(events)[2:, phase_kernels.E_HEIGHT] - hops.apex_m[2:])) < 0.25
+    assert np.max(np.abs(apexes(events)["height"][2:] - hops.apex_m[2:])) < 0.25
 
 
 def test_no_shock_needs_to_be_measured_rightly():
     """A stance whose readings are twice what they ought to be, and clipped, moves no apex."""
     hops = bounces(3.0, 0.62, 4)
     wrong = np.where(hops.acceleration > 0.0, np.minimum(2.0 * hops.acceleration, 300.0), hops.acceleration)
-    right = apexes(run(hops.arguments(), height=3.0)[1])[:, phase_kernels.E_HEIGHT]
+    right = apexes(run(hops.arguments(), height=3.0)[1])["height"]
     found = apexes(run((*hops.arguments()[:1], wrong, wrong, *hops.arguments()[3:]), height=3.0)[1])
-    np.testing.assert_allclose(found[:, phase_kernels.E_HEIGHT], right, atol=0.1)
+    np.testing.assert_allclose(found["height"], right, atol=0.1)
 
 
 # --- gaps
@@ -275,7 +272,7 @@ def test_a_gap_at_touchdown_or_liftoff_is_bridged(event, before_s, length_s):
     aloft = np.isin(out[:, 5], [DROP, REBOUND])
     assert kinds_of(apexes(events)) == [APEX] * 6
     assert np.mean(error[aloft] < 3.0 * stddev[aloft] + 0.01) > 0.97
-    assert abs(apexes(events)[3, phase_kernels.E_HEIGHT] - hops.apex_m[3]) < 0.6
+    assert abs(apexes(events)["height"][3] - hops.apex_m[3]) < 0.6
 
 
 # --- what is no hop
@@ -320,12 +317,12 @@ def test_in_the_hand_no_hop_is_told_and_the_height_is_unknown():
     count, start = len(acceleration), len(acceleration) - len(hops.time)
     nothing = np.full(count, np.nan)
     arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
-    state = bounce.start_state(LENGTH, 0.0, START, STARTUP)
+    state = bounce_events.start_state(LENGTH, 0.0, START, STARTUP)
     out, events, _ = run(arguments, state=state)
     standing, carried = slice(800, len(rest)), slice(len(rest) + len(lift), start)
     np.testing.assert_allclose(out[standing, 0], LENGTH, atol=0.01)
     assert np.all(out[standing, 2] < 0.2**2)
-    assert not np.any(events[:, phase_kernels.E_SAMPLE] < start)
+    assert not np.any(events["sample"] < start)
     assert np.all(out[carried, 5] == STARTUP)
     error = np.abs(out[carried, 0] - LENGTH - 1.5)
     assert np.all(error < 3.0 * np.sqrt(out[carried, 2]))
@@ -345,7 +342,7 @@ def test_setting_it_down_is_a_touchdown_at_most():
     count = len(acceleration)
     nothing = np.full(count, np.nan)
     arguments = (np.full(count, NOMINAL_DT), acceleration, acceleration, np.full(count, 3, np.uint8), nothing, nothing)
-    state = bounce.start_state(LENGTH + 0.3, -0.5, np.diag([0.1**2, 0.5**2]), DROP)
+    state = bounce_events.start_state(LENGTH + 0.3, -0.5, np.diag([0.1**2, 0.5**2]), DROP)
     assert set(kinds_of(run(arguments, state=state)[1])) <= {TOUCHDOWN, MAX_SQUAT}
 
 
@@ -366,7 +363,7 @@ def test_hops_that_end_on_the_ground_end_standing():
     out, events, _ = run(arguments)
     settled = slice(stop + int(1.5 * RATE_HZ), len(out))
     assert kinds_of(apexes(events)) == [APEX] * 3
-    assert np.all(events[:, phase_kernels.E_SAMPLE] < settled.start)
+    assert np.all(events["sample"] < settled.start)
     assert np.all(out[settled, 5] == STARTUP)
     np.testing.assert_allclose(out[settled, 0], LENGTH, atol=0.1)
     assert np.all(out[settled, 2] < 0.2**2)
@@ -390,10 +387,10 @@ def test_a_landing_that_surprises_teaches_nothing_of_bias_and_bounce():
     for off_m in (0.02, 1.0):
         hops = bounces(2.0, 0.62, 3)
         state = run(hops.arguments(hops.time < hops.touchdown_s[2] - 0.002))[2]
-        state[bounce.Z] += off_m
+        state["z"] += off_m
         before = state.copy()
-        bounce_events.touch_down(parameters(), LENGTH, state, False)
-        found.append((state[bounce.BIAS] - before[bounce.BIAS], state[bounce.CC] / before[bounce.CC]))
+        bounce_events.touch_down(parameters(), LENGTH, state[0])
+        found.append((state["bias"][0] - before["bias"][0], state["cc"][0] / before["cc"][0]))
     (usual, less_sure), (surprised, surer) = found
     assert abs(usual) > 1e-4
     assert less_sure <= 1.0
@@ -410,7 +407,7 @@ def test_where_it_begins_is_known_of_a_robot_that_was_seen_to_rest(rested):
     acceleration = np.concatenate([0.1 * rng.normal(size=int(2 * RATE_HZ) if rested else 1), lift])
     both, nothing = np.full(len(acceleration), 3, np.uint8), np.full(len(acceleration), np.nan)
     arguments = (np.full(len(acceleration), NOMINAL_DT), acceleration, acceleration, both, nothing, nothing)
-    out, _, _ = run(arguments, state=bounce.start_state(LENGTH, 0.0, START, STARTUP))
+    out, _, _ = run(arguments, state=bounce_events.start_state(LENGTH, 0.0, START, STARTUP))
     assert (np.sqrt(out[-1, 2]) < 1.0) == rested
 
 
@@ -424,7 +421,7 @@ def test_a_leg_that_surprises_hop_after_hop_is_less_sure(scatter):
     flies = later & (out[:, 5] == REBOUND)
     error, stddev = np.abs(out[flies, 0] - hops.height[flies]), np.sqrt(out[flies, 2]) + 0.01
     assert np.mean(error < 3.0 * stddev) > 0.95
-    wider = bounce_events.widening(state)
+    wider = bounce_events.widening(state[0])
     assert (wider > 1.5) == (scatter > 0.0)
     if scatter > 0.0:
         assert np.mean(error < 3.0 * (stddev - 0.01) / np.sqrt(wider) + 0.03) < 0.95

@@ -13,7 +13,7 @@ import pytest
 from evaluation_samples import command, refusal
 from hopper_samples_for_tests import ROBOT, plain_model
 
-from hopper_estimation import vertical_kernels
+from hopper_estimation import phases
 from hopper_estimation.filter_model import (
     PARAMETERS,
     TRAINED,
@@ -76,7 +76,7 @@ def test_a_file_from_before_stance_times_is_still_read(tmp_path: Path) -> None:
         del entry["parameters"]["stance_time_s"]
     path.write_text(json.dumps(content))
     found = load_filters(path).entries["kf1"].parameters
-    assert found[vertical_kernels.STANCE_TIME] == 0.07
+    assert found[phases.STANCE_TIME] == 0.07
 
 
 def test_estimators_without_parameters_of_their_own() -> None:

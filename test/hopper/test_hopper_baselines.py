@@ -8,31 +8,31 @@ import numpy as np
 import pytest
 from synthetic_hops import BODY, GRAVITY, LENGTH, NOMINAL_DT, RATE_HZ, Hops, exact_hops, signals
 
-from hopper_estimation import baselines
 from hopper_estimation import encoder_kernels as encoder
-from hopper_estimation.phase_kernels import E_HEIGHT, E_KIND, E_SAMPLE, E_TIME, E_VARIANCE, EVENT_SIZE
+from hopper_estimation import phases
 from hopper_estimation.phases import APEX, DROP, LIFTOFF, MAX_SQUAT, REBOUND, STARTUP, TOUCHDOWN
 
 KINDS = (encoder.BA1, encoder.DR1)
-EXACT_FIT = baselines.LiftoffFit(2, 3, 0.0)
+EXACT_FIT = (2, 3, 0.0)
 
 
-def parameters(kind: int, leg_kg: float = 0.0, fit: baselines.LiftoffFit | None = EXACT_FIT) -> np.ndarray:
+def parameters(kind: int, leg_kg: float = 0.0, fit: tuple[int, int, float] | None = EXACT_FIT) -> encoder.Encoder:
     """Without the mass of a leg, the body leaves as fast as the leg extends: so do hops in closed form."""
-    return baselines.encoder_parameters(kind, 0.5619, leg_kg, fit=fit)
+    best = encoder.encoder_of("dr1_best" if kind == encoder.DR1 else "ba1_best", 0.5619, leg_kg)
+    return best if fit is None else best._replace(degree=fit[0], readings=fit[1], settle_s=fit[2])
 
 
 def run(kind: int, p: np.ndarray, hops: Hops, leg=None, height: float = 2.0, phase: int = DROP):
     count = len(hops.dt)
-    state = baselines.start_state(LENGTH + height, 0.0, np.diag([1e-4, 1e-4]), phase)
-    out, events = np.empty((count, 6)), np.empty((400, EVENT_SIZE))
+    state = encoder.start_state(LENGTH + height, 0.0, np.diag([1e-4, 1e-4]), phase)
+    out, events = np.empty((count, 6)), np.empty(400, phases.EVENT)
     leg = hops.compression if leg is None else leg
-    found = encoder.filter_encoder_samples(kind, p, BODY, state, signals(*hops.arguments(), leg=leg), out, events)
+    found = encoder.run(p, BODY, state, signals(*hops.arguments(), leg=leg), out, events)
     return out, events[:found]
 
 
 def apexes(events: np.ndarray) -> np.ndarray:
-    return events[events[:, E_KIND] == APEX, E_HEIGHT]
+    return events["height"][events["kind"] == APEX]
 
 
 @pytest.mark.parametrize("degree", [1, 2])
@@ -59,7 +59,7 @@ def test_fit_is_polyfits(degree, readings):
 def test_ballistic_hops_are_exact(kind, height):
     hops = exact_hops(height, 5)
     out, events = run(kind, parameters(kind), hops, height=height)
-    found = [(int(e[E_KIND]), e[E_TIME]) for e in events]
+    found = [(int(e["kind"]), e["time"]) for e in events]
     assert len(found) >= 19
     for (number, at), (true_number, true) in zip(found, hops.events, strict=False):
         assert number == true_number
@@ -96,8 +96,7 @@ def test_shock_of_the_stop_does_not_count_twice():
         if number == LIFTOFF:
             hops.acceleration[np.searchsorted(hops.time, at) + 2] += lost * RATE_HZ
     settled = [
-        apexes(run(encoder.DR1, parameters(encoder.DR1, fit=baselines.LiftoffFit(2, 5, settle)), hops)[1])[1]
-        for settle in (0.0, 0.02)
+        apexes(run(encoder.DR1, parameters(encoder.DR1, fit=(2, 5, settle)), hops)[1])[1] for settle in (0.0, 0.02)
     ]
     np.testing.assert_allclose((np.array(settled) - LENGTH) / 2.0, [0.81, 1.0], atol=0.02)
 
@@ -109,7 +108,7 @@ def test_missing_readings_of_the_encoder(kind):
     leg = np.where(rng.random(len(hops.dt)) < 0.2, np.nan, hops.compression)
     out, events = run(kind, parameters(kind), hops, leg)
     assert np.isfinite(out).all()
-    np.testing.assert_array_equal(np.diff(events[:, E_KIND]) % 4, 1)
+    np.testing.assert_array_equal(np.diff(events["kind"]) % 4, 1)
     np.testing.assert_allclose(apexes(events)[1:], hops.apex_m, atol=0.1)
     # Without any reading there is no touchdown, and a flight that never ends is given up.
     long = exact_hops(2.0, 9)
@@ -141,7 +140,7 @@ def test_a_leg_that_bounces_on_its_stop_does_not_touch_down(kind):
             since = (hops.time - at - 0.004) / 0.03
             leg += np.where((since > 0.0) & (since < 1.0), 0.008 * np.sin(np.pi * since), 0.0)
     _, events = run(kind, parameters(kind), hops, leg)
-    kinds = events[:, E_KIND].astype(int)
+    kinds = events["kind"]
     shorter = min(len(kinds), len(hops.events))
     assert shorter >= 11
     np.testing.assert_array_equal(kinds[:shorter], [number for number, _ in hops.events[:shorter]])
@@ -161,7 +160,7 @@ def test_standing_is_no_hop(kind):
     # Pressed and let go slowly, it still stands.
     leg[2000:2150] += 0.02 * np.sin(np.linspace(0.0, np.pi, 150)) ** 2
     out, events = run(kind, parameters(kind, fit=None), hops, leg, height=0.0, phase=STARTUP)
-    assert APEX not in events[:, E_KIND]
+    assert APEX not in events["kind"]
     assert out[-1, 5] == STARTUP
 
 
@@ -169,17 +168,17 @@ def test_standing_is_no_hop(kind):
 def test_covariance_is_that_of_many_encoders(kind):
     """Noise of the encoder alone: the spread of the apexes is what the covariance says, but for what it adds on top."""
     hops = exact_hops(2.0, 2)
-    p = parameters(kind, 0.5619, fit=baselines.LiftoffFit(1, 4, 0.0))
-    p[encoder.C_NOISE_M], p[encoder.C_UNMODELLED] = 0.002, 0.0
+    p = parameters(kind, 0.5619, fit=(1, 4, 0.0))
+    p = p._replace(noise=0.002**2, unmodelled=0.0)
     rng = np.random.default_rng(3)
     heights, variances = [], []
     for _ in range(300):
         leg = np.where(hops.compression > 0.0, hops.compression + 0.002 * rng.normal(size=len(hops.dt)), 0.0)
         _, events = run(kind, p, hops, leg)
-        top = events[events[:, E_KIND] == APEX]
+        top = events[events["kind"] == APEX]
         if len(top):
-            heights.append(top[0, E_HEIGHT])
-            variances.append(top[0, E_VARIANCE])
+            heights.append(top["height"][0])
+            variances.append(top["variance"][0])
     assert len(heights) > 280
     predicted = np.sqrt(np.median(variances))
     assert 0.8 < np.std(heights) / predicted < 1.2
@@ -195,8 +194,8 @@ def test_events_are_in_order_whatever_the_encoder_says():
             out, events = run(kind, parameters(kind, fit=None), hops, leg, height=1.0)
             assert np.isfinite(out).all()
             assert np.all(out[:, 2] * out[:, 4] >= out[:, 3] ** 2 * (1.0 - 1e-9))
-            kinds = events[:, E_KIND].astype(int).tolist()
+            kinds = events["kind"].tolist()
             for before, after in pairwise(kinds):
                 assert after == (before + 1) % 4 or after == TOUCHDOWN
-            assert np.all(np.diff(events[:, E_SAMPLE]) > 0)
+            assert np.all(np.diff(events["sample"]) > 0)
             assert MAX_SQUAT in kinds

@@ -26,10 +26,11 @@ from hopper_samples_for_tests import (
 )
 from scipy.spatial.transform import Rotation
 
+from hopper_estimation import phases
 from hopper_estimation import readings_kernels as readings
 from hopper_estimation.estimator import Ground
 from hopper_estimation.phases import DROP, PHASES, STARTUP
-from hopper_estimation.samples import KINDS, NOMINAL_DT_S, Samples, nothing_arrived, samples_of, with_message
+from hopper_estimation.samples import KINDS, NOMINAL_DT_S, SAMPLE, messages_of, nothing_arrived, take
 from hopper_estimation.topics import (
     ATTITUDE,
     COMMANDED_HEIGHT,
@@ -40,8 +41,7 @@ from hopper_estimation.topics import (
     MOTORS,
     limited_channels,
 )
-from hopper_estimation.training_trials import trial_of
-from hopper_estimation.vertical_filter import reading_settings
+from hopper_estimation.training_trials import taken_of, trial_of
 from onboard_estimation.estimator import FilterBreakdown
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.recording import LoadedRecording
@@ -79,18 +79,22 @@ def ordered(series: Sequence[Series]) -> Iterator[Measurement]:
     return iter(sorted(messages, key=lambda one: (one.stamp_ns, ORDER[one.sensor])))
 
 
-def one_by_one(series: Sequence[Series]) -> Samples:
-    """Samples of messages that come one after another."""
-    arrived, found = nothing_arrived(), []
+def one_by_one(series: Sequence[Series]) -> tuple[Any, Any, Any]:
+    """Samples of messages that come one after another; signals and stamps."""
+    arrived, readings_state, settings = (
+        nothing_arrived(),
+        readings.new_state(),
+        readings.reading_settings(CONFIGURATION),
+    )
+    raw, signals, stamps_ns = [], [], []
     for message in ordered(series):
-        before = arrived.row.tobytes(), arrived.clock_ns.tobytes()
-        after, sample = with_message(CONFIGURATION, arrived, message)
-        assert before == (arrived.row.tobytes(), arrived.clock_ns.tobytes()), "a value was written"
-        arrived = after
-        if sample is not None:
-            found.append(sample)
-    assert found
-    return Samples(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        taken = take(settings, arrived, readings_state, messages_of([message]))
+        if len(taken.signals):
+            raw.append(arrived.copy())
+            signals.append(taken.signals)
+            stamps_ns.append(taken.stamps_ns)
+    assert raw
+    return np.concatenate(raw), np.concatenate(signals), np.concatenate(stamps_ns)
 
 
 def random_series(rng: np.random.Generator, channel: Channel, rate_hz: float, width: int, grid: bool) -> Series:
@@ -105,12 +109,6 @@ def random_series(rng: np.random.Generator, channel: Channel, rate_hz: float, wi
     if channel is ATTITUDE:
         values /= np.linalg.norm(values, axis=1, keepdims=True)
     return Series(channel, stamps_ns, values)
-
-
-def equal_samples(a: Samples, b: Samples) -> None:
-    for name, left, right in zip(Samples._fields, a, b, strict=True):
-        np.testing.assert_array_equal(left, right, err_msg=name)
-        assert left.dtype == right.dtype, name
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -129,9 +127,11 @@ def test_one_message_at_a_time_makes_the_samples_of_the_whole_recording(seed: in
     missing = rng.choice([-1, 0, 1, 2, 3, 4, 5], size=2)
     series = [one for number, one in enumerate(series) if number not in missing or number == 1 - missing[0]]
     rng.shuffle(series)  # type: ignore[arg-type]
-    at_once_made = samples_of(CONFIGURATION, series)
-    equal_samples(one_by_one(series), at_once_made)
-    assert np.all(at_once_made.dt > 0.0)
+    at_once_made, _ = taken_of(CONFIGURATION, series)
+    _, signals, stamps_ns = one_by_one(series)
+    assert at_once_made.signals.tobytes() == signals.tobytes()
+    np.testing.assert_array_equal(at_once_made.stamps_ns, stamps_ns)
+    assert np.all(at_once_made.signals["dt"] > 0.0)
     assert np.all(np.diff(at_once_made.stamps_ns) > 0)
 
 
@@ -152,22 +152,23 @@ def test_what_goes_into_a_sample() -> None:
         at(LEG, (step + 1, [0.01])),
         at(ATTITUDE, (2 * step, [np.sin(0.1), 0.0, 0.0, np.cos(0.1)])),
     ]
-    found = samples_of(CONFIGURATION, series)
-    equal_samples(one_by_one(series), found)
+    found, signals, stamps_ns = one_by_one(series)
+    at_once_made, _ = taken_of(CONFIGURATION, series)
+    assert at_once_made.signals.tobytes() == signals.tobytes()
     # The low-g sensor is silent after 2 and back at 20; beyond 10 ms, so after 7, the other goes on alone.
-    numbers = found.stamps_ns // step
+    numbers = stamps_ns // step
     assert numbers.tolist() == [0, 1, 2, *range(8, 20), 20, 21]
     # At 20 the high-g reading was a sample before the low-g one of the same stamp came: time goes on by one step.
-    assert found.has.tolist() == [3, 1, 3, *[2] * 12, 2, 3]
-    assert found.dt[0] == NOMINAL_DT_S
-    np.testing.assert_allclose(found.dt[1:], np.diff(found.stamps_ns) * 1e-9)
-    assert np.isnan(found.goal[0])
-    assert found.goal[1:].tolist() == [3.0] * 16
+    assert found["has"].tolist() == [3, 1, 3, *[2] * 12, 2, 3]
+    assert found["dt"][0] == NOMINAL_DT_S
+    np.testing.assert_allclose(found["dt"][1:], np.diff(stamps_ns) * 1e-9)
+    assert np.isnan(found["goal"][0])
+    assert found["goal"][1:].tolist() == [3.0] * 16
     full = CONFIGURATION.rotors.full_thrust_weights * GRAVITY
-    np.testing.assert_allclose(found.thrust, [np.nan, np.nan, *[0.25 * full] * 15])
-    assert np.flatnonzero(np.isfinite(found.leg)).tolist() == [2]
-    np.testing.assert_allclose(found.up[2], Rotation.from_rotvec([0.2, 0.0, 0.0]).inv().apply([0.0, 0.0, 1.0]))
-    assert np.isnan(np.delete(found.up, 2, axis=0)).all()
+    np.testing.assert_allclose(found["thrust"], [np.nan, np.nan, *[0.25 * full] * 15])
+    assert np.flatnonzero(np.isfinite(found["leg"])).tolist() == [2]
+    np.testing.assert_allclose(found["up"][2], Rotation.from_rotvec([0.2, 0.0, 0.0]).inv().apply([0.0, 0.0, 1.0]))
+    assert np.isnan(np.delete(found["up"], 2, axis=0)).all()
 
 
 # ---------------------------------------------------------------------------------------------------------- readings
@@ -256,36 +257,39 @@ class PlainReadings:
         if low is not None:
             found[0] = float((low[3:] - self.low_offset) @ self.up - GRAVITY)
             if abs(low[5]) >= 0.99 * sensors.low_range_m_s2:
-                usable |= readings.LOW_CLIPPED
+                usable |= phases.LOW_CLIPPED
             elif not low_stuck:
-                usable |= readings.LOW_USABLE
+                usable |= phases.LOW_USABLE
         if high is not None:
             found[1] = float((high[3:] - self.high_offset) @ self.up - GRAVITY)
             if abs(high[5]) < 0.99 * sensors.high_range_m_s2 and not high_stuck:
-                usable |= readings.HIGH_USABLE
+                usable |= phases.HIGH_USABLE
         elif self.high_silent_s <= sensors.silent_s:
-            usable |= readings.HIGH_DUE
-        if usable & readings.LOW_USABLE and usable & readings.HIGH_USABLE:
+            usable |= phases.HIGH_DUE
+        if usable & phases.LOW_USABLE and usable & phases.HIGH_USABLE:
             self.compare(low[5] - self.low_offset[2], high[5] - self.high_offset[2])
         if self.at_odds or self.at_odds_at_rest:
-            usable &= readings.LOW_USABLE | readings.LOW_CLIPPED
+            usable &= phases.LOW_USABLE | phases.LOW_CLIPPED
         return found[0], found[1], usable
 
 
-def compiled(samples: Samples) -> tuple[Any, Any, Any]:
-    state = readings.new_state()
-    out, usable = np.empty((len(samples.dt), 4)), np.empty(len(samples.dt), dtype=np.uint8)
-    readings.vertical_accelerations(
-        reading_settings(CONFIGURATION),
-        state,
-        samples,
-        out,
-        usable,
-    )
-    return out, usable, state
+def compiled(samples: Any) -> tuple[Any, Any, Any]:
+    state, settings = readings.new_state(), readings.reading_settings(CONFIGURATION)
+    signals = np.zeros(len(samples), phases.SIGNAL)
+    for sample, signal in zip(samples, signals, strict=True):
+        readings.read(settings, state[0], sample, signal)
+    return np.column_stack([signals["low"], signals["high"]]), signals["usable"], state
 
 
-def made_up_samples(seed: int, ratio: float = 1.0) -> Samples:
+def samples_from(dt: Any, low: Any, high: Any, has: Any, up: Any) -> Any:
+    """Of `SAMPLE`."""
+    made = np.zeros(len(dt), SAMPLE)
+    for name, column in (("dt", dt), ("low", low), ("high", high), ("has", has), ("up", up)):
+        made[name] = column
+    return made
+
+
+def made_up_samples(seed: int, ratio: float = 1.0) -> Any:
     """Rest, tumbling with shocks beyond both ranges, an attitude sensor at times, a stuck sensor, and rest again.
 
     In shocks within both ranges the high-g sensor reads so many times what the other one does, with much noise.
@@ -314,8 +318,7 @@ def made_up_samples(seed: int, ratio: float = 1.0) -> Samples:
     told &= ~rest
     up[told] = Rotation.random(int(told.sum()), rng).apply([0.0, 0.0, 1.0])
     dt = rng.uniform(0.8, 1.2, size=count) / 840.0
-    none = np.zeros(count)
-    return Samples(np.cumsum(np.round(dt * 1e9)).astype(np.int64), dt, low, high, has, up, none, none, none)
+    return samples_from(dt, low, high, has, up)
 
 
 @pytest.mark.parametrize(("seed", "ratio", "at_odds"), [(0, 1.0, 0.0), (1, 1.0, 0.0), (2, 2.5, 1.0), (3, -1.0, 1.0)])
@@ -324,20 +327,19 @@ def test_readings_are_those_of_a_plain_implementation(seed: int, ratio: float, a
     out, usable, state = compiled(samples)
     plain = PlainReadings()
     expected = []
-    for n, dt in enumerate(samples.dt):
-        low = samples.low[n] if samples.has[n] & 1 else None
-        high = samples.high[n] if samples.has[n] & 2 else None
-        expected.append(plain.add(float(dt), low, high, samples.up[n]))
+    for one in samples:
+        low, high = one["low"] if one["has"] & 1 else None, one["high"] if one["has"] & 2 else None
+        expected.append(plain.add(float(one["dt"]), low, high, one["up"]))
     low, high, bits = (np.array(column) for column in zip(*expected, strict=True))
     np.testing.assert_array_equal(usable, bits)
-    assert state[readings.R_AT_ODDS] == at_odds
+    assert state["at_odds"][0] == at_odds
     seen, everything = set(np.unique(usable).tolist()), {0, 1, 2, 3, 4, 6, 8, 9, 12}
     assert seen < everything if at_odds else seen == everything
     for column, value in ((0, low), (1, high)):
         known = np.isfinite(value)
         np.testing.assert_allclose(out[known, column], value[known], rtol=1e-9, atol=1e-7)
-    np.testing.assert_allclose(state[readings.R_LOW : readings.R_LOW + 3], plain.low_offset, atol=1e-9)
-    np.testing.assert_allclose(state[readings.R_HIGH : readings.R_HIGH + 3], plain.high_offset, atol=1e-9)
+    np.testing.assert_allclose(state["low"][0], plain.low_offset, atol=1e-9)
+    np.testing.assert_allclose(state["high"][0], plain.high_offset, atol=1e-9)
     # The test is one only if the sensors were zeroed, and the second rest zeroed them anew.
     np.testing.assert_allclose(plain.high_offset, [3.0, -4.0, 5.0], atol=1.0)
 
@@ -351,16 +353,14 @@ def test_a_tilt_of_the_board_and_an_offset_are_zeroed() -> None:
     force[1000:, 2] += 50.0
     low = np.hstack([np.zeros((count, 3)), askew.apply(force) + np.array([0.3, -0.2, 0.5])])
     low[::2, 3] += 1e-9  # no sensor says the same twice
-    none, dt = np.zeros(count), np.full(count, NOMINAL_DT_S)
+    dt = np.full(count, NOMINAL_DT_S)
     has = np.ones(count, dtype=np.uint8)
-    samples = Samples(
-        none.astype(np.int64), dt, low, np.zeros((count, 6)), has, np.full((count, 3), np.nan), *[none] * 3
-    )
+    samples = samples_from(dt, low, np.zeros((count, 6)), has, np.full((count, 3), np.nan))
     out, usable, state = compiled(samples)
-    assert np.all(usable == readings.LOW_USABLE)
+    assert np.all(usable == phases.LOW_USABLE)
     np.testing.assert_allclose(out[700:1000, 0], 0.0, atol=1e-9)
     np.testing.assert_allclose(out[1000:, 0], 50.0, atol=50.0 * 0.05**2)
-    assert state[readings.R_ZEROED] == 1.0
+    assert state["zeroed"][0] == 1.0
 
 
 # ------------------------------------------------------------------------------------------- recordings and pipelines
@@ -654,8 +654,8 @@ def test_the_high_g_sensor_needs_no_gyro(configuration: Any, short: Recording) -
         np.testing.assert_array_equal(means, expected.means)
     recordings = hopping(), changed(hopping(), {HIGH: without_gyro})
     learned = (trial_of(CONFIGURATION, "run", loaded(one)) for one in recordings)
-    for one, other in zip(*(trial.signals for trial in learned), strict=True):
-        np.testing.assert_array_equal(one, other)
+    one, other = (trial.signals.tobytes() for trial in learned)
+    assert one == other
 
 
 def in_order(series: Sequence[Series]) -> Any:

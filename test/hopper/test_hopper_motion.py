@@ -43,9 +43,8 @@ def dropped(plant, start, stop_s):
     for tick in range(round(stop_s / TICK_S)):
         trace = np.empty((dynamics.TICK_STEPS, dynamics.TRACE_SIZE))
         truth = np.full(3, np.nan)
-        dynamics.advance(
-            state, delayed, plant, NO_THRUST, tick, none, none, np.ones(1), np.zeros(9), truth, trace, np.empty(1)
-        )
+        motion = dynamics.Motion(NO_THRUST, tick, none, none, np.ones(1), np.zeros(9), truth, trace, np.empty(1))
+        dynamics.advance(state, delayed, plant, motion)
         traces.append(trace)
         states.append(state[MOTION])
     return np.concatenate(traces), np.array(states)

@@ -28,8 +28,7 @@ from hopper_samples_for_tests import (
 )
 from scipy.stats import norm
 
-from hopper_estimation import phase_kernels
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phases
 from hopper_estimation.filter_calibration import WITHIN_ONE, calibrated, filtered, scale_and_floor
 from hopper_estimation.filter_judgement import judge_filter
 from hopper_estimation.filter_model import PARAMETERS, load_filters
@@ -69,11 +68,12 @@ def plain_cost(name: str, parameters: Any, trials: Sequence[Trial]) -> float:
         run = filtered(CONFIGURATION, name, parameters, trial, START)
         apexes = [
             (
-                float(trial.time_s[int(row[phase_kernels.E_SAMPLE])]),
-                *row[[phase_kernels.E_HEIGHT, phase_kernels.E_VARIANCE]].tolist(),
+                float(trial.time_s[int(row["sample"])]),
+                float(row["height"]),
+                float(row["variance"]),
             )
             for row in run.events
-            if int(row[phase_kernels.E_KIND]) == APEX
+            if int(row["kind"]) == APEX
         ]
         cycles = trial.hops.cycles
         told = 0
@@ -115,8 +115,8 @@ def test_missed_and_extra_hops_cost(trials: list[Trial]) -> None:
     """A filter that sees no touchdown pays for every hop; one that sees them everywhere for the wrong count."""
     objective = FilterObjective(CONFIGURATION, "kf1", trials, 1)
     blind, nervous = plain_parameters(), plain_parameters()
-    blind[kernels.JERK], blind[kernels.F_PHASE] = 20000.0, 5.0
-    nervous[kernels.JERK], nervous[kernels.F_PHASE] = 200.0, 400.0
+    blind[phases.JERK], blind[phases.F_PHASE] = 20000.0, 5.0
+    nervous[phases.JERK], nervous[phases.F_PHASE] = 200.0, 400.0
     costs = objective(np.array([blind, nervous])[:, list(objective.places)])
     assert costs[0] == pytest.approx(plain_cost("kf1", blind, trials), rel=1e-9)
     assert costs[0] > 1.9
@@ -157,7 +157,7 @@ def test_a_little_training_helps_and_can_be_repeated(trials: list[Trial]) -> Non
 
 def test_the_papers_form_has_no_delays(trials: list[Trial]) -> None:
     found = train_filter(CONFIGURATION, "kf1", trials, replace(TINY, generations=1, delays=False))
-    places = [kernels.DELAY_TD, kernels.DELAY_MS, kernels.DELAY_LO]
+    places = [phases.DELAY_TD, phases.DELAY_MS, phases.DELAY_LO]
     assert found.entry.parameters[places].tolist() == [0.0, 0.0, 0.0]
     assert not any("delay" in name for name in found.problem.names)
 
@@ -260,8 +260,9 @@ def test_readings_that_are_no_numbers_are_left_out_of_the_training(trials: list[
         trials_of(CONFIGURATION, {"a": loaded(changed(hopping(), {LOW: change, HIGH: change}))})[0]
         for change in (values_by(spoil), left_out)
     )
-    np.testing.assert_array_equal(spoilt.signals.acceleration, clean.signals.acceleration)
-    assert np.isfinite(spoilt.signals.acceleration).all()
+    for name in ("low", "high", "side_x", "side_y"):
+        np.testing.assert_array_equal(spoilt.signals[name], clean.signals[name])
+        assert np.isfinite(spoilt.signals[name]).all()
 
 
 def swapped(recording: Recording) -> Recording:
@@ -301,7 +302,7 @@ def test_train_and_evaluate_from_the_command_line(tmp_path: Path) -> None:
     assert told["hops"] == 14
     kf1 = told["filters"]["kf1"]
     stored = load_filters(model).entries["kf1"]
-    assert kf1["parameters"]["phase_cutoff_hz"] == pytest.approx(stored.parameters[kernels.F_PHASE])
+    assert kf1["parameters"]["phase_cutoff_hz"] == pytest.approx(stored.parameters[phases.F_PHASE])
     assert {"m1", "m2", "m3", "m4"} == set(kf1["on_training_hops"])
     assert (tmp_path / "model_kf1_sensitivity.png").stat().st_size > 1000
     run = tmp_path / "run"

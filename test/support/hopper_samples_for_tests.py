@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hopper_estimation import vertical_kernels as kernels
+from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.filter_model import TRAINED, FilterModel, untrained_entry
 from hopper_estimation.filter_training import neutral_parameters
@@ -125,8 +125,8 @@ def write_bag(path: Path, recording: Recording) -> Path:
 def plain_parameters() -> Array:
     """(18,) parameters by hand: they hop along, without anything trained."""
     values = neutral_parameters()
-    values[[kernels.F_STATE, kernels.F_PHASE, kernels.JERK]] = 150.0, 60.0, 4000.0
-    values[[kernels.SIGMA_A, kernels.SIGMA_V, kernels.SIGMA_P]] = 3.0, 0.5, 0.01
+    values[[phases.F_STATE, phases.F_PHASE, phases.JERK]] = 150.0, 60.0, 4000.0
+    values[[phases.SIGMA_A, phases.SIGMA_V, phases.SIGMA_P]] = 3.0, 0.5, 0.01
     return values
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hopper_estimation.vertical_kernels import Body, Signals
+from hopper_estimation.phases import SIGNAL, Body
 
 LENGTH, GRAVITY = 0.2683, 9.80665
 BODY_KG, SPRING, PRELOAD = 0.5619, 704.0, 50.0
@@ -19,11 +19,14 @@ NOMINAL_DT = 1.0 / RATE_HZ
 BODY = Body(LENGTH, GRAVITY, NOMINAL_DT)
 
 
-def signals(dt, low, high, usable, goal, thrust, side=None, leg=None) -> Signals:
+def signals(dt, low, high, usable, goal, thrust, side=None, leg=None) -> np.ndarray:
     """What kernels take, from its columns."""
-    side = np.zeros((len(dt), 2)) if side is None else side
-    leg = np.full(len(dt), np.nan) if leg is None else leg
-    return Signals(dt, np.column_stack([low, high, side]), usable, goal, thrust, leg)
+    made = np.empty(len(dt), SIGNAL)
+    made["side_x"], made["side_y"] = (0.0, 0.0) if side is None else side.T
+    made["leg"] = np.nan if leg is None else leg
+    made["dt"], made["low"], made["high"] = dt, low, high
+    made["usable"], made["goal"], made["thrust"] = usable, goal, thrust
+    return made
 
 
 @dataclass
