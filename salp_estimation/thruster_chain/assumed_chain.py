@@ -15,7 +15,7 @@ import numpy as np
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain.chain_model import ChainModel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.chain_model import ImuModel
 from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
 from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV, prior_stddev, published_space
 

@@ -10,7 +10,7 @@ from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain.assumed_chain import AssumedChain, from_published
 from salp_estimation.thruster_chain.forecast import forecast
 from salp_estimation.thruster_chain.lie_derivatives import observability
-from salp_estimation.thruster_chain.theorem_conditions import theorem_conditions
+from salp_estimation.thruster_chain.lie_derivatives import theorem_conditions
 
 
 class ObservedNow(NamedTuple):

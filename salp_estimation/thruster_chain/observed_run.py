@@ -22,7 +22,7 @@ from salp_estimation.thruster_chain.information import Trajectory, gramians, pre
 from salp_estimation.thruster_chain.lie_derivatives import Observability, common_directions, observability
 from salp_estimation.thruster_chain.observed_chain import blocks, packed
 from salp_estimation.thruster_chain.space import state_space
-from salp_estimation.thruster_chain.theorem_conditions import Conditions, theorem_conditions
+from salp_estimation.thruster_chain.lie_derivatives import Conditions, theorem_conditions
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""
