@@ -139,6 +139,7 @@ class JointedNavigation:
         self.count = chain.count
         self.half = 0.5 * chain.lengths
         self.places = np.ascontiguousarray(chain.imu_places)
+        self._chain = kernels.Chain(self.half, self.places)
         self._noise = np.square(
             [
                 configuration.gyro.noise_density_rad_s_sqrt_hz,
@@ -202,7 +203,7 @@ class JointedNavigation:
         mean, covariance = state.mean.copy(), state.covariance.copy()
         lasted_s = tick_s - state.tick_s
         before = mean[self.headings].copy()
-        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, kernels.CAUSES))
+        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, LINK))
         labels, lasted, blind, rates = np.empty(count), np.empty(count), np.zeros(count), np.empty(count)
         rows = []
         for link, readings in enumerate(state.readings):
@@ -210,9 +211,8 @@ class JointedNavigation:
             begin = state.labels_s[link]
             reached = -np.inf
             if len(readings) > 1 and target > begin:
-                reached = kernels.integrate(
-                    mean, link, readings, 0, len(readings), begin, target, moved[link], by[link]
-                )
+                own = mean[LINK * link : LINK * (link + 1)]
+                reached = kernels.integrate(own, readings, begin, target, moved[link], by[link])
             if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
                 blind[link], begin = 1.0, state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
                 labels[link] = target
@@ -221,13 +221,14 @@ class JointedNavigation:
             lasted[link] = max(labels[link] - begin, 0.0)
             rates[link] = 0.0
             if not blind[link]:
-                raw = kernels.reading_at(readings, 0, len(readings), labels[link])
+                raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
                 base = LINK * link
                 rates[link] = (raw - mean[base + GYRO_BIAS]) * (1.0 - mean[base + GYRO_SCALE])
             keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
             rows.append(readings[keep:])
         known = navigation_errors.own(covariance, count)
-        transition = kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
+        did = kernels.Did(moved, by, lasted, blind)
+        transition = kernels.predict(mean, covariance, self._chain, did, self._noise)
         lost = covariance[self.headings, self.headings] > LOST_RAD**2
         heard = not (blind.any() or lost.any())
         predicted, place = navigation_errors.own(covariance, count), slice(chain_part(count), chain_part(count) + 4)
@@ -235,9 +236,9 @@ class JointedNavigation:
         after, covariance, innovation, rejected, pinned = self._pinned(*pins, state.rejected_in_a_row)
         change = after[place] - mean[place]
         errors = navigation_errors.of_tick(known, predicted, navigation_errors.own(covariance, count), change)
-        did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
+        motion = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
         now = NavigationState(after, covariance, tick_s, labels, rates, tuple(rows), rejected)
-        return Ticked(now, did, innovation, Passage(transition, pinned))
+        return Ticked(now, motion, innovation, Passage(transition, pinned))
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -326,7 +327,7 @@ class JointedNavigation:
         count, n = self.count, len(mean)
         gaps = 2 * (count - 1)
         residual, jacobian = np.empty(gaps), np.empty((gaps, n))
-        kernels.expect_pins(mean, rates, self.half, self.places, labels, residual, jacobian)
+        kernels.expect_pins(mean, rates, self._chain, labels, residual, jacobian)
         variances = np.full(gaps, PIN_STDDEV_M**2)
         apart = np.repeat(lost[1:] | lost[:-1], 2)
         jacobian[apart], residual[apart] = 0.0, 0.0
