@@ -69,7 +69,7 @@ def deviations(points: Array, spread: float) -> tuple[Array, Array, Array]:
 
 @njit(cache=True, error_model="numpy")
 def predicted(mean: Array, covariance: Array, root: Array, moved: Array, spread: float) -> tuple[Array, Array]:
-    """Mean (n,) and covariance (n, n), its lower half, once the last states have `moved` (r, 2n + 1); the others rest."""
+    """Mean (n,) and covariance (n, n), its lower half, once the last states have `moved` (r, 2n + 1); others rest."""
     fixed = mean.shape[0] - moved.shape[0]
     centre, odd, even = deviations(moved, spread)
     after, out, block = mean.copy(), covariance.copy(), np.zeros((moved.shape[0], moved.shape[0]))
@@ -143,10 +143,8 @@ def _whole(
 
 
 @njit(cache=True, error_model="numpy")
-def corrected(
-    mean: Array, covariance: Array, innovation: Array, total: Array, cross: Array
-) -> tuple[Array, Array]:
-    """Mean (n,) and covariance (n, n) corrected by an innovation (m,), its covariance's lower half, and that with it."""
+def corrected(mean: Array, covariance: Array, innovation: Array, total: Array, cross: Array) -> tuple[Array, Array]:
+    """Mean (n,) and covariance (n, n) after an innovation (m,), of which `total` is the lower half of the covariance."""
     right = np.empty((cross.shape[0], cross.shape[1] + 1))
     right[:, :-1], right[:, -1] = cross, innovation
     mirror(total)

@@ -105,11 +105,17 @@ class ChainModel(NamedTuple):
         return model
 
     @classmethod
-    def rods(cls, lengths_m: ArrayLike, thruster_angles: ArrayLike = 0.0) -> ChainModel:
-        """The paper's chain: centres of mass and IMUs halfway between the pins, thrust through them, nothing else."""
+    def rods(
+        cls,
+        lengths_m: ArrayLike,
+        thruster_angles: ArrayLike = 0.0,
+        thruster_places: ArrayLike = (0.0, 0.0),
+        imu_places: ArrayLike = (0.0, 0.0),
+    ) -> ChainModel:
+        """The paper's chain: centres of mass halfway between the pins, and no forces but thrust; see `build`."""
         half = 0.5 * np.asarray(lengths_m, dtype=np.float64)
         ahead = np.column_stack([half, np.zeros_like(half)])
-        return cls.build(-ahead, ahead, thruster_angles)
+        return cls.build(-ahead, ahead, thruster_angles, thruster_places, imu_places=imu_places)
 
     def check(self) -> None:
         """Raise UserError where no chain is like that."""

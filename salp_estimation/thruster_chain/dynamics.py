@@ -17,11 +17,11 @@ there for comparison with the paper's figures, and fails on data of real sensors
 the IMU's place on the link, along the IMU's own axes. It is the same whatever the room's x is: the heading of a chain
 that floats on a level plane cannot be seen in it, only differences of headings.
 
-Numbers are floats (states, sigma points); complex, where an imaginary part of 1e-30 gives exact derivatives; or, outside
-of compiled code, a `jets.Jet`, for mixed ones. Up to LANES states are solved side by side: every quantity is a row with
-one number a state, and the innermost loops run along these rows, which the compiler turns into vector instructions. It
-does so only where it sees that rows do not overlap: hence one flat scratch array with a block of rows for each link, and
-slices of it taken outside the loops (as in `salp_estimation.chain_kernels`).
+Numbers are floats (states, sigma points); complex, where an imaginary part of 1e-30 gives exact derivatives; or,
+outside of compiled code, a `jets.Jet`, for mixed ones. Up to LANES states are solved side by side: every quantity is a
+row with one number a state, and the innermost loops run along these rows, which the compiler turns into vector
+instructions. It does so only where it sees that rows do not overlap: hence one flat scratch array with a block of rows
+for each link, and slices of it taken outside the loops (as in `salp_estimation.chain_kernels`).
 
 States are columns, as a filter's algebra wants them: `motion` (2N, P) holds headings, then turning rates; with four
 more rows, x and y of the place of the centre of mass of the whole chain, and of its velocity. `given` (3N, P) holds one
@@ -344,9 +344,7 @@ def _resisted(speed: Number, linear: float, quadratic: float) -> Number:
 
 
 @equation
-def _resist(
-    link: Array, next_friction: float, count: int, before: Numbers, block: Numbers, after: Numbers
-) -> None:
+def _resist(link: Array, next_friction: float, count: int, before: Numbers, block: Numbers, after: Numbers) -> None:
     """Add what drag and the friction of both joints do; a link before the first, and after the last, does not turn."""
     along, across, turning = link[m.DRAG_ALONG], link[m.DRAG_ACROSS], link[m.DRAG_TURNING]
     quadratic_along, quadratic_across = link[m.QUADRATIC_ALONG], link[m.QUADRATIC_ACROSS]

@@ -21,23 +21,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from salp_estimation.thruster_chain.inertial_layout import (
-    ACCELEROMETER_SCALE,
-    BIAS_X,
-    CHAIN,
-    CLOCK,
-    GYRO_BIAS,
-    GYRO_SCALE,
-    HALF_LENGTH,
-    HEADING,
-    JOINT,
-    LINK,
-    MOUNTING,
-    PLACE_X,
-    PLACE_Y,
-    SCALE_APART,
-    SCALED,
-)
+from salp_estimation.thruster_chain import inertial_layout as parts
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.float64]
@@ -50,7 +34,18 @@ MOVED = 7  # of a link over a tick: turn, velocity x y, way x y of its IMU; vari
 TURN_VARIANCE, VELOCITY_VARIANCE = 5, 6
 STEP = 1.0 / np.sqrt(12.0)  # of a step that lies anywhere between two readings, against a straight line between them
 ASIDE = 1e-30  # of the complex step: derivatives are exact to rounding
-CAUSE = np.array([HEADING, GYRO_BIAS, GYRO_SCALE, BIAS_X, BIAS_X + 1, MOUNTING, ACCELEROMETER_SCALE, SCALE_APART])  # that they depend on
+CAUSE = np.array(
+    [
+        parts.HEADING,
+        parts.GYRO_BIAS,
+        parts.GYRO_SCALE,
+        parts.BIAS_X,
+        parts.BIAS_X + 1,
+        parts.MOUNTING,
+        parts.ACCELEROMETER_SCALE,
+        parts.SCALE_APART,
+    ]
+)  # that they depend on
 GYRO_NOISE, ACCELEROMETER_NOISE, GYRO_WALK, ACCELEROMETER_WALK = range(4)  # densities, squared
 CLOCK_WALK = 3e-5  # s/sqrt(s): a crystal that is 20 ppm off goes 0.1 ms in five seconds
 BLIND_TURN = 1.0  # rad^2/s: a link that nothing is heard of turns by 0.1 rad in 10 ms
@@ -124,10 +119,10 @@ def integrate(own: Vector, readings: Rows, begin_s: float, target_s: float, move
 @njit(cache=True)
 def _strap_down(own: Numbers, raw: Vector, step: float, motion: Numbers) -> None:
     """Turn, velocity and way of an IMU (5,) a step on, as its readings (3,) in the step's middle say."""
-    rate = (1.0 - own[GYRO_SCALE]) * (raw[0] - own[GYRO_BIAS])
-    along = (1.0 - own[ACCELEROMETER_SCALE] - own[SCALE_APART]) * (raw[1] - own[BIAS_X])
-    across = (1.0 - own[ACCELEROMETER_SCALE] + own[SCALE_APART]) * (raw[2] - own[BIAS_X + 1])
-    ax, ay = _turned(own[HEADING] + motion[0] + 0.5 * rate * step + own[MOUNTING], along, across)
+    rate = (1.0 - own[parts.GYRO_SCALE]) * (raw[0] - own[parts.GYRO_BIAS])
+    along = (1.0 - own[parts.ACCELEROMETER_SCALE] - own[parts.SCALE_APART]) * (raw[1] - own[parts.BIAS_X])
+    across = (1.0 - own[parts.ACCELEROMETER_SCALE] + own[parts.SCALE_APART]) * (raw[2] - own[parts.BIAS_X + 1])
+    ax, ay = _turned(own[parts.HEADING] + motion[0] + 0.5 * rate * step + own[parts.MOUNTING], along, across)
     motion[3] += step * motion[1] + 0.5 * step * step * ax
     motion[4] += step * motion[2] + 0.5 * step * step * ay
     motion[1] += step * ax
@@ -138,8 +133,8 @@ def _strap_down(own: Numbers, raw: Vector, step: float, motion: Numbers) -> None
 @njit(cache=True)
 def lever(own: Numbers, chain: Chain, link: int, side: float) -> tuple[Number, Number]:
     """From the IMU of a link to its pin ahead (`side` 1) or behind (-1), in the link's frame, m."""
-    along = side * (chain.half[link] + own[HALF_LENGTH]) - chain.place[link, 0] - own[PLACE_X]
-    return along, -chain.place[link, 1] - own[PLACE_Y]
+    along = side * (chain.half[link] + own[parts.HALF_LENGTH]) - chain.place[link, 0] - own[parts.PLACE_X]
+    return along, -chain.place[link, 1] - own[parts.PLACE_Y]
 
 
 @njit(cache=True)
@@ -162,11 +157,13 @@ def predict(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: Vect
 
 
 @njit(cache=True)
-def _parted(own: Numbers, moved: Numbers, chain: Chain, link: int, side: float) -> tuple[Number, Number, Number, Number]:
+def _parted(
+    own: Numbers, moved: Numbers, chain: Chain, link: int, side: float
+) -> tuple[Number, Number, Number, Number]:
     """By how much a link's motion parts its joint ahead (`side` 1) or behind (-1): velocity x y, gap x y."""
     hx, hy = lever(own, chain, link, side)
-    ox, oy = _turned(own[HEADING], hx, hy)
-    nx, ny = _turned(own[HEADING] + moved[0], hx, hy)
+    ox, oy = _turned(own[parts.HEADING], hx, hy)
+    nx, ny = _turned(own[parts.HEADING] + moved[0], hx, hy)
     return side * moved[1], side * moved[2], side * (moved[3] + nx - ox), side * (moved[4] + ny - oy)
 
 
@@ -174,11 +171,11 @@ def _parted(own: Numbers, moved: Numbers, chain: Chain, link: int, side: float) 
 def _advance(state: Vector, chain: Chain, did: Did) -> None:
     """The state a tick on: joints by their own velocity and the motion of both links, the chain, the headings."""
     count, lasted_s = len(chain.half), did.lasted_s
-    joints, first = LINK * count, LINK * count + JOINT * (count - 1)
+    joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
     for e in range(2):
         velocity = state[first + e]
         for j in range(count - 1):
-            u = joints + JOINT * j + e
+            u = joints + parts.JOINT * j + e
             following = velocity - state[u]
             state[u + 2] += 0.5 * (lasted_s[j] + lasted_s[j + 1]) * state[u]
             state[u + 2] += 0.5 * (lasted_s[j] - lasted_s[j + 1]) * (velocity + following)
@@ -188,22 +185,25 @@ def _advance(state: Vector, chain: Chain, did: Did) -> None:
         state[v] += did.moved[0, 1 + e] + lasted_s[0] * state[g]
     for j in range(count - 1):
         for i, side in ((j, 1.0), (j + 1, -1.0)):
-            parted = _parted(state[LINK * i : LINK * (i + 1)], did.moved[i], chain, i, side)
+            parted = _parted(state[parts.LINK * i : parts.LINK * (i + 1)], did.moved[i], chain, i, side)
             for row in range(4):
-                state[joints + JOINT * j + row] += parted[row]
+                state[joints + parts.JOINT * j + row] += parted[row]
     for i in range(count):
-        state[LINK * i + HEADING] += did.moved[i, 0]
+        state[parts.LINK * i + parts.HEADING] += did.moved[i, 0]
 
 
 @njit(cache=True)
 def _transition(state: Vector, chain: Chain, did: Did) -> Rows:
     """What is not zero of F - I, (E, 3) rows of row, column and entry; by links by the complex step."""
     count = len(chain.half)
-    joints, first = LINK * count, LINK * count + JOINT * (count - 1)
-    transition, e = np.empty((count * (10 * LINK + 2 * count + 6) + 4 * LINK + 6, 3)), 0
+    joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
+    transition, e = np.empty((count * (10 * parts.LINK + 2 * count + 6) + 4 * parts.LINK + 6, 3)), 0
     for i in range(count):
-        for column in range(LINK):
-            own, moved = state[LINK * i : LINK * (i + 1)].astype(np.complex128), did.moved[i].astype(np.complex128)
+        for column in range(parts.LINK):
+            own, moved = (
+                state[parts.LINK * i : parts.LINK * (i + 1)].astype(np.complex128),
+                did.moved[i].astype(np.complex128),
+            )
             own[column] += 1j * ASIDE
             for row in range(5):
                 moved[row] += 1j * ASIDE * did.by[i, row, column]
@@ -211,20 +211,20 @@ def _transition(state: Vector, chain: Chain, did: Did) -> Rows:
                 if 0 <= j < count - 1:
                     parted = _parted(own, moved, chain, i, side)
                     for row in range(4):
-                        at = joints + JOINT * j + row
-                        e = _put(transition, e, at, LINK * i + column, parted[row].imag / ASIDE)
-            e = _put(transition, e, LINK * i + HEADING, LINK * i + column, did.by[i, 0, column])
+                        at = joints + parts.JOINT * j + row
+                        e = _put(transition, e, at, parts.LINK * i + column, parted[row].imag / ASIDE)
+            e = _put(transition, e, parts.LINK * i + parts.HEADING, parts.LINK * i + column, did.by[i, 0, column])
             for row in range(4 if i == 0 else 0):
                 e = _put(transition, e, first + row, column, did.by[0, 1 + row, column])
     for j in range(count - 1):
         lasted = 0.5 * (did.lasted_s[j] + did.lasted_s[j + 1])
         longer = 0.5 * (did.lasted_s[j] - did.lasted_s[j + 1])  # not zero while clocks are being found
         for axis in range(2):
-            u = joints + JOINT * j + axis
+            u = joints + parts.JOINT * j + axis
             e = _put(transition, e, u + 2, u, lasted - longer)
             e = _put(transition, e, u + 2, first + axis, 2.0 * longer)
             for k in range(j):
-                e = _put(transition, e, u + 2, joints + JOINT * k + axis, -2.0 * longer)
+                e = _put(transition, e, u + 2, joints + parts.JOINT * k + axis, -2.0 * longer)
     lasted = did.lasted_s[0]
     for axis in range(2):
         v, p, g = first + axis, first + 2 + axis, first + 4 + axis
@@ -264,20 +264,20 @@ def transform(covariance: Rows, transition: Rows) -> None:
 @njit(cache=True)
 def _add_noise(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: Vector) -> None:
     count = len(chain.half)
-    joints, first = LINK * count, LINK * count + JOINT * (count - 1)
+    joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
     at, gain = np.empty(5, np.int64), np.empty(5)
     for i in range(count):
-        base, lasted, blind, moved = LINK * i, did.lasted_s[i], did.blind[i], did.moved[i]
+        base, lasted, blind, moved = parts.LINK * i, did.lasted_s[i], did.blind[i], did.moved[i]
         turn = lasted * (noise[GYRO_NOISE] + blind * BLIND_TURN) + moved[TURN_VARIANCE]
         push = lasted * (noise[ACCELEROMETER_NOISE] + blind * BLIND_FORCE) + moved[VELOCITY_VARIANCE]
-        at[0], gain[0], used = base + HEADING, 1.0, 1
+        at[0], gain[0], used = base + parts.HEADING, 1.0, 1
         for side in range(2):
             j = i - side
             if 0 <= j < count - 1:
                 sign = 1.0 - 2.0 * side
-                hx, hy = lever(state[base : base + LINK], chain, i, sign)
-                nx, ny = _turned(state[base + HEADING], hx, hy)
-                d = joints + JOINT * j + 2
+                hx, hy = lever(state[base : base + parts.LINK], chain, i, sign)
+                nx, ny = _turned(state[base + parts.HEADING], hx, hy)
+                d = joints + parts.JOINT * j + 2
                 at[used], gain[used], at[used + 1], gain[used + 1] = d, -sign * ny, d + 1, sign * nx
                 used += 2
         for a in range(used):
@@ -289,7 +289,7 @@ def _add_noise(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: V
                 j = i - side
                 if 0 <= j < count - 1:
                     sign = 1.0 - 2.0 * side
-                    u = joints + JOINT * j + e
+                    u = joints + parts.JOINT * j + e
                     at[used], gain[used], at[used + 1], gain[used + 1] = u, sign, u + 2, 0.5 * sign * lasted
                     used += 2
             for a in range(used):
@@ -306,36 +306,34 @@ def _add_noise(state: Vector, covariance: Rows, chain: Chain, did: Did, noise: V
                     covariance[at[a], v] += push * gain[a]
                     covariance[v + 2, at[a]] += 0.5 * lasted * push * gain[a]
                     covariance[at[a], v + 2] += 0.5 * lasted * push * gain[a]
-            covariance[base + BIAS_X + e, base + BIAS_X + e] += lasted * noise[ACCELEROMETER_WALK]
-        covariance[base + GYRO_BIAS, base + GYRO_BIAS] += lasted * noise[GYRO_WALK]
-        covariance[base + CLOCK, base + CLOCK] += lasted * CLOCK_WALK**2
+            covariance[base + parts.BIAS_X + e, base + parts.BIAS_X + e] += lasted * noise[ACCELEROMETER_WALK]
+        covariance[base + parts.GYRO_BIAS, base + parts.GYRO_BIAS] += lasted * noise[GYRO_WALK]
+        covariance[base + parts.CLOCK, base + parts.CLOCK] += lasted * CLOCK_WALK**2
 
 
 @njit(cache=True)
-def expect_pins(
-    state: Vector, rates: Vector, chain: Chain, labels_s: Vector, residual: Vector, jacobian: Rows
-) -> None:
+def expect_pins(state: Vector, rates: Vector, chain: Chain, labels_s: Vector, residual: Vector, jacobian: Rows) -> None:
     """Into `residual` (2N - 2,) what the gaps lack to nothing, and the Jacobian of the gaps.
 
     A clock's error moves a pin by its velocity: the same pin's from either side, so that only differences of clocks
     count. `labels_s` (N,): where each link's own clock stands against the tick.
     """
     count = len(chain.half)
-    joints, first = LINK * count, LINK * count + JOINT * (count - 1)
+    joints, first = parts.LINK * count, parts.LINK * count + parts.JOINT * (count - 1)
     jacobian[:] = 0.0
     velocity_x, velocity_y = state[first], state[first + 1]
     for j in range(count - 1):
-        u = joints + JOINT * j
-        d, before, behind = u + 2, LINK * j, LINK * (j + 1)
-        hx, hy = lever(state[before : before + LINK], chain, j, 1.0)
-        nx, ny = _turned(state[before + HEADING], hx, hy)
+        u = joints + parts.JOINT * j
+        d, before, behind = u + 2, parts.LINK * j, parts.LINK * (j + 1)
+        hx, hy = lever(state[before : before + parts.LINK], chain, j, 1.0)
+        nx, ny = _turned(state[before + parts.HEADING], hx, hy)
         pin_x, pin_y = velocity_x - rates[j] * ny, velocity_y + rates[j] * nx
-        late = (state[before + CLOCK] - labels_s[j]) - (state[behind + CLOCK] - labels_s[j + 1])
+        late = (state[before + parts.CLOCK] - labels_s[j]) - (state[behind + parts.CLOCK] - labels_s[j + 1])
         residual[2 * j] = -(state[d] + pin_x * late)
         residual[2 * j + 1] = -(state[d + 1] + pin_y * late)
         jacobian[2 * j, d] = jacobian[2 * j + 1, d + 1] = 1.0
-        jacobian[2 * j, before + CLOCK], jacobian[2 * j, behind + CLOCK] = pin_x, -pin_x
-        jacobian[2 * j + 1, before + CLOCK], jacobian[2 * j + 1, behind + CLOCK] = pin_y, -pin_y
+        jacobian[2 * j, before + parts.CLOCK], jacobian[2 * j, behind + parts.CLOCK] = pin_x, -pin_x
+        jacobian[2 * j + 1, before + parts.CLOCK], jacobian[2 * j + 1, behind + parts.CLOCK] = pin_y, -pin_y
         velocity_x -= state[u]
         velocity_y -= state[u + 1]
 
@@ -348,16 +346,16 @@ def keep_unobservable(covariance: Rows, change: Vector, count: int) -> None:
     is moved from the linearisation before to the one after.
     """
     n = covariance.shape[0]
-    joints = LINK * count
+    joints = parts.LINK * count
     for _ in range(2):  # rows, then columns
         turn, scale = np.zeros(n), np.zeros(n)
         for i in range(count):
-            turn += covariance[LINK * i + HEADING] / count
-            scale -= covariance[LINK * i + ACCELEROMETER_SCALE] / count
-        for k in range(joints, joints + JOINT * (count - 1) + CHAIN, 2):
+            turn += covariance[parts.LINK * i + parts.HEADING] / count
+            scale -= covariance[parts.LINK * i + parts.ACCELEROMETER_SCALE] / count
+        for k in range(joints, joints + parts.JOINT * (count - 1) + parts.CHAIN, 2):
             covariance[k] += -change[k + 1] * turn + change[k] * scale
             covariance[k + 1] += change[k] * turn + change[k + 1] * scale
         for i in range(count):
-            for part in SCALED:
-                covariance[LINK * i + part] += change[LINK * i + part] * scale
+            for part in parts.SCALED:
+                covariance[parts.LINK * i + part] += change[parts.LINK * i + part] * scale
         covariance[:] = covariance.T.copy()

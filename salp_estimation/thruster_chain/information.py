@@ -62,7 +62,10 @@ class Trajectory:
 def moved(chain: ObservedChain, start: Vector, thrust_n: ArrayLike, time_s: ArrayLike) -> tuple[Trajectory, Matrix]:
     """The motion from a state (5N + 2,) under thrust (K, N), and the outputs (K, 3N) without noise."""
     thrust, time = np.asarray(thrust_n, dtype=np.float64), np.asarray(time_s, dtype=np.float64)
-    states, outputs = np.tile(np.asarray(start, dtype=np.float64), (len(time), 1)), np.empty((len(time), 3 * chain.count))
+    states, outputs = (
+        np.tile(np.asarray(start, dtype=np.float64), (len(time), 1)),
+        np.empty((len(time), 3 * chain.count)),
+    )
     last = blocks(chain.count).velocity.stop
     for k in range(len(time)):
         lasts_s = time[k + 1] - time[k] if k + 1 < len(time) else 0.0
@@ -101,7 +104,10 @@ def scaled_jacobians(chain: ObservedChain, path: Trajectory, scale: Vector) -> t
         raise ValueError("headings and rates need prior standard deviations above zero")
     free, lasts_s = np.flatnonzero(scale), np.diff(path.time_s, append=path.time_s[-1])
     aside = 1j * _STEP * np.eye(len(scale))[:, free]
-    gradients, transitions = np.empty((len(lasts_s), 3 * chain.count, len(free))), np.empty((len(lasts_s), moving, len(free)))
+    gradients, transitions = (
+        np.empty((len(lasts_s), 3 * chain.count, len(free))),
+        np.empty((len(lasts_s), moving, len(free))),
+    )
     for k, step_s in enumerate(lasts_s.tolist()):
         read, after = _read_and_moved(chain, path.states[k, :, None] + aside, path.thrust_n[k], step_s)
         gradients[k], transitions[k] = read.imag / _STEP, after[:moving].imag / _STEP

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class Jet:
-    """A number by products of symbols: part `mask` belongs to the product of all e_k whose bit k is set; 0 is the value.
+    """A number by products of symbols: part `mask` belongs to the product of the e_k whose bit k is set; 0: its value.
 
     Parts are arrays of many such numbers, and may have different shapes that broadcast against each other: what does
     not depend on a direction needs no axis of directions. Absent parts are zero.

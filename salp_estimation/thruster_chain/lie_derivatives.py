@@ -159,14 +159,19 @@ def _started(states: Matrix, stddev: Vector, free: NDArray[np.intp]) -> Jets:
     unit = stddev[:, None] * (np.arange(len(stddev))[:, None] == free)
     start = np.empty((len(stddev), 1), dtype=object)
     for row in range(len(stddev)):
-        start[row, 0] = Jet({0: states[:, row, None, None], 1: unit[row]} if unit[row].any() else {0: states[:, row, None, None]})
+        start[row, 0] = Jet(
+            {0: states[:, row, None, None], 1: unit[row]} if unit[row].any() else {0: states[:, row, None, None]}
+        )
     return start
 
 
 def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Matrix, symbol: int) -> Jets:
     """x + e_symbol g(x), with a field g for each word: f0 (None), or u_i f_i, which is what the thrust adds to f0."""
     pushed = np.array([[one == link for one in field] for link in range(chain.count)])[:, None, :, None]
-    drifting, slopes = _slopes(chain, at, 0.0 * thrust.T[:, :, None, None]), _slopes(chain, at, thrust.T[:, :, None, None] * pushed)
+    drifting, slopes = (
+        _slopes(chain, at, 0.0 * thrust.T[:, :, None, None]),
+        _slopes(chain, at, thrust.T[:, :, None, None] * pushed),
+    )
     taken_off = np.array([float(one is not None) for one in field])[:, None]
     after = at.copy()
     for row, (slope, drift) in enumerate(zip(slopes, drifting, strict=True)):

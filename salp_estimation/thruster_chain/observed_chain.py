@@ -96,6 +96,11 @@ class ObservedChain:
             [self.accelerometer_stddev_m_s2, self.accelerometer_stddev_m_s2, self.gyro_stddev_rad_s], self.count
         )
 
-    def reading(self, imu_model: ImuModel) -> ObservedChain:
-        """The same chain, its IMUs read by another model."""
-        return replace(self, imu_model=imu_model)
+    def averaged(self, samples: float) -> ObservedChain:
+        """IMUs whose one sample stands for several."""
+        share = max(samples, 1.0) ** -0.5
+        return replace(
+            self,
+            accelerometer_stddev_m_s2=self.accelerometer_stddev_m_s2 * share,
+            gyro_stddev_rad_s=self.gyro_stddev_rad_s * share,
+        )

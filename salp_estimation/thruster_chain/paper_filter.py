@@ -248,7 +248,7 @@ class PaperFilter:
     def __init__(self, configuration: ThrusterChainConfiguration, dead_reckoned: bool = True) -> None:
         chain, paper = configuration.chain, configuration.paper
         self.count, self._size = chain.count, 4 * chain.count + 4 * dead_reckoned
-        n, half = chain.count, 0.5 * chain.lengths
+        n, accelerometer = chain.count, paper.accelerometer_stddev_m_s2
         # Where the published state, headings and rates first, finds its parts in the filter's.
         self._places = np.r_[2 * n : 4 * n, 0 : 2 * n, 4 * n : self._size]
         noise, largest = np.zeros(self._size), np.full(self._size, math.inf)
@@ -256,11 +256,8 @@ class PaperFilter:
         noise[2 * n : 3 * n], noise[3 * n : 4 * n] = paper.heading_noise_rad, paper.rate_noise_rad_s
         largest[: 2 * n], largest[2 * n : 3 * n] = _UNKNOWN_LOGARITHM, _UNKNOWN_HEADING_RAD
         largest[3 * n : 4 * n] = configuration.gyro.range_rad_s / math.sqrt(3.0)
-        ahead, accelerometer = np.column_stack([half, np.zeros(n)]), paper.accelerometer_stddev_m_s2
         self.settings = Settings(
-            ChainModel.build(
-                -ahead, ahead, chain.thruster_angles, chain.thruster_places, imu_places=chain.imu_places
-            ),
+            ChainModel.rods(chain.lengths, chain.thruster_angles, chain.thruster_places, chain.imu_places),
             configuration.imu_model == ImuModel.PHYSICAL.name.lower(),
             noise**2 * paper.rate_hz,
             largest**2,

@@ -27,8 +27,7 @@ from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_kernels import transform
 from salp_estimation.thruster_chain.inertial_layout import clock_stddev_s
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved
-from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved, NavigationErrors
 from salp_estimation.thruster_chain.response_kernels import Given, advance_thrust, expect
 
 WINDOW = 5

@@ -14,38 +14,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.filtering.manifold_kernels import sine_cosine
 from salp_estimation.thruster_chain import dynamics as d
+from salp_estimation.thruster_chain import parameter_layout as parts
 from salp_estimation.thruster_chain.dynamics import LANES, LINK
-from salp_estimation.thruster_chain.parameter_layout import LINK as PER_LINK
-from salp_estimation.thruster_chain.parameter_layout import (
-    ACROSS_LINEAR,
-    ACROSS_QUADRATIC,
-    AIR_X,
-    AIR_Y,
-    ALONG_LINEAR,
-    ALONG_QUADRATIC,
-    BRISTLE_RAD,
-    CENTRE_X,
-    CENTRE_Y,
-    CURVATURE,
-    DELAY,
-    DIRECTION,
-    DRY,
-    GAIN,
-    JOINT,
-    LOG_INERTIA,
-    LOG_LAG,
-    LOG_MASS,
-    REST_TORQUE,
-    REVERSE,
-    STIFFNESS,
-    THRUSTER_X,
-    THRUSTER_Y,
-    VELOCITY_X,
-    VELOCITY_Y,
-    VISCOUS,
-    chain_part,
-    first_joint,
-)
 
 Vector = NDArray[np.float64]
 Rows = NDArray[np.float64]
@@ -124,7 +94,13 @@ def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vect
     d.join(count, False, LANES, blocks)
     block, c, s = blocks[LINK : 2 * LINK], np.cos(given.headings[tick, 0]), np.sin(given.headings[tick, 0])
     for k in range(LANES):
-        cx, cy, ax, ay, turn = parameters[CENTRE_X, k], parameters[CENTRE_Y, k], block[d.AX + k], block[d.AY + k], block[d.TURN + k]
+        cx, cy, ax, ay, turn = (
+            parameters[parts.CENTRE_X, k],
+            parameters[parts.CENTRE_Y, k],
+            block[d.AX + k],
+            block[d.AY + k],
+            block[d.TURN + k],
+        )
         out[0, k] = c * ax + s * ay + turn * cy + rate * rate * cx
         out[1, k] = c * ay - s * ax - turn * cx + rate * rate * cy
     for i in range(count):
@@ -136,12 +112,12 @@ def respond(given: Given, tick: int, parameters: Rows, extra: Rows, blocks: Vect
 @njit(cache=True, error_model="numpy")
 def _weigh(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
     """Mass, inertia, and pins as seen from the centre of mass, turned by a right angle, in the room's frame."""
-    base, half = PER_LINK * i, given.design[i, 2]
+    base, half = parts.LINK * i, given.design[i, 2]
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
     for k in range(LANES):
-        cx, cy = parameters[base + CENTRE_X, k], parameters[base + CENTRE_Y, k]
-        block[d.RECIPROCAL + k] = np.exp(-parameters[base + LOG_MASS, k]) / given.design[i, 0]
-        block[d.TURNED_BY + k] = np.exp(-parameters[base + LOG_INERTIA, k]) / given.design[i, 1]
+        cx, cy = parameters[base + parts.CENTRE_X, k], parameters[base + parts.CENTRE_Y, k]
+        block[d.RECIPROCAL + k] = np.exp(-parameters[base + parts.LOG_MASS, k]) / given.design[i, 0]
+        block[d.TURNED_BY + k] = np.exp(-parameters[base + parts.LOG_INERTIA, k]) / given.design[i, 1]
         block[d.RATE + k] = given.rates[tick, i]
         block[d.BX + k], block[d.BY + k] = s * (half + cx) + c * cy, -c * (half + cx) + s * cy
         block[d.HX + k], block[d.HY + k] = -s * (half - cx) + c * cy, c * (half - cx) + s * cy
@@ -150,17 +126,19 @@ def _weigh(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> 
 @njit(cache=True, error_model="numpy")
 def _thrust(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
     """Its force along and across the link, and its torque about the middle, into the rows of the free acceleration."""
-    base, chain = PER_LINK * i, chain_part(len(given.design))
+    base, chain = parts.LINK * i, parts.chain_part(len(given.design))
     thrust, design, reference, limit_n = given.thrust[tick, i], given.design[i], given.reference, given.limit_n
     for k in range(LANES):
-        lag = parameters[base + LOG_LAG, k] - reference[i]
-        later = parameters[chain + DELAY, k] - reference[-1]
+        lag = parameters[base + parts.LOG_LAG, k] - reference[i]
+        later = parameters[chain + parts.DELAY, k] - reference[-1]
         forward = thrust[FORWARD] + lag * thrust[FORWARD_BY_LAG] - later * thrust[FORWARD_RATE]
         backward = thrust[BACKWARD] + lag * thrust[BACKWARD_BY_LAG] - later * thrust[BACKWARD_RATE]
-        push = (1.0 + parameters[base + GAIN, k]) * (forward + (1.0 + parameters[base + REVERSE, k]) * backward)
-        push *= 1.0 + parameters[chain + CURVATURE, k] * (abs(push) / limit_n - MIDDLE)
-        sine, cosine = sine_cosine(design[5] + parameters[base + DIRECTION, k])
-        px, py = design[3] + parameters[base + THRUSTER_X, k], design[4] + parameters[base + THRUSTER_Y, k]
+        push = (1.0 + parameters[base + parts.GAIN, k]) * (
+            forward + (1.0 + parameters[base + parts.REVERSE, k]) * backward
+        )
+        push *= 1.0 + parameters[chain + parts.CURVATURE, k] * (abs(push) / limit_n - MIDDLE)
+        sine, cosine = sine_cosine(design[5] + parameters[base + parts.DIRECTION, k])
+        px, py = design[3] + parameters[base + parts.THRUSTER_X, k], design[4] + parameters[base + parts.THRUSTER_Y, k]
         block[d.FREE_X + k], block[d.FREE_Y + k] = push * cosine, push * sine
         block[d.FREE_TURN + k] = push * (px * sine - py * cosine)
 
@@ -168,16 +146,16 @@ def _thrust(given: Given, tick: int, i: int, parameters: Rows, block: Vector) ->
 @njit(cache=True, error_model="numpy")
 def _resist(given: Given, tick: int, i: int, parameters: Rows, block: Vector) -> None:
     """Less the drag, by the velocity against the air; across the link summed over strips."""
-    chain, half, rate = chain_part(len(given.design)), given.design[i, 2], given.rates[tick, i]
+    chain, half, rate = parts.chain_part(len(given.design)), given.design[i, 2], given.rates[tick, i]
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
     for k in range(LANES):
-        vx = given.velocities[tick, i, 0] + parameters[chain + VELOCITY_X, k] - parameters[chain + AIR_X, k]
-        vy = given.velocities[tick, i, 1] + parameters[chain + VELOCITY_Y, k] - parameters[chain + AIR_Y, k]
+        vx = given.velocities[tick, i, 0] + parameters[chain + parts.VELOCITY_X, k] - parameters[chain + parts.AIR_X, k]
+        vy = given.velocities[tick, i, 1] + parameters[chain + parts.VELOCITY_Y, k] - parameters[chain + parts.AIR_Y, k]
         along, across = c * vx + s * vy, c * vy - s * vx
         block[d.FREE_X + k] -= (
-            parameters[chain + ALONG_LINEAR, k] + parameters[chain + ALONG_QUADRATIC, k] * abs(along)
+            parameters[chain + parts.ALONG_LINEAR, k] + parameters[chain + parts.ALONG_QUADRATIC, k] * abs(along)
         ) * along
-        linear, quadratic = parameters[chain + ACROSS_LINEAR, k], parameters[chain + ACROSS_QUADRATIC, k]
+        linear, quadratic = parameters[chain + parts.ACROSS_LINEAR, k], parameters[chain + parts.ACROSS_QUADRATIC, k]
         for strip in range(4):
             arm = half * STRIPS[strip]
             speed = across + rate * arm
@@ -189,11 +167,15 @@ def _resist(given: Given, tick: int, i: int, parameters: Rows, block: Vector) ->
 @njit(cache=True, error_model="numpy")
 def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block: Vector) -> None:
     """With disturbances: from forces and torque about the middle to accelerations of and about the centre of mass."""
-    base, count = PER_LINK * i, len(given.design)
+    base, count = parts.LINK * i, len(given.design)
     c, s = np.cos(given.headings[tick, i]), np.sin(given.headings[tick, i])
     for k in range(LANES):
         fx, fy = block[d.FREE_X + k] + extra[count + 2 * i, k], block[d.FREE_Y + k] + extra[count + 2 * i + 1, k]
-        cx, cy, reciprocal = parameters[base + CENTRE_X, k], parameters[base + CENTRE_Y, k], block[d.RECIPROCAL + k]
+        cx, cy, reciprocal = (
+            parameters[base + parts.CENTRE_X, k],
+            parameters[base + parts.CENTRE_Y, k],
+            block[d.RECIPROCAL + k],
+        )
         torque = block[d.FREE_TURN + k] - cx * fy + cy * fx + extra[i, k]
         block[d.FREE_X + k], block[d.FREE_Y + k] = reciprocal * (c * fx - s * fy), reciprocal * (s * fx + c * fy)
         block[d.FREE_TURN + k] = block[d.TURNED_BY + k] * torque
@@ -202,20 +184,21 @@ def _free(given: Given, tick: int, i: int, parameters: Rows, extra: Rows, block:
 @njit(cache=True, error_model="numpy")
 def _pass_torque(given: Given, tick: int, j: int, parameters: Rows, behind: Vector, ahead: Vector) -> None:
     """Cable and friction of a joint turn both of its links."""
-    base = first_joint(len(given.design)) + JOINT * j
+    base = parts.first_joint(len(given.design)) + parts.JOINT * j
     bent = given.headings[tick, j + 1] - given.headings[tick, j]
     bending = given.rates[tick, j + 1] - given.rates[tick, j]
     for k in range(LANES):
-        passed = parameters[base + REST_TORQUE, k] + parameters[base + DRY, k] * given.bristles[tick, j] / BRISTLE_RAD
-        passed += parameters[base + STIFFNESS, k] * bent + parameters[base + VISCOUS, k] * bending
+        passed = (
+            parameters[base + parts.REST_TORQUE, k]
+            + parameters[base + parts.DRY, k] * given.bristles[tick, j] / parts.BRISTLE_RAD
+        )
+        passed += parameters[base + parts.STIFFNESS, k] * bent + parameters[base + parts.VISCOUS, k] * bending
         behind[d.FREE_TURN + k] += behind[d.TURNED_BY + k] * passed
         ahead[d.FREE_TURN + k] -= ahead[d.TURNED_BY + k] * passed
 
 
 @njit(cache=True, error_model="numpy")
-def expect(
-    parameters: Vector, given: Given, steps: Vector, predicted: Vector, jacobian: Rows, disturbed: Rows
-) -> None:
+def expect(parameters: Vector, given: Given, steps: Vector, predicted: Vector, jacobian: Rows, disturbed: Rows) -> None:
     """Means over a window: into `predicted` (N + 2,), `jacobian` (N + 2, n), `disturbed` (N + 2, 3N).
 
     Derivatives are differences over `steps` (n,), zero where a parameter has no effect; `disturbed` is by the torques

@@ -134,8 +134,17 @@ def derivative(
         block, c, s = blocks[(i + 1) * LINK : (i + 2) * LINK], np.cos(state[i]), np.sin(state[i])
         (bx, by), (hx, hy), mass, inertia = physics.behind[i], physics.ahead[i], physics.mass[i], physics.inertia[i]
         block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = state[n + i], 1.0 / mass, 1.0 / inertia
-        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = -s * bx - c * by, c * bx - s * by, -s * hx - c * hy, c * hx - s * hy
-        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = force[i, 0] / mass, force[i, 1] / mass, torque[i] / inertia
+        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = (
+            -s * bx - c * by,
+            c * bx - s * by,
+            -s * hx - c * hy,
+            c * hx - s * hy,
+        )
+        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = (
+            force[i, 0] / mass,
+            force[i, 1] / mass,
+            torque[i] / inertia,
+        )
     d.join(n, False, 1, blocks)
     for i in range(n):
         block, lag = blocks[(i + 1) * LINK : (i + 2) * LINK], physics.time_constant[i]

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 @njit(error_model="numpy")
 def _accelerated(model, given, motion, out):
-    """Into `out` (5N + 2, P): angular accelerations, accelerations, those by external forces alone, that of the whole."""
+    """Into `out` (5N + 2, P): angular accelerations, accelerations, those by external forces alone, the whole's."""
     n = len(model.links)
     blocks, whole = np.zeros((n + 2) * d.LINK, motion.dtype), np.zeros(d.WHOLE, motion.dtype)
     for k in range(motion.shape[1]):
@@ -89,17 +89,21 @@ class RandomChain(NamedTuple):
         return self.ahead[:, 0]
 
     def pushed(self, pivoted: bool = False, around: Surroundings | None = None) -> tuple[ChainModel, Array, Array]:
-        """Its model, `given` (3N, 1) and `motion` (2N, 1): one thruster on each link can give any force and a torque."""
+        """Its model, `given` (3N, 1) and `motion` (2N, 1): a thruster on each link can give any force and torque."""
         thrust = np.maximum(np.hypot(*self.force.T), 1e-9)
         cosine, sine = np.cos(self.heading), np.sin(self.heading)
         along = cosine * self.force[:, 0] + sine * self.force[:, 1]
         across = cosine * self.force[:, 1] - sine * self.force[:, 0]
-        others = {} if around is None else {
-            "joint_friction": around.friction,
-            "imu_places": around.imu_places,
-            "imu_angles": around.imu_angles,
-            "gravity": tuple(around.gravity),
-        }
+        others = (
+            {}
+            if around is None
+            else {
+                "joint_friction": around.friction,
+                "imu_places": around.imu_places,
+                "imu_angles": around.imu_angles,
+                "gravity": tuple(around.gravity),
+            }
+        )
         model = ChainModel.build(
             self.behind,
             self.ahead,

@@ -1,4 +1,4 @@
-"""A chain against the paper's dense equations, conservation laws, MuJoCo and SciPy's integrator; states side by side."""
+"""A chain against the paper's dense equations, conservation laws, MuJoCo and SciPy; many states side by side."""
 
 from __future__ import annotations
 
@@ -152,12 +152,10 @@ def test_drag_is_by_the_links_velocities_along_their_own_axes() -> None:
     """Velocities by the paper's equation (15); quadratic drag, and friction that acts on both neighbours alike."""
     chain, centre = RandomChain.drawn(5, 2, rods=True), np.array([0.3, -0.2])
     ahead = np.column_stack([chain.half_length, np.zeros(5)])
-    model = ChainModel.build(
-        -ahead, ahead, drag=(2.0, 5.0, 0.1), quadratic_drag=(3.0, 7.0, 0.2), joint_friction=0.01
-    )
+    model = ChainModel.build(-ahead, ahead, drag=(2.0, 5.0, 0.1), quadratic_drag=(3.0, 7.0, 0.2), joint_friction=0.01)
     given = np.concatenate([1.0 / chain.mass, 1.0 / chain.inertia, np.zeros(5)])[:, None]
     motion = np.concatenate([chain.heading, chain.rate, [0.0, 0.0], centre])[:, None]
-    _, linear, free, whole = accelerated(model, given, motion)
+    _, _, free, whole = accelerated(model, given, motion)
     velocity = paper_equations.link_velocities(chain.half_length, chain.heading, chain.rate, chain.mass, centre)
     c, s = np.cos(chain.heading), np.sin(chain.heading)
     along, across = c * velocity[:, 0] + s * velocity[:, 1], c * velocity[:, 1] - s * velocity[:, 0]

@@ -74,7 +74,9 @@ def cauchy(
             moved = at.astype(complex)
             moved[: 2 * count + 2] += symbol * field(letter, at)
             at = moved
-        outputs = read(chain.imu_model == ImuModel.PHYSICAL, chain.model, *given_and_motion(at[:, None], thrust[:, None]))
+        outputs = read(
+            chain.imu_model == ImuModel.PHYSICAL, chain.model, *given_and_motion(at[:, None], thrust[:, None])
+        )
         total += outputs[:, 0] / np.prod(symbols)
     return (total / points ** (len(word) + 1)).real
 
