@@ -84,52 +84,38 @@ def predicted(mean: Array, covariance: Array, root: Array, moved: Array, spread:
 
 @njit(cache=True, error_model="numpy")
 def expected(
-    mean: Array, covariance: Array, root: Array, outputs: Array, places: Indices, spread: float
+    mean: Array,
+    covariance: Array,
+    outputs: Array,
+    places: Indices,
+    spread: float,
+    root: Array,
+    at: Array,
+    elsewhere: bool,
 ) -> tuple[Array, Array, Array, Array]:
     """Of a model's outputs (b, 2n + 1), and then of the states at `places` (l,), which are measured as they are.
 
+    The points are those of the mean `at` (n,) and of a lower root. Where they were drawn `elsewhere` than from the
+    state's own moments, by the statistical linearisation there (Garcia-Fernandez, Svensson, Morelande, Sarkka,
+    "Posterior linearization filter", 2015).
+
+    Returns
+    -------
     Means (b + l,); covariance (b + l, b + l), its lower half; that with the state (b + l, n); what bending adds (b, b).
     """
     found, odd, even = deviations(outputs, spread)
-    size, total, cross, bending = _begun(mean, covariance, even, places)
-    times_transposed_root(odd, root, cross[:size])
-    add_square(1.0, odd, total)
-    return _whole(found, mean, covariance, places, total, cross, bending)
-
-
-@njit(cache=True, error_model="numpy")
-def expected_before(
-    mean: Array, covariance: Array, root: Array, outputs: Array, places: Indices, spread: float, apart: Array
-) -> tuple[Array, Array, Array, Array]:
-    """The same, with points from elsewhere: by the statistical linearisation there.
-
-    `root` is that of the points, whose mean is `apart` (n,) from the state's (Garcia-Fernandez, Svensson, Morelande,
-    Sarkka, "Posterior linearization filter", 2015).
-    """
-    found, odd, even = deviations(outputs, spread)
-    size, total, cross, bending = _begun(mean, covariance, even, places)
-    slope = np.ascontiguousarray(np.linalg.solve(root.T, odd.T).T)
-    products = np.dot(slope, covariance)
-    cross[:size], total[:size, :size] = products, np.dot(products, slope.T)
-    return _whole(found - np.dot(slope, apart), mean, covariance, places, total, cross, bending)
-
-
-@njit(cache=True, error_model="numpy")
-def _begun(mean: Array, covariance: Array, even: Array, places: Indices) -> tuple[int, Array, Array, Array]:
-    """How many outputs bend; zeros for the covariance, room for that with the state, and what bending adds."""
-    size = even.shape[0]
-    both = size + len(places)
-    bending = np.zeros((size, size))
+    size, both = len(found), len(found) + len(places)
+    means, bending = np.empty(both), np.zeros((size, size))
+    total, cross = np.zeros((both, both)), np.empty((both, len(mean)))
     add_square(1.0, even, bending)
-    return size, np.zeros((both, both)), np.empty((both, len(mean))), bending
-
-
-@njit(cache=True, error_model="numpy")
-def _whole(
-    found: Array, mean: Array, covariance: Array, places: Indices, total: Array, cross: Array, bending: Array
-) -> tuple[Array, Array, Array, Array]:
-    """With bending, and the states that are measured read off the state's mean and covariance."""
-    size, means = len(found), np.empty(len(total))
+    if elsewhere:
+        slope = np.ascontiguousarray(np.linalg.solve(root.T, odd.T).T)
+        products = np.dot(slope, covariance)
+        found += np.dot(slope, mean - at)
+        cross[:size], total[:size, :size] = products, np.dot(products, slope.T)
+    else:
+        times_transposed_root(odd, root, cross[:size])
+        add_square(1.0, odd, total)
     means[:size] = found
     total[:size, :size] += bending
     for i in range(len(places)):
@@ -144,7 +130,7 @@ def _whole(
 
 @njit(cache=True, error_model="numpy")
 def corrected(mean: Array, covariance: Array, innovation: Array, total: Array, cross: Array) -> tuple[Array, Array]:
-    """Mean (n,) and covariance (n, n) after an innovation (m,), of which `total` is the lower half of the covariance."""
+    """Mean (n,) and covariance (n, n) after an innovation (m,); `total` is its covariance's lower half."""
     right = np.empty((cross.shape[0], cross.shape[1] + 1))
     right[:, :-1], right[:, -1] = cross, innovation
     mirror(total)

@@ -71,7 +71,8 @@ equation = register_jitable(error_model="numpy")
 
 def sine_cosine_of(angle: Number) -> tuple[Number, Number]:
     """Of a Jet; compiled, of a float or a complex number."""
-    return angle.sine_cosine()  # type: ignore[no-any-return]
+    found: tuple[Number, Number] = angle.sine_cosine()
+    return found
 
 
 @overload(sine_cosine_of, strict=False, jit_options={"error_model": "numpy"})

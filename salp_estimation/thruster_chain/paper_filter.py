@@ -15,7 +15,7 @@ The state has the parameters first, because they stay what they are while the ch
 
 The correction is iterated where the readings bend within the state's uncertainty, as when a thruster is first heard of
 with a mass and a heading that are hardly known: the readings' model is linearised anew, statistically, by the sigma
-points of the corrected state (`large_unscented.expected_before`). Without that, the first pulse leaves the filter far
+points of the corrected state (`large_unscented.expected`). Without that, the first pulse leaves the filter far
 too sure of itself (NEES 50 instead of 12).
 """
 
@@ -177,13 +177,9 @@ def update(
     for iteration in range(MOST_ITERATIONS):
         root, at = unscented.lower_root(covariance), mean
         outputs = _read(settings, at, root, thrust, heard)
-        if iteration == 0:
-            found, total, cross, bending = unscented.expected(*prior, root, outputs, rates, settings.spread)
-        else:
-            apart = at - prior[0]
-            found, total, cross, bending = unscented.expected_before(
-                *prior, root, outputs, rates, settings.spread, apart
-            )
+        found, total, cross, bending = unscented.expected(
+            *prior, outputs, rates, settings.spread, root, at, iteration > 0
+        )
         for i in range(len(found)):
             link, axis = (i // 2, i % 2) if i < pushed else (i - pushed, 2)
             found[i] = measured[link, axis] - found[i]
@@ -192,8 +188,8 @@ def update(
             used = _judge(found, total, thresholds, seen)
         if len(used) == 0:
             break
-        for i in used:
-            bends = bends or (i < pushed and bending[i, i] > settings.bent * settings.variances[i % 2])
+        for row in used:
+            bends = bends or (row < pushed and bending[row, row] > settings.bent * settings.variances[row % 2])
         if len(used) < len(found):
             found, total, cross = found[used], total[used][:, used], cross[used]
         mean, covariance = unscented.corrected(*prior, found, total, cross)
@@ -262,7 +258,9 @@ class PaperFilter:
             noise**2 * paper.rate_hz,
             largest**2,
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),
-            *(np.empty((rows, 2 * self._size + 1)) for rows in (3 * n, self._size - 2 * n, 3 * n)),
+            given=np.empty((3 * n, 2 * self._size + 1)),
+            motion=np.empty((self._size - 2 * n, 2 * self._size + 1)),
+            readings=np.empty((3 * n, 2 * self._size + 1)),
         )
 
         self._packed = (tuple(self.settings.model), *self.settings[1:])
