@@ -125,7 +125,7 @@ def bound(case: Case) -> Array:
     """(K, 3) standard deviations of the masses that no filter can be surer than, kg: Cramer and Rao's, with noise."""
     configuration = case.configuration
     chain, paper = configuration.chain, configuration.paper
-    model = PaperFilter(configuration, dead_reckoned=False).settings.model
+    model = PaperFilter(configuration, dead_reckoned=False).model
     thrust, at = case.thrust(), blocks(3)
     states = packed(np.zeros((STEPS + 1, 3)), 0.0, chain.masses, chain.inertias)
     motion, reciprocal = np.zeros((6, 1)), 1.0 / np.concatenate([chain.masses, chain.inertias])
@@ -147,7 +147,7 @@ def bound(case: Case) -> Array:
 
 
 def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, out: Runs) -> None:
-    configuration, model, thrust = case.configuration, tracker.settings.model, case.thrust()
+    configuration, model, thrust = case.configuration, tracker.model, case.thrust()
     chain, paper, prior = configuration.chain, configuration.paper, case.prior()
     physical = case.imu_model == "physical"
     noise = np.tile([paper.accelerometer_stddev_m_s2] * 2 + [paper.gyro_stddev_rad_s], 3)

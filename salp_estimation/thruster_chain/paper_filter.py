@@ -22,6 +22,7 @@ too sure of itself (NEES 50 instead of 12).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,11 +86,11 @@ class Settings(NamedTuple):
         (n,) variance that the process noise adds in a second, and the variance beyond which it adds no more.
     variances
         (3,) white noise of an IMU's readings.
+    spread, bent
+        `SPREAD` and `BENT`; infinite: a correction is never iterated.
     given, motion, readings
         Room for the sigma points as `dynamics` takes them, (3N, 2n + 1), (n - 2N, 2n + 1), (3N, 2n + 1). What is in it
         does not matter; to ask the system for it at each step would take a fifth of the step of a hundred links.
-    spread, bent
-        `SPREAD` and `BENT`; infinite: a correction is never iterated.
     """
 
     model: ChainModel
@@ -97,11 +98,11 @@ class Settings(NamedTuple):
     noise: Vector
     largest: Vector
     variances: Vector
+    spread: float
+    bent: float
     given: Matrix
     motion: Matrix
     readings: Matrix
-    spread: float = SPREAD
-    bent: float = BENT
 
 
 Packed = Any
@@ -252,18 +253,21 @@ class PaperFilter:
         noise[2 * n : 3 * n], noise[3 * n : 4 * n] = paper.heading_noise_rad, paper.rate_noise_rad_s
         largest[: 2 * n], largest[2 * n : 3 * n] = _UNKNOWN_LOGARITHM, _UNKNOWN_HEADING_RAD
         largest[3 * n : 4 * n] = configuration.gyro.range_rad_s / math.sqrt(3.0)
-        self.settings = Settings(
-            ChainModel.rods(chain.lengths, chain.thruster_angles, chain.thruster_places, chain.imu_places),
+        self.model = ChainModel.rods(chain.lengths, chain.thruster_angles, chain.thruster_places, chain.imu_places)
+        self._largest = largest**2
+        self._settings = (
+            tuple(self.model),
             configuration.imu_model == ImuModel.PHYSICAL.name.lower(),
             noise**2 * paper.rate_hz,
-            largest**2,
+            self._largest,
             np.square([accelerometer, accelerometer, paper.gyro_stddev_rad_s]),
-            given=np.empty((3 * n, 2 * self._size + 1)),
-            motion=np.empty((self._size - 2 * n, 2 * self._size + 1)),
-            readings=np.empty((3 * n, 2 * self._size + 1)),
+            SPREAD,
+            BENT,
         )
 
-        self._packed = (tuple(self.settings.model), *self.settings[1:])
+    @property
+    def _packed(self) -> Packed:
+        return *self._settings, *_room(self.count, self._size)
 
     def start(self, mean: Vector, covariance: Matrix) -> Moments:
         """From a published mean (4N + 4,) and covariance; masses and inertias without variance are held.
@@ -306,7 +310,7 @@ class PaperFilter:
     def inflated(self, moments: Moments, factor: float) -> Moments:
         """With so many times the covariance, but nothing less certain than what is not known at all."""
         wider = moments.covariance * factor
-        shrunk = np.minimum(1.0, np.sqrt(self.settings.largest / np.diag(wider)))
+        shrunk = np.minimum(1.0, np.sqrt(self._largest / np.diag(wider)))
         return moments._replace(covariance=wider * np.outer(shrunk, shrunk))
 
     def published(self, moments: Moments) -> tuple[Vector, Matrix]:
@@ -317,3 +321,10 @@ class PaperFilter:
         mean[2 * n : 3 * n] = [wrap(heading) for heading in mean[2 * n : 3 * n]]
         covariance = moments.covariance * np.outer(scale, scale)
         return mean[places], covariance[np.ix_(places, places)]
+
+
+@lru_cache(maxsize=4)
+def _room(links: int, size: int) -> tuple[Matrix, Matrix, Matrix]:
+    """Shared by all filters of that size: kernels hold the interpreter's lock, so that no two run at a time."""
+    columns = 2 * size + 1
+    return np.empty((3 * links, columns)), np.empty((size - 2 * links, columns)), np.empty((3 * links, columns))

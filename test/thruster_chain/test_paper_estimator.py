@@ -37,7 +37,7 @@ class Recording:
     """
 
     def __init__(self, steps: int, seed: int = 0, offsets_ns: tuple[int, int, int] = (0, 0, 0)) -> None:
-        rng, model = np.random.default_rng(seed), PaperFilter(CONFIGURATION).settings.model
+        rng, model = np.random.default_rng(seed), PaperFilter(CONFIGURATION).model
         chain = CONFIGURATION.chain
         reciprocal = 1.0 / np.concatenate([chain.masses, chain.inertias])
         motion, thrust, last_ns = np.zeros((10, 1)), np.zeros(3), 0

@@ -48,7 +48,7 @@ class Case(NamedTuple):
         links, noise = len(self.model.links), np.zeros(size)
         noise[: 4 * links] = self.step_noise / PERIOD
         room = (np.full((rows, 2 * size + 1), np.nan) for rows in (3 * links, size - 2 * links, 3 * links))
-        return tuple(self.model), physical, noise, np.full(size, np.inf), VARIANCES, *room, spread, bent
+        return tuple(self.model), physical, noise, np.full(size, np.inf), VARIANCES, spread, bent, *room
 
     def predict(
         self,
