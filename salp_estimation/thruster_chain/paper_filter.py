@@ -190,7 +190,8 @@ def update(
         if len(used) == 0:
             break
         for row in used:
-            bends = bends or (row < pushed and bending[row, row] > settings.bent * settings.variances[row % 2])
+            if row < pushed and bending[row, row] > settings.bent * settings.variances[row % 2]:
+                bends = True
         if len(used) < len(found):
             found, total, cross = found[used], total[used][:, used], cross[used]
         mean, covariance = unscented.corrected(*prior, found, total, cross)
