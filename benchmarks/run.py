@@ -64,7 +64,6 @@ ON_REQUEST = (
     "softrobot_live",
     "softrobot_paper",
     "softrobot_unknown",
-    "thruster_chain_observability",
     "thruster_chain_paper",
     "thruster_chain_step",
     "thruster_chain_unknown",

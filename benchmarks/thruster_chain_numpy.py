@@ -1,6 +1,6 @@
 """The paper's filter as users of FilterPy write it: its printed equations in NumPy, one state at a time.
 
-States have the order of `salp_estimation.thruster_chain.paper_kernels`: both filters draw the same sigma points.
+States have the order of `salp_estimation.thruster_chain.paper_filter`: both filters draw the same sigma points.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from salp_estimation.thruster_chain.batches import propagate, read_imus
+from salp_estimation.thruster_chain.chain_model import ImuModel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.dynamics import propagate, read_imus
 from salp_estimation.thruster_chain.information import Trajectory, predict
 from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
 from salp_estimation.thruster_chain.paper_filter import PaperFilter
@@ -128,10 +128,9 @@ def bound(case: Case) -> Array:
     model = PaperFilter(configuration, dead_reckoned=False).model
     thrust, at = case.thrust(), blocks(3)
     states = packed(np.zeros((STEPS + 1, 3)), 0.0, chain.masses, chain.inertias)
-    motion = np.zeros((6, 1))
-    reciprocal = 1.0 / np.concatenate([chain.masses, chain.inertias])[:, None]
+    motion, reciprocal = np.zeros((6, 1)), 1.0 / np.concatenate([chain.masses, chain.inertias])
     for k in range(STEPS):
-        propagate(model.links, model.gravity, False, reciprocal, motion, thrust[k], STEP_S, STEP_S)
+        propagate(model, np.concatenate([reciprocal, thrust[k]])[:, None], motion, STEP_S, STEP_S)
         states[k + 1, at.theta], states[k + 1, at.omega] = motion[:3, 0], motion[3:, 0]
     own = case.prior()
     scale = np.concatenate([chain.masses, chain.inertias, np.ones(6)])
@@ -167,23 +166,14 @@ def _run(case: Case, tracker: PaperFilter, rng: np.random.Generator, seed: int, 
     moments = tracker.start(published, np.diag((np.concatenate([prior[6:], prior[:6]]) * scale) ** 2))
     for k in range(STEPS + 1):
         if k > 0:
-            motion, reciprocal = truth[6:, None].copy(), np.exp(-truth[:6, None])
-            propagate(model.links, model.gravity, False, reciprocal, motion, thrust[k - 1], STEP_S, 0.1 * STEP_S)
+            motion, given = truth[6:, None].copy(), np.concatenate([np.exp(-truth[:6]), thrust[k - 1]])[:, None]
+            propagate(model, given, motion, STEP_S, 0.1 * STEP_S)
             truth[6:] = motion[:, 0]
             if case.matched:
                 truth += process * rng.normal(size=12)
             moments = tracker.predict(moments, thrust[k - 1], STEP_S)
-            readings = np.empty((9, 1))
-            read_imus(
-                physical,
-                model.links,
-                model.gravity,
-                False,
-                np.exp(-truth[:6, None]),
-                truth[6:, None].copy(),
-                thrust[k],
-                readings,
-            )
+            readings, given = np.empty((9, 1)), np.concatenate([np.exp(-truth[:6]), thrust[k]])[:, None]
+            read_imus(physical, model, given, truth[6:, None].copy(), readings)
             measured = (readings[:, 0] + noise * rng.normal(size=9)).reshape(3, 3)
             moments, _ = tracker.update(moments, thrust[k], everything, measured)
         error = moments.mean - truth

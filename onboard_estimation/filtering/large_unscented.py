@@ -8,12 +8,12 @@ is that a correction subtracts: where a measurement shrinks a variance by more t
 Sigma points are columns (., 2n + 1): the mean, the mean plus the spread times each column of the lower root, and minus.
 With half the difference a_k and half the sum b_k of what becomes of the points of column k, both from the centre's,
 
-    mean = centre + d with d = sum b_k / s^2,   covariance = sum (a_k a_k^T + b_k b_k^T) / s^2 + excess d d^T,
+    mean = centre + d with d = sum b_k / s^2,   covariance = sum (a_k a_k^T + b_k b_k^T) / s^2,
 
-where the spread s is alpha sqrt(n + kappa), and the excess is beta - alpha^2: the same as van der Merwe's weighted
-sums, without the large weights of either sign that a small alpha has. With no excess it is a sum of squares. The
-cross-covariance with the state before, whose own b_k is zero, is L A^T / s. What is linear in the state has no b_k: the
-part of the covariance that comes from them is how much the model bends within the state's uncertainty.
+where s is the spread: the same as van der Merwe's weighted sums with s = alpha sqrt(n + kappa) and beta = alpha^2, but
+a sum of squares, without the large weights of either sign that a small alpha has. The cross-covariance with the state
+before, whose own b_k is zero, is L A^T / s. What is linear in the state has no b_k: the part of the covariance that
+comes from them is how much the model bends within the state's uncertainty.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def lower_root(covariance: Array) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def draw(mean: Array, root: Array, spread: float, rows: Indices, points: Array) -> None:
-    """Into the rows `rows` (n,) of `points` (., >= 2n + 1) the sigma points of a mean (n,) and a lower root (n, n)."""
-    n = mean.shape[0]
-    for j in range(n):
-        row, value, deviation = points[rows[j]], mean[j], root[j]
+def draw(mean: Array, root: Array, spread: float, points: Array) -> None:
+    """Into `points` (r, 2n + 1) those of some elements (r,) of the mean, and the same rows (r, n) of the root."""
+    n = root.shape[1]
+    for j in range(mean.shape[0]):
+        row, value, deviation = points[j], mean[j], root[j]
         row[0] = value
         plus, minus = row[1 : 1 + n], row[1 + n : 1 + 2 * n]
         for k in range(n):
@@ -49,11 +49,12 @@ def draw(mean: Array, root: Array, spread: float, rows: Indices, points: Array) 
 
 
 @njit(cache=True, error_model="numpy")
-def deviations(points: Array, rows: Indices, n: int, spread: float, odd: Array, even: Array, shift: Array) -> None:
-    """Into `odd` and `even` (r, n) the a_k / s and b_k / s of some rows (r,) of moved points; d into `shift` (r,)."""
-    share = 0.5 / spread
-    for i in range(rows.shape[0]):
-        row = points[rows[i]]
+def deviations(points: Array, spread: float) -> tuple[Array, Array, Array]:
+    """What became of the points (r, 2n + 1): its mean (r,), and a_k / s and b_k / s (r, n)."""
+    r, n, share = points.shape[0], points.shape[1] // 2, 0.5 / spread
+    mean, odd, even = np.empty(r), np.empty((r, n)), np.empty((r, n))
+    for i in range(r):
+        row = points[i]
         plus, minus, a, b = row[1 : 1 + n], row[1 + n : 1 + 2 * n], odd[i], even[i]
         centre, total = row[0], 0.0
         for k in range(n):
@@ -62,7 +63,82 @@ def deviations(points: Array, rows: Indices, n: int, spread: float, odd: Array, 
             b[k] = share * (up + down)
         for k in range(n):
             total += b[k]
-        shift[i] = total / spread
+        mean[i] = centre + total / spread
+    return mean, odd, even
+
+
+@njit(cache=True, error_model="numpy")
+def predicted(mean: Array, covariance: Array, root: Array, moved: Array, spread: float) -> tuple[Array, Array]:
+    """Mean (n,) and covariance (n, n), its lower half, once the last states have `moved` (r, 2n + 1); others rest."""
+    fixed = mean.shape[0] - moved.shape[0]
+    centre, odd, even = deviations(moved, spread)
+    after, out, block = mean.copy(), covariance.copy(), np.zeros((moved.shape[0], moved.shape[0]))
+    add_square(1.0, odd, block)
+    add_square(1.0, even, block)
+    if fixed > 0:
+        resting = np.ascontiguousarray(root[:fixed, :fixed])
+        out[fixed:, :fixed] = np.dot(np.ascontiguousarray(odd[:, :fixed]), resting.T)
+    out[fixed:, fixed:], after[fixed:] = block, centre
+    return after, out
+
+
+@njit(cache=True, error_model="numpy")
+def expected(
+    mean: Array,
+    covariance: Array,
+    outputs: Array,
+    places: Indices,
+    spread: float,
+    root: Array,
+    at: Array,
+    elsewhere: bool,
+) -> tuple[Array, Array, Array, Array]:
+    """Of a model's outputs (b, 2n + 1), and then of the states at `places` (l,), which are measured as they are.
+
+    The points are those of the mean `at` (n,) and of a lower root. Where they were drawn `elsewhere` than from the
+    state's own moments, by the statistical linearisation there (Garcia-Fernandez, Svensson, Morelande, Sarkka,
+    "Posterior linearization filter", 2015).
+
+    Returns
+    -------
+    Means (b + l,); covariance (b + l, b + l), its lower half; that with the state (b + l, n); what bending adds (b, b).
+    """
+    found, odd, even = deviations(outputs, spread)
+    size, both = len(found), len(found) + len(places)
+    means, bending = np.empty(both), np.zeros((size, size))
+    total, cross = np.zeros((both, both)), np.empty((both, len(mean)))
+    add_square(1.0, even, bending)
+    if elsewhere:
+        slope = np.ascontiguousarray(np.linalg.solve(root.T, odd.T).T)
+        products = np.dot(slope, covariance)
+        found += np.dot(slope, mean - at)
+        cross[:size], total[:size, :size] = products, np.dot(products, slope.T)
+    else:
+        times_transposed_root(odd, root, cross[:size])
+        add_square(1.0, odd, total)
+    means[:size] = found
+    total[:size, :size] += bending
+    for i in range(len(places)):
+        row, place = size + i, places[i]
+        means[row], cross[row] = mean[place], covariance[place]
+        for j in range(size):
+            total[row, j] = cross[j, place]
+        for j in range(i + 1):
+            total[row, size + j] = covariance[place, places[j]]
+    return means, total, cross, bending
+
+
+@njit(cache=True, error_model="numpy")
+def corrected(mean: Array, covariance: Array, innovation: Array, total: Array, cross: Array) -> tuple[Array, Array]:
+    """Mean (n,) and covariance (n, n) after an innovation (m,); `total` is its covariance's lower half."""
+    right = np.empty((cross.shape[0], cross.shape[1] + 1))
+    right[:, :-1], right[:, -1] = cross, innovation
+    mirror(total)
+    solve_lower(lower_root(total), right)
+    gain, out = np.ascontiguousarray(right[:, :-1].T), covariance.copy()
+    add_square(-1.0, gain, out)
+    mirror(out)
+    return mean + np.dot(gain, np.ascontiguousarray(right[:, -1])), out
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onboard_estimation.measurement import Matrix, Vector
-from salp_estimation.thruster_chain.chain_model import ChainModel
+from salp_estimation.thruster_chain.chain_model import ChainModel, ImuModel
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.forecast import Forecast, forecast
 from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
 from salp_estimation.thruster_chain.space import BOUND_TO_STDDEV, prior_stddev, published_space
 
@@ -58,12 +58,12 @@ class AssumedChain:
 
     def sampled(self, step_s: float) -> ObservedChain:
         """The chain with the noise of all samples within a step, averaged."""
-        share = max(self.rate_hz * step_s, 1.0) ** -0.5
-        return replace(
-            self.chain,
-            accelerometer_stddev_m_s2=self.chain.accelerometer_stddev_m_s2 * share,
-            gyro_stddev_rad_s=self.chain.gyro_stddev_rad_s * share,
-        )
+        return self.chain.averaged(self.rate_hz * step_s)
+
+    def forecast(self, state: Vector, covariance: Matrix) -> Forecast:
+        """Which single push would tell most, from where a filter stands: (5N + 2,) and (5N + 2, 5N + 2)."""
+        density = self.about(state).noise_density
+        return forecast(self.chain, state, covariance, self.limit_n, self.rate_hz, density, self.time_constant_s)
 
     def started(self, thrust_n: Matrix) -> Matrix:
         """Commands (K, N) without those that do not start a thruster."""
@@ -74,9 +74,7 @@ def assumed_chain(configuration: ThrusterChainConfiguration, papers: bool = Fals
     """From a configuration, as the data sheets have it, or (`papers`) as the paper's filter is told."""
     names, known = configuration.chain, prior_stddev(configuration)
     space, paper = published_space(configuration), configuration.paper
-    half = 0.5 * names.lengths
-    along = np.column_stack([half, np.zeros_like(half)])
-    model = ChainModel.build(-along, along, names.thruster_angles, names.thruster_places, imu_places=names.imu_places)
+    model = ChainModel.rods(names.lengths, names.thruster_angles, names.thruster_places, names.imu_places)
     design = packed(np.zeros(names.count), 0.0, names.masses, names.inertias)
     theta, omega = known[space.tangent("headings")], known[space.tangent("rates")]
     if papers:

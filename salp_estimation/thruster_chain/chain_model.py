@@ -6,7 +6,8 @@ Masses and inertias are not part of it: they are estimated, so every state bring
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +25,15 @@ IMU_X, IMU_Y, IMU_COSINE, IMU_SINE = range(14, 18)
 COLUMNS = 18
 
 
-@dataclass(frozen=True, eq=False)
-class ChainModel:
-    """A planar chain of links for the kernels of `forces`, `imu` and `batches`.
+class ImuModel(IntEnum):
+    """What IMUs on the links read, see `dynamics`."""
+
+    PAPER = 0
+    PHYSICAL = 1
+
+
+class ChainModel(NamedTuple):
+    """A planar chain of links for the kernels of `dynamics`.
 
     Attributes
     ----------
@@ -94,22 +101,24 @@ class ChainModel:
         links[:, IMU_X : IMU_Y + 1] = imu_places
         links[:, IMU_COSINE], links[:, IMU_SINE] = np.cos(imu_angles), np.sin(imu_angles)
         model = cls(links, np.array(gravity, dtype=np.float64), pivoted)
-        model._check()
+        model.check()
         return model
 
     @classmethod
-    def rods(cls, lengths_m: ArrayLike, thruster_angles: ArrayLike = 0.0) -> ChainModel:
-        """The paper's chain: centres of mass and IMUs halfway between the pins, thrust through them, nothing else."""
+    def rods(
+        cls,
+        lengths_m: ArrayLike,
+        thruster_angles: ArrayLike = 0.0,
+        thruster_places: ArrayLike = (0.0, 0.0),
+        imu_places: ArrayLike = (0.0, 0.0),
+    ) -> ChainModel:
+        """The paper's chain: centres of mass halfway between the pins, and no forces but thrust; see `build`."""
         half = 0.5 * np.asarray(lengths_m, dtype=np.float64)
         ahead = np.column_stack([half, np.zeros_like(half)])
-        return cls.build(-ahead, ahead, thruster_angles)
+        return cls.build(-ahead, ahead, thruster_angles, thruster_places, imu_places=imu_places)
 
-    @property
-    def count(self) -> int:
-        """Number of links."""
-        return len(self.links)
-
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise UserError where no chain is like that."""
         if not (np.isfinite(self.links).all() and np.isfinite(self.gravity).all()):
             raise UserError("the chain's model has numbers that are infinite or none: give each link finite ones")
         length = np.hypot(

@@ -8,7 +8,7 @@ milliseconds for three links, so it can be said live once a second.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,7 +102,7 @@ def forecast(
         Of the thrust after the command.
     """
     deviations = np.sqrt(np.diag(covariance))
-    averaged = _averaged(chain, rate_hz * _STEP_S)
+    averaged = chain.averaged(rate_hz * _STEP_S)
     time = _STEP_S * np.arange(round(LONGEST_PUSH_S / _STEP_S))
     rise = limit_n * (-np.expm1(-(time + 0.5 * _STEP_S) / time_constant_s) if time_constant_s else np.ones(len(time)))
     first, left = round(SHORTEST_PUSH_S / _STEP_S) - 1, dict[int, Matrix]()
@@ -145,13 +145,3 @@ def _worst_first(count: int, state: Vector, deviations: Vector) -> Iterator[int]
     relative = deviations[parameters] / np.abs(state[parameters])
     order = parameters[np.argsort(-relative, kind="stable")]
     yield from (int(one) for one in order[:_MOST_TRIED] if deviations[one] > _ENOUGH * abs(state[one]))
-
-
-def _averaged(chain: ObservedChain, samples: float) -> ObservedChain:
-    """IMUs whose one sample stands for several."""
-    share = 1.0 / np.sqrt(max(samples, 1.0))
-    return replace(
-        chain,
-        accelerometer_stddev_m_s2=chain.accelerometer_stddev_m_s2 * share,
-        gyro_stddev_rad_s=chain.gyro_stddev_rad_s * share,
-    )

@@ -7,8 +7,7 @@ different vector fields: x + e f(x) is the flow of f as far as e can tell. No st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +16,10 @@ Array = NDArray[np.float64]
 
 
 class Jet:
-    """Arrays by products of symbols: part `mask` belongs to the product of all e_k whose bit k is set; 0 is the value.
+    """A number by products of symbols: part `mask` belongs to the product of the e_k whose bit k is set; 0: its value.
 
-    Absent parts are zero. Parts of one jet may have different shapes that broadcast against each other: what does not
-    depend on a direction needs no axis of directions.
+    Parts are arrays of many such numbers, and may have different shapes that broadcast against each other: what does
+    not depend on a direction needs no axis of directions. Absent parts are zero.
     """
 
     __slots__ = ("parts",)
@@ -30,14 +29,13 @@ class Jet:
         self.parts = dict(parts)
 
     @property
-    def value(self) -> Array:
+    def real(self) -> Array:
         """What is left when every symbol is zero."""
         return self.parts[0]
 
     def __add__(self, other: Jet | Array | float) -> Jet:
-        theirs = other.parts if isinstance(other, Jet) else {0: np.asarray(other)}
         parts = dict(self.parts)
-        for mask, part in theirs.items():
+        for mask, part in _parts(other).items():
             parts[mask] = parts[mask] + part if mask in parts else part
         return Jet(parts)
 
@@ -53,90 +51,47 @@ class Jet:
         return -self + other
 
     def __mul__(self, other: Jet | Array | float) -> Jet:
-        return self._bilinear(other, np.multiply)
+        parts: dict[int, Array] = {}
+        for mask, part in self.parts.items():
+            for their_mask, their_part in _parts(other).items():
+                if not mask & their_mask:
+                    both = mask | their_mask
+                    parts[both] = parts[both] + part * their_part if both in parts else part * their_part
+        return Jet(parts)
 
     __rmul__ = __mul__
 
-    def __matmul__(self, other: Jet | Array) -> Jet:
-        return self._bilinear(other, np.matmul)
+    def __truediv__(self, other: Jet) -> Jet:
+        return self * (1.0 / other)
 
-    def __rmatmul__(self, other: Array) -> Jet:
-        return Jet({mask: np.matmul(other, part) for mask, part in self.parts.items()})
+    def __rtruediv__(self, other: float) -> Jet:
+        """By the geometric series, which ends."""
+        ratio = -self._nilpotent() * (1.0 / self.real)
+        total, term = Jet({0: np.ones(1)}), ratio
+        while term.parts:
+            total, term = total + term, term * ratio
+        return total * (other / self.real)
 
-    def __getitem__(self, key: Any) -> Jet:
-        return self.each(lambda part: part[key])
-
-    def each(self, change: Callable[[Array], Array]) -> Jet:
-        """A linear change of every part, such as another shape."""
-        return Jet({mask: change(part) for mask, part in self.parts.items()})
+    def sine_cosine(self) -> tuple[Jet, Jet]:
+        """By the addition theorem with the series of the nilpotent part, which ends."""
+        nilpotent = self._nilpotent()
+        sine, cosine = np.sin(self.real), np.cos(self.real)
+        series = [Jet({0: np.ones(1)}), Jet({0: np.zeros(1)})]
+        term, order = nilpotent, 1
+        while term.parts:
+            series[order % 2] = series[order % 2] + (-1.0 if order % 4 in (2, 3) else 1.0) * term
+            order += 1
+            term = (term * nilpotent) * (1.0 / order)
+        return series[0] * sine + series[1] * cosine, series[0] * cosine - series[1] * sine
 
     def times(self, symbol: int) -> Jet:
         """The jet times e_symbol."""
         bit = 1 << symbol
         return Jet({mask | bit: part for mask, part in self.parts.items() if not mask & bit})
 
-    def _bilinear(self, other: Jet | Array | float, product: Callable[..., Array]) -> Jet:
-        theirs = other.parts if isinstance(other, Jet) else {0: np.asarray(other)}
-        parts: dict[int, Array] = {}
-        for mask, part in self.parts.items():
-            for their_mask, their_part in theirs.items():
-                if not mask & their_mask:
-                    term = product(part, their_part)
-                    both = mask | their_mask
-                    parts[both] = parts[both] + term if both in parts else term
-        return Jet(parts)
-
     def _nilpotent(self) -> Jet:
         return Jet({mask: part for mask, part in self.parts.items() if mask})
 
 
-def cos_sin(angle: Jet) -> tuple[Jet, Jet]:
-    """Cosine and sine, by the addition theorem with the series of the nilpotent part, which ends."""
-    nilpotent = angle._nilpotent()
-    cosine, sine = np.cos(angle.value), np.sin(angle.value)
-    series = [Jet({0: np.ones(1)}), Jet({0: np.zeros(1)})]
-    term, order = nilpotent, 1
-    while term.parts:
-        sign = -1.0 if order % 4 in (2, 3) else 1.0
-        series[order % 2] = series[order % 2] + sign * term
-        order += 1
-        term = (term * nilpotent) * (1.0 / order)
-    return series[0] * cosine - series[1] * sine, series[0] * sine + series[1] * cosine
-
-
-def reciprocal(jet: Jet) -> Jet:
-    """1 / jet by the geometric series, which ends."""
-    inverse = 1.0 / jet.value
-    ratio = -jet._nilpotent() * inverse
-    total, term = Jet({0: np.ones(1)}), ratio
-    while term.parts:
-        total = total + term
-        term = term * ratio
-    return total * inverse
-
-
-def stacked(jets: list[Jet], axis: int) -> Jet:
-    """Jets of a shape side by side along an axis that is there already (negative), absent parts as zeros."""
-    masks = sorted({mask for jet in jets for mask in jet.parts})
-    parts = {}
-    for mask in masks:
-        known = [jet.parts.get(mask, np.zeros_like(jet.value)) for jet in jets]
-        batch = np.broadcast_shapes(*(part.shape[:-2] for part in known))
-        parts[mask] = np.concatenate([np.broadcast_to(part, batch + part.shape[-2:]) for part in known], axis=axis)
-    return Jet(parts)
-
-
-def solve(matrix: Jet, right: Jet) -> Jet:
-    """`matrix`^-1 `right` (..., n, n) and (..., n, m): order by order, with the inverse of the value alone."""
-    inverse = np.linalg.inv(matrix.value)
-    bits = max(0, *matrix.parts, *right.parts).bit_length()
-    parts: dict[int, Array] = {}
-    for mask in range(1 << bits):
-        rest = right.parts.get(mask)
-        for part_mask, part in matrix.parts.items():
-            if part_mask and not part_mask & ~mask and (mask ^ part_mask) in parts:
-                term = part @ parts[mask ^ part_mask]
-                rest = -term if rest is None else rest - term
-        if rest is not None:
-            parts[mask] = inverse @ rest
-    return Jet(parts)
+def _parts(number: Jet | Array | float) -> Mapping[int, Array]:
+    return number.parts if isinstance(number, Jet) else {0: np.asarray(number)}

@@ -2,6 +2,14 @@
 
 See `inertial_kernels` for the equations. An extended Kalman filter: its model is all but linear over a tick, its
 derivatives are exact, and its 12 states of a link would cost an unscented one 25 integrations of every IMU.
+
+The parameter filter, which finds more of the navigation's errors by drag, has those of its velocity and position in its
+state. Without drag it must believe
+of them what the navigation does: they grow as the navigation's covariance does, by whatever causes, and what the pins
+tell is told here as a measurement that makes of the one covariance the other (the channel filter of distributed
+estimation: Durrant-Whyte, Rao and Hu, "Toward a fully decentralized architecture for multi-sensor data fusion", 1990).
+
+A turn of the whole, to which drag is blind, is taken out of all of it.
 """
 
 from __future__ import annotations
@@ -16,20 +24,8 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.wide_moments import Seen, corrected, correction, innovate
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vector
 from salp_estimation.thruster_chain import inertial_kernels as kernels
-from salp_estimation.thruster_chain import navigation_errors
+from salp_estimation.thruster_chain import inertial_layout as parts
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.inertial_layout import (
-    CLOCK,
-    GYRO_BIAS,
-    GYRO_SCALE,
-    HEADING,
-    JOINT,
-    LINK,
-    PLACE_X,
-    chain_part,
-    first_joint,
-)
-from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
 
 PIN_STDDEV_M = 2e-5
 """Play of a pin, and what a straight line between two readings leaves out of a tick."""
@@ -43,6 +39,30 @@ SILENT_S = 0.1
 
 LOST_RAD = 0.5
 """A heading less sure than this is lost: no straight line holds over so wide an angle, and its pins are not held."""
+
+
+NOTHING = 1e-7
+"""Share of a variance that is too small to be told of."""
+
+
+class NavigationErrors(NamedTuple):
+    """Of a tick; errors are truth minus estimate.
+
+    Attributes
+    ----------
+    drift
+        (2, 2) by how much the covariance of the velocity grew, (m/s)^2.
+    told, by, variances
+        (k,), (k, 2), (k,) what the pins told of the velocity: measured, how it depends on it, its noise.
+    change
+        (4,) by which estimates of velocity and position were moved then.
+    """
+
+    drift: Matrix
+    told: Vector
+    by: Matrix
+    variances: Vector
+    change: Vector
 
 
 class NavigationState(NamedTuple):
@@ -139,6 +159,7 @@ class JointedNavigation:
         self.count = chain.count
         self.half = 0.5 * chain.lengths
         self.places = np.ascontiguousarray(chain.imu_places)
+        self._chain = kernels.Chain(self.half, self.places)
         self._noise = np.square(
             [
                 configuration.gyro.noise_density_rad_s_sqrt_hz,
@@ -148,10 +169,10 @@ class JointedNavigation:
             ]
         )
         self._gate = Gate(configuration.gate_probability, configuration.recover_after)
-        self.headings = LINK * np.arange(self.count) + HEADING
-        self.clocks = LINK * np.arange(self.count) + CLOCK
-        joints = first_joint(self.count) + JOINT * np.arange(self.count - 1)[:, None]
-        first = chain_part(self.count)
+        self.headings = parts.LINK * np.arange(self.count) + parts.HEADING
+        self.clocks = parts.LINK * np.arange(self.count) + parts.CLOCK
+        joints = parts.first_joint(self.count) + parts.JOINT * np.arange(self.count - 1)[:, None]
+        first = parts.chain_part(self.count)
         self._moving = np.concatenate([[first, first + 1], (joints + np.arange(2)).ravel()])
         self._gaps = (joints + 2 + np.arange(2)).ravel()
 
@@ -202,7 +223,7 @@ class JointedNavigation:
         mean, covariance = state.mean.copy(), state.covariance.copy()
         lasted_s = tick_s - state.tick_s
         before = mean[self.headings].copy()
-        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, kernels.CAUSES))
+        moved, by = np.zeros((count, kernels.MOVED)), np.zeros((count, 5, parts.LINK))
         labels, lasted, blind, rates = np.empty(count), np.empty(count), np.zeros(count), np.empty(count)
         rows = []
         for link, readings in enumerate(state.readings):
@@ -210,9 +231,8 @@ class JointedNavigation:
             begin = state.labels_s[link]
             reached = -np.inf
             if len(readings) > 1 and target > begin:
-                reached = kernels.integrate(
-                    mean, link, readings, 0, len(readings), begin, target, moved[link], by[link]
-                )
+                own = mean[parts.LINK * link : parts.LINK * (link + 1)]
+                reached = kernels.integrate(own, readings, begin, target, moved[link], by[link])
             if np.isnan(begin) or (reached < target - 1e-6 and (not len(readings) or readings[-1, 0] < target)):
                 blind[link], begin = 1.0, state.tick_s + mean[self.clocks[link]] if np.isnan(begin) else begin
                 labels[link] = target
@@ -221,23 +241,24 @@ class JointedNavigation:
             lasted[link] = max(labels[link] - begin, 0.0)
             rates[link] = 0.0
             if not blind[link]:
-                raw = kernels.reading_at(readings, 0, len(readings), labels[link])
-                base = LINK * link
-                rates[link] = (raw - mean[base + GYRO_BIAS]) * (1.0 - mean[base + GYRO_SCALE])
+                raw = np.interp(labels[link], readings[:, 0], readings[:, 1])
+                base = parts.LINK * link
+                rates[link] = (raw - mean[base + parts.GYRO_BIAS]) * (1.0 - mean[base + parts.GYRO_SCALE])
             keep = max(0, int(np.searchsorted(readings[:, 0], labels[link], side="right")) - 2)
             rows.append(readings[keep:])
-        known = navigation_errors.own(covariance, count)
-        transition = kernels.predict(mean, covariance, self.half, self.places, moved, by, lasted, self._noise, blind)
+        known = errors_of(covariance, count)
+        did = kernels.Did(moved, by, lasted, blind)
+        transition = kernels.predict(mean, covariance, self._chain, did, self._noise)
         lost = covariance[self.headings, self.headings] > LOST_RAD**2
         heard = not (blind.any() or lost.any())
-        predicted, place = navigation_errors.own(covariance, count), slice(chain_part(count), chain_part(count) + 4)
+        predicted, place = errors_of(covariance, count), slice(parts.chain_part(count), parts.chain_part(count) + 4)
         pins = mean, covariance, rates, labels - tick_s, moved, lasted, at_rest and heard, lost
         after, covariance, innovation, rejected, pinned = self._pinned(*pins, state.rejected_in_a_row)
         change = after[place] - mean[place]
-        errors = navigation_errors.of_tick(known, predicted, navigation_errors.own(covariance, count), change)
-        did = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
+        errors = of_tick(known, predicted, errors_of(covariance, count), change)
+        motion = self._did(state, mean, moved, before, rates, lasted, lasted_s, heard, errors)
         now = NavigationState(after, covariance, tick_s, labels, rates, tuple(rows), rejected)
-        return Ticked(now, did, innovation, Passage(transition, pinned))
+        return Ticked(now, motion, innovation, Passage(transition, pinned))
 
     def told_poses(
         self, state: NavigationState, headings: Vector, middle: Vector, heading_stddev_rad: float, stddev_m: float
@@ -249,11 +270,11 @@ class JointedNavigation:
         expected, by = self.ahead(state, state.tick_s)
         seen = np.isfinite(headings)
         place, _ = self.first_middle(state)
-        chain = chain_part(self.count)
+        chain = parts.chain_part(self.count)
         arm = place - state.mean[chain + 2 : chain + 4]
         of_middle = np.zeros((2, len(state.mean)))
         of_middle[[0, 1], [chain + 2, chain + 3]] = 1.0
-        of_middle[:, HEADING] = -arm[1], arm[0]
+        of_middle[:, parts.HEADING] = -arm[1], arm[0]
         turned = (headings[seen] - expected[seen] + np.pi) % (2.0 * np.pi) - np.pi
         residual, jacobian = turned, by[seen]
         variances = np.full(len(turned), heading_stddev_rad**2)
@@ -277,9 +298,9 @@ class JointedNavigation:
 
     def first_middle(self, state: NavigationState) -> tuple[Vector, Vector]:
         """Position and velocity (2,) of the middle of the first link, m and m/s, at the last tick."""
-        chain = chain_part(self.count)
-        arm = -(self.places[0] + state.mean[PLACE_X : PLACE_X + 2])
-        turned = _turned(state.mean[HEADING], arm)
+        chain = parts.chain_part(self.count)
+        arm = -(self.places[0] + state.mean[parts.PLACE_X : parts.PLACE_X + 2])
+        turned = _turned(state.mean[parts.HEADING], arm)
         velocity = state.mean[chain : chain + 2] + state.rates[0] * np.array([-turned[1], turned[0]])
         return state.mean[chain + 2 : chain + 4] + turned, velocity
 
@@ -298,7 +319,7 @@ class JointedNavigation:
         headings = before + 0.5 * moved[:, 0]
         turning = moved[:, 0] / np.maximum(lasted, 1e-6)
         angular = (rates - state.rates) / max(lasted_s, 1e-6)
-        arm = -(self.places[0] + mean[PLACE_X : PLACE_X + 2])
+        arm = -(self.places[0] + mean[parts.PLACE_X : parts.PLACE_X + 2])
         room = moved[0, 1:3] / max(lasted[0], 1e-6)
         force = _turned(-headings[0], room) + angular[0] * np.array([-arm[1], arm[0]]) - turning[0] ** 2 * arm
         _, velocity = self.first_middle(NavigationState(mean, mean[None], 0.0, rates, rates, ()))
@@ -326,7 +347,7 @@ class JointedNavigation:
         count, n = self.count, len(mean)
         gaps = 2 * (count - 1)
         residual, jacobian = np.empty(gaps), np.empty((gaps, n))
-        kernels.expect_pins(mean, rates, self.half, self.places, labels, residual, jacobian)
+        kernels.expect_pins(mean, rates, self._chain, labels, residual, jacobian)
         variances = np.full(gaps, PIN_STDDEV_M**2)
         apart = np.repeat(lost[1:] | lost[:-1], 2)
         jacobian[apart], residual[apart] = 0.0, 0.0
@@ -360,7 +381,7 @@ class JointedNavigation:
         links = np.arange(count)
         by = np.zeros((count + 2 + 2 * (count - 1), n))
         lasted = np.maximum(lasted, 1e-6)
-        by[links, LINK * links + GYRO_BIAS] = -(1.0 - mean[LINK * links + GYRO_SCALE])
+        by[links, parts.LINK * links + parts.GYRO_BIAS] = -(1.0 - mean[parts.LINK * links + parts.GYRO_SCALE])
         by[np.arange(count, len(by)), self._moving] = 1.0
         still = np.full(len(self._moving), STILL_STDDEV_M_S**2)
         noise = np.concatenate([self._noise[kernels.GYRO_NOISE] / lasted, still])
@@ -370,3 +391,40 @@ class JointedNavigation:
 def _turned(angle: float, vector: NDArray[np.float64]) -> Vector:
     c, s = np.cos(angle), np.sin(angle)
     return np.array([c * vector[0] - s * vector[1], s * vector[0] + c * vector[1]])
+
+
+def errors_of(covariance: Matrix, count: int) -> Matrix:
+    """(2, 2) of the errors of the velocity, but for what a turn of the whole does to it."""
+    headings, chain = parts.LINK * np.arange(count) + parts.HEADING, parts.chain_part(count)
+    velocity = slice(chain, chain + 2)
+    turn = float(covariance[np.ix_(headings, headings)].mean())
+    by_turn = covariance[velocity, headings].mean(axis=1)
+    errors: Matrix = covariance[velocity, velocity] - np.outer(by_turn, by_turn) / max(turn, 1e-12)
+    return errors
+
+
+def of_tick(before: Matrix, predicted: Matrix, after: Matrix, change: Vector) -> NavigationErrors:
+    """From the (2, 2) of `errors_of` before a tick, after its prediction, and after its correction; `change` (4,)."""
+    return NavigationErrors(_positive(predicted - before), *_told(predicted, after, change[:2]), change)
+
+
+def _told(before: Matrix, after: Matrix, change: Vector) -> tuple[Vector, Matrix, Vector]:
+    """The measurement that moves zero to `change`, and makes `after` of the covariance `before`.
+
+    Along the axes in which both covariances are diagonal, the first all ones, the second's entries m are 1 / (1 + 1/r)
+    for a measurement with the variance r, whose value is the change by its gain, 1 - m.
+    """
+    deviations = np.sqrt(np.maximum(np.diag(before), 1e-20))
+    whitener = np.linalg.inv(np.linalg.cholesky(before / np.outer(deviations, deviations) + 1e-12 * np.eye(2)))
+    whitener = whitener / deviations
+    left, axes = np.linalg.eigh(whitener @ after @ whitener.T)
+    left = np.maximum(left, 1e-9)
+    seen = left < 1.0 - NOTHING
+    by, gain = axes.T[seen] @ whitener, 1.0 - left[seen]
+    return by @ change / gain, by, left[seen] / gain
+
+
+def _positive(matrix: Matrix) -> NDArray[np.float64]:
+    values, axes = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    positive: NDArray[np.float64] = (axes * np.maximum(values, 0.0)) @ axes.T
+    return positive

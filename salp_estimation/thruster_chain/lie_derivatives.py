@@ -3,12 +3,20 @@
 The dynamics are control-affine, x' = f0(x) + sum_i f_i(x) u_i. A word of fields g1, g2, ... stands for the Lie
 derivative L_.. L_g2 L_g1 h, with one nilpotent symbol for each letter and one for the direction of its gradient. Fields
 are f0 and u_i f_i of every thruster that is on; words up to two letters. The paper takes f_i alone, one letter, and
-leaves parts of the gradients out (zeroed "conservatively"); here nothing is left out.
+leaves parts of the gradients out (zeroed "conservatively"); here nothing is left out. `dynamics` runs on the nilpotent
+numbers as it stands.
 
 Scaled, so that numbers mean something: columns by the prior standard deviation of their state, rows by the noise of one
 sample, and a word of k letters by T^k / k!, its share in the output after T. A singular value s then says: one prior
 standard deviation along its direction moves the outputs by s standard deviations of noise. Below 1, one sample hardly
 tells; zero, no number of them does.
+
+Theorem 4: with u_i sin(psi_i) and u_i + cos(theta_i + psi_i) f_x,i + sin(theta_i + psi_i) f_y,i other than zero for
+every link, all states are locally observable to IMUs of the `paper` model. Its proof needs that no row of
+F_ij = K_ij sin(theta_i - theta_j - psi_j), equation (53), is zero, and gets there (Theorem 3) by permuting the columns
+of K without the sine's indices. That step fails: with N = 3 and equal masses K_22 = 0, and at
+theta = (-psi_1, 0, -psi_3) row 2 of F is zero while both conditions hold. So F is given beside them, and what decides
+is the rank.
 """
 
 from __future__ import annotations
@@ -21,10 +29,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.measurement import Matrix, Vector
-from salp_estimation.thruster_chain import chain_jets
-from salp_estimation.thruster_chain.chain_jets import JetState
+from salp_estimation.thruster_chain import dynamics
+from salp_estimation.thruster_chain.chain_model import IMU_X, IMU_Y, THRUST_X, THRUST_Y, ImuModel
 from salp_estimation.thruster_chain.jets import Array, Jet
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, quantities
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, given_and_motion, quantities
 
 HORIZON_S = 0.1
 """T of the scaling: the length of one pulse of the paper's square waves."""
@@ -125,7 +133,7 @@ def observability_matrices(
     """Scaled observability matrices (K, 3N words, M); parameters as for `observability`, thrusters `on` for all K."""
     fields = ([None] if drift else []) + list(on)
     free = np.flatnonzero(prior_stddev)
-    start = _started(chain, states, prior_stddev, free)
+    start = _started(states, prior_stddev, free)
     stacks = []
     for length in range(letters + 1):
         words = list(product(fields, repeat=length))
@@ -134,34 +142,69 @@ def observability_matrices(
         at = start
         for letter in range(length):
             at = _flowed(chain, at, [word[letter] for word in words], thrust, symbol=1 + letter)
-        read = chain_jets.readings(chain, at, thrust[:, None, None])
-        gradient = read.parts.get((2 << length) - 1, np.zeros(1))
-        gradient = np.broadcast_to(gradient, (len(states), len(words), len(free), 3 * chain.count))
-        scaled = gradient.swapaxes(2, 3) / chain.noise[:, None] * (horizon_s**length / factorial(length))
+        shape = len(states), len(words), len(free)
+        read = [one.parts.get((2 << length) - 1, np.zeros(1)) for one in _readings(chain, at, thrust)]
+        gradient = np.stack([np.broadcast_to(one, shape) for one in read], axis=2)
+        scaled = gradient / chain.noise[:, None] * (horizon_s**length / factorial(length))
         stacks.append(scaled.reshape(len(states), -1, len(free)))
     return np.concatenate(stacks, axis=1)
 
 
-def _started(chain: ObservedChain, states: Matrix, stddev: Vector, free: NDArray[np.intp]) -> JetState:
-    """The state (K, 1, 1, .) with symbol 0 times each scaled unit vector (1, 1, M, .)."""
-    unit = np.zeros((len(free), states.shape[1]))
-    unit[np.arange(len(free)), free] = stddev[free]
-    return JetState(*(Jet({0: states[:, None, None, one], 1: unit[None, None, :, one]}) for one in blocks(chain.count)))
+Jets = NDArray[np.object_]
+"""Parts have the shapes (K or 1, words or 1, M or 1)."""
 
 
-def _flowed(chain: ObservedChain, at: JetState, field: list[int | None], thrust: Matrix, symbol: int) -> JetState:
-    """x + e_symbol g(x), with a field g for each word (along axis 1): f0 (None) or u_i f_i."""
-    drift = np.array([float(one is None) for one in field])[:, None, None]
-    pushed = np.array([[float(one == link) for link in range(chain.count)] for one in field])[:, None]
-    theta, omega, velocity = chain_jets.slopes(chain, at, thrust[:, None, None] * pushed, drift)
-    return JetState(
-        at.theta + theta.times(symbol),
-        at.omega + omega.times(symbol),
-        at.velocity + velocity.times(symbol),
-        at.mass,
-        at.inertia,
-        at.gain,
+def _started(states: Matrix, stddev: Vector, free: NDArray[np.intp]) -> Jets:
+    """The states as Jets (5N + 2, 1), with symbol 0 times each scaled unit vector."""
+    unit = stddev[:, None] * (np.arange(len(stddev))[:, None] == free)
+    start = np.empty((len(stddev), 1), dtype=object)
+    for row in range(len(stddev)):
+        start[row, 0] = Jet(
+            {0: states[:, row, None, None], 1: unit[row]} if unit[row].any() else {0: states[:, row, None, None]}
+        )
+    return start
+
+
+def _flowed(chain: ObservedChain, at: Jets, field: list[int | None], thrust: Matrix, symbol: int) -> Jets:
+    """x + e_symbol g(x), with a field g for each word: f0 (None), or u_i f_i, which is what the thrust adds to f0."""
+    pushed = np.array([[one == link for one in field] for link in range(chain.count)])[:, None, :, None]
+    drifting, slopes = (
+        _slopes(chain, at, 0.0 * thrust.T[:, :, None, None]),
+        _slopes(chain, at, thrust.T[:, :, None, None] * pushed),
     )
+    taken_off = np.array([float(one is not None) for one in field])[:, None]
+    after = at.copy()
+    for row, (slope, drift) in enumerate(zip(slopes, drifting, strict=True)):
+        after[row, 0] = at[row, 0] + (slope - drift * taken_off).times(symbol)
+    return after
+
+
+def _loaded(at: Jets, thrust: Array) -> tuple[Jets, Jets]:
+    """The scratch of `dynamics`, from states (5N + 2, 1) and thrust, N arrays."""
+    count = len(thrust)
+    pushed = np.empty((count, 1), dtype=object)
+    for link in range(count):
+        pushed[link, 0] = thrust[link]
+    blocks_of, whole = np.zeros((count + 2) * dynamics.LINK, dtype=object), np.zeros(dynamics.WHOLE, dtype=object)
+    dynamics.load(count, *given_and_motion(at, pushed), 0, 1, blocks_of, whole)
+    return blocks_of, whole
+
+
+def _slopes(chain: ObservedChain, at: Jets, thrust: Array) -> list[Jet]:
+    """Derivatives of headings, rates and velocity (2N + 2)."""
+    of_links, whole = _loaded(at, thrust)
+    dynamics.push_links(chain.model, True, 1, of_links, whole)
+    dynamics.move_links(chain.count, 1, 0.0, 0.0, of_links, whole)
+    turning = of_links[dynamics.LINK + dynamics.TURN : -dynamics.LINK : dynamics.LINK]
+    return [*at[chain.count : 2 * chain.count, 0], *turning, whole[dynamics.WHOLE_AX], whole[dynamics.WHOLE_AY]]
+
+
+def _readings(chain: ObservedChain, at: Jets, thrust: Matrix) -> list[Jet]:
+    """What the IMUs read (3N), link by link: acceleration along x, y, turning rate."""
+    of_links, whole = _loaded(at, thrust.T[:, :, None, None])
+    dynamics.read_links(chain.imu_model == ImuModel.PHYSICAL, chain.model, 1, of_links, whole)
+    ends = dynamics.LINK * np.arange(1, chain.count + 1)
+    return [of_links[end + row] for end in ends for row in (dynamics.AX, dynamics.AY, dynamics.RATE)]
 
 
 def _alike(thrust: Matrix, columns: int, letters: int) -> list[tuple[NDArray[np.intp], tuple[int, ...]]]:
@@ -171,7 +214,7 @@ def _alike(thrust: Matrix, columns: int, letters: int) -> list[tuple[NDArray[np.
     for number, pattern in enumerate(patterns):
         rows = np.flatnonzero(which.reshape(-1) == number)
         on = tuple(int(link) for link in np.flatnonzero(pattern))
-        numbers = (len(on) + 1) ** letters * columns * 4 * thrust.shape[1] ** 2
+        numbers = (len(on) + 1) ** letters * columns * 40
         size = max(1, _MOST_NUMBERS // numbers)
         out += [(rows[start : start + size], on) for start in range(0, len(rows), size)]
     return out
@@ -219,3 +262,53 @@ def common_directions(state: ArrayLike, prior_stddev: ArrayLike) -> dict[str, Ve
             scaled = direction[free] / stddev[free]
             out[name] = scaled / np.linalg.norm(scaled)
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """At K instants, per link; zero is where a condition fails.
+
+    Attributes
+    ----------
+    normal_n
+        (K, N) thrust across the link, u sin(psi), N.
+    net_n
+        (K, N) all external forces along the thrust's direction, thrust included, N.
+    turning
+        (K, N) largest element of the link's row of F over the thrusters that are on: how much thrust can turn it.
+    """
+
+    normal_n: Matrix
+    net_n: Matrix
+    turning: Matrix
+
+    def met(self, least_n: float = 0.0) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """(K, N) whether both conditions hold by more than `least_n`."""
+        return (np.abs(self.normal_n) > least_n) & (np.abs(self.net_n) > least_n)
+
+
+def theorem_conditions(chain: ObservedChain, states: ArrayLike, thrust_n: ArrayLike) -> Conditions:
+    """From states (K, 5N + 2) and commanded thrust (K, N)."""
+    z, command = np.atleast_2d(np.asarray(states, float)), np.atleast_2d(np.asarray(thrust_n, float))
+    at, links = blocks(chain.count), chain.model.links
+    thrust = command * z[:, at.gain]
+    psi = np.arctan2(links[:, THRUST_Y], links[:, THRUST_X])
+    direction = z[:, at.theta] + psi
+    centred = chain.model._replace(links=links.copy())
+    centred.links[:, [IMU_X, IMU_Y]] = 0.0
+    given, motion = given_and_motion(z.T, command.T)
+    pushed = np.empty((3 * chain.count, len(z)))  # the paper's IMUs read external forces by mass
+    dynamics.read_imus(False, centred, given, motion, pushed)
+    net = z[:, at.mass] * (np.cos(direction) * pushed[::3].T + np.sin(direction) * pushed[1::3].T)
+    between = z[:, at.theta][:, :, None] - direction[:, None, :]
+    rows = np.abs(_k(z[:, at.mass]) * np.sin(between)) * (thrust != 0.0)[:, None, :]
+    return Conditions(thrust * np.sin(psi), net, rows.max(axis=2))
+
+
+def _k(mass: Matrix) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+    """K = A^T (D M D^T)^-1 D of equation (8), times M, (K, N, N): dimensionless."""
+    count = mass.shape[1]
+    added, differenced = np.eye(count - 1, count) + np.eye(count - 1, count, 1), np.eye(count - 1, count)
+    differenced = differenced - np.eye(count - 1, count, 1)
+    weighted = differenced / mass[:, None, :]
+    return added.T @ np.linalg.solve(weighted @ differenced.T, weighted)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.measurement import Matrix, Vector
-from salp_estimation.thruster_chain.chain_model import ChainModel
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.chain_model import ChainModel, ImuModel
 
 
 class Blocks(NamedTuple):
@@ -60,6 +59,14 @@ def packed(
     return state
 
 
+def given_and_motion(states: NDArray[Any], thrust_n: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(3N, P) and (2N + 4, P) of `dynamics`, from states (5N + 2, P) and commanded thrust (N, P), or (N, 1)."""
+    at = blocks((len(states) - 2) // 5)
+    given = np.concatenate([1.0 / states[at.mass], 1.0 / states[at.inertia], states[at.gain] * thrust_n])
+    nowhere = np.zeros_like(states[at.velocity])
+    return given, np.concatenate([states[at.theta], states[at.omega], nowhere, states[at.velocity]])
+
+
 @dataclass(frozen=True, eq=False)
 class ObservedChain:
     """A chain and its IMUs.
@@ -69,7 +76,7 @@ class ObservedChain:
     accelerometer_stddev_m_s2, gyro_stddev_rad_s
         White noise of one sample; by default the paper's (Table IV).
     imu_model
-        `PHYSICAL`, or the paper's `PAPER`; see `imu`.
+        `PHYSICAL`, or the paper's `PAPER`; see `dynamics`.
     """
 
     model: ChainModel
@@ -80,7 +87,7 @@ class ObservedChain:
     @property
     def count(self) -> int:
         """Number of links N."""
-        return self.model.count
+        return len(self.model.links)
 
     @property
     def noise(self) -> Vector:
@@ -89,6 +96,11 @@ class ObservedChain:
             [self.accelerometer_stddev_m_s2, self.accelerometer_stddev_m_s2, self.gyro_stddev_rad_s], self.count
         )
 
-    def reading(self, imu_model: ImuModel) -> ObservedChain:
-        """The same chain, its IMUs read by another model."""
-        return replace(self, imu_model=imu_model)
+    def averaged(self, samples: float) -> ObservedChain:
+        """IMUs whose one sample stands for several."""
+        share = max(samples, 1.0) ** -0.5
+        return replace(
+            self,
+            accelerometer_stddev_m_s2=self.accelerometer_stddev_m_s2 * share,
+            gyro_stddev_rad_s=self.gyro_stddev_rad_s * share,
+        )

@@ -8,9 +8,7 @@ import numpy as np
 
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation.thruster_chain.assumed_chain import AssumedChain, from_published
-from salp_estimation.thruster_chain.forecast import forecast
-from salp_estimation.thruster_chain.lie_derivatives import observability
-from salp_estimation.thruster_chain.theorem_conditions import theorem_conditions
+from salp_estimation.thruster_chain.lie_derivatives import observability, theorem_conditions
 
 
 class ObservedNow(NamedTuple):
@@ -41,15 +39,7 @@ def observed_now(
     thrust = assumed.started(thrust_n)
     conditions = theorem_conditions(assumed.chain, state, thrust)
     seen = observability(assumed.chain, state, thrust, assumed.prior_stddev, letters=1)
-    best = forecast(
-        assumed.chain,
-        state,
-        whole,
-        assumed.limit_n,
-        assumed.rate_hz,
-        assumed.about(state).noise_density,
-        assumed.time_constant_s,
-    )
+    best = assumed.forecast(state, whole)
     blocks = {"normal_n": conditions.normal_n, "net_n": conditions.net_n, "turning": conditions.turning}
     names = tuple(f"{block}.{link}" for block in blocks for link in link_names)
     values = np.concatenate(

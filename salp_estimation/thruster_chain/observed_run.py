@@ -17,12 +17,17 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix, Vecto
 from onboard_estimation.series import Series
 from salp_estimation.thruster_chain.assumed_chain import AssumedChain, from_published
 from salp_estimation.thruster_chain.channels import COMMAND
-from salp_estimation.thruster_chain.forecast import Forecast, forecast
+from salp_estimation.thruster_chain.forecast import Forecast
 from salp_estimation.thruster_chain.information import Trajectory, gramians, predict
-from salp_estimation.thruster_chain.lie_derivatives import Observability, common_directions, observability
+from salp_estimation.thruster_chain.lie_derivatives import (
+    Conditions,
+    Observability,
+    common_directions,
+    observability,
+    theorem_conditions,
+)
 from salp_estimation.thruster_chain.observed_chain import blocks, packed
 from salp_estimation.thruster_chain.space import state_space
-from salp_estimation.thruster_chain.theorem_conditions import Conditions, theorem_conditions
 
 STEP_S = 0.01
 """Of the trajectory that sensitivities are taken along; samples within a step are averaged."""
@@ -125,15 +130,7 @@ def observe_run(
     lie_thrust = np.where(np.abs(thrust[sparse]) < faint, 0.0, thrust[sparse])
     starts, windows = gramians(chain, path, prior_stddev, window_s)
     state, covariance = from_published(assumed, result.mean[-1], result.covariance[-1])
-    best = forecast(
-        assumed.chain,
-        state,
-        covariance,
-        assumed.limit_n,
-        assumed.rate_hz,
-        assumed.about(state).noise_density,
-        assumed.time_constant_s,
-    )
+    best = assumed.forecast(state, covariance)
     variances = np.diagonal(result.covariance[rows], axis1=1, axis2=2)
     return ObservedRun(
         time,

@@ -27,9 +27,8 @@ from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.inertial_kernels import transform
 from salp_estimation.thruster_chain.inertial_layout import clock_stddev_s
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved
-from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
-from salp_estimation.thruster_chain.response_kernels import advance_thrust, expect
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, Moved, NavigationErrors
+from salp_estimation.thruster_chain.response_kernels import Given, advance_thrust, expect
 
 WINDOW = 5
 """Ticks of a measurement: 50 ms, over which the noise of differentiated gyros is small against that of forces."""
@@ -64,19 +63,6 @@ class Window(NamedTuple):
     moved: Moved
     thrust: Matrix
     bristles: Vector
-
-
-class Given(NamedTuple):
-    """What `response_kernels.expect` is given beside the parameters, in its order."""
-
-    headings: Matrix
-    rates: Matrix
-    velocities: Matrix
-    thrust: Matrix
-    bristles: Matrix
-    design: Matrix
-    reference: Vector
-    limit_n: float
 
 
 class ParameterState(NamedTuple):
@@ -373,7 +359,7 @@ class ParameterFilter:
     def _corrected(self, belief: Moments, given: Given, measured: Vector, scale: float) -> Corrected:
         size, n = self.count + 2, len(belief.mean)
         predicted, jacobian, disturbed = np.empty(size), np.empty((size, n)), np.empty((size, 3 * self.count))
-        expect(belief.mean, *given, self._steps, predicted, jacobian, disturbed)
+        expect(belief.mean, given, self._steps, predicted, jacobian, disturbed)
         noise = scale * (disturbed * self._disturbance) @ disturbed.T
         noise[np.diag_indices(size)] += self._noise
         seen = innovate(belief.covariance, measured - predicted, jacobian, noise)

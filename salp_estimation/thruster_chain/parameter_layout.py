@@ -12,6 +12,7 @@ Everything but drag and friction is an error against the configuration.
 from __future__ import annotations
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from onboard_estimation.measurement import Vector
@@ -48,11 +49,13 @@ def parameter_size(count: int) -> int:
     return LINK * count + JOINT * (count - 1) + CHAIN
 
 
+@njit(cache=True)
 def first_joint(count: int) -> int:
     """Where the blocks of the joints start."""
     return LINK * count
 
 
+@njit(cache=True)
 def chain_part(count: int) -> int:
     """Where the block of the chain starts."""
     return LINK * count + JOINT * (count - 1)

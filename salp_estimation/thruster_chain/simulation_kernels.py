@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from salp_estimation.thruster_chain.dynamics import accelerate
+from salp_estimation.thruster_chain import dynamics as d
+from salp_estimation.thruster_chain.dynamics import LINK
 
 Rows = NDArray[np.float64]
 Vector = NDArray[np.float64]
@@ -125,27 +126,30 @@ def derivative(
 ) -> None:
     """Into `out` the derivative of the state (3N + 4), beside it the accelerations of the links."""
     n = len(physics.mass)
-    place, velocity = np.empty((n, 2)), np.empty((n, 2))
-    force, torque, joint = np.empty((n, 2)), np.empty(n), np.empty((n + 1, 2))
+    place, velocity, force, torque = np.empty((n, 2)), np.empty((n, 2)), np.empty((n, 2)), np.empty(n)
+    blocks = np.zeros((n + 2) * LINK)
     centres(physics, state, place, velocity)
     forces(physics, state, velocity, draught, force, torque)
-    accelerate(
-        state[:n],
-        state[n : 2 * n],
-        physics.mass,
-        physics.inertia,
-        physics.behind,
-        physics.ahead,
-        force,
-        torque,
-        False,
-        angular,
-        linear,
-        joint,
-    )
     for i in range(n):
+        block, c, s = blocks[(i + 1) * LINK : (i + 2) * LINK], np.cos(state[i]), np.sin(state[i])
+        (bx, by), (hx, hy), mass, inertia = physics.behind[i], physics.ahead[i], physics.mass[i], physics.inertia[i]
+        block[d.RATE], block[d.RECIPROCAL], block[d.TURNED_BY] = state[n + i], 1.0 / mass, 1.0 / inertia
+        block[d.BX], block[d.BY], block[d.HX], block[d.HY] = (
+            -s * bx - c * by,
+            c * bx - s * by,
+            -s * hx - c * hy,
+            c * hx - s * hy,
+        )
+        block[d.FREE_X], block[d.FREE_Y], block[d.FREE_TURN] = (
+            force[i, 0] / mass,
+            force[i, 1] / mass,
+            torque[i] / inertia,
+        )
+    d.join(n, False, 1, blocks)
+    for i in range(n):
+        block, lag = blocks[(i + 1) * LINK : (i + 2) * LINK], physics.time_constant[i]
+        angular[i], linear[i, 0], linear[i, 1] = block[d.TURN], block[d.AX], block[d.AY]
         out[i], out[n + i] = state[n + i], angular[i]
-        lag = physics.time_constant[i]
         out[2 * n + 4 + i] = (target[i] - state[2 * n + 4 + i]) / lag if lag > 0.0 else 0.0
     for axis in range(2):
         out[2 * n + axis], out[2 * n + 2 + axis] = state[2 * n + 2 + axis], linear[0, axis]

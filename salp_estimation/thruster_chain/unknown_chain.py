@@ -42,19 +42,16 @@ CAPTURE_LATE_S = 0.005
 """By the data sheet of the motion capture: its stamps are those of arrival."""
 
 _IMU = ("gx", "gy", "gz", "ax", "ay", "az")
-_TOLERANCES = {
-    name: name
-    for name in (
-        "length_m",
-        "mass_fraction",
-        "inertia_fraction",
-        "thruster_place_m",
-        "thruster_angle_deg",
-        "thrust_gain_fraction",
-        "imu_place_m",
-        "imu_mounting_deg",
-    )
-}
+_TOLERANCES = (
+    "length_m",
+    "mass_fraction",
+    "inertia_fraction",
+    "thruster_place_m",
+    "thruster_angle_deg",
+    "thrust_gain_fraction",
+    "imu_place_m",
+    "imu_mounting_deg",
+)
 # Names in robot.yaml, and what they are called here.
 _OTHERS = {
     "thruster_limit_N": "thruster.limit_n",
@@ -154,7 +151,7 @@ def read_configuration(path: Path) -> tuple[ThrusterChainConfiguration, list[str
     tolerances = robot.get("tolerances") or {}
     if not isinstance(tolerances, Mapping):
         raise faulty(path / "robot.yaml", f"tolerances is {tolerances!r}, no names with values")
-    values |= {f"tolerances.{ours}": tolerances[theirs] for theirs, ours in _TOLERANCES.items() if theirs in tolerances}
+    values |= {f"tolerances.{name}": tolerances[name] for name in _TOLERANCES if name in tolerances}
     values |= {ours: robot[theirs] for theirs, ours in _OTHERS.items() if theirs in robot}
     values |= _DATA_SHEETS
     started, notes = _initial(path, links)

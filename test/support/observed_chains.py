@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from salp_estimation.thruster_chain.chain_model import ChainModel
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.chain_model import ChainModel, ImuModel
 from salp_estimation.thruster_chain.observed_chain import ObservedChain, packed
 
 PAPER_ANGLES = (np.pi / 4, 2 * np.pi / 3, -np.pi / 2)

@@ -5,12 +5,52 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
+from salp_estimation.thruster_chain import dynamics as d
 from salp_estimation.thruster_chain.chain_model import ChainModel
-from salp_estimation.thruster_chain.dynamics import accelerate
+from salp_estimation.thruster_chain.observed_chain import given_and_motion
 
 Array = NDArray[np.float64]
+
+
+@njit(error_model="numpy")
+def _accelerated(model, given, motion, out):
+    """Into `out` (5N + 2, P): angular accelerations, accelerations, those by external forces alone, the whole's."""
+    n = len(model.links)
+    blocks, whole = np.zeros((n + 2) * d.LINK, motion.dtype), np.zeros(d.WHOLE, motion.dtype)
+    for k in range(motion.shape[1]):
+        d.load(n, given, motion, k, 1, blocks, whole)
+        d.push_links(model, True, 1, blocks, whole)
+        d.move_links(n, 1, 0.0, 0.0, blocks, whole)
+        for i in range(n):
+            block = blocks[(i + 1) * d.LINK : (i + 2) * d.LINK]
+            out[i, k], out[n + 2 * i, k], out[n + 2 * i + 1, k] = block[d.TURN], block[d.AX], block[d.AY]
+            out[3 * n + 2 * i, k], out[3 * n + 2 * i + 1, k] = block[d.FREE_X], block[d.FREE_Y]
+        out[5 * n, k], out[5 * n + 1, k] = whole[d.WHOLE_AX], whole[d.WHOLE_AY]
+
+
+def accelerated(model: ChainModel, given: NDArray, motion: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    """(N, P) angular, (N, 2, P) of the links, (N, 2, P) by external forces alone, (2, P) of the centre of mass."""
+    n, points = len(model.links), motion.shape[1]
+    out = np.empty((5 * n + 2, points), motion.dtype)
+    _accelerated(model, given, motion, out)
+    angular, linear, free, whole = np.split(out, [n, 3 * n, 5 * n])
+    return angular, linear.reshape(n, 2, points), free.reshape(n, 2, points), whole
+
+
+def read(physical: bool, model: ChainModel, given: NDArray, motion: NDArray) -> NDArray:
+    """(3N, P) what the IMUs read."""
+    out = np.full((3 * len(model.links), motion.shape[1]), np.nan, motion.dtype)
+    d.read_imus(physical, model, given, motion, out)
+    return out
+
+
+def slope(model: ChainModel, state: NDArray, thrust: Array) -> NDArray:
+    """(2N + 2,) derivatives of headings, rates and velocity in a state (5N + 2,) of `observed_chain.Blocks`."""
+    angular, _, _, whole = accelerated(model, *given_and_motion(state[:, None], thrust[:, None]))
+    return np.concatenate([state[len(thrust) : 2 * len(thrust)], angular[:, 0], whole[:, 0]])
 
 
 class RandomChain(NamedTuple):
@@ -48,23 +88,39 @@ class RandomChain(NamedTuple):
         """(N,) of rods, m."""
         return self.ahead[:, 0]
 
-    def accelerations(self, pivoted: bool = False) -> tuple[Array, Array, Array]:
-        """Angular (N,) and linear (N, 2) accelerations, and forces in the joints (N + 1, 2)."""
-        count = len(self.mass)
-        out = np.empty(count), np.empty((count, 2)), np.empty((count + 1, 2))
-        accelerate(
-            self.heading,
-            self.rate,
-            self.mass,
-            self.inertia,
+    def pushed(self, pivoted: bool = False, around: Surroundings | None = None) -> tuple[ChainModel, Array, Array]:
+        """Its model, `given` (3N, 1) and `motion` (2N, 1): a thruster on each link can give any force and torque."""
+        thrust = np.maximum(np.hypot(*self.force.T), 1e-9)
+        cosine, sine = np.cos(self.heading), np.sin(self.heading)
+        along = cosine * self.force[:, 0] + sine * self.force[:, 1]
+        across = cosine * self.force[:, 1] - sine * self.force[:, 0]
+        others = (
+            {}
+            if around is None
+            else {
+                "joint_friction": around.friction,
+                "imu_places": around.imu_places,
+                "imu_angles": around.imu_angles,
+                "gravity": tuple(around.gravity),
+            }
+        )
+        model = ChainModel.build(
             self.behind,
             self.ahead,
-            self.force,
-            self.torque,
-            pivoted,
-            *out,
+            thruster_angles=np.arctan2(across, along),
+            thruster_places=np.column_stack([across, -along]) * (self.torque / thrust**2)[:, None],
+            pivoted=pivoted,
+            **others,
         )
-        return out
+        if not self.force.any():
+            thrust = np.zeros_like(thrust)
+        given = np.concatenate([1.0 / self.mass, 1.0 / self.inertia, thrust])[:, None]
+        return model, given, np.concatenate([self.heading, self.rate])[:, None]
+
+    def accelerations(self) -> tuple[Array, Array]:
+        """Angular (N,) and linear (N, 2) accelerations."""
+        angular, linear, _, _ = accelerated(*self.pushed())
+        return angular[:, 0], linear[..., 0]
 
 
 class Surroundings(NamedTuple):

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from observed_chains import PAPER_ANGLES, paper_chain, paper_noise, paper_prior, paper_state
 
-from benchmarks.thruster_chain_observability import NOISE, filtered
-from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
+from salp_estimation.thruster_chain.chain_model import ImuModel
+from salp_estimation.thruster_chain.configuration import PaperConfiguration, ThrusterChainConfiguration
 from salp_estimation.thruster_chain.forecast import Forecast, Push, forecast
-from salp_estimation.thruster_chain.imu import ImuModel
 from salp_estimation.thruster_chain.information import moved, predict
 from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, quantities
+from salp_estimation.thruster_chain.paper_filter import PaperFilter
 
 PHYSICAL = paper_chain(ImuModel.PHYSICAL)
 
@@ -35,6 +35,25 @@ def noisy(factor: float) -> ObservedChain:
     )
 
 
+def filtered(
+    configuration: ThrusterChainConfiguration,
+    time_s: np.ndarray,
+    thrust_n: np.ndarray,
+    outputs: np.ndarray,
+    mean: np.ndarray,
+    stddev: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (4N,) and covariance after the last outputs, by the paper's filter from `mean` and `stddev` (5N + 2,)."""
+    paper_filter, count = PaperFilter(configuration, dead_reckoned=False), configuration.chain.count
+    told = np.r_[0 : 2 * count, 2 * count + 2 : 4 * count + 2]
+    moments = paper_filter.start(mean[told], np.diag(stddev[told] ** 2))
+    for k in range(len(time_s)):
+        moments, _ = paper_filter.update(moments, thrust_n[k], np.arange(count), outputs[k].reshape(count, 3))
+        if k + 1 < len(time_s):
+            moments = paper_filter.predict(moments, thrust_n[k], time_s[k + 1] - time_s[k])
+    return paper_filter.published(moments)
+
+
 @pytest.mark.parametrize("name", ["m2", "j1", "j3"])
 def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     chain, prior = noisy(10.0), known_but(name)
@@ -51,7 +70,7 @@ def test_push_leaves_in_a_filter_what_was_said(name: str) -> None:
     rng = np.random.default_rng(1)
     noisy_outputs = outputs + rng.normal(size=outputs.shape) * chain.noise
     paper = replace(
-        NOISE["none"],
+        PaperConfiguration(heading_noise_rad=0.0, rate_noise_rad_s=0.0, mass_noise_kg=0.0, inertia_noise_kg_m2=0.0),
         accelerometer_stddev_m_s2=chain.accelerometer_stddev_m_s2,
         gyro_stddev_rad_s=chain.gyro_stddev_rad_s,
     )

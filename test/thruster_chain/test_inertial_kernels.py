@@ -22,6 +22,11 @@ LINKS = layout.LINK * np.arange(COUNT)
 TICK_S = 0.01
 
 
+def own_of(state: Array, link: int) -> Array:
+    """A link's part of the state."""
+    return state[layout.LINK * link : layout.LINK * (link + 1)]
+
+
 class Chain(NamedTuple):
     """A chain that moves: readings of its IMUs over a tick, its geometry, and a state with errors of all kinds."""
 
@@ -46,9 +51,9 @@ class Chain(NamedTuple):
 
     def moved(self, state: Array) -> tuple[Array, Array]:
         """What `integrate` says of all links over a tick, (N, 7) and (N, 5, 7), without the variances of sampling."""
-        moved, by = np.empty((COUNT, kernels.MOVED)), np.empty((COUNT, 5, kernels.CAUSES))
+        moved, by = np.empty((COUNT, kernels.MOVED)), np.empty((COUNT, 5, layout.LINK))
         for link, readings in enumerate(self.readings):
-            kernels.integrate(state, link, readings, 0, len(readings), 0.0, TICK_S, moved[link], by[link])
+            kernels.integrate(own_of(state, link), readings, 0.0, TICK_S, moved[link], by[link])
         moved[:, kernels.TURN_VARIANCE :] = 0.0
         return moved, by
 
@@ -66,9 +71,8 @@ class Chain(NamedTuple):
         moved, by = self.moved(state)
         moved = moved if push is None else moved + push
         noise = np.zeros(4) if noise is None else noise
-        kernels.predict(
-            state, covariance, self.half, self.place, moved, by, np.full(COUNT, lasted), noise, np.zeros(COUNT)
-        )
+        did = kernels.Did(moved, by, np.full(COUNT, lasted), np.zeros(COUNT))
+        kernels.predict(state, covariance, kernels.Chain(self.half, self.place), did, noise)
         return state, covariance
 
     def gaps(self, state: Array, labels: Array | None = None) -> tuple[Array, Array]:
@@ -76,7 +80,8 @@ class Chain(NamedTuple):
         n = len(state)
         labels = state[LINKS + layout.CLOCK] if labels is None else labels
         residual, jacobian = np.empty(2 * COUNT - 2), np.empty((2 * COUNT - 2, n))
-        kernels.expect_pins(state, np.array([1.0, -2.0, 3.0]), self.half, self.place, labels, residual, jacobian)
+        chain = kernels.Chain(self.half, self.place)
+        kernels.expect_pins(state, np.array([1.0, -2.0, 3.0]), chain, labels, residual, jacobian)
         return residual, jacobian
 
 
@@ -112,11 +117,11 @@ def test_a_given_motion_is_integrated_as_scipy_does_it() -> None:
 
     for end_s in (0.0104, 0.2033, 0.5):  # between readings too
         expected = solve_ivp(derivative, (0.0002, end_s), np.zeros(5), rtol=1e-10, atol=1e-12).y[:, -1]
-        moved, by = np.empty(kernels.MOVED), np.empty((5, kernels.CAUSES))
-        reached = kernels.integrate(state, 1, raw, 0, len(raw), 0.0002, end_s, moved, by)
+        moved, by = np.empty(kernels.MOVED), np.empty((5, layout.LINK))
+        reached = kernels.integrate(own_of(state, 1), raw, 0.0002, end_s, moved, by)
         assert reached == pytest.approx(end_s, abs=1e-12)
         np.testing.assert_allclose(moved[:5], expected, rtol=0.0, atol=4e-6 * np.abs(expected).max())
-    assert kernels.integrate(state, 1, raw, 0, len(raw), 0.0, 2.0, moved, by) == pytest.approx(stamps[-1])
+    assert kernels.integrate(own_of(state, 1), raw, 0.0, 2.0, moved, by) == pytest.approx(stamps[-1])
 
 
 def test_a_force_that_sets_in_between_readings_is_as_uncertain_as_it_is() -> None:
@@ -126,8 +131,8 @@ def test_a_force_that_sets_in_between_readings_is_as_uncertain_as_it_is() -> Non
     for onset_s in np.linspace(0.0, 0.01, 101)[:-1] + 5e-5:
         readings = np.zeros((len(at_s), 4))
         readings[:, 0], readings[:, 2] = at_s, np.where(at_s > onset_s, after, 0.0)
-        moved, by = np.empty(kernels.MOVED), np.empty((5, kernels.CAUSES))
-        kernels.integrate(np.zeros(layout.state_size(2)), 0, readings, 0, len(readings), 0.0, 0.01, moved, by)
+        moved, by = np.empty(kernels.MOVED), np.empty((5, layout.LINK))
+        kernels.integrate(np.zeros(layout.LINK), readings, 0.0, 0.01, moved, by)
         errors.append(moved[1] - after * (0.01 - onset_s))
         stated.append(moved[kernels.VELOCITY_VARIANCE])
     # One variance for both axes: of a force along one of them it states the half.
@@ -139,7 +144,7 @@ def test_derivatives_of_a_motion() -> None:
     _, by = chain.moved(chain.state)
     for link in range(COUNT):
         numeric = differences(lambda state, link=link: chain.moved(state)[0][link], chain.state)
-        own = layout.LINK * link + kernels.CAUSE
+        own = layout.LINK * link + np.arange(layout.LINK)
         numeric = numeric[:5]
         np.testing.assert_allclose(by[link], numeric[:, own], rtol=0.0, atol=1e-8)
         numeric[:, own] = 0.0
@@ -269,10 +274,3 @@ def test_covariance_products() -> None:
     left = reduced(covariance, columns)
     np.testing.assert_allclose(left, covariance - columns.T @ columns, rtol=1e-12, atol=1e-12)
     np.testing.assert_array_equal(left, left.T)
-
-
-def test_rates_between_readings() -> None:
-    readings = np.array([[0.0, 1.0, 0.0, 0.0], [0.1, 3.0, 0.0, 0.0], [0.2, 2.0, 0.0, 0.0]])
-    expected = {-0.1: 1.0, 0.05: 2.0, 0.1: 3.0, 0.175: 2.25, 0.3: 2.0}
-    for at_s, rate in expected.items():
-        assert kernels.reading_at(readings, 0, 3, at_s) == pytest.approx(rate)

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 from observed_chains import drawn_state, paper_chain, paper_noise, paper_prior, paper_state, square_waves
 from scipy.integrate import solve_ivp
-from thruster_chains import drawn_model
+from thruster_chains import drawn_model, read, slope
 
-from salp_estimation.thruster_chain import chain_jets
-from salp_estimation.thruster_chain import sensitivity_kernels as kernels
-from salp_estimation.thruster_chain.chain_jets import JetState
-from salp_estimation.thruster_chain.imu import ImuModel
+from salp_estimation.thruster_chain.chain_model import ImuModel
 from salp_estimation.thruster_chain.information import Trajectory, gramians, moved, predict, scaled_jacobians
-from salp_estimation.thruster_chain.jets import Jet
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, given_and_motion, packed
 
 
 def drawn_path(count: int = 3, instants: int = 12, seed: int = 1) -> tuple[ObservedChain, Trajectory]:
@@ -30,14 +26,21 @@ SCALE = packed(np.full(3, 0.1), 0.05, 0.1, 1e-3, 0.1, 0.2)
 # Sensitivities.
 
 
-def test_gradients_of_the_outputs_are_those_of_the_dense_model_by_jets() -> None:
+def outputs_in(chain: ObservedChain, states: np.ndarray, thrust: np.ndarray) -> np.ndarray:
+    """(3N, P) in states (5N + 2, P)."""
+    return read(chain.imu_model == ImuModel.PHYSICAL, chain.model, *given_and_motion(states, thrust[:, None]))
+
+
+def test_gradients_of_the_outputs_are_those_of_central_differences() -> None:
     chain, path = drawn_path()
     _, gradients = scaled_jacobians(chain, path, SCALE)
-    unit = np.diag(SCALE)
     for k in range(len(path.time_s)):
-        at = JetState(*(Jet({0: path.states[k, one], 1: unit[:, one]}) for one in blocks(3)))
-        exact = chain_jets.readings(chain, at, path.thrust_n[k]).parts[1].T / chain.noise[:, None]
-        np.testing.assert_allclose(gradients[k], exact, rtol=1e-9, atol=1e-10 * np.abs(exact).max())
+        ahead, behind = (
+            outputs_in(chain, path.states[k, :, None] + step * np.diag(SCALE), path.thrust_n[k])
+            for step in (1e-5, -1e-5)
+        )
+        exact = (ahead - behind) / 2e-5 / chain.noise[:, None]
+        np.testing.assert_allclose(gradients[k], exact, rtol=1e-6, atol=1e-7 * np.abs(exact).max())
 
 
 def test_transitions_are_those_of_the_variational_equation_by_another_integrator() -> None:
@@ -47,11 +50,10 @@ def test_transitions_are_those_of_the_variational_equation_by_another_integrator
 
     def field(_: float, flat: np.ndarray, thrust: np.ndarray) -> np.ndarray:
         z, flow = flat[:size], flat[size:].reshape(size, size)
-        at = JetState(*(Jet({0: z[one], 1: flow.T[:, one]}) for one in blocks(3)))
-        slopes = chain_jets.slopes(chain, at, thrust, 1.0)
         out = np.zeros((size + 1, size))
-        out[0, :moving] = np.concatenate([one.value for one in slopes])
-        out[1:, :moving] = np.concatenate([np.broadcast_to(one.parts[1], (size, one.value.size)) for one in slopes], 1)
+        out[0, :moving] = slope(chain.model, z, thrust)
+        aside = [slope(chain.model, z + 1e-30j * column, thrust).imag / 1e-30 for column in flow.T]
+        out[1:, :moving] = aside
         return np.concatenate([out[0], out[1:].T.ravel()])
 
     for k in range(3):
@@ -182,6 +184,5 @@ def test_input_that_does_not_fit_is_refused() -> None:
 def test_readings_of_the_simulation_are_those_of_each_instant() -> None:
     chain, path = drawn_path(instants=5)
     _, outputs = moved(chain, path.states[0], path.thrust_n, path.time_s)
-    one = np.empty((3, 3))
-    kernels.read(kernels.kernel(chain), path.states[3], path.thrust_n[3], one)
-    np.testing.assert_allclose(outputs[3], one.ravel(), rtol=1e-12)
+    one = outputs_in(chain, path.states[3, :, None], path.thrust_n[3])
+    np.testing.assert_allclose(outputs[3], one[:, 0], rtol=1e-12)

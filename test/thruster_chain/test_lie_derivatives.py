@@ -1,7 +1,7 @@
-"""Observability of a thruster chain by Lie derivatives, against Cauchy's formula through the O(N) model.
+"""Observability of a thruster chain by Lie derivatives, against Cauchy's formula.
 
-The oracle shares neither the dynamics (link by link, not dense) nor the way to derivatives: flows and outputs at
-complex arguments on circles, whose Fourier coefficients are the mixed derivatives to rounding.
+The oracle's way to derivatives is another: flows and outputs at complex arguments on circles, whose Fourier
+coefficients are the mixed derivatives to rounding.
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from itertools import product
 import numpy as np
 import pytest
 from observed_chains import PAPER_ANGLES, drawn_state, paper_chain, paper_prior, paper_state
-from thruster_chains import drawn_model
+from thruster_chains import drawn_model, read, slope
 
-from salp_estimation.thruster_chain import chain_jets
-from salp_estimation.thruster_chain import sensitivity_kernels as kernels
-from salp_estimation.thruster_chain.chain_jets import JetState
-from salp_estimation.thruster_chain.chain_model import ChainModel
-from salp_estimation.thruster_chain.imu import ImuModel
-from salp_estimation.thruster_chain.jets import Jet, cos_sin, reciprocal, solve
-from salp_estimation.thruster_chain.lie_derivatives import observability, observability_matrices
-from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, packed, quantities
-from salp_estimation.thruster_chain.theorem_conditions import theorem_conditions
+from salp_estimation.thruster_chain.chain_model import ChainModel, ImuModel
+from salp_estimation.thruster_chain.jets import Jet
+from salp_estimation.thruster_chain.lie_derivatives import observability, observability_matrices, theorem_conditions
+from salp_estimation.thruster_chain.observed_chain import ObservedChain, blocks, given_and_motion, packed, quantities
 
 MODELS = pytest.mark.parametrize("imu_model", list(ImuModel), ids=lambda one: one.name.lower())
 
@@ -32,9 +27,9 @@ MODELS = pytest.mark.parametrize("imu_model", list(ImuModel), ids=lambda one: on
 def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() -> None:
     x = 0.7
     jet = Jet({0: np.array([x]), 1: np.array([1.0]), 2: np.array([1.0]), 4: np.array([1.0])})
-    cosine, sine = cos_sin(jet)
+    sine, cosine = jet.sine_cosine()
     # f = sin(x) / x: f', f'' and f''' sit at one, two and three symbols.
-    found = (sine * reciprocal(jet)).parts
+    found = (sine / jet).parts
     s, c = np.sin(x), np.cos(x)
     derivatives = {
         0: s / x,
@@ -49,33 +44,11 @@ def test_jets_give_the_mixed_derivatives_of_a_function_known_in_closed_form() ->
     assert max(abs(part[0]) for mask, part in one.items() if mask) < 1e-15
 
 
-def test_a_solved_jet_solves_its_equations_in_every_part() -> None:
+def test_jets_divide_and_subtract_as_numbers_do() -> None:
     rng = np.random.default_rng(1)
-    matrix = Jet({mask: rng.normal(size=(3, 3)) for mask in (0, 1, 2, 5, 7)})
-    right = Jet({mask: rng.normal(size=(3, 2)) for mask in (0, 4, 6)})
-    left = matrix @ solve(matrix, right)
-    for mask in range(8):
-        np.testing.assert_allclose(left.parts[mask], right.parts.get(mask, np.zeros((3, 2))), atol=1e-12)
-
-
-# The dense model is the O(N) one.
-
-
-@MODELS
-@pytest.mark.parametrize("pivoted", [False, True])
-@pytest.mark.parametrize("count", [1, 2, 5])
-def test_dense_model_moves_and_reads_as_the_one_by_links(count: int, pivoted: bool, imu_model: ImuModel) -> None:
-    chain = ObservedChain(drawn_model(count, 3, pivoted), imu_model=imu_model)
-    z, thrust = drawn_state(count, 4), np.random.default_rng(5).normal(size=count)
-    at = JetState(*(Jet({0: z[one]}) for one in blocks(count)))
-    slope, outputs = np.empty(2 * count + 2), np.empty((count, 3))
-    kernels.slope(kernels.kernel(chain), z, thrust, slope)
-    kernels.read(kernels.kernel(chain), z, thrust, outputs)
-    found = np.concatenate([one.value for one in chain_jets.slopes(chain, at, thrust, 1.0)])
-    np.testing.assert_allclose(found, slope, rtol=1e-10, atol=1e-10 * np.abs(slope).max())
-    np.testing.assert_allclose(
-        chain_jets.readings(chain, at, thrust).value, outputs.ravel(), rtol=1e-10, atol=1e-10 * np.abs(outputs).max()
-    )
+    one, other = (Jet({mask: rng.normal(size=3) + 3.0 for mask in masks}) for masks in ((0, 1, 2, 5, 7), (0, 4, 6)))
+    back = (2.0 - (one / other - np.ones(3)) * other - 2.0 + one - other).parts
+    assert max(np.abs(part).max() for part in back.values()) < 1e-12
 
 
 # The matrix.
@@ -85,28 +58,27 @@ def cauchy(
     chain: ObservedChain, z: np.ndarray, thrust: np.ndarray, word: tuple[int | None, ...], direction: np.ndarray
 ) -> np.ndarray:
     """d/de L_word h (x + e direction) at 0, from a torus of complex numbers for e and the letters."""
-    kernel, count, points, radius = kernels.kernel(chain), chain.count, 12, 2e-2
+    count, points, radius = chain.count, 12, 2e-2
 
     def field(letter: int | None, at: np.ndarray) -> np.ndarray:
-        with_thrust, without = np.empty(2 * count + 2, complex), np.empty(2 * count + 2, complex)
-        kernels.slope(kernel, at, np.zeros(count), without)
+        without = slope(chain.model, at, np.zeros(count))
         if letter is None:
             return without
-        kernels.slope(kernel, at, thrust * (np.arange(count) == letter), with_thrust)
-        return with_thrust - without
+        return slope(chain.model, at, thrust * (np.arange(count) == letter)) - without
 
     circle = radius * np.exp(2j * np.pi * np.arange(points) / points)
-    total = np.zeros((count, 3), complex)
+    total = np.zeros(3 * count, complex)
     for symbols in product(circle, repeat=len(word) + 1):
         at = z + symbols[0] * direction
         for letter, symbol in zip(word, symbols[1:], strict=True):
             moved = at.astype(complex)
             moved[: 2 * count + 2] += symbol * field(letter, at)
             at = moved
-        outputs = np.empty((count, 3), complex)
-        kernels.read(kernel, at, thrust.astype(float), outputs)
-        total += outputs / np.prod(symbols)
-    return (total / points ** (len(word) + 1)).real.ravel()
+        outputs = read(
+            chain.imu_model == ImuModel.PHYSICAL, chain.model, *given_and_motion(at[:, None], thrust[:, None])
+        )
+        total += outputs[:, 0] / np.prod(symbols)
+    return (total / points ** (len(word) + 1)).real
 
 
 @MODELS

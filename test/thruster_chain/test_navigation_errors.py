@@ -10,8 +10,7 @@ from onboard_estimation.filtering.moments import Moments
 from onboard_estimation.filtering.wide_moments import corrected
 from salp_estimation.thruster_chain import inertial_layout, parameter_layout
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
-from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation
-from salp_estimation.thruster_chain.navigation_errors import of_tick, own
+from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, errors_of, of_tick
 from salp_estimation.thruster_chain.parameter_filter import ParameterFilter
 
 Array = NDArray[np.float64]
@@ -40,9 +39,9 @@ def test_what_a_turn_of_the_whole_does_is_left_out() -> None:
     turn[inertial_layout.LINK * np.arange(COUNT) + inertial_layout.HEADING] = 1.0
     turn[chain : chain + 2] = -0.4, 0.7
     covariance = 1e-2 * np.outer(turn, turn)
-    np.testing.assert_allclose(own(covariance, COUNT), 0.0, atol=1e-15)
+    np.testing.assert_allclose(errors_of(covariance, COUNT), 0.0, atol=1e-15)
     covariance[chain, chain] += 1e-4
-    np.testing.assert_allclose(own(covariance, COUNT), np.diag([1e-4, 0.0]), atol=1e-15)
+    np.testing.assert_allclose(errors_of(covariance, COUNT), np.diag([1e-4, 0.0]), atol=1e-15)
 
 
 def test_without_drag_both_filters_believe_the_same() -> None:
@@ -64,6 +63,6 @@ def test_without_drag_both_filters_believe_the_same() -> None:
         theirs = believed.belief.covariance[velocity : velocity + 2, velocity : velocity + 2]
         if tick_s > 1.5:
             np.testing.assert_allclose(
-                np.sqrt(np.diag(theirs)), np.sqrt(np.diag(own(state.covariance, COUNT))), rtol=0.1
+                np.sqrt(np.diag(theirs)), np.sqrt(np.diag(errors_of(state.covariance, COUNT))), rtol=0.1
             )
-    assert np.sqrt(own(state.covariance, COUNT)[0, 0]) > 0.02
+    assert np.sqrt(errors_of(state.covariance, COUNT)[0, 0]) > 0.02

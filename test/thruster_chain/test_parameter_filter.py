@@ -17,8 +17,7 @@ from onboard_estimation.filtering.moments import Moments
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import simulation_kernels as simulated
 from salp_estimation.thruster_chain.configuration import ChainConfiguration, ThrusterChainConfiguration
-from salp_estimation.thruster_chain.jointed_navigation import Moved
-from salp_estimation.thruster_chain.navigation_errors import NavigationErrors
+from salp_estimation.thruster_chain.jointed_navigation import Moved, NavigationErrors
 from salp_estimation.thruster_chain.parameter_filter import (
     UNLIKELY,
     ParameterFilter,

@@ -13,6 +13,7 @@ from thruster_chains import RandomChain, Surroundings, in_mujoco
 from benchmarks import paper_equations
 from salp_estimation.thruster_chain import parameter_layout as layout
 from salp_estimation.thruster_chain import response_kernels as kernels
+from salp_estimation.thruster_chain.dynamics import LANES, LINK
 
 Array = NDArray[np.float64]
 
@@ -55,15 +56,22 @@ class Pushed(NamedTuple):
         )
 
     def respond(self, parameters: Array, extra: Array | None = None) -> Array:
-        out = np.empty(COUNT + 2)
-        kernels.respond(parameters, *self, LIMIT_N, np.zeros(3 * COUNT) if extra is None else extra, out)
-        return out
+        tried, out = np.repeat(parameters[:, None], LANES, axis=1), np.empty((COUNT + 2, LANES))
+        more = np.repeat((np.zeros(3 * COUNT) if extra is None else extra)[:, None], LANES, axis=1)
+        kernels.respond(given([self]), 0, tried, more, np.zeros((COUNT + 2) * LINK), out)
+        assert (out == out[:, :1]).all()
+        return out[:, 0]
 
     @property
     def pushes(self) -> Array:
         """(N, 2) of forward thrusters, in the links' frames, N."""
         angle = self.design[:, 5]
         return self.thrust[:, [kernels.FORWARD]] * np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def given(window: list[Pushed]) -> kernels.Given:
+    """Of ticks with the same design."""
+    return kernels.Given(*(np.stack([one[k] for one in window]) for k in range(5)), *window[0][5:], LIMIT_N)
 
 
 def in_the_room(headings: Array, vectors: Array) -> Array:
@@ -200,14 +208,13 @@ def test_expectation_and_its_derivatives_over_a_window() -> None:
     window, parameters = [Pushed.drawn(seed) for seed in range(10, 15)], some_parameters(5)
     design, reference = window[0].design, np.full(COUNT + 1, 0.01)
     rows = [one._replace(design=design, reference=reference) for one in window]
-    stacked = [np.stack([one[k] for one in rows]) for k in range(5)]
     size, n = COUNT + 2, len(parameters)
     steps = np.full(n, 1e-7)
     steps[layout.chain_part(COUNT) + layout.POSITION_X] = 0.0
 
     def expected(parameters: Array) -> tuple[Array, Array, Array]:
         out = np.empty(size), np.empty((size, n)), np.empty((size, 3 * COUNT))
-        kernels.expect(parameters, *stacked, design, reference, LIMIT_N, steps, *out)
+        kernels.expect(parameters, given(rows), steps, *out)
         return out
 
     predicted, jacobian, disturbed = expected(parameters)

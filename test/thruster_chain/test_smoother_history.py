@@ -27,8 +27,7 @@ from salp_estimation.thruster_chain import inertial_kernels, inertial_layout, pa
 from salp_estimation.thruster_chain.jointed_navigation import TICK_S, JointedNavigation, NavigationState, Ticked
 from salp_estimation.thruster_chain.parameter_filter import Corrected, ParameterFilter, ParameterPassage, ParameterState
 from salp_estimation.thruster_chain.robust_estimator import Followed, PastTick, RobustState
-from salp_estimation.thruster_chain.robust_history import Line, before_navigation_tick
-from salp_estimation.thruster_chain.robust_smoother import Hindsight
+from salp_estimation.thruster_chain.robust_smoother import Hindsight, Line, before_navigation_tick
 
 Array = NDArray[np.float64]
 
