@@ -15,7 +15,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_mcap_index, bag_ros1, bag_sqlite
+from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
 from onboard_estimation.evaluation.bag_blocks import BlockError, FileBytes, Storage, is_regular
 from onboard_estimation.evaluation.bag_mcap import McapStorage
 from onboard_estimation.evaluation.bag_metadata import METADATA, read_metadata
@@ -194,7 +194,7 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
         file, faults = _decompress_file(file, stack)
     start = file.read(0, min(file.size, _MAGIC_BYTES))
     storages: list[Storage]
-    if start.startswith(bag_mcap_index.MAGIC):
+    if start.startswith(bag_mcap.MAGIC):
         kind, storages = "mcap", list(_mcap_storages(file))
     elif start.startswith(bag_sqlite.MAGIC):
         kind, storages = "sqlite3", [SqliteStorage(file, stack)]

@@ -33,6 +33,8 @@ from rosbags.interfaces import (
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.serde import SerdeError
 
+from onboard_estimation.atomic_file import write_atomically
+from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
 from onboard_estimation.evaluation.bag_metadata import METADATA
@@ -252,3 +254,16 @@ def _offered_qos(transient_local: bool) -> Qos:
         unspecified,
         avoid_ros_namespace_conventions=False,
     )
+
+
+def configuration_in(bag: Path, robot: str) -> Path | None:
+    """The robot's parameter file in the folder of a bag; None where there is none."""
+    file = bag / f"{robot}.yaml"
+    return file if file.is_file() else None
+
+
+def write_configuration(bag: Path, robot: str, configuration: Any) -> Path:
+    """Write a robot's configuration into the folder of a bag; the file."""
+    file = bag / f"{robot}.yaml"
+    write_atomically(file, to_parameter_file(configuration).encode(), f"configuration {file}")
+    return file

@@ -19,10 +19,14 @@ from scipy.integrate import cumulative_simpson
 from scipy.ndimage import gaussian_filter1d
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.clock_alignment import LONGEST_OFFSET_S, ClockReport
-from onboard_estimation.evaluation.delay_fit import Sensed, Windows, long_run_variance
-from onboard_estimation.evaluation.motion_pairs import body_ways, strapdown
-from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody, overlap
+from onboard_estimation.evaluation.clock_alignment import (
+    LONGEST_OFFSET_S,
+    ClockReport,
+    ImuReadings,
+    TrackedBody,
+    overlap,
+)
+from onboard_estimation.evaluation.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
 from onboard_estimation.reading_parts import IMU, POSE
 
 Rows = NDArray[np.float64]

@@ -18,7 +18,7 @@ from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_configuration import configuration_in
+from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.claim import claimed, claimed_free

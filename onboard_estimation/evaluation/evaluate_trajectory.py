@@ -17,11 +17,9 @@ from onboard_estimation.evaluation import verdict
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import ContentHashes
-from onboard_estimation.evaluation.drawn_record import drawing_of
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judge import truth_at
-from onboard_estimation.evaluation.judged_record import JudgedRecord, Truth, judge_record
+from onboard_estimation.evaluation.judge import JudgedRecord, Truth, drawing_of, judge_record, truth_at
 from onboard_estimation.evaluation.options import EvaluateOptions, declared, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
 from onboard_estimation.evaluation.report import check_templates

@@ -9,15 +9,15 @@ from statistics import median
 
 from onboard_estimation.evaluation.body_frames import FrameReport
 from onboard_estimation.evaluation.clock_alignment import ClockReport
-from onboard_estimation.evaluation.clock_findings import clock_findings
-from onboard_estimation.evaluation.finding import Finding, Severity
-from onboard_estimation.evaluation.frame_findings import frame_findings
 from onboard_estimation.evaluation.inspection_report import (
+    Finding,
     RobotReport,
+    Severity,
     TopicReport,
     TruthReport,
     short_name,
 )
+from onboard_estimation.evaluation.motion_findings import clock_findings, frame_findings
 
 _TOPICS_SHOWN = 3
 _WRONG_CLOCK_S = 1.0

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from onboard_estimation.evaluation.body_frames import FrameReport
 from onboard_estimation.evaluation.clock_alignment import ClockReport
-from onboard_estimation.evaluation.finding import Finding
 
 INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
 """Of the histogram of intervals between messages, in their median."""
+
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True)
@@ -190,3 +191,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence for a person."""
+
+    severity: Severity
+    text: str

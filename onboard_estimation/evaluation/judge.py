@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.drawn import outline_of, planar_position, point_outline
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import truth, verdict
+from onboard_estimation.evaluation import metrics, truth, verdict
+from onboard_estimation.evaluation.alignment import aligned
 from onboard_estimation.evaluation.beacon import with_beacon
-from onboard_estimation.evaluation.drawn_record import drawing_of
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judged_record import Truth, judge_record
 from onboard_estimation.evaluation.options import JudgeSettings
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.evaluation.replay import EstimateSeries, Replayed, replay
-from onboard_estimation.evaluation.result import EvaluationResult
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
 from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
+from onboard_estimation.evaluation.verdict import scaled_nees
+from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
-from onboard_estimation.robots import Robot
+from onboard_estimation.filtering.state_space import Block, StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix
+from onboard_estimation.robots import Alignment, Robot
 
 __all__ = ["EstimateSeries", "judge"]
 
@@ -34,6 +38,8 @@ _SMOOTHED = (
     "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
     "counts and NIS of the sensors are the filter's."
 )
+
+_JUDGED_SHARE = 0.2
 
 
 def judge(
@@ -223,3 +229,161 @@ def truth_at(
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return parts, valid
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """A record of K estimates with what is known of the truth at their instants.
+
+    Attributes
+    ----------
+    parts
+        (K, .) by block of the state, NaN where there is none.
+    known
+        (K,) where there is a truth.
+    """
+
+    record: EstimateSeries
+    parts: Mapping[str, Rows]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRecord:
+    """What comes of it; `record` is in the truth's frame, notes are empty where there is nothing to say."""
+
+    record: EstimateSeries
+    parts: Mapping[str, PartResult]
+    metrics: dict[str, Any]
+    matched_ratio: float
+    settle_s: float
+    alignment_note: str
+    settle_note: str
+
+
+def judge_record(
+    space: StateSpace, truth: Truth, alignment: Alignment, noise: Mapping[str, Matrix], settle_s: float
+) -> JudgedRecord:
+    """Take a record into the truth's frame and compare.
+
+    Parameters
+    ----------
+    noise
+        Covariance (d, d) of the truth, by block.
+    settle_s
+        Start that is left out of the figures, where enough is left.
+
+    Raises
+    ------
+    UserError
+        The path does not tell what the alignment is to fit.
+    """
+    time_s = (truth.record.stamps_ns - truth.record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    matched_ratio = float(np.mean(truth.known))
+    record, alignment_note = aligned(alignment, space, truth.record, truth.parts)
+    # Without any truth all parts are shown, with what the filter says of itself.
+    nothing = {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
+    parts = {
+        name: _part(space, name, record, values, noise.get(name)) for name, values in (truth.parts or nothing).items()
+    }
+    settle_s, settle_note = _settling(settle_s, time_s, truth.known)
+    figures = metrics.all_metrics(parts, time_s, settle_s, matched_ratio)
+    return JudgedRecord(record, parts, figures, matched_ratio, settle_s, alignment_note, settle_note)
+
+
+def _settling(settle_s: float, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
+    """How much at the start is left out of the figures, and a sentence where that is less than it should be."""
+    if settle_s == 0.0 or not known.any():
+        return settle_s, ""
+    end_s = float(time_s[known][-1])
+    # The few instants that would be left do not stand for the run.
+    if end_s - settle_s >= _JUDGED_SHARE * end_s:
+        return settle_s, ""
+    what = "run" if known[-1] else "ground truth"
+    settling = f"the filter settles for {settle_s:g} s"
+    return (
+        0.0,
+        f"The {what} ends after {end_s:.1f} s and {settling}: too short to leave its start out, all of it is judged.",
+    )
+
+
+_CONVENTIONS = {
+    SE2: "body frame of the estimate (x forward, y left)",
+    SO3: "rotation vector in the body frame of the estimate",
+}
+
+
+def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, noise: Rows | None) -> PartResult:
+    block: Block = space.block(name)
+    part_space = space.part(name)
+    estimate = record.means[:, space.coordinates(name)]
+    covariance = record.covariances[:, space.tangent(name), space.tangent(name)]
+    if noise is not None:
+        covariance = covariance + noise
+    matched = np.asarray(np.isfinite(true).all(axis=1), dtype=np.bool_)
+    # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
+    stddev = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    error = np.full((len(true), block.dimension), np.nan)
+    error[matched] = -part_space.minus(true[matched], estimate[matched])
+    return PartResult(
+        name=name,
+        names=block.names,
+        units=block.units,
+        estimate=estimate,
+        truth=true,
+        error=error,
+        stddev=stddev,
+        nees=scaled_nees(error, covariance, stddev),
+        matched=matched,
+        convention=_CONVENTIONS.get(block.kind, "world frame" if name in ("position", "velocity") else ""),
+        covariance=covariance,
+    )
+
+
+def drawing_of(
+    robot: Robot | None, configuration: Any, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
+) -> Drawing | None:
+    """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
+    true_means = record.means.copy()
+    known = np.zeros(len(true_means), dtype=np.bool_)
+    for name, values in true_parts.items():
+        true_means[:, space.coordinates(name)] = values
+        known |= np.isfinite(values).all(axis=1)
+    if "position" in (block.name for block in space.blocks):
+        extent = np.ptp(record.means[:, space.coordinates("position")], axis=0)
+        if len(extent) == 3 and extent[2] > 1.5 * max(extent[:2]):
+            start = space.coordinates("position").start
+            columns = [start, start + 2]
+            tangent = space.tangent("position").start
+            ellipse = record.covariances[:, [[tangent], [tangent + 2]], [tangent, tangent + 2]]
+            true = np.where(known[:, None], true_means[:, columns], np.nan)
+            estimate = record.means[:, columns]
+            return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
+    outline = _outline(robot, configuration, space, record.means)
+    if outline is None:
+        return None
+    true = np.full_like(outline, np.nan)
+    if known.any():
+        true[known] = _outline(robot, configuration, space, true_means[known])
+    where = planar_position(space)
+    if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
+        return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])
+    return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
+
+
+def _planar_covariance(space: StateSpace, record: EstimateSeries, where: slice) -> Rows:
+    """(K, 2, 2) covariance of x and y along the world's axes."""
+    block = next(block for block in space.blocks if space.coordinates(block.name).start == where.start)
+    tangent = space.tangent(block.name).start
+    covariance = record.covariances[:, tangent : tangent + 2, tangent : tangent + 2]
+    if block.kind != SE2:
+        return covariance
+    heading = record.means[:, where.start + 2]
+    turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
+    out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
+    return out
+
+
+def _outline(robot: Robot | None, configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
+    """Of a robot that nobody knows, a point."""
+    return point_outline(space, means) if robot is None else outline_of(robot, configuration, space, means)

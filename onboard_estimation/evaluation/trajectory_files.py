@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +24,8 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.options import FORMATS
+from onboard_estimation.evaluation.topics import listed
 from onboard_estimation.evaluation.trajectory import Trajectory, cleaned
-from onboard_estimation.evaluation.trajectory_tables import columns_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 Rows = NDArray[np.float64]
@@ -37,6 +37,15 @@ _AT_ONCE = 20_000
 _LARGEST_STAMP_NS = 2**62
 _ROTATION_TOLERANCE = 0.01
 _TUM, _KITTI, _EUROC = 8, 12, 8
+
+AXES = ("x", "y", "z", "roll", "pitch", "yaw")
+QUATERNION = ("qx", "qy", "qz", "qw")
+_EXPECTED = (
+    "stamp_ns or time_s; x_m, y_m and z_m (not in the plane); qx, qy, qz, qw or heading_rad or heading_deg or none; "
+    "and maybe cov_x_x, cov_x_y, ... or x_stddev_m, ..., yaw_stddev_rad"
+)
+_NAMED = 5
+_OTHER_NAMES = {"x": "x_m", "y": "y_m", "z": "z_m", "heading": "heading_rad"}
 
 
 class Lines(NamedTuple):
@@ -272,3 +281,133 @@ def _euroc_order(file: Path, header: Sequence[str]) -> list[int]:
     if sorted(letters) != sorted("wxyz"):
         raise UserError(f"{file}: columns 5 to 8 are {', '.join(names[4:8])}; a quaternion w, x, y, z must stand there")
     return [4 + letters.index(letter) for letter in "xyzw"]
+
+
+class TableValues(NamedTuple):
+    """Poses (K, 7) or positions (K, 3), covariances (K, 6, 6) along the fixed axes, and whether heights are unknown."""
+
+    poses: Rows
+    covariances: Rows | None
+    planar: bool
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where what stands in a table.
+
+    Attributes
+    ----------
+    count
+        Of all columns.
+    stamp, in_ns
+        Column of the stamps, and whether they are in nanoseconds.
+    names, read
+        Of the columns that are read beside it: what is in them, and which they are.
+    note
+        On columns that are not read; empty where there are none.
+    """
+
+    count: int
+    stamp: int
+    in_ns: bool
+    names: tuple[str, ...]
+    read: tuple[int, ...]
+    note: str
+
+    def values(self, numbers: Rows) -> TableValues:
+        """From the numbers (K, d) of the columns that are read."""
+        column = dict(zip(self.names, numbers.T, strict=True))
+        count, planar = len(numbers), "z_m" not in column
+        poses = np.zeros((count, 7))
+        poses[:, 0], poses[:, 1] = column["x_m"], column["y_m"]
+        if not planar:
+            poses[:, 2] = column["z_m"]
+        heading = column.get("heading_rad")
+        if heading is None and "heading_deg" in column:
+            heading = np.deg2rad(column["heading_deg"])
+        if heading is not None:
+            poses[:, 5], poses[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+        elif QUATERNION[0] in column:
+            poses[:, 3:] = np.column_stack([column[name] for name in QUATERNION])
+        else:
+            poses = poses[:, :3]
+        return TableValues(poses, _covariances(column, count), planar)
+
+
+def columns_of(file: Path, names: Sequence[str]) -> Columns:
+    """Columns of a table by its header.
+
+    Raises
+    ------
+    UserError
+        What is needed is missing, stands there twice or in two ways: says what is expected.
+    """
+
+    def refused(what: str) -> UserError:
+        return UserError(f"{file}: {what}; its columns are {listed(names)}; expected: {_EXPECTED}")
+
+    known = [_OTHER_NAMES.get(name.lower(), name.lower()) for name in names]
+    doubled = [name for name in dict.fromkeys(known) if known.count(name) > 1]
+    if doubled:
+        raise refused(f"{printable(doubled[0])} stands there {known.count(doubled[0])} times")
+    stamps = [name for name in ("stamp_ns", "time_s") if name in known]
+    if len(stamps) != 1:
+        raise refused("it has both stamp_ns and time_s" if stamps else "it has neither stamp_ns nor time_s")
+    missing = [name for name in ("x_m", "y_m") if name not in known]
+    turned = [name for name in QUATERNION if name in known]
+    if 0 < len(turned) < len(QUATERNION):
+        missing += [name for name in QUATERNION if name not in known]
+    if missing:
+        raise refused(f"{', '.join(missing)} is missing")
+    headings = [name for name in ("heading_rad", "heading_deg") if name in known]
+    if len(headings) + bool(turned) > 1:
+        raise refused("it has more than one orientation")
+    wanted = {"x_m", "y_m", "z_m", *QUATERNION, "heading_rad", "heading_deg", *_spreads()}
+    read = [place for place, name in enumerate(known) if name in wanted]
+    others = [names[place] for place in range(len(names)) if place not in (*read, known.index(stamps[0]))]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    note = f"{file.name}: columns not read: {listed(others[:_NAMED])}{more}." if others else ""
+    return Columns(
+        len(names),
+        known.index(stamps[0]),
+        stamps[0] == "stamp_ns",
+        tuple(known[place] for place in read),
+        tuple(read),
+        note,
+    )
+
+
+def covariance_name(first: int, second: int, planar: bool) -> str:
+    """Column of the covariance of two of `AXES`."""
+    names = [_axis(axis, planar) for axis in (first, second)]
+    return f"cov_{names[0]}_{names[1]}"
+
+
+def stddev_name(axis: int, planar: bool) -> str:
+    """Column of the standard deviation along one of `AXES`."""
+    return f"{_axis(axis, planar)}_stddev_{'m' if axis < 3 else 'rad'}"
+
+
+def _axis(axis: int, planar: bool) -> str:
+    return "heading" if planar and AXES[axis] == "yaw" else AXES[axis]
+
+
+def _spreads() -> dict[str, tuple[int, int]]:
+    """Elements by all names that columns of covariances and standard deviations may have."""
+    pairs = [(i, j) for i in range(6) for j in range(6)]
+    found = {covariance_name(i, j, planar): (i, j) for planar in (False, True) for i, j in pairs}
+    return found | {stddev_name(i, planar): (i, i) for planar in (False, True) for i in range(6)}
+
+
+def _covariances(column: dict[str, Rows], count: int) -> Rows | None:
+    """(K, 6, 6): covariances, or else standard deviations; zero along axes that are not named."""
+    spreads = {name: place for name, place in _spreads().items() if name in column}
+    if full := {name: place for name, place in spreads.items() if name.startswith("cov_")}:
+        spreads = full
+    if not spreads:
+        return None
+    out = np.zeros((count, 6, 6))
+    for name, (i, j) in spreads.items():
+        values = column[name] if name.startswith("cov_") else np.square(column[name])
+        out[:, i, j] = out[:, j, i] = values
+    return out

@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.simulated_bags import convert
 from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.soft_arm import read_soft_arm
 
@@ -178,7 +178,7 @@ def test_recorded_beam_becomes_a_bag(shared_data: Path, tmp_path: Path, monkeypa
     file = shared_data / "soft_arm" / "beam_load52_V2_a.c3d"
     if not file.is_file():
         pytest.skip(f"no recorded beam in {file}")
-    monkeypatch.setattr("onboard_estimation.evaluation.conversion.load", lambda *_: read_soft_arm)
+    monkeypatch.setattr("onboard_estimation.evaluation.simulated_bags.load", lambda *_: read_soft_arm)
     written = convert("soft-arm", file, tmp_path / "bag")
     assert written["source"] == "recorded"
     assert written["counts"] == {"markers": 6, "frames": 600}
