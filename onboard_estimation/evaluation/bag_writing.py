@@ -39,11 +39,11 @@ from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
 from onboard_estimation.evaluation.bag_metadata import METADATA
 from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.message_factory import messages, new, type_hash
+from onboard_estimation.evaluation.message_factory import new, type_hash
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.message_templates import MessageTemplate
 
-__all__ = ["BagWriter", "messages", "new", "serialise_alike"]
+__all__ = ["BagWriter", "new", "serialise_alike"]
 
 Storage = Literal["mcap", "sqlite3"]
 
@@ -142,7 +142,7 @@ class BagWriter:
             raise self._failure(error) from error
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:
-        """Append a message (of `messages` or `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
+        """Append a message (of `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
 
         Raises
         ------

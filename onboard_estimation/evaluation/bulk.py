@@ -67,22 +67,6 @@ class Column:
         return notes
 
 
-@dataclass(frozen=True)
-class Order:
-    """The messages of several columns in the order of the bag; both arrays have the length of all of them.
-
-    Attributes
-    ----------
-    columns
-        (M,) int64: index of the column, in the mapping's order.
-    rows
-        (M,) int64: row within that column.
-    """
-
-    columns: Integers
-    rows: Integers
-
-
 def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) -> dict[str, Column]:
     """Read the topics as the channels describe them.
 
@@ -115,18 +99,6 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
             if len(rows):
                 readers[name].read(block, rows)
     return {topic: reader.column() for topic, reader in readers.items()}
-
-
-def merge(columns: Mapping[str, Column]) -> Order:
-    """The order in which the columns' messages stand in the bag: by log time, then by their place in the file."""
-    parts = list(columns.values())
-    order = np.concatenate([part.order for part in parts] or [np.empty(0, dtype=np.int64)])
-    sorting = np.argsort(order, kind="stable")
-    lengths = [len(part.order) for part in parts]
-    numbers = np.repeat(np.arange(len(parts), dtype=np.int64), lengths)
-    counted: list[Integers] = [np.arange(length, dtype=np.int64) for length in lengths]
-    rows = np.concatenate(counted or [order])
-    return Order(numbers[sorting], rows[sorting])
 
 
 class _ChannelReader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +23,7 @@ from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
+from onboard_estimation.evaluation.content_hash import content_hash, content_hashes
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
@@ -79,7 +80,7 @@ def evaluate_bag(
     with ExitStack() as stack:
         if write and output is not None:
             _claim(stack, output)
-        hashes = stack.enter_context(_hashes(bag_path, options, write))
+        hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
         read = read_bag(bag_path, options, [options.estimator], progress)
         folder = None
         if write:
@@ -107,7 +108,7 @@ def evaluate_estimators(
     with ExitStack() as stack:
         if output is not None:
             _claim(stack, output)
-        hashes = stack.enter_context(_hashes(bag_path, options))
+        hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config}))
         read = read_bag(bag_path, options, estimators, progress)
         folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
         for estimator in read.estimators:
@@ -126,13 +127,6 @@ def _named(progress: Progress, estimator: str, step: str) -> None:
 
 def _default_folder(bag_path: Path, robot: Robot) -> Path:
     return Path("runs") / f"{bag_path.resolve().name}-{robot.name}"
-
-
-def _hashes(bag_path: Path, options: EvaluateOptions, wanted: bool = True) -> ContentHashes:
-    if not wanted:
-        return ContentHashes({})
-    inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
-    return ContentHashes(inputs)
 
 
 @dataclass(frozen=True)
@@ -216,7 +210,7 @@ def evaluated(
     source: Source,
     estimator: str,
     folder: Path | None = None,
-    hashes: ContentHashes | None = None,
+    hashes: Future[dict[str, str]] | None = None,
     progress: Progress = lambda step: None,
     keep: Keep = "everything",
 ) -> Evaluation:

@@ -16,7 +16,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import verdict
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import ContentHashes
+from onboard_estimation.evaluation.content_hash import content_hashes
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.judge import JudgedRecord, Truth, drawing_of, judge_record, truth_at
@@ -106,7 +106,7 @@ def evaluate_trajectory(
         for one in inputs.values():
             if one is not None and not one.exists():
                 raise UserError(f"{one} does not exist")
-        hashes = stack.enter_context(ContentHashes({role: one for role, one in inputs.items() if one is not None}))
+        hashes = stack.enter_context(content_hashes(inputs))
         progress("reading")
         trajectory, reference = _read(path, options)
         progress("comparing")
