@@ -9,9 +9,9 @@ Here the name of a file is the hash of its key, and the file says itself what it
 nothing that two processes could write in different order, hence no lock that a dead process, or a folder on a network,
 could spoil. A file that is damaged, unreadable or of another key counts as none, and the kernel is compiled.
 
-A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same: 230 modules, scipy's
-linear algebra among them: half of the time to a node's first kernel. Here it is left until a kernel is compiled, or until
-one is loaded that asks for a symbol that is not known without: LLVM ends the process where it links what nobody knows.
+A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same, scipy's linear algebra
+among it: half of the time to a node's first kernel. Here it is left until a kernel is compiled, or until one is loaded
+that asks for a symbol that is not known without: LLVM ends the process where it links what nobody knows.
 
 numba knows a source file by its path and, up to 0.67, by its time, so that a copy (a colcon workspace, a wheel, another
 clone) would compile everything anew. Here a package's kernels lie under its name, and what they are of is the content.

@@ -367,7 +367,7 @@ class Bag:
             there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
             self.damage = printable(
                 f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
-                f"{there:.1%} of {_size(self.size_bytes)}"
+                f"{there:.1%} of {size_text(self.size_bytes)}"
             )
 
 
@@ -415,7 +415,8 @@ def _joined(faults: list[str], most: int = 4) -> str:
     return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
 
 
-def _size(size_bytes: int) -> str:
+def size_text(size_bytes: int) -> str:
+    """A number of bytes in the largest unit that it fills."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.1f} {unit}"

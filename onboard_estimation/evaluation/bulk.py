@@ -242,42 +242,28 @@ class Headers:
 def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
     """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""
     names = list(topics)
-    readers = [_HeaderReader(bag.encoding(name) == "cdr") for name in names]
+    # Place in the log order, stamp, log time.
+    found = {name: [np.empty((3, 0), dtype=np.int64)] for name in names}
+    frames: dict[str, Counter[str]] = {name: Counter() for name in names}
+    too_short = dict.fromkeys(names, 0)
     for block in bag.blocks(names):
-        for number, reader in enumerate(readers):
+        for number, name in enumerate(names):
             rows = np.flatnonzero(block.topics == number)
-            if len(rows):
-                reader.read(block, rows)
-    return {name: reader.headers() for name, reader in zip(names, readers, strict=True)}
-
-
-class _HeaderReader:
-    """Collects the headers of one topic, block by block."""
-
-    def __init__(self, cdr: bool) -> None:
-        self._cdr = cdr
-        self._stamps: list[Integers] = []
-        self._times: list[Integers] = []
-        self._order: list[Integers] = []
-        self._frames: Counter[str] = Counter()
-        self._too_short = 0
-
-    def headers(self) -> Headers:
-        sorting = np.argsort(_joined(self._order))
-        return Headers(_joined(self._stamps)[sorting], _joined(self._times)[sorting], self._frames, self._too_short)
-
-    def read(self, block: Block, rows: Integers) -> None:
-        whole = rows[block.lengths[rows] >= _HEADER_BYTES]
-        self._too_short += len(rows) - len(whole)
-        starts, lengths = block.starts[whole], block.lengths[whole]
-        heads = gather(block.buffer, starts, _HEADER_BYTES)
-        stamps = stamps_at(heads, 4)
-        if self._cdr and not heads[:, 1].all():  # big-endian
-            stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), stamps)
-        self._stamps.append(stamps)
-        self._times.append(block.log_times_ns[whole])
-        self._order.append(block.order[whole])
-        self._frames.update(_frames(block, starts, lengths, heads, self._cdr))
+            whole = rows[block.lengths[rows] >= _HEADER_BYTES]
+            too_short[name] += len(rows) - len(whole)
+            cdr = bag.encoding(name) == "cdr"
+            heads = gather(block.buffer, block.starts[whole], _HEADER_BYTES)
+            stamps = stamps_at(heads, 4)
+            if cdr and not heads[:, 1].all():  # big-endian
+                stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), stamps)
+            found[name].append(np.array([block.order[whole], stamps, block.log_times_ns[whole]]))
+            frames[name].update(_frames(block, block.starts[whole], block.lengths[whole], heads, cdr))
+    out = {}
+    for name, parts in found.items():
+        order, stamps, times = np.concatenate(parts, axis=1)
+        sorting = np.argsort(order)
+        out[name] = Headers(stamps[sorting], times[sorting], frames[name], too_short[name])
+    return out
 
 
 def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np.uint8], cdr: bool) -> Counter[str]:
@@ -296,7 +282,3 @@ def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np
         frames[printable(name.rstrip(b"\0").decode("utf-8", "replace")[:_MAX_FRAME_CHARACTERS], "?")] += len(same)
         left = np.delete(left, same)
     return frames
-
-
-def _joined(parts: list[Integers]) -> Integers:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

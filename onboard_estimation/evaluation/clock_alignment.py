@@ -326,6 +326,11 @@ class TrackedBody(NamedTuple):
     track: BodyTrack
     delay_s: float
 
+    @classmethod
+    def of(cls, track: BodyTrack, column: Column) -> TrackedBody:
+        """A track, and what was read of its topic."""
+        return cls(track, float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND)
+
 
 class Overlap(NamedTuple):
     """What both know.
@@ -434,7 +439,7 @@ def aligned(
         if channel.message_type == _IMU and value_size(channel) == _IMU_SIZE and len(column.stamps_ns)
     }
     bodies = {
-        channel.topic: TrackedBody(tracks[channel.sensor], _delay_s(column))
+        channel.topic: TrackedBody.of(tracks[channel.sensor], column)
         for channel, column in truth.items()
         if len(column.stamps_ns)
     }
@@ -470,7 +475,3 @@ def _moved_by(offset_s: float, sure_s: float, told: list[ClockReport]) -> str:
 
 def _why_not(report: ClockReport) -> str:
     return f"it moves as {report.rather} does, not as {report.body}" if report.rather else report.refused
-
-
-def _delay_s(column: Column) -> float:
-    return float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND

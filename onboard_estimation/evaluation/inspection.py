@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -104,14 +105,12 @@ def inspect_bag(
             progress("truth against IMUs")
         clocks, frames = _motion_reports(bag, columns)
         known = tuple(_robot_report(name, channels, bag.topics, columns) for name, channels in (robots or {}).items())
-        namespace = common_namespace(bag.topics)
-        start_s = bag.start_ns / NANOSECONDS_PER_SECOND
-        return Inspection(
+        found = Inspection(
             path=str(path),
             format=bag.format,
             distribution=bag.distribution,
             size_bytes=bag.size_bytes,
-            namespace=namespace,
+            namespace=common_namespace(bag.topics),
             message_count=sum(topic.count for topic in topics),
             start_ns=bag.start_ns,
             duration_s=bag.duration_s,
@@ -119,10 +118,10 @@ def inspect_bag(
             topics=topics,
             truth=truth,
             robots=known,
-            findings=findings(bag.damage, start_s, topics, truth, known, namespace, clocks, frames),
             clocks=clocks,
             frames=frames,
         )
+        return replace(found, findings=findings(found))
 
 
 def is_truth(topic: TopicInfo) -> bool:
@@ -229,9 +228,7 @@ def _motion_reports(
         if bag.topics[name].message_type == IMU and len(column.stamps_ns):
             imus[name] = ImuReadings(column.stamps_ns, column.log_times_ns, column.values)
         elif is_truth(bag.topics[name]) and len(column.stamps_ns):
-            track = BodyTrack.clean(name, column.stamps_ns, column.values)
-            delay_s = float(np.median(column.log_times_ns - column.stamps_ns)) / NANOSECONDS_PER_SECOND
-            bodies[name] = TrackedBody(track, delay_s)
+            bodies[name] = TrackedBody.of(BodyTrack.clean(name, column.stamps_ns, column.values), column)
     if not imus or not bodies:
         return (), ()
     clocks = pair(imus, bodies, named_after(imus, bodies))

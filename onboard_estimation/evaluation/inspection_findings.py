@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from math import degrees
 from statistics import median
 
-from onboard_estimation.evaluation.body_frames import FrameReport
-from onboard_estimation.evaluation.clock_alignment import ClockReport
 from onboard_estimation.evaluation.inspection_report import (
     Finding,
+    Inspection,
     RobotReport,
     Severity,
     TopicReport,
     TruthReport,
-    short_name,
 )
 from onboard_estimation.evaluation.motion_findings import clock_findings, frame_findings
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 _TOPICS_SHOWN = 3
 _WRONG_CLOCK_S = 1.0
@@ -28,50 +26,21 @@ _RATES_DIFFER = 1.2
 _YEAR_2001_S = 978_307_200
 
 
-def findings(
-    damage: str | None,
-    start_s: float,
-    topics: Sequence[TopicReport],
-    truth: Sequence[TruthReport],
-    robots: Sequence[RobotReport],
-    namespace: str = "",
-    clocks: Sequence[ClockReport] = (),
-    frames: Sequence[FrameReport] = (),
-) -> tuple[Finding, ...]:
-    """All that there is to say, errors before warnings before notes.
-
-    Parameters
-    ----------
-    start_s
-        The bag's start by log time, seconds since the epoch.
-    namespace
-        Left out of the topics' names.
-    """
-    topics = [replace(topic, name=short_name(topic.name, namespace)) for topic in topics]
-    truth = [replace(report, topic=short_name(report.topic, namespace)) for report in truth]
+def findings(inspection: Inspection) -> tuple[Finding, ...]:
+    """All that there is to say, errors before warnings before notes."""
+    seen = inspection.within_namespace()
+    topics, truth, robots = seen.topics, seen.truth, seen.robots
     found: list[Finding] = []
-    if damage:
-        found.append(Finding("error", f"The bag is damaged or incomplete: {damage}."))
+    if seen.damage:
+        found.append(Finding("error", f"The bag is damaged or incomplete: {seen.damage}."))
     found += _decoding(topics)
-    found += _clocks(topics, {report.topic for report in truth}, start_s)
+    found += _clocks(topics, {report.topic for report in truth}, seen.start_ns / NANOSECONDS_PER_SECOND)
     found += _numbers(topics)
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
     found += _truth(truth)
-    found += clock_findings(
-        [
-            replace(
-                one,
-                sensor=short_name(one.sensor, namespace),
-                body=short_name(one.body, namespace),
-                rather=short_name(one.rather, namespace),
-            )
-            for one in clocks
-        ]
-    )
-    found += frame_findings(
-        [replace(one, sensor=short_name(one.sensor, namespace), body=short_name(one.body, namespace)) for one in frames]
-    )
+    found += clock_findings(seen.clocks)
+    found += frame_findings(seen.frames)
     found += _sameness(topics)
     found += _robots(robots)
     complete = (robot for robot in robots if not robot.missing_required)

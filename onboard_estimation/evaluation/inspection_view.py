@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.errors import printable
+from onboard_estimation.evaluation.bags import size_text
 from onboard_estimation.evaluation.inspection_report import (
     INTERVAL_EDGES,
     Inspection,
@@ -19,7 +20,6 @@ from onboard_estimation.evaluation.inspection_report import (
     TimingReport,
     TopicReport,
     TruthReport,
-    short_name,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
@@ -36,6 +36,7 @@ _LOOKED_FOR = (
 
 def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
+    inspection = inspection.within_namespace()
     parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
     if any(topic.has_header for topic in inspection.topics):
         parts += [
@@ -44,7 +45,7 @@ def render(inspection: Inspection) -> RenderableType:
         ]
     uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
     if uneven:
-        parts += [Text(), _interval_table(uneven, inspection.namespace)]
+        parts += [Text(), _interval_table(uneven)]
     if inspection.truth:
         parts += [Text(), _truth_table(inspection)]
     if inspection.clocks:
@@ -61,7 +62,9 @@ def _title(inspection: Inspection) -> Text:
     start = datetime.datetime.fromtimestamp(inspection.start_ns // NANOSECONDS_PER_SECOND, tz=datetime.timezone.utc)
     origin = f"{inspection.format}, {inspection.distribution}" if inspection.distribution else inspection.format
     place = f", topics under {inspection.namespace}/" if inspection.namespace else ""
-    line = Text.assemble((printable(inspection.path), "bold"), f"  ({origin}, {_size(inspection.size_bytes)}{place})\n")
+    line = Text.assemble(
+        (printable(inspection.path), "bold"), f"  ({origin}, {size_text(inspection.size_bytes)}{place})\n"
+    )
     line.append(
         f"{inspection.message_count:,} messages over {inspection.duration_s:.2f} s, from {start:%Y-%m-%d %H:%M:%S} UTC"
     )
@@ -84,7 +87,7 @@ def _topic_table(inspection: Inspection) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row, topic in enumerate(topics):
         table.add_row(
-            short_name(topic.name, inspection.namespace),
+            topic.name,
             topic.message_type.split("/")[-1],
             f"{topic.count:,}",
             _rate(topic.timing),
@@ -99,7 +102,7 @@ def _frames(inspection: Inspection) -> Text:
     by_frame: dict[str, list[str]] = {}
     for topic in inspection.topics:
         for frame in topic.frames:
-            by_frame.setdefault(frame, []).append(short_name(topic.name, inspection.namespace))
+            by_frame.setdefault(frame, []).append(topic.name)
     shown = [
         f"{frame or '(none)'}: {names[0] if len(names) == 1 else f'{len(names)} topics'}"
         for frame, names in list(by_frame.items())[:_FRAMES_SHOWN]
@@ -112,7 +115,7 @@ def _is_uneven(timing: TimingReport) -> bool:
     return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
 
 
-def _interval_table(uneven: Sequence[TopicReport], namespace: str) -> Table:
+def _interval_table(uneven: Sequence[TopicReport]) -> Table:
     """Histograms of the intervals, of the topics whose messages do not come evenly."""
     table = _table("intervals / median")
     low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
@@ -121,7 +124,7 @@ def _interval_table(uneven: Sequence[TopicReport], namespace: str) -> Table:
     for topic in uneven:
         total = sum(topic.timing.intervals)
         shares = [f"{100.0 * count / total:.2g} %" if count else "" for count in topic.timing.intervals]
-        table.add_row(short_name(topic.name, namespace), *shares)
+        table.add_row(topic.name, *shares)
     return table
 
 
@@ -139,7 +142,7 @@ def _truth_table(inspection: Inspection) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row, report in enumerate(reports):
         table.add_row(
-            short_name(report.topic, inspection.namespace),
+            report.topic,
             f"{report.coverage:.1%}",
             *(Text(column[row], _STYLES["warning"]) for column in there.values()),
             f"{report.largest_step_m * 1e3:.3g} mm",
@@ -154,13 +157,13 @@ def _clock_table(inspection: Inspection) -> Table:
     for heading in ("truth early by", "3 sigma", "explained", "frames turned by"):
         table.add_column(heading, justify="right", no_wrap=True)
     for report in inspection.clocks:
-        names = [short_name(name, inspection.namespace) for name in (report.sensor, report.body)]
         if report.offset_s is None or report.stddev_s is None or report.explained is None:
-            table.add_row(*names, "not told", "", "", "")
+            table.add_row(report.sensor, report.body, "not told", "", "", "")
             continue
         turned = "" if report.rotation_rad is None else f"{math.degrees(math.hypot(*report.rotation_rad)):.3g} deg"
         table.add_row(
-            *names,
+            report.sensor,
+            report.body,
             f"{1e3 * report.offset_s:.2f} ms",
             f"{3e3 * report.stddev_s:.2g} ms",
             f"{report.explained:.1%}",
@@ -177,7 +180,7 @@ def _frame_table(inspection: Inspection) -> Table:
     for report in inspection.frames:
         lever, stddev, up = report.lever_m, report.lever_stddev_m, report.up
         table.add_row(
-            short_name(report.sensor, inspection.namespace),
+            report.sensor,
             "not told" if lever is None else f"{', '.join(f'{1e3 * value:.1f}' for value in lever)} mm",
             "" if stddev is None else f"{3e3 * max(stddev):.2g} mm",
             "" if up is None else ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in up),
@@ -192,7 +195,7 @@ def _refusals(inspection: Inspection) -> list[Text]:
     refused += [(one.refused, one.sensor) for one in inspection.frames]
     for reason, sensor in refused:
         if reason:
-            reasons.setdefault(reason, []).append(short_name(sensor, inspection.namespace))
+            reasons.setdefault(reason, []).append(sensor)
     return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
@@ -258,10 +261,3 @@ def _delay(topic: TopicReport) -> tuple[str, str]:
         return "other", "clock"
     most = f"{topic.delay_largest_s * 1e3:.3g}" if abs(topic.delay_largest_s) < 100.0 else "> 100 s"
     return f"{topic.delay_median_s * 1e3:.3g}", most
-
-
-def _size(size_bytes: int) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes} bytes"

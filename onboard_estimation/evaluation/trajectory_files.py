@@ -5,7 +5,20 @@
 | `tum` | `stamp x y z qx qy qz qw` | seconds |
 | `kitti` | twelve numbers: the upper three rows of the pose's 4 x 4 matrix | no stamps |
 | `euroc` | `stamp, x, y, z, qw, qx, qy, qz` and maybe velocity and biases, which are not read | nanoseconds |
-| `csv` | columns by name, see `trajectory_tables` | |
+| `csv` | columns by name | |
+
+Columns of a table:
+
+| columns | |
+|---|---|
+| `stamp_ns` or `time_s` | nanoseconds or seconds |
+| `x_m`, `y_m`, `z_m` | position; without `z_m` in the plane |
+| `qx`, `qy`, `qz`, `qw` | orientation, from the body to the frame of the positions |
+| `heading_rad` or `heading_deg` | in the plane, in the place of the quaternion |
+| `cov_A_B` | covariances, A and B of x, y, z, roll, pitch, yaw: m and rad, rotations about the fixed axes |
+| `x_stddev_m`, `y_stddev_m`, `z_stddev_m`, `roll_stddev_rad`, `pitch_stddev_rad`, `yaw_stddev_rad` | in their place |
+
+In the plane `heading` stands for `yaw`. Positions and headings may leave out their unit (`x`, `heading`).
 """
 
 from __future__ import annotations
@@ -33,7 +46,6 @@ Rows = NDArray[np.float64]
 SUFFIXES = {".tum": "tum", ".kitti": "kitti", ".euroc": "euroc", ".csv": "csv", ".txt": "tum"}
 _LARGEST_BYTES = 500_000_000
 _LONGEST_LINE = 10_000
-_AT_ONCE = 20_000
 _LARGEST_STAMP_NS = 2**62
 _ROTATION_TOLERANCE = 0.01
 _TUM, _KITTI, _EUROC = 8, 12, 8
@@ -76,32 +88,28 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = _read(file)
-    numbers = np.array(lines.numbers, dtype=np.int64)
     if format == "csv":
-        header = lines.header[-1] if lines.header else ",".join(lines.rows[0]) if lines.rows else ""
-        first = 0 if lines.header else 1
-        columns = columns_of(file, [cell.strip() for cell in header.lstrip("#").split(",")])
-        rows, kept = lines.rows[first:], lines.numbers[first:]
-        _check_counts(file, rows, kept, columns.count, columns.count)
-        stamps = _stamps(file, rows, kept, columns.stamp, 1 if columns.in_ns else NANOSECONDS_PER_SECOND)
-        values = _numbers(file, rows, kept, columns.read)
-        found = columns.values(values)
-        one = cleaned(file.name, stamps, found.poses, found.covariances, np.array(kept), found.planar)
-        return replace(one, notes=(columns.note, *one.notes)) if columns.note else one
+        return _of_table(file, lines)
     if format == "kitti":
-        _check_counts(file, lines.rows, lines.numbers, _KITTI, _KITTI)
-        values = _numbers(file, lines.rows, lines.numbers, list(range(_KITTI)))
-        return cleaned(file.name, _kitti_stamps(file, len(values), times, stamps_ns), _poses(values), None, numbers)
-    if format == "tum":
-        _check_counts(file, lines.rows, lines.numbers, _TUM, _TUM)
-        stamps = _stamps(file, lines.rows, lines.numbers, 0, NANOSECONDS_PER_SECOND)
-        return cleaned(
-            file.name, stamps, _numbers(file, lines.rows, lines.numbers, list(range(1, _TUM))), None, numbers
-        )
-    order = _euroc_order(file, lines.header)
-    _check_counts(file, lines.rows, lines.numbers, _EUROC, None)
-    stamps = _stamps(file, lines.rows, lines.numbers, 0, 1)
-    return cleaned(file.name, stamps, _numbers(file, lines.rows, lines.numbers, [1, 2, 3, *order]), None, numbers)
+        _, values = _columns(file, lines, _KITTI, _KITTI, None, range(_KITTI))
+        stamps, poses = _kitti_stamps(file, len(values), times, stamps_ns), _poses(values)
+    elif format == "tum":
+        stamps, poses = _columns(file, lines, _TUM, _TUM, (0, NANOSECONDS_PER_SECOND), range(1, _TUM))
+    else:
+        stamps, poses = _columns(file, lines, _EUROC, None, (0, 1), [1, 2, 3, *_euroc_order(file, lines.header)])
+    return cleaned(file.name, stamps, poses, None, np.array(lines.numbers))
+
+
+def _of_table(file: Path, lines: Lines) -> Trajectory:
+    names = lines.header[-1].lstrip("#").split(",") if lines.header else lines.rows[0]
+    first = 0 if lines.header else 1
+    table = columns_of(file, [name.strip() for name in names])
+    lines = Lines(lines.header, lines.rows[first:], lines.numbers[first:])
+    stamp = (table.stamp, 1 if table.in_ns else NANOSECONDS_PER_SECOND)
+    stamps, values = _columns(file, lines, table.count, table.count, stamp, table.read)
+    poses, covariances = table.values(values)
+    one = cleaned(file.name, stamps, poses, covariances, np.array(lines.numbers), "z_m" not in table.names)
+    return replace(one, notes=(table.note, *one.notes)) if table.note else one
 
 
 def format_of(file: Path) -> str:
@@ -190,40 +198,32 @@ def _guessed(file: Path, lines: Lines) -> str:
     )
 
 
-def _check_counts(file: Path, rows: list[list[str]], numbers: Sequence[int], least: int, most: int | None) -> None:
-    """UserError at the first row with too few or too many cells, or another count than the one before."""
-    for row, number in zip(rows, numbers, strict=True):
-        if len(row) < least or (most is not None and len(row) > most) or len(row) != len(rows[0]):
-            expected = len(rows[0]) if len(rows[0]) >= least and most is None else least
+def _columns(
+    file: Path, lines: Lines, least: int, most: int | None, stamp: tuple[int, int] | None, read: Sequence[int]
+) -> tuple[NDArray[np.int64], Rows]:
+    """Stamps (K,) in ns, exact (a double has no nanoseconds of today), and numbers (K, d) of the columns to be read.
+
+    `stamp` is their column, and how many ns its unit has; None: there are none. UserError at the first row with too few
+    or too many cells, or another count than the one before, or with what is no number.
+    """
+    stamps, out = np.zeros(len(lines.rows), dtype=np.int64), np.empty((len(lines.rows), len(read)))
+    usual = len(lines.rows[0]) if lines.rows else 0
+    for place, (row, number) in enumerate(zip(lines.rows, lines.numbers, strict=True)):
+        if len(row) < least or (most is not None and len(row) > most) or len(row) != usual:
+            expected = usual if usual >= least and most is None else least
             raise UserError(f"{file}: line {number} has {len(row)} columns, not {expected}")
-
-
-def _numbers(file: Path, rows: list[list[str]], lines: Sequence[int], columns: Sequence[int]) -> Rows:
-    """(K, d) numbers of some columns."""
-    out = np.empty((len(rows), len(columns)))
-    for start in range(0, len(rows), _AT_ONCE):
-        piece = [[row[column] for column in columns] for row in rows[start : start + _AT_ONCE]]
-        try:
-            out[start : start + len(piece)] = np.array(piece, dtype=np.str_).astype(np.float64)
-        except ValueError:
-            for row, number in zip(piece, lines[start:], strict=False):
-                for cell in row:
-                    if not _is_number(cell):
-                        raise UserError(f"{file}: line {number}: {_shown(cell)} is no number") from None
-            raise
-    return out
-
-
-def _stamps(file: Path, rows: list[list[str]], lines: Sequence[int], column: int, ns: int) -> NDArray[np.int64]:
-    """(K,) ns, exact: a double has no nanoseconds of today."""
-    out = np.empty(len(rows), dtype=np.int64)
-    for place, (row, number) in enumerate(zip(rows, lines, strict=True)):
-        stamp = _stamp_ns(row[column], ns)
-        if stamp is None:
-            unit = "nanoseconds" if ns == 1 else "seconds"
-            raise UserError(f"{file}: line {number}: {_shown(row[column])} is no time in {unit}")
-        out[place] = stamp
-    return out
+        if stamp is not None:
+            found = _stamp_ns(row[stamp[0]], stamp[1])
+            if found is None:
+                unit = "nanoseconds" if stamp[1] == 1 else "seconds"
+                raise UserError(f"{file}: line {number}: {_shown(row[stamp[0]])} is no time in {unit}")
+            stamps[place] = found
+        for i, column in enumerate(read):
+            try:
+                out[place, i] = float(row[column])
+            except ValueError:
+                raise UserError(f"{file}: line {number}: {_shown(row[column])} is no number") from None
+    return stamps, out
 
 
 def _stamp_ns(text: str, ns: int) -> int | None:
@@ -242,9 +242,7 @@ def _shown(cell: str) -> str:
 
 def _kitti_stamps(file: Path, count: int, times: Path | None, stamps_ns: NDArray[np.int64] | None) -> NDArray[np.int64]:
     if times is not None:
-        lines = _read(times)
-        _check_counts(times, lines.rows, lines.numbers, 1, 1)
-        found = _stamps(times, lines.rows, lines.numbers, 0, NANOSECONDS_PER_SECOND)
+        found, _ = _columns(times, _read(times), 1, 1, (0, NANOSECONDS_PER_SECOND), ())
         if len(found) != count:
             raise UserError(f"--times {times} has {len(found)} times for the {count} poses of {file}")
         return found
@@ -283,14 +281,6 @@ def _euroc_order(file: Path, header: Sequence[str]) -> list[int]:
     return [4 + letters.index(letter) for letter in "xyzw"]
 
 
-class TableValues(NamedTuple):
-    """Poses (K, 7) or positions (K, 3), covariances (K, 6, 6) along the fixed axes, and whether heights are unknown."""
-
-    poses: Rows
-    covariances: Rows | None
-    planar: bool
-
-
 @dataclass(frozen=True)
 class Columns:
     """Where what stands in a table.
@@ -314,14 +304,12 @@ class Columns:
     read: tuple[int, ...]
     note: str
 
-    def values(self, numbers: Rows) -> TableValues:
-        """From the numbers (K, d) of the columns that are read."""
+    def values(self, numbers: Rows) -> tuple[Rows, Rows | None]:
+        """Poses (K, 7) or positions (K, 3), and covariances (K, 6, 6) along the fixed axes, from numbers (K, d)."""
         column = dict(zip(self.names, numbers.T, strict=True))
-        count, planar = len(numbers), "z_m" not in column
-        poses = np.zeros((count, 7))
-        poses[:, 0], poses[:, 1] = column["x_m"], column["y_m"]
-        if not planar:
-            poses[:, 2] = column["z_m"]
+        poses = np.zeros((len(numbers), 7))
+        for axis, name in enumerate(("x_m", "y_m", "z_m")):
+            poses[:, axis] = column.get(name, 0.0)
         heading = column.get("heading_rad")
         if heading is None and "heading_deg" in column:
             heading = np.deg2rad(column["heading_deg"])
@@ -331,7 +319,7 @@ class Columns:
             poses[:, 3:] = np.column_stack([column[name] for name in QUATERNION])
         else:
             poses = poses[:, :3]
-        return TableValues(poses, _covariances(column, count), planar)
+        return poses, _covariances(column, len(numbers))
 
 
 def columns_of(file: Path, names: Sequence[str]) -> Columns:
