@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.evaluation.bulk import Column
-from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.evaluation.delay_fit import (
     DelayFit,
     Motion,
@@ -30,7 +29,7 @@ from onboard_estimation.evaluation.delay_fit import (
     long_run_variance,
 )
 from onboard_estimation.evaluation.topics import TRUTH
-from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.evaluation.truth import BodyTrack, clock_parts
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, value_size
 from onboard_estimation.reading_parts import IMU, POSE
 

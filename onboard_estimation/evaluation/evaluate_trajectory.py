@@ -19,18 +19,27 @@ from onboard_estimation.evaluation.claim import claimed, claimed_free
 from onboard_estimation.evaluation.content_hash import content_hashes
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judge import JudgedRecord, Truth, drawing_of, judge_record, truth_at
+from onboard_estimation.evaluation.judge import (
+    JudgedRecord,
+    Truth,
+    drawing_of,
+    judge_record,
+    nees_notes,
+    truth_at,
+    truth_notes,
+)
 from onboard_estimation.evaluation.options import EvaluateOptions, declared, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import FOREIGN, EvaluationResult
 from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
-from onboard_estimation.evaluation.run_notes import nees_notes, truth_notes
 from onboard_estimation.evaluation.topics import match_topics
-from onboard_estimation.evaluation.trajectory import SPACES, Kind, Trajectory, as_record
-from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
-from onboard_estimation.evaluation.trajectory_truth import (
+from onboard_estimation.evaluation.trajectory import (
+    SPACES,
+    Kind,
     TrackedTruth,
+    Trajectory,
+    as_record,
     body_truth,
     file_truth,
     is_trajectory_file,
@@ -38,6 +47,7 @@ from onboard_estimation.evaluation.trajectory_truth import (
     topic_trajectory,
     true_parts,
 )
+from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
 from onboard_estimation.evaluation.truth import mirror
 from onboard_estimation.filtering.state_space import StateSpace
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
@@ -261,14 +271,8 @@ def _judged(
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
     settings = options.settings
-    judged = judge_record(
-        space,
-        Truth(record, parts, known),
-        reference.alignment if settings.alignment is None else settings.alignment,
-        reference.noise or {},
-        reference.settle_s if settings.settle_s is None else settings.settle_s,
-    )
-    time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    truth = Truth(record, parts, known)
+    judged = judge_record(space, truth, settings, reference.alignment, reference.noise or {}, reference.settle_s)
     notes = [
         *trajectory.notes,
         *reference.recording.notes,
@@ -281,21 +285,14 @@ def _judged(
         judged.settle_note,
     ]
     name = FOREIGN if reference.robot is None else reference.robot.name
-    return EvaluationResult(
+    return judged.result(
         robot=name,
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,
-        time_s=time_s,
-        stamps_ns=record.stamps_ns,
-        mean=judged.record.means,
-        covariance=judged.record.covariances,
-        parts=judged.parts,
         drawing=drawing_of(None, None, space, judged.record, parts),
-        matched_ratio=judged.matched_ratio,
         sensors={},
-        metrics=judged.metrics,
-        verdict=verdict.verdict(judged.parts, time_s, judged.settle_s, {}, judged.matched_ratio),
+        verdict=verdict.verdict(judged.parts, judged.time_s, judged.settle_s, {}, judged.matched_ratio),
         command=_command(path, options),
         notes=tuple(note for note in notes if note),
     ), space

@@ -15,7 +15,6 @@ from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.bags import Bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.clock_alignment import aligned
-from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.evaluation.options import WhatIf, is_part
 from onboard_estimation.evaluation.topics import (
     TRUTH,
@@ -25,15 +24,19 @@ from onboard_estimation.evaluation.topics import (
     truth_channels,
     wrong_types,
 )
-from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, mirror
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Measurement, component_names
+from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, clock_parts, mirror
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, component_names
 from onboard_estimation.reading_limits import ABSENT, finite_readings, missing_parts
 from onboard_estimation.robots import Robot
 from onboard_estimation.series import Recording, Series
+from onboard_estimation.simulation import SET_POSE
 
 _DURATION = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*([^\W\d]*)")
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _LONGEST_DELAY_S = 3600.0
+
+SHORTEST_PERIOD_S = 0.01
+_PLANAR = [0, 1, 5]  # x, y, yaw among x, y, z, roll, pitch, yaw
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,3 +416,81 @@ def _components(
             )
         out.append((list(series).index(one), columns, number))
     return out
+
+
+def with_beacon(
+    robot: Robot, configuration: Any, recording: LoadedRecording, period_s: float | None, longest_gap_s: float
+) -> LoadedRecording:
+    """The recording with a `set_pose` measurement every `period_s` seconds, the first one after one period.
+
+    Parameters
+    ----------
+    period_s
+        None: the recording as it is.
+    longest_gap_s
+        Between two messages of the truth that are interpolated; there is no beacon in longer gaps.
+
+    Raises
+    ------
+    UserError
+        A period that is none, a robot that is not told its planar pose, no ground truth of its pose, or a recording
+        shorter than the period.
+    """
+    if period_s is None:
+        return recording
+    if not SHORTEST_PERIOD_S <= period_s < math.inf:
+        raise UserError(f"--beacon {period_s:g}: must be a period of {SHORTEST_PERIOD_S:g} s or more")
+    channel = next((one for one in robot.channels(configuration) if one.sensor == SET_POSE), None)
+    if channel is None:
+        raise UserError(f"--beacon {period_s:g}: {robot.name} does not listen to {SET_POSE}, so it takes no beacon")
+    specification = robot.truth_specification(configuration)
+    missing = [body for body in specification.bodies if body not in recording.tracks]
+    if missing or not specification.bodies:
+        lacking = f"of {', '.join(missing)} " if missing else ""
+        raise UserError(
+            f"--beacon {period_s:g}: the beacon is made of the ground truth, which {lacking}is not in the recording"
+        )
+    filled = [one for one in recording.series if len(one.stamps_ns)]
+    # Medians over the sensors, because one of them may have a clock of its own.
+    first_ns = int(np.median([one.stamps_ns.min() for one in filled]))
+    last_ns = int(np.median([one.stamps_ns.max() for one in filled]))
+    period_ns = round(period_s * NANOSECONDS_PER_SECOND)
+    run_s = (last_ns - first_ns) / NANOSECONDS_PER_SECOND
+    if last_ns < first_ns + period_ns:
+        raise UserError(f"--beacon {period_s:g}: the run has {run_s:.1f} s only, so no beacon falls into it")
+    stamps: NDArray[np.int64] = np.arange(first_ns + period_ns, last_ns + 1, period_ns, dtype=np.int64)
+    found = {body: recording.tracks[body].at(stamps, longest_gap_s) for body in specification.bodies}
+    valid = np.all([good for _, good in found.values()], axis=0)
+    if not valid.any():
+        raise UserError(
+            f"--beacon {period_s:g}: none of the {len(stamps)} instants for it in {run_s:.1f} s has a ground truth of "
+            f"all bodies (gaps up to {longest_gap_s:g} s are bridged, see --truth-gap); take a shorter period"
+        )
+    stamps = stamps[valid]
+    parts = robot.true_parts(configuration, {body: values[valid] for body, (values, _) in found.items()})
+    pose = parts.get("pose")
+    if pose is None or pose.shape[1] != 3:
+        raise UserError(f"--beacon {period_s:g}: the ground truth of {robot.name} tells no planar pose")
+    noise = specification.covariances.get("pose", np.zeros((3, 3)))
+    values = np.array([_message(x, y, heading, noise) for x, y, heading in pose])
+    # Where each belongs among the stamps of all others: stray ones move it by no more than their own number.
+    others = np.sort(np.concatenate([one.stamps_ns for one in filled]))
+    arrival = np.insert(recording.arrival, np.searchsorted(others, stamps, side="right"), len(recording.series))
+    note = f"Motion capture as a beacon: the pose every {period_s:g} s, {len(stamps)} times."
+    return replace(
+        recording,
+        series=(*recording.series, Series(channel, stamps, values)),
+        arrival=arrival,
+        notes=(*recording.notes, note),
+    )
+
+
+def _message(x: float, y: float, heading_rad: float, noise: Matrix) -> NDArray[np.float64]:
+    """(43,) value of a PoseWithCovarianceStamped from a planar pose and its noise as a body-frame twist (3, 3)."""
+    cosine, sine = math.cos(heading_rad), math.sin(heading_rad)
+    turn = np.array([[cosine, -sine, 0.0], [sine, cosine, 0.0], [0.0, 0.0, 1.0]])
+    covariance = np.zeros((6, 6))
+    covariance[np.ix_(_PLANAR, _PLANAR)] = turn @ noise @ turn.T
+    position = [x, y, 0.0]
+    quaternion = [0.0, 0.0, math.sin(0.5 * heading_rad), math.cos(0.5 * heading_rad)]
+    return np.concatenate([position, quaternion, covariance.ravel()])
