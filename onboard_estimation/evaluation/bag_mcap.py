@@ -99,20 +99,17 @@ class McapStorage(ChunkedStorage):
     def _walk_file(self) -> None:
         """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
         position, size = self._begin + len(MAGIC), self.file.size
-        while not (self._closed or self.full):
-            limit = self._anchor_after(position) if self._index.certain else size
-            position = self._walk_records(position, limit)
-            if self._closed or self.full or position == limit < size:
-                continue
-            if position == size:
-                self.faults.append(f"{self.name} was not closed, the index at its end is missing")
-                return
-            following = self._anchor_after(position)
-            if following == size:
+        while position < size and not (self._closed or self.full):
+            anchor = self._anchor_after(position)
+            following = self._take_record(position, anchor if self._index.certain else size)
+            if following is None and anchor == size:
                 self._end_early(position)
                 return
-            self.skip(position, following)
-            position = following
+            if following is None:
+                self.skip(position, anchor)
+            position = anchor if following is None else following
+        if not (self._closed or self.full):
+            self.faults.append(f"{self.name} was not closed, the index at its end is missing")
 
     def _anchor_after(self, position: int) -> int:
         """The next place where a record starts for certain; the end of the file where there is none."""
@@ -140,43 +137,38 @@ class McapStorage(ChunkedStorage):
         opcode, size = RECORD.unpack_from(head)
         return opcode, position + RECORD.size + size
 
-    def _walk_records(self, position: int, limit: int) -> int:
-        """Follow the records up to `limit`, which none may reach across; gives the place that could not be followed.
+    def _take_record(self, position: int, limit: int) -> int | None:
+        """Take in the record, or the messages in a row, that start here, and give the place behind them.
 
-        Where the index says that a chunk starts, there has to be one: a record of another kind is a damaged chunk.
+        None where they cannot be followed: no record reaches across `limit`, and where the index says that a chunk
+        starts, there has to be one (a record of another kind is a damaged chunk).
         """
-        must_be_chunk = position in self._index.certain
-        while position < limit and not (self._closed or self.full):
-            opcode, stop = self._head(position)
-            nothing = not opcode and stop == position + RECORD.size
-            if nothing or stop > limit or (must_be_chunk and opcode != Opcode.CHUNK):
-                return position
-            must_be_chunk = False
-            if opcode == Opcode.MESSAGE:
-                if stop - position > MAX_BLOCK_BYTES:
-                    return position
-                window = self.file.window(position, stop - position)[: limit - position]
-                found, length = self._messages(window, 0, BLOCK_MESSAGES)
-                self.add_block(found, Span(position, position + length))
-                if not length:
-                    return position
-                stop = position + length
-            elif opcode == Opcode.CHUNK:
-                self.index_chunk(position, stop, self._chunk(position, stop))
-            elif opcode == Opcode.FOOTER:
-                end = bytes(self.file.window(stop, len(MAGIC))[: len(MAGIC)])
-                if stop - position != RECORD.size + FOOTER_BYTES or not MAGIC.startswith(end):
-                    return position
-                if end != MAGIC:
-                    return self.file.size
-                self._close(stop + len(MAGIC))
-            elif opcode == Opcode.DATA_END:
-                self._check_data(position, stop)
-            else:
-                length = min(stop - position, _MAX_DESCRIPTION_BYTES)
-                self._describe(opcode, self.file.window(position, length)[RECORD.size : stop - position])
-            position = stop
-        return position
+        opcode, stop = self._head(position)
+        nothing = not opcode and stop == position + RECORD.size
+        if nothing or stop > limit or (position in self._index.certain and opcode != Opcode.CHUNK):
+            return None
+        if opcode == Opcode.MESSAGE:
+            if stop - position > MAX_BLOCK_BYTES:
+                return None
+            window = self.file.window(position, stop - position)[: limit - position]
+            found, length = self._messages(window, 0, BLOCK_MESSAGES)
+            self.add_block(found, Span(position, position + length))
+            return position + length if length else None
+        if opcode == Opcode.CHUNK:
+            self.index_chunk(position, stop, self._chunk(position, stop))
+        elif opcode == Opcode.FOOTER:
+            end = bytes(self.file.window(stop, len(MAGIC))[: len(MAGIC)])
+            if stop - position != RECORD.size + FOOTER_BYTES or not MAGIC.startswith(end):
+                return None
+            if end != MAGIC:
+                return self.file.size
+            self._close(stop + len(MAGIC))
+        elif opcode == Opcode.DATA_END:
+            self._check_data(position, stop)
+        else:
+            length = min(stop - position, _MAX_DESCRIPTION_BYTES)
+            self._describe(opcode, self.file.window(position, length)[RECORD.size : stop - position])
+        return stop
 
     def _messages(self, buffer: memoryview, position: int, most: int) -> tuple[NDArray[np.int64], int]:
         """What `add_block` takes of up to `most` whole messages that follow each other, and the place after them."""

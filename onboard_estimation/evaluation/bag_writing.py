@@ -13,8 +13,8 @@ import shutil
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -96,10 +96,11 @@ class BagWriter:
         for key, value in (custom_data or {}).items():
             self._writer.set_custom_data(key, value)
         try:
-            self._writer.open()
-        except (OSError, sqlite3.Error) as error:
+            with self._guarded():
+                self._writer.open()
+        except UserError:
             self.abort()
-            raise self._failure(error) from error
+            raise
 
     def __enter__(self) -> BagWriter:
         return self
@@ -130,7 +131,7 @@ class BagWriter:
             return
         _check_type(message_type)
         definition, _ = jazzy_types().generate_msgdef(message_type, ros_version=2)
-        try:
+        with self._guarded():
             self._connections[name] = self._writer.add_connection(
                 name,
                 message_type,
@@ -138,8 +139,6 @@ class BagWriter:
                 rihs01=type_hash(message_type),
                 offered_qos_profiles=[_offered_qos(transient_local or name in LATCHED_TOPICS)],
             )
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:
         """Append a message (of `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
@@ -176,12 +175,12 @@ class BagWriter:
     def close(self) -> None:
         """Finish the bag and move it to its path."""
         try:
-            self._writer.close()
-            self._refuse_to_overwrite()
-            self._remove_old()
-            self._writer.path.replace(self.path)
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
+            with self._guarded():
+                self._writer.close()
+                self._refuse_to_overwrite()
+                if self.path.is_dir():
+                    shutil.rmtree(self.path)
+                self._writer.path.replace(self.path)
         finally:
             shutil.rmtree(self._workshop, ignore_errors=True)
 
@@ -191,11 +190,15 @@ class BagWriter:
             self._writer.abort()
         shutil.rmtree(self._workshop, ignore_errors=True)
 
-    def _failure(self, error: Exception) -> UserError:
-        needed = f"{self.message_count} messages of {self._size_bytes / 1e6:.1f} MB, and more was to come"
-        return UserError(
-            f"cannot write the bag at {self.path}: {disk_fault(error, self.path)} after {needed}; nothing is left of it"
-        )
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """What the disk refuses, as an error for the user."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            needed = f"{self.message_count} messages of {self._size_bytes / 1e6:.1f} MB, and more was to come"
+            fault = f"{disk_fault(error, self.path)} after {needed}; nothing is left of it"
+            raise UserError(f"cannot write the bag at {self.path}: {fault}") from error
 
     def _refuse_to_overwrite(self) -> None:
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
@@ -204,10 +207,6 @@ class BagWriter:
             raise UserError(f"{self.path} exists already; name another path, or remove it")
         if not _is_bag_folder(self.path):
             raise UserError(f"{self.path} is not a bag and is not overwritten; name another path")
-
-    def _remove_old(self) -> None:
-        if self.path.is_dir():
-            shutil.rmtree(self.path)
 
 
 def _check_type(message_type: str) -> None:

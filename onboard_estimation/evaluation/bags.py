@@ -274,18 +274,16 @@ class Bag:
     def _in_log_order(
         self, selected: Iterator[tuple[int, NDArray[np.int64]]]
     ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        ranks = self._log_order()
-        if self._in_order:
-            yield from selected
+        ranks, parts = self._log_order(), list(selected)
+        if self._in_order or not parts:
+            yield from parts
             return
-        parts = list(selected)
-        numbers = np.concatenate([np.full(len(rows), number) for number, rows in parts] or [np.empty(0, np.int64)])
-        rows = np.concatenate([rows for _, rows in parts] or [np.empty(0, np.int64)])
-        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts] or [rows]))
+        numbers = np.repeat([number for number, _ in parts], [len(rows) for _, rows in parts])
+        rows = np.concatenate([rows for _, rows in parts])
+        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts]))
         numbers, rows = numbers[order], rows[order]
         for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
-            if len(run):
-                yield int(numbers[run[0]]), rows[run]
+            yield int(numbers[run[0]]), rows[run]
 
     def _log_order(self) -> list[NDArray[np.int64]]:
         """Per block, each message's place in the log order of the whole bag."""
@@ -387,21 +385,17 @@ def _decompress_messages(loaded: _Loaded) -> _Loaded:
     for start, length in zip(loaded.starts.tolist(), loaded.lengths.tolist(), strict=True):
         data = bytes(view[start : start + length])
         if data.startswith(ZSTD_MAGIC):
-            data = _decompress_message(data, min(MAX_MESSAGE_BYTES, room))
+            try:
+                size = zstandard.frame_content_size(data)  # -1: not known
+                data = bytes(decompress(data, "zstd", min(MAX_MESSAGE_BYTES, room)))
+                data = data if size in {-1, len(data)} else b""
+            except (BlockError, zstandard.ZstdError):
+                data = b""
         pieces.append(data)
         room -= len(data)
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
     return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths)
-
-
-def _decompress_message(data: bytes, limit: int) -> bytes:
-    try:
-        message = decompress(data, "zstd", limit)
-        size = zstandard.frame_content_size(data)  # -1: not known
-    except (BlockError, zstandard.ZstdError):
-        return b""
-    return bytes(message) if size in {-1, len(message)} else b""
 
 
 def _stated_messages(files: BagFiles) -> list[int]:

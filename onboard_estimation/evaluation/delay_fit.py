@@ -101,8 +101,6 @@ class DelayFit:
         Share of the truth's motion, within windows, that the sensor explains.
     spread
         RMS of that motion (rad or m).
-    residual
-        RMS of what is left of it.
     matrix
         (3, k) M of equation (1), where it is one for all; the first window's otherwise.
     handedness
@@ -117,7 +115,6 @@ class DelayFit:
     stddev_s: float
     explained: float
     spread: float
-    residual: float
     matrix: Rows
     handedness: float
     times_s: Rows
@@ -165,10 +162,7 @@ class Windows:
         self.rows = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
         self.times_s = times[self.rows]
         self._number = np.concatenate(numbers) if rows else np.empty(0, dtype=np.int64)
-        if not motion.one_frame:
-            self.groups = self._number
-        else:
-            self.groups = np.zeros_like(self._number)
+        self.groups = np.zeros_like(self._number) if motion.one_frame else self._number
         self.starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
         if count:
             width = motion.degree + 1
@@ -286,7 +280,10 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         offset += float(np.clip(step, -_LARGEST_STEP_S, _LARGEST_STEP_S))
         if abs(step) < _CONVERGED_S:
             break
-    freedom = _freedom(len(windows.rows), windows.count, motion, seen.shape[1])
+    # Rows in relation to those that the fit's own parameters leave.
+    count = len(windows.rows)
+    parameters = windows.count * (motion.degree + 1) + seen.shape[1] * (1 if motion.one_frame else windows.count)
+    freedom = count / max(count - parameters, 1)
     # Where each window has its own M, what is wrong with it lasts as long as the window.
     blocks_s = BLOCKS_S if motion.one_frame else (*BLOCKS_S, motion.window_s)
     scores = np.sum(slope * left, axis=1)[:, None]
@@ -296,7 +293,6 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         stddev_s=float(np.sqrt(variance * freedom)),
         explained=1.0 - float(np.sum(left**2)) / total,
         spread=float(np.sqrt(total / len(windows.rows))),
-        residual=float(np.sqrt(np.sum(left**2) / len(windows.rows))),
         matrix=matrices[0].T,
         handedness=windows.handedness(seen),
         times_s=windows.times_s,
@@ -304,12 +300,6 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         left=left,
     )
     return fit, windows
-
-
-def _freedom(rows: int, windows: int, motion: Motion, sensed: int) -> float:
-    """Rows in relation to those that the fit's own parameters leave."""
-    parameters = windows * (motion.degree + 1) + sensed * (1 if motion.one_frame else windows)
-    return rows / max(rows - parameters, 1)
 
 
 def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = BLOCKS_S) -> Rows:
@@ -334,7 +324,8 @@ def body_turns(times_s: Rows, quaternions: Rows) -> Motion:
     Each step between two poses is exact where the axis of the turn holds still within it; the noise of the poses does
     not add up, but for the part that the body turns meanwhile. `quaternions` (K, 4) x y z w, body to world.
     """
-    steps = _steps(quaternions)
+    rotations = Rotation.from_quat(quaternions)
+    steps = (rotations[:-1].inv() * rotations[1:]).as_rotvec()
     breaks = np.zeros(len(times_s), dtype=np.bool_)
     breaks[1:] = np.linalg.norm(steps, axis=1) > _LARGEST_TURN_RAD
     values = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)])
@@ -381,12 +372,6 @@ def _line(times_s: Rows, values: Rows) -> Rows:
     """Straight lines through the columns, which no window sees: it keeps the numbers small."""
     found: Rows = np.polynomial.polynomial.polyfit(times_s - times_s[0], values, 1)
     return found
-
-
-def _steps(quaternions: Rows) -> Rows:
-    rotations = Rotation.from_quat(quaternions)
-    steps: Rows = (rotations[:-1].inv() * rotations[1:]).as_rotvec()
-    return steps
 
 
 def strapdown(times_s: Rows, rates: Rows) -> Rotation:

@@ -14,7 +14,7 @@ from onboard_estimation.capabilities.drawn import outline_of, planar_position, p
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import metrics, truth, verdict
+from onboard_estimation.evaluation import metrics, verdict
 from onboard_estimation.evaluation.alignment import aligned
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
 from onboard_estimation.evaluation.options import JudgeSettings
@@ -156,8 +156,7 @@ class _Replays:
 
     def mirrored(self, recording: LoadedRecording, record: EstimateSeries | None, axes: str) -> Compared:
         """Estimates against a mirror image of the truth; `record` where they do not depend on it."""
-        tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in recording.tracks.items()}
-        image = self.with_beacon(replace(recording, tracks=tracks))
+        image = self.with_beacon(recording.mirrored(axes))
         if record is None:
             record = self.replay(image, self.initial(image)[0]).record
         true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, self.settings)

@@ -78,6 +78,12 @@ class LoadedRecording:
         """Earliest stamp of a measurement."""
         return min(int(one.stamps_ns.min()) for one in self.series if len(one.stamps_ns))
 
+    def mirrored(self, axes: str) -> LoadedRecording:
+        """With axes of the truth turned round, see `mirror`."""
+        return replace(
+            self, tracks={name: replace(one, values=mirror(one.values, axes)) for name, one in self.tracks.items()}
+        )
+
     def changed(self, what_if: WhatIf) -> LoadedRecording:
         """With the changes of a what-if; the order of arrival stays."""
         if what_if == WhatIf(seed=what_if.seed):
@@ -165,7 +171,7 @@ def load_recording(
     return loaded.changed(replace(what_if, drop=()))
 
 
-def load_truth(bag: Bag, robot: Robot, match: TopicMatch, mirror_truth: str | None = None) -> LoadedRecording:
+def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     """Read a robot's ground truth alone, for estimates that others made.
 
     Raises
@@ -178,7 +184,7 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch, mirror_truth: str | No
     if (wrong := wrong_types(robot.name, match, kinds)) is not None:
         raise wrong
     columns = read_channels(bag, {**match.truth, **match.held})
-    tracks, held = _known(match, columns, mirror_truth)
+    tracks, held = _known(match, columns, None)
     notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *_track_notes(tracks)]
     if match.missing_bodies:
         notes.append(_missing_truth(match, kinds))
@@ -188,7 +194,12 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch, mirror_truth: str | No
 def _known(
     match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
 ) -> tuple[dict[str, BodyTrack], dict[str, HeldValues]]:
-    tracks = {one.sensor: _track(one.sensor, columns[topic], mirror_truth) for topic, one in match.truth.items()}
+    tracks = {
+        one.sensor: BodyTrack.clean(
+            one.sensor, columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
+        )
+        for topic, one in match.truth.items()
+    }
     held = {
         one.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
         for topic, one in match.held.items()
@@ -291,11 +302,6 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
         sources[column.order] = number
     order = np.flatnonzero(sources >= 0)
     return sources[order].astype(np.int64), order
-
-
-def _track(body: str, column: Column, mirror_truth: str | None) -> BodyTrack:
-    values = mirror(column.values, mirror_truth) if mirror_truth else column.values
-    return BodyTrack.clean(body, column.stamps_ns, values)
 
 
 def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
