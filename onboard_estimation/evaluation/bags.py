@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -82,6 +82,11 @@ class Block:
     lengths: NDArray[np.int64]
     order: NDArray[np.int64]
 
+    def at(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the messages."""
+        columns = (self.topics, self.log_times_ns, self.starts, self.lengths, self.order)
+        return Block(self.buffer, *(column[rows] for column in columns))
+
 
 def open_bag(path: str | Path) -> Bag:
     """Open a bag: a folder, a lone .mcap or .db3 file, or a ROS 1 .bag file.
@@ -121,7 +126,7 @@ class Bag:
         self.path = path
         self._stack = ExitStack()
         self._stores: dict[str, Typestore | UserError] = {}
-        self._held: OrderedDict[int, _Loaded] = OrderedDict()
+        self._held: OrderedDict[int, Block] = OrderedDict()
         self._ranks: list[NDArray[np.int64]] | None = None
         try:
             files = open_files(path, self._stack)
@@ -166,18 +171,10 @@ class Bag:
             A topic is not in the bag (says which are), or the files have changed since they were opened.
         """
         names = list(self.topics)
-        selected = self._selected(self._numbers(topics))
-        for number, rows in self._in_log_order(selected):
-            loaded = self._load(number) if self._in_order else self._load_held(number)
-            block = self._blocks[number]
-            view = loaded.buffer.data
-            for topic, time, start, length in zip(
-                block.topics[rows].tolist(),
-                block.index.log_times_ns[rows].tolist(),
-                loaded.starts[rows].tolist(),
-                loaded.lengths[rows].tolist(),
-                strict=True,
-            ):
+        for number, rows in self._in_log_order(self._selected(self._numbers(topics))):
+            block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
+            view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
+            for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
                 yield RawMessage(names[topic], time, bytes(view[start : start + length]))
 
     def blocks(self, topics: Collection[str]) -> Iterator[Block]:
@@ -185,17 +182,9 @@ class Bag:
         numbers = self._numbers(topics)
         places = np.full(len(self.topics), -1, dtype=np.int64)
         places[numbers] = np.arange(len(numbers))
-        ranks = self._log_order()
         for number, rows in self._selected(numbers):
-            loaded, block = self._load(number), self._blocks[number]
-            yield Block(
-                loaded.buffer,
-                places[block.topics[rows]],
-                block.index.log_times_ns[rows],
-                loaded.starts[rows],
-                loaded.lengths[rows],
-                ranks[number][rows],
-            )
+            block = self._load(number).at(rows)
+            yield replace(block, topics=places[block.topics])
 
     def deserialize(self, raw: RawMessage) -> Any:
         """The message as an object with the fields of its type. Raises as `decoded` does."""
@@ -305,7 +294,7 @@ class Bag:
         view = first.buffer.data
         return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
 
-    def _load_held(self, number: int) -> _Loaded:
+    def _load_held(self, number: int) -> Block:
         """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
         if number in self._held:
             self._held.move_to_end(number)
@@ -320,18 +309,20 @@ class Bag:
         name = block.storage.name
         return self.path.with_name(name) if self.path.is_file() else self.path / name
 
-    def _load(self, number: int) -> _Loaded:
-        block = self._blocks[number]
+    def _load(self, number: int) -> Block:
+        """All messages of a block."""
+        known = self._blocks[number]
         try:
-            raw = block.storage.load(block.number)
+            buffer = np.frombuffer(known.storage.load(known.number), dtype=np.uint8)
         except BlockError as error:
-            raise UserError(f"{self._file_of(block)} cannot be read any more: {error}") from error
-        loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths)
+            raise UserError(f"{self._file_of(known)} cannot be read any more: {error}") from error
+        index = known.index
+        block = Block(buffer, known.topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
         if self._compressed_messages:
-            loaded = _decompress_messages(loaded)
-        if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
-            raise UserError(f"{self._file_of(block)} cannot be read: it is damaged, or changed while it was read")
-        return loaded
+            block = _decompress_messages(block)
+        if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
+            raise UserError(f"{self._file_of(known)} cannot be read: it is damaged, or changed while it was read")
+        return block
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
         """Topics, times and the sentence about damage."""
@@ -369,20 +360,11 @@ class Bag:
             )
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """A block's buffer, and where its messages lie in it."""
-
-    buffer: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-
-def _decompress_messages(loaded: _Loaded) -> _Loaded:
+def _decompress_messages(block: Block) -> Block:
     """Each message on its own (rosbag2's compression mode `message`); what is damaged or too long becomes empty."""
-    view = loaded.buffer.data
+    view = block.buffer.data
     pieces, room = [], MAX_BLOCK_BYTES
-    for start, length in zip(loaded.starts.tolist(), loaded.lengths.tolist(), strict=True):
+    for start, length in zip(block.starts.tolist(), block.lengths.tolist(), strict=True):
         data = bytes(view[start : start + length])
         if data.startswith(ZSTD_MAGIC):
             try:
@@ -395,7 +377,7 @@ def _decompress_messages(loaded: _Loaded) -> _Loaded:
         room -= len(data)
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
-    return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths)
+    return replace(block, buffer=buffer, starts=np.cumsum(lengths) - lengths, lengths=lengths)
 
 
 def _stated_messages(files: BagFiles) -> list[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,16 @@ class Column:
     faults: Counter[str] = field(default_factory=Counter)
     tailed: int = 0
     longest_tail: int = 0
+
+    def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Column:
+        """Some of the messages; what became of others stays told."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[rows],
+            log_times_ns=self.log_times_ns[rows],
+            values=self.values[rows],
+            order=self.order[rows],
+        )
 
     def notes(self, topic: str) -> list[str]:
         """What became of the topic's messages that are not as they should be, a sentence each."""
@@ -123,10 +133,8 @@ class _ChannelReader:
     def column(self) -> Column:
         stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
         values = np.empty((0, self._dimension or 0)) if self._values is None else self._values[: self._taken]
-        if np.any(order[1:] < order[:-1]):
-            sorting = np.argsort(order)
-            stamps, times, values, order = stamps[sorting], times[sorting], values[sorting], order[sorting]
-        return Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
+        column = Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
+        return column.at(np.argsort(order)) if np.any(order[1:] < order[:-1]) else column
 
     def read(self, block: Block, rows: Integers) -> None:
         """Read the rows of the block; those without a common layout one by one."""

@@ -273,16 +273,7 @@ def _longest_part(columns: Mapping[str, Column], match: TopicMatch) -> tuple[dic
     start, stop = parts.longest()
     first = int(order[start]) if start else 0
     last = int(order[stop]) if stop < parts.count else np.iinfo(np.int64).max
-    kept = {}
-    for topic, column in columns.items():
-        inside = (column.order >= first) & (column.order < last)
-        kept[topic] = Column(
-            column.stamps_ns[inside],
-            column.log_times_ns[inside],
-            column.values[inside],
-            column.order[inside],
-            column.faults,
-        )
+    kept = {topic: column.at((column.order >= first) & (column.order < last)) for topic, column in columns.items()}
     sentence = "; ".join(jump.partition(":")[0] for jump in parts.jumps[:3]) + ("; ..." if len(parts.jumps) > 3 else "")
     note = (
         f"{sentence[:1].upper()}{sentence[1:]}. Only the longest of {len(parts.starts)} parts is evaluated: "
