@@ -165,10 +165,8 @@ class BagWriter:
             connection = self._connections[topic if topic.startswith("/") else f"/{topic}"]
         if not 0 <= stamp_ns <= MAX_TIME_NS:
             raise ValueError(f"log time {stamp_ns} ns of a message on {topic} is outside 0 to 2^63 - 1")
-        try:
+        with self._guarded():
             self._writer.write(connection, int(stamp_ns), data)
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
         self.message_count += 1
         self._size_bytes += len(data)
 
