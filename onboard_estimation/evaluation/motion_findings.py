@@ -97,14 +97,12 @@ def _differing(reports: Sequence[ClockReport]) -> list[Finding]:
     sure_s = 3.0 * math.hypot(first.stddev_s or 0.0, last.stddev_s or 0.0)
     if apart_s < LEAST_OFFSET_S + sure_s:
         return []
-    return [
-        Finding(
-            "warning",
-            f"The IMUs' clocks differ by {_milliseconds(apart_s)} +- {_milliseconds(sure_s)} ms (3 sigma): "
-            f"{last.sensor} is later than {first.sensor}. No shift of the truth mends both: evaluate with --delay, "
-            f"or stamp them with one clock.",
-        )
-    ]
+    said = (
+        f"The IMUs' clocks differ by {_milliseconds(apart_s)} +- {_milliseconds(sure_s)} ms (3 sigma): "
+        f"{last.sensor} is later than {first.sensor}. No shift of the truth mends both: evaluate with --delay, "
+        f"or stamp them with one clock."
+    )
+    return [Finding("warning", said)]
 
 
 def _swapped(report: ClockReport) -> str:
@@ -163,13 +161,11 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     if away:
         places = "; ".join(_place(one) for one in away[:_SHOWN])
         more = f"; and {len(away) - _SHOWN} more" if len(away) > _SHOWN else ""
-        found.append(
-            Finding(
-                "note",
-                f"IMUs sit beside the origin of the body that is tracked: {places}{more}. Where positions or "
-                "accelerations are judged, move the body's origin there, or give the estimator the lever arm.",
-            )
+        said = (
+            f"IMUs sit beside the origin of the body that is tracked: {places}{more}. Where positions or "
+            "accelerations are judged, move the body's origin there, or give the estimator the lever arm."
         )
+        found.append(Finding("note", said))
     return found
 
 
