@@ -1,6 +1,17 @@
 """sqlite3 files of rosbag2: whole, cut off, damaged, or left behind by a recorder that was killed.
 
-Tables: `topics` and `messages`; from schema version 4 on `message_definitions` too (rosbag2_storage_sqlite3).
+Tables: `topics` and `messages`; from schema version 4 on `message_definitions` too (rosbag2_storage_sqlite3). They are
+read with Python's sqlite3.
+
+A recorder that was killed leaves a journal of changes to take back, or a log of messages, which have to be worked into
+the file before it is read: with a rollback journal (`-journal`) there, the file holds rows that were never committed,
+and lacks others; a write-ahead log (`-wal`) holds the last messages. sqlite3 does that when it opens them; a user's
+recording is left as it is, so it happens to a copy.
+
+Of a file that is cut off or damaged, messages are taken from the pages that are there: the inner pages of a table's
+tree often lie behind the cut, and with them the way to all rows. The rows themselves are in leaf pages, which rosbag2
+fills one after the other. Format: "Database File Format", SQLite documentation, sections 1.6 (b-tree pages) and 2.1
+(records).
 """
 
 from __future__ import annotations

@@ -254,7 +254,11 @@ def _offered_qos(transient_local: bool) -> Qos:
 
 
 def configuration_in(bag: Path, robot: str) -> Path | None:
-    """The robot's parameter file in the folder of a bag; None where there is none."""
+    """The robot's parameter file in the folder of a bag; None where there is none.
+
+    A converter writes `<robot>.yaml` there; all that read bags take it in the place of the robot's default file. A
+    parameter file that the user names goes before it.
+    """
     file = bag / f"{robot}.yaml"
     return file if file.is_file() else None
 

@@ -1,6 +1,8 @@
 """Figures of a judged run, by part of the state. Units stand in the key names.
 
 Path metrics (absolute and relative trajectory error) come from `evo`; joint angles, drift, NEES and coverage are ours.
+Relative errors are those of the poses relative to earlier ones: over a second, over a metre, and over shares of the
+whole path. They are taken from a pose every tenth of a second, all pairs, within stretches without a gap.
 """
 
 from __future__ import annotations

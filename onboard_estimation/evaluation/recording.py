@@ -1,4 +1,8 @@
-"""A recording as a pipeline and a judge need it: measurements in their order of arrival, ground truth as tracks."""
+"""A recording as a pipeline and a judge need it: measurements in their order of arrival, ground truth as tracks.
+
+What-if changes are made to it: sensors left out, stamps delayed, biases and noise added, and motion capture given to
+the filter as a beacon.
+"""
 
 from __future__ import annotations
 
@@ -419,6 +423,9 @@ def with_beacon(
     robot: Robot, configuration: Any, recording: LoadedRecording, period_s: float | None, longest_gap_s: float
 ) -> LoadedRecording:
     """The recording with a `set_pose` measurement every `period_s` seconds, the first one after one period.
+
+    It goes the way of a pose that a user sets, with the covariance of the truth's own noise. So a run shows what an
+    occasional absolute pose is worth, and whether the drift between two of them stays inside its covariance.
 
     Parameters
     ----------

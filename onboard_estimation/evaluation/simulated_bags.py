@@ -1,4 +1,4 @@
-"""Simulated recordings as ROS 2 bags."""
+"""Recordings as ROS 2 bags: those of simulators, of other groups, and of devices."""
 
 from __future__ import annotations
 

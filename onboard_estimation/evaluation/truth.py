@@ -1,4 +1,9 @@
-"""Ground truth at the instants of the estimates: interpolation, matching, mirror images."""
+"""Ground truth at the instants of the estimates: interpolation, matching, mirror images; where a clock jumps.
+
+For jumps the pipeline's buffer has the rules, taken here for the recording as a whole. A pipeline resets its filter and
+goes on. A judge cannot: the stamps of two parts may overlap, and then truth of the one would be compared with estimates
+of the other.
+"""
 
 from __future__ import annotations
 

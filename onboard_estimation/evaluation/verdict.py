@@ -1,4 +1,10 @@
-"""The verdict: one sentence that says whether to believe an estimate, and whom to suspect if not."""
+"""The verdict: one sentence that says whether to believe an estimate, and whom to suspect if not.
+
+A mean NEES of one may hide errors that lie mostly between one and two sigma, a phase that is far too sure and another
+that is too unsure, or marginals that are right with a cross-covariance that is not. So every dimension is checked
+alone, by the size of its errors and by coverage, over the whole run and in each of its stretches; and every part of the
+state together, by its joint NEES.
+"""
 
 from __future__ import annotations
 

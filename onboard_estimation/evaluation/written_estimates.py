@@ -1,4 +1,8 @@
-"""The record as a bag, with the messages that a live node publishes; thinned where it is very long."""
+"""The record as a bag, with the messages that a live node publishes; and of a run folder as a trajectory file.
+
+The bag is thinned where it is very long. A trajectory file is TUM for other tools, or a table with all that was
+estimated: the estimates as they were compared, in the truth's frame. Read back and judged, they give the same errors.
+"""
 
 from __future__ import annotations
 
