@@ -1,4 +1,4 @@
-"""Poses that somebody else's filter made: cleaned, as a record of a state that can be judged as our own, and their truth.
+"""Poses that somebody else's filter made: cleaned, as a record that can be judged as our own, and what is their truth.
 
 A state is a planar `pose`, a `position` with an `attitude`, or a `position` alone, as for our robots, so that figures
 have the same names. Covariances come as messages have them, along the fixed axes of the frame of the poses, and are
