@@ -161,11 +161,11 @@ def frame_findings(reports: Sequence[FrameReport]) -> list[Finding]:
     if away:
         places = "; ".join(_place(one) for one in away[:_SHOWN])
         more = f"; and {len(away) - _SHOWN} more" if len(away) > _SHOWN else ""
-        said = (
+        sentence = (
             f"IMUs sit beside the origin of the body that is tracked: {places}{more}. Where positions or "
             "accelerations are judged, move the body's origin there, or give the estimator the lever arm."
         )
-        found.append(Finding("note", said))
+        found.append(Finding("note", sentence))
     return found
 
 
