@@ -199,23 +199,19 @@ class Windows:
         return float(np.sign(np.linalg.det(matrices[filling, :3])).mean()) if filling.any() else 0.0
 
 
-class Coarse(NamedTuple):
-    """Offsets (T,) in s, the share of the truth's motion that the sensor explains at each, and the RMS of both.
+def coarse(
+    motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float
+) -> tuple[Rows, Rows, float, float]:
+    """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second.
 
-    All are judged on the same rows, those that the sensor knows at every one of the offsets; none without such rows.
+    Returns
+    -------
+    Offsets (T,) in s, the share of the truth's motion that the sensor explains at each, and the RMS of both. All are
+    judged on the same rows, those that the sensor knows at every one of the offsets; none without such rows.
     """
-
-    offsets_s: Rows
-    explained: Rows
-    truth_rms: float
-    sensed_rms: float
-
-
-def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float) -> Coarse:
-    """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second."""
     windows = Windows(motion.thinned(rate_hz), sensed, longest_s, 0.0)
     if not windows.count:
-        return Coarse(np.empty(0), np.empty(0), 0.0, 0.0)
+        return np.empty(0), np.empty(0), 0.0, 0.0
     spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
     reach = round(longest_s / step_s)
     offsets = np.arange(-reach, reach + 1, dtype=np.float64) * step_s
@@ -227,7 +223,7 @@ def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate
         explained.append(1.0 - float(np.sum((windows.truth - predicted) ** 2)) / total if total > 0.0 else 0.0)
     rows = len(windows.rows)
     found = np.array(explained, dtype=np.float64)
-    return Coarse(offsets, found, float(np.sqrt(total / rows)), float(np.sqrt(np.sum(seen**2) / rows)))
+    return offsets, found, float(np.sqrt(total / rows)), float(np.sqrt(np.sum(seen**2) / rows))
 
 
 def fit_delay(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None:
