@@ -17,8 +17,7 @@ from scipy.spatial.transform import Rotation
 from benchmarks.moving_imu import Moved, Recorded, record
 from benchmarks.recordings import recordings
 from onboard_estimation.evaluation.body_frames import find_frames
-from onboard_estimation.evaluation.clock_alignment import ClockReport, find_offset
-from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
+from onboard_estimation.evaluation.clock_alignment import ClockReport, ImuReadings, TrackedBody, find_offset
 from onboard_estimation.evaluation.truth import BodyTrack
 from recorded_robots.two_link.recordings import read_two_link_imu
 

@@ -31,9 +31,9 @@ from benchmarks.touchdown_judgement import (
     stances_from_position,
 )
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.simulated_bags import convert
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.simulation import STANDARD_GRAVITY_M_S2

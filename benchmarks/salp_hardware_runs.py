@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from benchmarks.salp_hardware_models import ALL_GAITS, SCRATCH, Model, Subject, trained
 from onboard_estimation.capabilities.truth import initial_state
-from onboard_estimation.evaluation.beacon import with_beacon
-from onboard_estimation.evaluation.judge import EstimateSeries
-from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.recording import LoadedRecording, with_beacon
+from onboard_estimation.evaluation.replay import EstimateSeries
 from onboard_estimation.evaluation.simulated import simulated_recording
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.filtering.square_root import covariance_root

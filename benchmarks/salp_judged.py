@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from benchmarks.salp_hardware_runs import SETTLE_S, part_errors, replayed
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.judge import EstimateSeries
 from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.replay import EstimateSeries
 from onboard_estimation.filtering.consistency import nees
 from onboard_estimation.robots import find_robot
 from salp_estimation.configuration import SalpConfiguration

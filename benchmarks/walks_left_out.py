@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.recorded_walks import TARGETS_CM
 from benchmarks.recordings import recordings
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.simulated_bags import convert
 
 SHARES = (0.05, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.55, 0.75)
 SLOW_RAD_S = (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4)

@@ -23,13 +23,13 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, entry_points, version
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
-from onboard_estimation import kernel_files
+from onboard_estimation import installed, kernel_files
 
 OVERRIDE_VARIABLE = "ONBOARD_ESTIMATION_CACHE_DIR"
 NUMBA_VARIABLE = "NUMBA_CACHE_DIR"
@@ -45,9 +45,11 @@ TOP_LEVEL_PACKAGES = (
 COMPILERS = ("numba", "numpy")
 _COMPILED = re.compile(rb"\b(njit|jit|vectorize|guvectorize|cfunc|overload|jitclass)\b")
 _IMPORT = re.compile(
-    rb"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^(\n]*)|import[ \t]+([^\n]+))", re.MULTILINE
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]*(\([^)]*\)|[^(\n]*)|import[ \t]+([^\n]+))", re.MULTILINE
 )
-_COMMENT = re.compile(rb"#[^\n]*|[\\\n\r]")
+_NOT_READ = re.compile(
+    rb"#[^\n]*|\\\r?\n|\r|^if TYPE_CHECKING:(?:\n(?:[ \t][^\n]*)?)+", re.MULTILINE
+)  # comments, continued lines, and what is imported for its types alone
 FOLDER_PREFIX = "onboard_estimation-"
 UNUSED_AFTER_DAYS = 30
 
@@ -90,23 +92,22 @@ def fingerprint() -> str:
 
     Where the sources lie is not in it: a copy in a workspace finds the kernels of the clone that it was made from.
     """
-    digest = hashlib.sha256()
-    for name, path in sorted(_sources()):
-        content = _content(path)
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
-    for name in COMPILERS:
-        digest.update(f"{name}=={_version(name)}\0".encode())
-    return digest.hexdigest()[:16]
+    return _digest(_sources(), *(f"{name}=={found}" for name, found in installed.versions(COMPILERS).items()))
 
 
 def sources_fingerprint() -> str:
     """Hash of every module of our packages and of those that bring robots, wherever they lie: 16 hexadecimal digits."""
+    return _digest(_modules())
+
+
+def _digest(modules: Iterable[tuple[str, Path]], *versions: str) -> str:
     digest = hashlib.sha256()
-    for name, path in sorted(_modules()):
+    for name, path in sorted(modules):
         content = _content(path)
         digest.update(f"{name}\0{len(content)}\0".encode())
         digest.update(content)
+    for one in versions:
+        digest.update(f"{one}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -153,20 +154,12 @@ def _modules_below(package: str, folder: Path) -> Iterator[tuple[str, Path]]:
 def _imported(name: str, path: Path) -> Iterator[str]:
     """Names that a module imports, each of which may be a module; found without parsing, which every start pays for."""
     package = name.split(".") if path.stem == "__init__" else name.split(".")[:-1]
-    for base, names, modules in _IMPORT.findall(_content(path)):
-        yield from _names(modules)
-        if base:
-            level = len(base) - len(base.lstrip(b"."))
-            above = package[: len(package) - level + 1] if level else []
-            module = ".".join([*above, *filter(None, [base[level:].decode(errors="replace")])])
-            yield module
-            yield from (f"{module}.{one}" for one in _names(names))
-
-
-def _names(listed: bytes) -> Iterator[str]:
-    """Of `(a, b as c)`, comments left out."""
-    for one in _COMMENT.sub(b"", listed).strip(b"() ").split(b","):
-        yield from (word.decode(errors="replace") for word in one.split()[:1])
+    for base, names, modules in _IMPORT.findall(_NOT_READ.sub(b"", _content(path)).decode(errors="replace")):
+        yield from (one.split()[0] for one in modules.split(",") if one.strip())
+        level = len(base) - len(base.lstrip("."))
+        module = ".".join([*package[: len(package) - level + 1], *filter(None, [base[level:]])]) if level else base
+        yield module
+        yield from (f"{module}.{one.split()[0]}" for one in names.strip("() ").split(",") if one.strip())
 
 
 def _content(path: Path) -> bytes:
@@ -176,24 +169,15 @@ def _content(path: Path) -> bytes:
         return b""
 
 
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:  # runs from a source tree that is not installed
-        return "not installed"
-
-
 def _base_folder() -> Path:
     """Absolute folder that holds one folder for each state of the sources."""
-    environment = os.environ
-    if environment.get(OVERRIDE_VARIABLE):
-        return Path(environment[OVERRIDE_VARIABLE]).expanduser().absolute()
-    if environment.get(NUMBA_VARIABLE):
-        folder = Path(environment[NUMBA_VARIABLE]).absolute()
+    if named := os.environ.get(OVERRIDE_VARIABLE):
+        return Path(named).expanduser().absolute()
+    if named := os.environ.get(NUMBA_VARIABLE):
+        folder = Path(named).absolute()
         return folder.parent if folder.name.startswith(FOLDER_PREFIX) else folder  # set by our parent process
-    if environment.get("XDG_CACHE_HOME"):
-        return Path(environment["XDG_CACHE_HOME"]).absolute() / "onboard_estimation"
-    return Path.home() / ".cache" / "onboard_estimation"
+    named = os.environ.get("XDG_CACHE_HOME")
+    return (Path(named).absolute() if named else Path.home() / ".cache") / "onboard_estimation"
 
 
 def _make_writable(folder: Path) -> None:
@@ -219,14 +203,10 @@ def _remove_unused(base: Path) -> None:
 def _temporary_folder(name: str, reason: str) -> Path:
     """A folder that goes with the process, and a warning that says why."""
     warnings.warn(f"compiled kernels are not kept: {reason}", RuntimeWarning, stacklevel=3)
-    base = tempfile.mkdtemp(prefix="onboard_estimation-kernels-")
     owner = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == owner:  # not when a forked child ends
-            shutil.rmtree(base, ignore_errors=True)
-
-    atexit.register(remove)
+    base = tempfile.mkdtemp(prefix="onboard_estimation-kernels-")
+    # Not when a forked child ends.
+    atexit.register(lambda: shutil.rmtree(base, ignore_errors=True) if os.getpid() == owner else None)
     folder = Path(base) / name
     folder.mkdir()
     return folder

@@ -9,9 +9,9 @@ Here the name of a file is the hash of its key, and the file says itself what it
 nothing that two processes could write in different order, hence no lock that a dead process, or a folder on a network,
 could spoil. A file that is damaged, unreadable or of another key counts as none, and the kernel is compiled.
 
-A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same: 230 modules, scipy's
-linear algebra among them, 25 MB of each node. Here it is left until a kernel is compiled, or until one is loaded that
-asks for a symbol that is not known without, see `kernel_symbols`.
+A kernel that is loaded needs nothing of what numba compiles with. numba loads that all the same, scipy's linear algebra
+among it: half of the time to a node's first kernel. Here it is left until a kernel is compiled, or until one is loaded
+that asks for a symbol that is not known without: LLVM ends the process where it links what nobody knows.
 
 numba knows a source file by its path and, up to 0.67, by its time, so that a copy (a colcon workspace, a wheel, another
 clone) would compile everything anew. Here a package's kernels lie under its name, and what they are of is the content.
@@ -24,6 +24,7 @@ import importlib.machinery
 import inspect
 import os
 import pickle
+import struct
 import sys
 import tempfile
 import warnings
@@ -33,8 +34,6 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-from onboard_estimation.kernel_symbols import can_be_linked
 
 SUFFIX = ".kernel"
 """Of each file; none of numba's own, so that neither takes the other's for its own."""
@@ -51,6 +50,10 @@ _LOADS = "load_overload"
 _LOADS_NAMES = {"self", "sig", "target_context", "refresh", "_guard_against_spurious_io_errors", "_load_overload"}
 """All that numba's method of `Cache` is made of."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
+_SYMBOL_TABLE = 2  # type of a section
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MADE_BY_THE_LINKER = frozenset({b"_GLOBAL_OFFSET_TABLE_"})
 
 
 class KernelFiles:
@@ -148,8 +151,7 @@ def _replace_in(caching: ModuleType, where_impossible: Callable[[str], None], pa
     if theirs is KernelFiles:
         return
     for name, parameters in _PARAMETERS.items():
-        method = getattr(theirs, name, None)
-        if method is None or list(inspect.signature(method).parameters) != parameters:
+        if list(inspect.signature(getattr(theirs, name, print)).parameters) != parameters:
             numba = getattr(sys.modules.get("numba"), "__version__", "of this version")
             where_impossible(f"numba {numba} has no {_REPLACED}.{name}({', '.join(parameters[1:])})")
             return
@@ -232,3 +234,47 @@ class _WhenImported(MetaPathFinder):
 
         spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]
         return spec
+
+
+def can_be_linked(payload: Any) -> bool:
+    """Whether all that a kernel needs is known to LLVM already, before numba has loaded what it compiles with.
+
+    Parameters
+    ----------
+    payload
+        What numba keeps of a kernel (its `CompileResult` reduced).
+
+    Returns
+    -------
+    False as well where the payload is built otherwise, or not for 64-bit Linux.
+    """
+    import llvmlite.binding
+
+    try:
+        _, kind, (code, _) = payload[0]
+        names = undefined_symbols(code) if kind == "object" else None
+    except (TypeError, ValueError, IndexError, KeyError):
+        return False
+    if names is None:
+        return False
+    return all(llvmlite.binding.address_of_symbol(name.decode()) for name in names - _MADE_BY_THE_LINKER)
+
+
+def undefined_symbols(code: bytes) -> set[bytes] | None:
+    """Names that an object file in ELF, 64-bit and little-endian, does not define itself; None for any other file."""
+    if code[:6] != b"\x7fELF\x02\x01":
+        return None
+    try:
+        (start,), (size, count) = struct.unpack_from("<Q", code, 0x28), struct.unpack_from("<HH", code, 0x3A)
+        sections = [_SECTION.unpack_from(code, start + i * size) for i in range(count)]
+        found = set()
+        for _, kind, _, _, offset, length, strings, _, _, _ in sections:
+            if kind != _SYMBOL_TABLE:
+                continue
+            names = sections[strings][4]
+            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(code[offset : offset + length]):
+                if section == 0 and name:
+                    found.add(code[names + name : code.index(b"\0", names + name)])
+    except (struct.error, IndexError, ValueError):
+        return None
+    return found if sections else None

@@ -68,12 +68,12 @@ def convert(
     second clock, is said, and left with `--as-recorded`.
     """
     from onboard_estimation.errors import UserError
-    from onboard_estimation.evaluation import conversion
+    from onboard_estimation.evaluation import simulated_bags
 
     if storage not in ("mcap", "sqlite3"):
         raise UserError(f"--storage {storage}: must be mcap or sqlite3")
     with output.steps(f"converting {file}", quiet=json):
-        written = conversion.convert(form, file, bag, storage, as_recorded)
+        written = simulated_bags.convert(form, file, bag, storage, as_recorded)
     if json:
         output.print_json(written)
         return

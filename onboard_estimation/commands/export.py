@@ -28,7 +28,7 @@ def export(
     Estimates are in the truth's frame, as they were compared. In TUM, planar poses have z = 0, and what is not
     estimated is zero.
     """
-    from onboard_estimation.evaluation.exported import FORMATS, export_run
+    from onboard_estimation.evaluation.written_estimates import FORMATS, export_run
 
     chosen = format or file.suffix.lower().removeprefix(".")
     if chosen not in FORMATS:

@@ -26,7 +26,7 @@ def inspect(
     from onboard_estimation.errors import printable
     from onboard_estimation.evaluation import inspection
     from onboard_estimation.evaluation.evaluate import known_channels, suggested_lines
-    from onboard_estimation.evaluation.trajectory_truth import foreign_topics
+    from onboard_estimation.evaluation.trajectory import foreign_topics
 
     with output.steps(f"inspecting {bag}", quiet=json) as progress:
         found = inspection.inspect_bag(bag, known_channels(), progress)

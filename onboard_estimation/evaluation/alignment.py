@@ -153,13 +153,10 @@ def _first_pose(space: StateSpace, true_parts: Mapping[str, Rows], position: str
     """The first instant at which all of the true pose is known."""
     known = np.asarray(np.isfinite(true_parts[position]).all(axis=1), dtype=np.bool_)
     for block in space.blocks:
-        if block.kind == SO3 and block.name in true_parts and (whole := _with(known, true_parts[block.name])).any():
-            known = whole
+        if block.kind == SO3 and block.name in true_parts:
+            whole = known & np.isfinite(true_parts[block.name]).all(axis=1)
+            known = whole if whole.any() else known
     return int(np.argmax(known))
-
-
-def _with(known: NDArray[np.bool_], true: Rows) -> NDArray[np.bool_]:
-    return np.asarray(known & np.isfinite(true).all(axis=1), dtype=np.bool_)
 
 
 def _turn_at(space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows], instant: int) -> Rows | None:

@@ -15,7 +15,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import bag_mcap_index, bag_ros1, bag_sqlite
+from onboard_estimation.evaluation import bag_mcap, bag_ros1, bag_sqlite
 from onboard_estimation.evaluation.bag_blocks import BlockError, FileBytes, Storage, is_regular
 from onboard_estimation.evaluation.bag_mcap import McapStorage
 from onboard_estimation.evaluation.bag_metadata import METADATA, read_metadata
@@ -57,13 +57,11 @@ def without_copies(storages: Sequence[Storage]) -> tuple[list[Storage], list[str
 
 def _overlap(storage: Storage, other: Storage) -> bool:
     """Whether more than half of the time of one file lies within that of the other."""
-    (first, last), (other_first, other_last) = _span(storage), _span(other)
-    return min(last, other_last) - max(first, other_first) > _SHARE * (last - first)
-
-
-def _span(storage: Storage) -> tuple[int, int]:
-    times = [block.log_times_ns for block in storage.blocks if len(block.log_times_ns)]
-    return (min(int(part.min()) for part in times), max(int(part.max()) for part in times)) if times else (0, 0)
+    if not (storage.blocks and other.blocks):
+        return False
+    ends = [[edge(block.log_times_ns) for block in one.blocks] for one in (storage, other) for edge in (np.min, np.max)]
+    first, last, other_first, other_last = min(ends[0]), max(ends[1]), min(ends[2]), max(ends[3])
+    return bool(min(last, other_last) - max(first, other_first) > _SHARE * (last - first))
 
 
 def _shares(storage: Storage, other: Storage) -> bool:
@@ -186,7 +184,11 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
     BlockError
         The file is of no known kind, or cannot be read.
     """
-    file = _open_file_bytes(path, stack)
+    try:
+        file = FileBytes(path)
+    except OSError as error:
+        raise BlockError(f"{(error.strerror or str(error)).lower()}") from error
+    stack.callback(file.close)
     if not file.size:
         raise BlockError("it is empty (0 bytes)")
     faults: list[str] = []
@@ -194,7 +196,7 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
         file, faults = _decompress_file(file, stack)
     start = file.read(0, min(file.size, _MAGIC_BYTES))
     storages: list[Storage]
-    if start.startswith(bag_mcap_index.MAGIC):
+    if start.startswith(bag_mcap.MAGIC):
         kind, storages = "mcap", list(_mcap_storages(file))
     elif start.startswith(bag_sqlite.MAGIC):
         kind, storages = "sqlite3", [SqliteStorage(file, stack)]
@@ -204,15 +206,6 @@ def _open_storages(path: Path, stack: ExitStack) -> tuple[list[Storage], str]:
         raise BlockError("it starts as no .mcap, .db3 or .bag file does")
     storages[0].faults[:0] = faults
     return storages, kind
-
-
-def _open_file_bytes(path: Path, stack: ExitStack) -> FileBytes:
-    try:
-        file = FileBytes(path)
-    except OSError as error:
-        raise BlockError(f"{(error.strerror or str(error)).lower()}") from error
-    stack.callback(file.close)
-    return file
 
 
 def _mcap_storages(file: FileBytes) -> Iterator[McapStorage]:

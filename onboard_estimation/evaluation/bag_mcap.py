@@ -13,13 +13,15 @@ import re
 import struct
 from array import array
 from bisect import bisect_right
+from dataclasses import dataclass
 from zlib import crc32
 
 import numpy as np
 from mcap.data_stream import ReadDataStream
 from mcap.exceptions import McapError
 from mcap.opcode import Opcode
-from mcap.records import Channel, Metadata, Schema, Statistics
+from mcap.records import Channel, ChunkIndex, Footer, Metadata, Schema, Statistics
+from mcap.stream_reader import StreamReader
 from numpy.typing import NDArray
 
 from onboard_estimation.evaluation.bag_blocks import (
@@ -35,7 +37,10 @@ from onboard_estimation.evaluation.bag_blocks import (
     gather,
     ros2_type_name,
 )
-from onboard_estimation.evaluation.bag_mcap_index import FOOTER_BYTES, MAGIC, RECORD, read_index
+
+MAGIC = b"\x89MCAP0\r\n"
+RECORD = struct.Struct("<BQ")
+FOOTER_BYTES = 20
 
 _CHUNK = struct.Struct("<QQQII")
 _U32 = struct.Struct("<I")
@@ -48,6 +53,11 @@ _FIRST_PRIVATE_OPCODE = 0x80
 _PIECE_BYTES = 2**20
 _KNOWN_OPCODES = frozenset(int(opcode) for opcode in Opcode)
 _DESCRIPTIONS = frozenset({Opcode.SCHEMA, Opcode.CHANNEL, Opcode.STATISTICS, Opcode.METADATA})
+
+
+_CRC_BYTES = 4
+_END_BYTES = RECORD.size + FOOTER_BYTES + len(MAGIC)
+_MAX_INDEX_BYTES = 256 * 2**20
 
 
 class McapStorage(ChunkedStorage):
@@ -89,20 +99,17 @@ class McapStorage(ChunkedStorage):
     def _walk_file(self) -> None:
         """Index the file to its end, past damaged places as far as the index at the end tells where to go on."""
         position, size = self._begin + len(MAGIC), self.file.size
-        while not (self._closed or self.full):
-            limit = self._anchor_after(position) if self._index.certain else size
-            position = self._walk_records(position, limit)
-            if self._closed or self.full or position == limit < size:
-                continue
-            if position == size:
-                self.faults.append(f"{self.name} was not closed, the index at its end is missing")
-                return
-            following = self._anchor_after(position)
-            if following == size:
+        while position < size and not (self._closed or self.full):
+            anchor = self._anchor_after(position)
+            following = self._take_record(position, anchor if self._index.certain else size)
+            if following is None and anchor == size:
                 self._end_early(position)
                 return
-            self.skip(position, following)
-            position = following
+            if following is None:
+                self.skip(position, anchor)
+            position = anchor if following is None else following
+        if not (self._closed or self.full):
+            self.faults.append(f"{self.name} was not closed, the index at its end is missing")
 
     def _anchor_after(self, position: int) -> int:
         """The next place where a record starts for certain; the end of the file where there is none."""
@@ -130,43 +137,38 @@ class McapStorage(ChunkedStorage):
         opcode, size = RECORD.unpack_from(head)
         return opcode, position + RECORD.size + size
 
-    def _walk_records(self, position: int, limit: int) -> int:
-        """Follow the records up to `limit`, which none may reach across; gives the place that could not be followed.
+    def _take_record(self, position: int, limit: int) -> int | None:
+        """Take in the record, or the messages in a row, that start here, and give the place behind them.
 
-        Where the index says that a chunk starts, there has to be one: a record of another kind is a damaged chunk.
+        None where they cannot be followed: no record reaches across `limit`, and where the index says that a chunk
+        starts, there has to be one (a record of another kind is a damaged chunk).
         """
-        must_be_chunk = position in self._index.certain
-        while position < limit and not (self._closed or self.full):
-            opcode, stop = self._head(position)
-            nothing = not opcode and stop == position + RECORD.size
-            if nothing or stop > limit or (must_be_chunk and opcode != Opcode.CHUNK):
-                return position
-            must_be_chunk = False
-            if opcode == Opcode.MESSAGE:
-                if stop - position > MAX_BLOCK_BYTES:
-                    return position
-                window = self.file.window(position, stop - position)[: limit - position]
-                found, length = self._messages(window, 0, BLOCK_MESSAGES)
-                self.add_block(found, Span(position, position + length))
-                if not length:
-                    return position
-                stop = position + length
-            elif opcode == Opcode.CHUNK:
-                self.index_chunk(position, stop, self._chunk(position, stop))
-            elif opcode == Opcode.FOOTER:
-                end = bytes(self.file.window(stop, len(MAGIC))[: len(MAGIC)])
-                if stop - position != RECORD.size + FOOTER_BYTES or not MAGIC.startswith(end):
-                    return position
-                if end != MAGIC:
-                    return self.file.size
-                self._close(stop + len(MAGIC))
-            elif opcode == Opcode.DATA_END:
-                self._check_data(position, stop)
-            else:
-                length = min(stop - position, _MAX_DESCRIPTION_BYTES)
-                self._describe(opcode, self.file.window(position, length)[RECORD.size : stop - position])
-            position = stop
-        return position
+        opcode, stop = self._head(position)
+        nothing = not opcode and stop == position + RECORD.size
+        if nothing or stop > limit or (position in self._index.certain and opcode != Opcode.CHUNK):
+            return None
+        if opcode == Opcode.MESSAGE:
+            if stop - position > MAX_BLOCK_BYTES:
+                return None
+            window = self.file.window(position, stop - position)[: limit - position]
+            found, length = self._messages(window, 0, BLOCK_MESSAGES)
+            self.add_block(found, Span(position, position + length))
+            return position + length if length else None
+        if opcode == Opcode.CHUNK:
+            self.index_chunk(position, stop, self._chunk(position, stop))
+        elif opcode == Opcode.FOOTER:
+            end = bytes(self.file.window(stop, len(MAGIC))[: len(MAGIC)])
+            if stop - position != RECORD.size + FOOTER_BYTES or not MAGIC.startswith(end):
+                return None
+            if end != MAGIC:
+                return self.file.size
+            self._close(stop + len(MAGIC))
+        elif opcode == Opcode.DATA_END:
+            self._check_data(position, stop)
+        else:
+            length = min(stop - position, _MAX_DESCRIPTION_BYTES)
+            self._describe(opcode, self.file.window(position, length)[RECORD.size : stop - position])
+        return stop
 
     def _messages(self, buffer: memoryview, position: int, most: int) -> tuple[NDArray[np.int64], int]:
         """What `add_block` takes of up to `most` whole messages that follow each other, and the place after them."""
@@ -283,3 +285,65 @@ class McapStorage(ChunkedStorage):
         return Connection(
             channel.topic, ros2_type_name(schema.name), channel.message_encoding, definition, schema.encoding
         )
+
+
+@dataclass(frozen=True)
+class McapIndex:
+    """What the index says; empty where there is none.
+
+    Attributes
+    ----------
+    anchors
+        Where chunks start, the index itself, and the footer, sorted.
+    certain
+        Where a chunk starts for certain, because a checksum covers what the index says, and the length that is found
+        there agrees; no record reaches across these. Other anchors only help where a record cannot be followed.
+    damaged
+        There is an index, and it is damaged.
+    """
+
+    anchors: tuple[int, ...] = ()
+    certain: frozenset[int] = frozenset()
+    damaged: bool = False
+
+
+def read_index(file: FileBytes, begin: int) -> McapIndex:
+    """The index at the end of the file, for the recording that begins at `begin`."""
+    footer = file.size - _END_BYTES
+    if footer < begin:
+        return McapIndex()
+    end = file.read(footer, file.size)
+    if RECORD.unpack_from(end) != (Opcode.FOOTER, FOOTER_BYTES) or not end.endswith(MAGIC):
+        return McapIndex()
+    (about,) = _records(end)
+    if not isinstance(about, Footer) or not about.summary_start:
+        return McapIndex((footer,))
+    start = begin + about.summary_start
+    if not max(footer - _MAX_INDEX_BYTES, begin + len(MAGIC)) <= start <= footer:
+        return McapIndex(damaged=True)
+    summary = file.read(start, footer)
+    try:
+        records = _records(summary + end)
+    except (McapError, struct.error, ValueError, OverflowError):
+        return McapIndex(damaged=True)
+    chunks = {
+        begin + record.chunk_start_offset: record.chunk_length
+        for record in records
+        if isinstance(record, ChunkIndex) and 0 < record.chunk_start_offset < about.summary_start
+    }
+    anchors = tuple(sorted({*chunks, start, footer}))
+    crc = crc32(end[: RECORD.size + FOOTER_BYTES - _CRC_BYTES], crc32(summary))
+    if about.summary_crc != crc:
+        return McapIndex(anchors, damaged=about.summary_crc != 0)
+    return McapIndex(anchors, frozenset(place for place in chunks if _length_at(file, place) == chunks[place]))
+
+
+def _records(content: bytes) -> list[object]:
+    """The records up to the footer at the content's end; a chunk among them, which no index has, stays packed."""
+    return list(StreamReader(io.BytesIO(content), skip_magic=True, emit_chunks=True).records)
+
+
+def _length_at(file: FileBytes, place: int) -> int:
+    """How long the record is that starts there, by what it says; its kind may be damaged."""
+    head = file.read(place, place + RECORD.size)
+    return RECORD.size + int(RECORD.unpack(head)[1]) if len(head) == RECORD.size else 0

@@ -1,15 +1,29 @@
 """sqlite3 files of rosbag2: whole, cut off, damaged, or left behind by a recorder that was killed.
 
-Tables: `topics` and `messages`; from schema version 4 on `message_definitions` too (rosbag2_storage_sqlite3).
+Tables: `topics` and `messages`; from schema version 4 on `message_definitions` too (rosbag2_storage_sqlite3). They are
+read with Python's sqlite3.
+
+A recorder that was killed leaves a journal of changes to take back, or a log of messages, which have to be worked into
+the file before it is read: with a rollback journal (`-journal`) there, the file holds rows that were never committed,
+and lacks others; a write-ahead log (`-wal`) holds the last messages. sqlite3 does that when it opens them; a user's
+recording is left as it is, so it happens to a copy.
+
+Of a file that is cut off or damaged, messages are taken from the pages that are there: the inner pages of a table's
+tree often lie behind the cut, and with them the way to all rows. The rows themselves are in leaf pages, which rosbag2
+fills one after the other. Format: "Database File Format", SQLite documentation, sections 1.6 (b-tree pages) and 2.1
+(records).
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 import sys
-from contextlib import ExitStack
-from itertools import chain
+import tempfile
+from contextlib import ExitStack, closing
+from itertools import chain, pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,14 +32,14 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import printable
 from onboard_estimation.evaluation.bag_blocks import (
     BLOCK_MESSAGES,
+    MAX_MESSAGES,
     BlockError,
     Connection,
     FileBytes,
     Storage,
+    is_regular,
     ros2_type_name,
 )
-from onboard_estimation.evaluation.bag_sqlite_log import without_log
-from onboard_estimation.evaluation.bag_sqlite_pages import SalvagedMessages, page_bytes
 
 MAGIC = b"SQLite format 3\x00"
 
@@ -35,6 +49,20 @@ _MAX_DESCRIPTIONS_BYTES = 64 * 2**20
 _HEADER_BYTES = 100
 _FIRST_ROW, _LAST_ROW = -(2**63), 2**63 - 1
 _PLAIN_SCHEMA = re.compile(rb"\s*create\s+(table|(unique\s+)?index)\s", re.IGNORECASE)
+
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+_FREE_SHARE = 0.5
+_TRIES = 3
+
+_LEAF = 13
+_LEAF_HEADER_BYTES = 8
+_FILE_HEADER_BYTES = 100
+_LONGEST_VARINT = 9
+_INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+"""By a column's type; 8 and 9 are the numbers 0 and 1."""
+
+_Pieces = list[tuple[int, int]]
+"""(start, stop) in the file."""
 
 
 class SqliteStorage(Storage):
@@ -239,3 +267,194 @@ _NO_MESSAGES = f"{_ROWS} WHERE NOT ({_MESSAGE})"
 
 def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else ""
+
+
+def without_log(file: FileBytes, stack: ExitStack) -> tuple[FileBytes, list[str]]:
+    """The file itself where nothing is beside it, else a copy that holds what was committed; and what is to be said.
+
+    `stack` removes the copy.
+
+    Raises
+    ------
+    BlockError
+        There is no room for a copy, or the recorder is still writing.
+    """
+    journal, log = (file.path.with_name(file.path.name + suffix) for suffix in ("-journal", "-wal"))
+    beside = [path for path in (journal, log) if _is_open(path)]
+    if not beside:
+        return file, []
+    names = " and ".join(printable(path.name) for path in beside)
+    copy = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bag-"))) / "bag.db3"
+    most = _copy(file.path, beside, copy)
+    try:
+        _take_over(copy, most)
+    except sqlite3.Error as error:
+        lost = (
+            "messages that were never committed may be among those read"
+            if journal in beside
+            else "messages are missing"
+        )
+        return file, [f"{names} cannot be used ({error}): {lost}"]
+    taken = "what was not committed was taken back with" if journal in beside else "its last messages were taken from"
+    found = FileBytes(copy, file.path.name)
+    stack.callback(found.close)
+    return found, [f"{file.name} was not closed ({taken} {names})"]
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a journal or log holds something: a journal that is over has its header overwritten, or no length."""
+    if not is_regular(path):
+        return False
+    with path.open("rb") as file:
+        start = file.read(len(_JOURNAL_MAGIC))
+    return start == _JOURNAL_MAGIC if path.name.endswith("-journal") else bool(start)
+
+
+def _copy(path: Path, beside: list[Path], copy: Path) -> int:
+    """Copy a database and what is beside it, as they were at one moment; gives how many bytes they have."""
+    sources = {path: copy} | {
+        source: copy.with_name(copy.name + source.name.removeprefix(path.name)) for source in beside
+    }
+    for _ in range(_TRIES):
+        before = [source.stat() for source in sources]
+        size = sum(state.st_size for state in before)
+        if size > shutil.disk_usage(copy.parent).free * _FREE_SHARE:
+            raise BlockError(f"its copy needs more than half of the space that is left in {copy.parent.parent}")
+        for source, target in sources.items():
+            shutil.copyfile(source, target)
+        if [(state.st_size, state.st_mtime_ns) for state in before] == [
+            (state.st_size, state.st_mtime_ns) for state in map(Path.stat, sources)
+        ]:
+            return size
+    raise BlockError("it is being written to; stop the recorder first")
+
+
+def _take_over(copy: Path, most: int) -> None:
+    """Let sqlite3 work the journal or log into the copy; sqlite3.Error where it cannot."""
+    journal = copy.with_name(copy.name + "-journal")
+    if journal.exists():
+        # A journal may end in the name of a further file, which sqlite3 removes, whatever that is. With one byte more,
+        # it does not look there; rosbag2 writes no such name.
+        with journal.open("ab") as file:
+            file.write(b"\0")
+    with closing(sqlite3.connect(copy)) as database:
+        # Without this, sqlite3 refuses a file that is shorter than its header says.
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute("PRAGMA schema_version").fetchone()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if copy.stat().st_size > most:
+        raise sqlite3.DatabaseError("it makes the file larger than the two were")
+
+
+class SalvagedMessages:
+    """The whole rows (NULL, integer, integer >= 0, blob) that are in a file, by their number, found without the tree.
+
+    Attributes
+    ----------
+    rows
+        (K, 3) int64: topic's number, log time (ns), bytes of data.
+    """
+
+    def __init__(self, file: FileBytes) -> None:
+        self._file = file
+        self._chained: set[int] = set()
+        header = file.window(0, _FILE_HEADER_BYTES)[:_FILE_HEADER_BYTES]
+        self._size = page_bytes(header)
+        self._usable = self._size - header[20] if len(header) == _FILE_HEADER_BYTES else 0
+        found: dict[int, tuple[int, int, int, _Pieces]] = {}
+        if self._size >= 512 and self._usable >= 480 and self._size & (self._size - 1) == 0:
+            # The file's first page is no leaf of this table.
+            for place in range(self._size, file.size - self._size + 1, self._size):
+                if len(found) >= MAX_MESSAGES:
+                    break
+                page = file.window(place, self._size)[: self._size]
+                if page[0] == _LEAF:
+                    self._take_rows(page, place, found)
+        rows = [found[number] for number in sorted(found)]
+        self.rows: NDArray[np.int64] = np.array([row[:3] for row in rows], dtype=np.int64).reshape(-1, 3)
+        self._places = [row[3] for row in rows]
+
+    def data(self, first: int, count: int) -> bytes:
+        """The data of so many rows from place `first` on, one after the other."""
+        pieces = [piece for places in self._places[first : first + count] for piece in places]
+        return b"".join(bytes(self._file.window(start, stop - start)[: stop - start]) for start, stop in pieces)
+
+    def _take_rows(self, page: memoryview, place: int, found: dict[int, tuple[int, int, int, _Pieces]]) -> None:
+        """Add the whole rows of a leaf; of a page that sqlite3 has moved, which may be there twice, the first ones."""
+        count = int.from_bytes(page[3:5], "big")
+        if _LEAF_HEADER_BYTES + 2 * count > self._usable:
+            return
+        for cell in range(_LEAF_HEADER_BYTES, _LEAF_HEADER_BYTES + 2 * count, 2):
+            try:
+                number, row = self._row(page, place, int.from_bytes(page[cell : cell + 2], "big"))
+            except (IndexError, ValueError):
+                continue
+            found.setdefault(number, row)
+
+    def _row(self, page: memoryview, place: int, start: int) -> tuple[int, tuple[int, int, int, _Pieces]]:
+        """Number; topic, time, bytes and places of data. IndexError or ValueError where it is no whole message."""
+        payload, start = _varint(page, start)
+        number, start = _varint(page, start)
+        stop = start + self._local_bytes(payload)
+        head, at = _varint(page, start)
+        content, kinds = start + head, []
+        for _ in range(4):  # id (the row number, so NULL), topic_id, timestamp, data
+            kind, at = _varint(page, at)
+            kinds.append(kind)
+        if at != content or kinds[0] or kinds[3] < 12 or kinds[3] % 2 or not {*kinds[1:3]} <= _INTEGER_BYTES.keys():
+            raise ValueError
+        ends = np.cumsum([content, *(_INTEGER_BYTES[kind] for kind in kinds[1:3])]).tolist()
+        topic, time_ns = (
+            int.from_bytes(page[first:last], "big", signed=True) if last > first else kind - 8
+            for kind, (first, last) in zip(kinds[1:3], pairwise(ends), strict=True)
+        )
+        length, content = (kinds[3] - 12) // 2, ends[-1]
+        if number < 0 or content > stop or stop > self._usable or content - start + length != payload or time_ns < 0:
+            raise ValueError
+        pieces = [(place + content, place + stop)]
+        if (left := length - (stop - content)) > 0:
+            pieces += self._chain(place + stop, left)
+        return number, (topic, time_ns, length, pieces)
+
+    def _local_bytes(self, payload: int) -> int:
+        """How much of a payload is in the leaf itself (section 1.6, "payload size")."""
+        most, least = self._usable - 35, (self._usable - 12) * 32 // 255 - 23
+        wanted = least + (payload - least) % (self._usable - 4)
+        return payload if payload <= most else wanted if wanted <= most else least
+
+    def _chain(self, link_place: int, left: int) -> _Pieces:
+        """Places of the `left` bytes in pages chained from the link at that place; ValueError where it is broken."""
+        pieces = []
+        while left > 0:
+            page = int.from_bytes(self._file.read(link_place, link_place + 4), "big")
+            link_place = (page - 1) * self._size
+            start, taken = link_place + 4, min(left, self._usable - 4)
+            # No page belongs to two rows; that there are so many pages at most also bounds the work.
+            if page < 2 or start + taken > self._file.size or page in self._chained:
+                raise ValueError
+            self._chained.add(page)
+            pieces.append((start, start + taken))
+            left -= taken
+        if any(self._file.read(link_place, link_place + 4)):
+            raise ValueError
+        return pieces
+
+
+def page_bytes(header: memoryview) -> int:
+    """Bytes of a page, by the header of the file."""
+    size = int.from_bytes(header[16:18], "big")
+    return 65536 if size == 1 else size
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """The number of seven bits a byte (a ninth byte has eight) at that place, 64 bits with a sign; the place after."""
+    value = 0
+    for position in range(_LONGEST_VARINT):
+        byte = data[place + position]
+        if position == _LONGEST_VARINT - 1:
+            value = value << 8 | byte
+            return value - (value >> 63 << 64), place + _LONGEST_VARINT
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            break
+    return value, place + position + 1

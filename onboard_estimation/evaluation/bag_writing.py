@@ -13,8 +13,8 @@ import shutil
 import sqlite3
 import struct
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -33,15 +33,17 @@ from rosbags.interfaces import (
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.serde import SerdeError
 
+from onboard_estimation.atomic_file import write_atomically
+from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError, disk_fault
 from onboard_estimation.evaluation.bag_blocks import MAX_TIME_NS
 from onboard_estimation.evaluation.bag_metadata import METADATA
 from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.message_factory import messages, new, type_hash
+from onboard_estimation.evaluation.message_factory import new, type_hash
 from onboard_estimation.measurement import Vector
 from onboard_estimation.ros.message_templates import MessageTemplate
 
-__all__ = ["BagWriter", "messages", "new", "serialise_alike"]
+__all__ = ["BagWriter", "new", "serialise_alike"]
 
 Storage = Literal["mcap", "sqlite3"]
 
@@ -94,10 +96,11 @@ class BagWriter:
         for key, value in (custom_data or {}).items():
             self._writer.set_custom_data(key, value)
         try:
-            self._writer.open()
-        except (OSError, sqlite3.Error) as error:
+            with self._guarded():
+                self._writer.open()
+        except UserError:
             self.abort()
-            raise self._failure(error) from error
+            raise
 
     def __enter__(self) -> BagWriter:
         return self
@@ -128,7 +131,7 @@ class BagWriter:
             return
         _check_type(message_type)
         definition, _ = jazzy_types().generate_msgdef(message_type, ros_version=2)
-        try:
+        with self._guarded():
             self._connections[name] = self._writer.add_connection(
                 name,
                 message_type,
@@ -136,11 +139,9 @@ class BagWriter:
                 rihs01=type_hash(message_type),
                 offered_qos_profiles=[_offered_qos(transient_local or name in LATCHED_TOPICS)],
             )
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:
-        """Append a message (of `messages` or `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
+        """Append a message (of `new`); `stamp_ns` is its log time, nanoseconds since the epoch.
 
         Raises
         ------
@@ -164,22 +165,20 @@ class BagWriter:
             connection = self._connections[topic if topic.startswith("/") else f"/{topic}"]
         if not 0 <= stamp_ns <= MAX_TIME_NS:
             raise ValueError(f"log time {stamp_ns} ns of a message on {topic} is outside 0 to 2^63 - 1")
-        try:
+        with self._guarded():
             self._writer.write(connection, int(stamp_ns), data)
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
         self.message_count += 1
         self._size_bytes += len(data)
 
     def close(self) -> None:
         """Finish the bag and move it to its path."""
         try:
-            self._writer.close()
-            self._refuse_to_overwrite()
-            self._remove_old()
-            self._writer.path.replace(self.path)
-        except (OSError, sqlite3.Error) as error:
-            raise self._failure(error) from error
+            with self._guarded():
+                self._writer.close()
+                self._refuse_to_overwrite()
+                if self.path.is_dir():
+                    shutil.rmtree(self.path)
+                self._writer.path.replace(self.path)
         finally:
             shutil.rmtree(self._workshop, ignore_errors=True)
 
@@ -189,11 +188,15 @@ class BagWriter:
             self._writer.abort()
         shutil.rmtree(self._workshop, ignore_errors=True)
 
-    def _failure(self, error: Exception) -> UserError:
-        needed = f"{self.message_count} messages of {self._size_bytes / 1e6:.1f} MB, and more was to come"
-        return UserError(
-            f"cannot write the bag at {self.path}: {disk_fault(error, self.path)} after {needed}; nothing is left of it"
-        )
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """What the disk refuses, as an error for the user."""
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            needed = f"{self.message_count} messages of {self._size_bytes / 1e6:.1f} MB, and more was to come"
+            fault = f"{disk_fault(error, self.path)} after {needed}; nothing is left of it"
+            raise UserError(f"cannot write the bag at {self.path}: {fault}") from error
 
     def _refuse_to_overwrite(self) -> None:
         if not self.path.exists() or (self.path.is_dir() and not any(self.path.iterdir())):
@@ -202,10 +205,6 @@ class BagWriter:
             raise UserError(f"{self.path} exists already; name another path, or remove it")
         if not _is_bag_folder(self.path):
             raise UserError(f"{self.path} is not a bag and is not overwritten; name another path")
-
-    def _remove_old(self) -> None:
-        if self.path.is_dir():
-            shutil.rmtree(self.path)
 
 
 def _check_type(message_type: str) -> None:
@@ -252,3 +251,20 @@ def _offered_qos(transient_local: bool) -> Qos:
         unspecified,
         avoid_ros_namespace_conventions=False,
     )
+
+
+def configuration_in(bag: Path, robot: str) -> Path | None:
+    """The robot's parameter file in the folder of a bag; None where there is none.
+
+    A converter writes `<robot>.yaml` there; all that read bags take it in the place of the robot's default file. A
+    parameter file that the user names goes before it.
+    """
+    file = bag / f"{robot}.yaml"
+    return file if file.is_file() else None
+
+
+def write_configuration(bag: Path, robot: str, configuration: Any) -> Path:
+    """Write a robot's configuration into the folder of a bag; the file."""
+    file = bag / f"{robot}.yaml"
+    write_atomically(file, to_parameter_file(configuration).encode(), f"configuration {file}")
+    return file

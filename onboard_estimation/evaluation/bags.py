@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple
@@ -27,10 +27,12 @@ from onboard_estimation.evaluation.bag_blocks import (
     MAX_BLOCK_BYTES,
     MAX_TIME_NS,
     BlockError,
+    BlockIndex,
+    Connection,
+    Storage,
     decompress,
 )
 from onboard_estimation.evaluation.bag_files import ZSTD_MAGIC, BagFiles, open_files
-from onboard_estimation.evaluation.bag_topics import IndexedBlock, assign_topics, choose_connections
 from onboard_estimation.evaluation.bag_types import MAX_MESSAGE_BYTES, decoded, has_header, is_standard, type_store
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.measurements import MessageFault
@@ -80,6 +82,11 @@ class Block:
     lengths: NDArray[np.int64]
     order: NDArray[np.int64]
 
+    def at(self, rows: NDArray[np.int64]) -> Block:
+        """Some of the messages."""
+        columns = (self.topics, self.log_times_ns, self.starts, self.lengths, self.order)
+        return Block(self.buffer, *(column[rows] for column in columns))
+
 
 def open_bag(path: str | Path) -> Bag:
     """Open a bag: a folder, a lone .mcap or .db3 file, or a ROS 1 .bag file.
@@ -119,7 +126,7 @@ class Bag:
         self.path = path
         self._stack = ExitStack()
         self._stores: dict[str, Typestore | UserError] = {}
-        self._held: OrderedDict[int, _Loaded] = OrderedDict()
+        self._held: OrderedDict[int, Block] = OrderedDict()
         self._ranks: list[NDArray[np.int64]] | None = None
         try:
             files = open_files(path, self._stack)
@@ -164,18 +171,10 @@ class Bag:
             A topic is not in the bag (says which are), or the files have changed since they were opened.
         """
         names = list(self.topics)
-        selected = self._selected(self._numbers(topics))
-        for number, rows in self._in_log_order(selected):
-            loaded = self._load(number) if self._in_order else self._load_held(number)
-            block = self._blocks[number]
-            view = loaded.buffer.data
-            for topic, time, start, length in zip(
-                block.topics[rows].tolist(),
-                block.index.log_times_ns[rows].tolist(),
-                loaded.starts[rows].tolist(),
-                loaded.lengths[rows].tolist(),
-                strict=True,
-            ):
+        for number, rows in self._in_log_order(self._selected(self._numbers(topics))):
+            block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
+            view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
+            for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
                 yield RawMessage(names[topic], time, bytes(view[start : start + length]))
 
     def blocks(self, topics: Collection[str]) -> Iterator[Block]:
@@ -183,17 +182,9 @@ class Bag:
         numbers = self._numbers(topics)
         places = np.full(len(self.topics), -1, dtype=np.int64)
         places[numbers] = np.arange(len(numbers))
-        ranks = self._log_order()
         for number, rows in self._selected(numbers):
-            loaded, block = self._load(number), self._blocks[number]
-            yield Block(
-                loaded.buffer,
-                places[block.topics[rows]],
-                block.index.log_times_ns[rows],
-                loaded.starts[rows],
-                loaded.lengths[rows],
-                ranks[number][rows],
-            )
+            block = self._load(number).at(rows)
+            yield replace(block, topics=places[block.topics])
 
     def deserialize(self, raw: RawMessage) -> Any:
         """The message as an object with the fields of its type. Raises as `decoded` does."""
@@ -272,18 +263,16 @@ class Bag:
     def _in_log_order(
         self, selected: Iterator[tuple[int, NDArray[np.int64]]]
     ) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        ranks = self._log_order()
-        if self._in_order:
-            yield from selected
+        ranks, parts = self._log_order(), list(selected)
+        if self._in_order or not parts:
+            yield from parts
             return
-        parts = list(selected)
-        numbers = np.concatenate([np.full(len(rows), number) for number, rows in parts] or [np.empty(0, np.int64)])
-        rows = np.concatenate([rows for _, rows in parts] or [np.empty(0, np.int64)])
-        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts] or [rows]))
+        numbers = np.repeat([number for number, _ in parts], [len(rows) for _, rows in parts])
+        rows = np.concatenate([rows for _, rows in parts])
+        order = np.argsort(np.concatenate([ranks[number][rows] for number, rows in parts]))
         numbers, rows = numbers[order], rows[order]
         for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(numbers)) + 1):
-            if len(run):
-                yield int(numbers[run[0]]), rows[run]
+            yield int(numbers[run[0]]), rows[run]
 
     def _log_order(self) -> list[NDArray[np.int64]]:
         """Per block, each message's place in the log order of the whole bag."""
@@ -305,7 +294,7 @@ class Bag:
         view = first.buffer.data
         return all(view[start : start + len(ZSTD_MAGIC)] == ZSTD_MAGIC for start in first.starts[:_LOOKED_AT].tolist())
 
-    def _load_held(self, number: int) -> _Loaded:
+    def _load_held(self, number: int) -> Block:
         """A block's buffer; a few are held, because messages of neighbouring blocks may alternate in log order."""
         if number in self._held:
             self._held.move_to_end(number)
@@ -320,18 +309,20 @@ class Bag:
         name = block.storage.name
         return self.path.with_name(name) if self.path.is_file() else self.path / name
 
-    def _load(self, number: int) -> _Loaded:
-        block = self._blocks[number]
+    def _load(self, number: int) -> Block:
+        """All messages of a block."""
+        known = self._blocks[number]
         try:
-            raw = block.storage.load(block.number)
+            buffer = np.frombuffer(known.storage.load(known.number), dtype=np.uint8)
         except BlockError as error:
-            raise UserError(f"{self._file_of(block)} cannot be read any more: {error}") from error
-        loaded = _Loaded(np.frombuffer(raw, dtype=np.uint8), block.index.starts, block.index.lengths)
+            raise UserError(f"{self._file_of(known)} cannot be read any more: {error}") from error
+        index = known.index
+        block = Block(buffer, known.topics, index.log_times_ns, index.starts, index.lengths, self._log_order()[number])
         if self._compressed_messages:
-            loaded = _decompress_messages(loaded)
-        if len(loaded.starts) and int((loaded.starts + loaded.lengths).max()) > len(loaded.buffer):
-            raise UserError(f"{self._file_of(block)} cannot be read: it is damaged, or changed while it was read")
-        return loaded
+            block = _decompress_messages(block)
+        if len(block.starts) and int((block.starts + block.lengths).max()) > len(block.buffer):
+            raise UserError(f"{self._file_of(known)} cannot be read: it is damaged, or changed while it was read")
+        return block
 
     def _summarise(self, files: BagFiles, faults: list[str]) -> None:
         """Topics, times and the sentence about damage."""
@@ -365,41 +356,28 @@ class Bag:
             there = sum(storage.readable_bytes for storage in files.storages) / max(self.size_bytes, 1)
             self.damage = printable(
                 f"{_joined(faults)}; readable are {readable:,}{share} messages over {self.duration_s:.2f} s, "
-                f"{there:.1%} of {_size(self.size_bytes)}"
+                f"{there:.1%} of {size_text(self.size_bytes)}"
             )
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """A block's buffer, and where its messages lie in it."""
-
-    buffer: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-
-def _decompress_messages(loaded: _Loaded) -> _Loaded:
+def _decompress_messages(block: Block) -> Block:
     """Each message on its own (rosbag2's compression mode `message`); what is damaged or too long becomes empty."""
-    view = loaded.buffer.data
+    view = block.buffer.data
     pieces, room = [], MAX_BLOCK_BYTES
-    for start, length in zip(loaded.starts.tolist(), loaded.lengths.tolist(), strict=True):
+    for start, length in zip(block.starts.tolist(), block.lengths.tolist(), strict=True):
         data = bytes(view[start : start + length])
         if data.startswith(ZSTD_MAGIC):
-            data = _decompress_message(data, min(MAX_MESSAGE_BYTES, room))
+            try:
+                size = zstandard.frame_content_size(data)  # -1: not known
+                data = bytes(decompress(data, "zstd", min(MAX_MESSAGE_BYTES, room)))
+                data = data if size in {-1, len(data)} else b""
+            except (BlockError, zstandard.ZstdError):
+                data = b""
         pieces.append(data)
         room -= len(data)
     lengths = np.array([len(piece) for piece in pieces], dtype=np.int64)
     buffer = np.frombuffer(b"".join(pieces), dtype=np.uint8)
-    return _Loaded(buffer, np.cumsum(lengths) - lengths, lengths)
-
-
-def _decompress_message(data: bytes, limit: int) -> bytes:
-    try:
-        message = decompress(data, "zstd", limit)
-        size = zstandard.frame_content_size(data)  # -1: not known
-    except (BlockError, zstandard.ZstdError):
-        return b""
-    return bytes(message) if size in {-1, len(message)} else b""
+    return replace(block, buffer=buffer, starts=np.cumsum(lengths) - lengths, lengths=lengths)
 
 
 def _stated_messages(files: BagFiles) -> list[int]:
@@ -413,8 +391,70 @@ def _joined(faults: list[str], most: int = 4) -> str:
     return "; ".join(faults[:most]) + (f"; and {len(faults) - most} more faults" if len(faults) > most else "")
 
 
-def _size(size_bytes: int) -> str:
+def size_text(size_bytes: int) -> str:
+    """A number of bytes in the largest unit that it fills."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size_bytes >= factor:
             return f"{size_bytes / factor:.1f} {unit}"
     return f"{size_bytes} bytes"
+
+
+@dataclass(frozen=True)
+class IndexedBlock:
+    """A block of a storage, and the topic of each of its messages.
+
+    Attributes
+    ----------
+    number
+        Of the block in its storage.
+    topics
+        (M,) int64: place of the topic in the bag; -1 where a message is on no topic that can be read.
+    """
+
+    storage: Storage
+    number: int
+    topics: NDArray[np.int64]
+    index: BlockIndex
+
+
+def choose_connections(storages: list[Storage]) -> tuple[dict[str, Connection], list[str]]:
+    """The connection that stands for each topic, by name, and what speaks against it.
+
+    Several publishers are one topic. Where they disagree on the type, the one with the most messages is right.
+    """
+    found: dict[str, dict[tuple[str, str], list[tuple[Storage, int, Connection]]]] = {}
+    for storage in storages:
+        for number, connection in storage.connections.items():
+            kind = (connection.message_type, connection.encoding)
+            found.setdefault(connection.topic, {}).setdefault(kind, []).append((storage, number, connection))
+    chosen, faults = {}, []
+    for topic, kinds in sorted(found.items()):
+        best = next(iter(kinds))
+        if len(kinds) > 1:
+            best = max(kinds, key=lambda kind: sum(_count(storage, number) for storage, number, _ in kinds[kind]))
+            others = ", ".join(kind[0][:100] or "unknown" for kind in kinds if kind != best)
+            faults.append(f"topic {topic} carries {best[0]} and also {others}, which is left out")
+        connections = [connection for _, _, connection in kinds[best]]
+        chosen[topic] = next((connection for connection in connections if connection.definition), connections[0])
+    return chosen, faults
+
+
+def _count(storage: Storage, connection: int) -> int:
+    return sum(int(np.count_nonzero(block.connections == connection)) for block in storage.blocks)
+
+
+def assign_topics(storages: list[Storage], chosen: Mapping[str, Connection]) -> Iterator[IndexedBlock]:
+    """Give each message the number of its topic among the chosen ones; -1 where it has none."""
+    places = {name: place for place, name in enumerate(chosen)}
+    for storage in storages:
+        numbers = np.array(sorted(storage.connections), dtype=np.int64)
+        topics = np.full(len(numbers) + 1, -1, dtype=np.int64)
+        for row, number in enumerate(numbers.tolist()):
+            connection = storage.connections[number]
+            right = chosen[connection.topic]
+            if (connection.message_type, connection.encoding) == (right.message_type, right.encoding):
+                topics[row] = places[connection.topic]
+        for number, block in enumerate(storage.blocks):
+            rows = np.searchsorted(numbers, block.connections)
+            known = np.append(numbers, -1)[rows] == block.connections
+            yield IndexedBlock(storage, number, np.where(known, topics[rows], -1), block)

@@ -11,7 +11,6 @@ the polynomial. Nothing is differentiated, no angular acceleration is needed. Of
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +18,14 @@ from scipy.integrate import cumulative_simpson
 from scipy.ndimage import gaussian_filter1d
 from scipy.spatial.transform import Rotation
 
-from onboard_estimation.evaluation.clock_alignment import LONGEST_OFFSET_S, ClockReport
-from onboard_estimation.evaluation.delay_fit import Sensed, Windows, long_run_variance
-from onboard_estimation.evaluation.motion_pairs import body_ways, strapdown
-from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody, overlap
+from onboard_estimation.evaluation.clock_alignment import (
+    LONGEST_OFFSET_S,
+    ClockReport,
+    ImuReadings,
+    TrackedBody,
+    overlap,
+)
+from onboard_estimation.evaluation.delay_fit import Sensed, Windows, body_ways, long_run_variance, strapdown
 from onboard_estimation.reading_parts import IMU, POSE
 
 Rows = NDArray[np.float64]
@@ -101,14 +104,6 @@ def find_frames(clock: ClockReport, readings: ImuReadings, tracked: TrackedBody)
     return replace(blank, lever_m=tuple(lever), lever_stddev_m=tuple(stddev))
 
 
-class _Fit(NamedTuple):
-    """Gain, lever arm, bias, (7,), their standard deviations, and the condition number of the lever arm's part."""
-
-    values: Rows
-    stddevs: Rows
-    condition: float
-
-
 def _attitudes(times_s: Rows, rates: Rows, body_s: Rows, truth: Rotation) -> Rotation:
     """Attitudes at the IMU's times: the gyro's from reading to reading, the truth's over parts of a second."""
     turned = strapdown(times_s, rates)
@@ -124,8 +119,11 @@ def _attitudes(times_s: Rows, rates: Rows, body_s: Rows, truth: Rotation) -> Rot
     return usual * Rotation.from_rotvec(at) * turned
 
 
-def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows) -> _Fit | None:
-    """Least squares over windows, with forces (N, 3) in the world's axes and attitudes (N, 3, 3) at the IMU's times."""
+def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows) -> tuple[Rows, Rows, float] | None:
+    """Least squares over windows, with forces (N, 3) in the world's axes and attitudes (N, 3, 3) at the IMU's times.
+
+    Gain, lever arm, bias, (7,), their standard deviations, and the condition number of the lever arm's part.
+    """
 
     def twice(values: Rows) -> Rows:
         once = cumulative_simpson(values, x=times_s, axis=0, initial=0.0)
@@ -151,4 +149,4 @@ def _fit(times_s: Rows, forces: Rows, attitudes: Rows, body_s: Rows, poses: Rows
     left = windows.truth - slopes @ values
     noise = long_run_variance(windows.times_s, np.einsum("rci,rc->ri", slopes, left), _BLOCKS_S)
     stddevs: Rows = np.hypot(np.sqrt(np.diag(inverse @ noise @ inverse)), _LEAST_STDDEV)
-    return _Fit(values, stddevs, float(np.linalg.cond(information[_LEVER, _LEVER])))
+    return values, stddevs, float(np.linalg.cond(information[_LEVER, _LEVER]))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,16 @@ class Column:
     tailed: int = 0
     longest_tail: int = 0
 
+    def at(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Column:
+        """Some of the messages; what became of others stays told."""
+        return replace(
+            self,
+            stamps_ns=self.stamps_ns[rows],
+            log_times_ns=self.log_times_ns[rows],
+            values=self.values[rows],
+            order=self.order[rows],
+        )
+
     def notes(self, topic: str) -> list[str]:
         """What became of the topic's messages that are not as they should be, a sentence each."""
         notes = [f"{topic}: {count} messages left out: {reason}." for reason, count in self.faults.items()]
@@ -65,22 +75,6 @@ class Column:
                 "rmw_fastrtps' serialize_message leaves them; they are read without them."
             )
         return notes
-
-
-@dataclass(frozen=True)
-class Order:
-    """The messages of several columns in the order of the bag; both arrays have the length of all of them.
-
-    Attributes
-    ----------
-    columns
-        (M,) int64: index of the column, in the mapping's order.
-    rows
-        (M,) int64: row within that column.
-    """
-
-    columns: Integers
-    rows: Integers
 
 
 def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) -> dict[str, Column]:
@@ -117,18 +111,6 @@ def read_channels(bag: Bag, channels: Mapping[str, Channel], bulk: bool = True) 
     return {topic: reader.column() for topic, reader in readers.items()}
 
 
-def merge(columns: Mapping[str, Column]) -> Order:
-    """The order in which the columns' messages stand in the bag: by log time, then by their place in the file."""
-    parts = list(columns.values())
-    order = np.concatenate([part.order for part in parts] or [np.empty(0, dtype=np.int64)])
-    sorting = np.argsort(order, kind="stable")
-    lengths = [len(part.order) for part in parts]
-    numbers = np.repeat(np.arange(len(parts), dtype=np.int64), lengths)
-    counted: list[Integers] = [np.arange(length, dtype=np.int64) for length in lengths]
-    rows = np.concatenate(counted or [order])
-    return Order(numbers[sorting], rows[sorting])
-
-
 class _ChannelReader:
     """Collects one topic's messages, block by block."""
 
@@ -151,10 +133,8 @@ class _ChannelReader:
     def column(self) -> Column:
         stamps, times, order = (column[: self._taken] for column in (self._stamps, self._times, self._order))
         values = np.empty((0, self._dimension or 0)) if self._values is None else self._values[: self._taken]
-        if np.any(order[1:] < order[:-1]):
-            sorting = np.argsort(order)
-            stamps, times, values, order = stamps[sorting], times[sorting], values[sorting], order[sorting]
-        return Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
+        column = Column(stamps, times, values, order, self._faults, self._tailed, self._longest_tail)
+        return column.at(np.argsort(order)) if np.any(order[1:] < order[:-1]) else column
 
     def read(self, block: Block, rows: Integers) -> None:
         """Read the rows of the block; those without a common layout one by one."""
@@ -270,42 +250,28 @@ class Headers:
 def read_headers(bag: Bag, topics: Collection[str]) -> dict[str, Headers]:
     """Read only the headers of topics whose types start with one (`Bag.has_header`), all in one pass."""
     names = list(topics)
-    readers = [_HeaderReader(bag.encoding(name) == "cdr") for name in names]
+    # Place in the log order, stamp, log time.
+    found = {name: [np.empty((3, 0), dtype=np.int64)] for name in names}
+    frames: dict[str, Counter[str]] = {name: Counter() for name in names}
+    too_short = dict.fromkeys(names, 0)
     for block in bag.blocks(names):
-        for number, reader in enumerate(readers):
+        for number, name in enumerate(names):
             rows = np.flatnonzero(block.topics == number)
-            if len(rows):
-                reader.read(block, rows)
-    return {name: reader.headers() for name, reader in zip(names, readers, strict=True)}
-
-
-class _HeaderReader:
-    """Collects the headers of one topic, block by block."""
-
-    def __init__(self, cdr: bool) -> None:
-        self._cdr = cdr
-        self._stamps: list[Integers] = []
-        self._times: list[Integers] = []
-        self._order: list[Integers] = []
-        self._frames: Counter[str] = Counter()
-        self._too_short = 0
-
-    def headers(self) -> Headers:
-        sorting = np.argsort(_joined(self._order))
-        return Headers(_joined(self._stamps)[sorting], _joined(self._times)[sorting], self._frames, self._too_short)
-
-    def read(self, block: Block, rows: Integers) -> None:
-        whole = rows[block.lengths[rows] >= _HEADER_BYTES]
-        self._too_short += len(rows) - len(whole)
-        starts, lengths = block.starts[whole], block.lengths[whole]
-        heads = gather(block.buffer, starts, _HEADER_BYTES)
-        stamps = stamps_at(heads, 4)
-        if self._cdr and not heads[:, 1].all():  # big-endian
-            stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), stamps)
-        self._stamps.append(stamps)
-        self._times.append(block.log_times_ns[whole])
-        self._order.append(block.order[whole])
-        self._frames.update(_frames(block, starts, lengths, heads, self._cdr))
+            whole = rows[block.lengths[rows] >= _HEADER_BYTES]
+            too_short[name] += len(rows) - len(whole)
+            cdr = bag.encoding(name) == "cdr"
+            heads = gather(block.buffer, block.starts[whole], _HEADER_BYTES)
+            stamps = stamps_at(heads, 4)
+            if cdr and not heads[:, 1].all():  # big-endian
+                stamps = np.where(heads[:, 1] == 0, stamps_at(heads, 4, ">"), stamps)
+            found[name].append(np.array([block.order[whole], stamps, block.log_times_ns[whole]]))
+            frames[name].update(_frames(block, block.starts[whole], block.lengths[whole], heads, cdr))
+    out = {}
+    for name, parts in found.items():
+        order, stamps, times = np.concatenate(parts, axis=1)
+        sorting = np.argsort(order)
+        out[name] = Headers(stamps[sorting], times[sorting], frames[name], too_short[name])
+    return out
 
 
 def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np.uint8], cdr: bool) -> Counter[str]:
@@ -324,7 +290,3 @@ def _frames(block: Block, starts: Integers, lengths: Integers, heads: NDArray[np
         frames[printable(name.rstrip(b"\0").decode("utf-8", "replace")[:_MAX_FRAME_CHARACTERS], "?")] += len(same)
         left = np.delete(left, same)
     return frames
-
-
-def _joined(parts: list[Integers]) -> Integers:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

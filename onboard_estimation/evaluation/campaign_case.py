@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from onboard_estimation.errors import UserError, printable
-from onboard_estimation.evaluation.content_hash import ContentHashes
+from onboard_estimation.evaluation.content_hash import content_hashes
 from onboard_estimation.evaluation.error_table import write_errors
 from onboard_estimation.evaluation.evaluate import Evaluation, evaluated, read_bag
 from onboard_estimation.evaluation.evaluate_trajectory import evaluate_trajectory, is_foreign
@@ -118,8 +118,7 @@ def _evaluation(case: Case, folder: Path) -> Evaluation:
     assert case.bag is not None
     if is_foreign(case.bag, case.options):
         return evaluate_trajectory(case.bag, case.options, folder, keep=case.keep)
-    inputs = {"bag": case.bag} | ({"config": case.options.config} if case.options.config else {})
-    with ContentHashes(inputs) as hashes:
+    with content_hashes({"bag": case.bag, "config": case.options.config}) as hashes:
         source = read_bag(case.bag, case.options, [case.options.estimator])
         return evaluated(source, source.estimators[0], folder, hashes, keep=case.keep)
 

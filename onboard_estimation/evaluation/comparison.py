@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.errors import UserError, printable
+from onboard_estimation.evaluation.json_text import plain
 from onboard_estimation.evaluation.presentation import flatten, format_number, format_value, metric_label, words
 from onboard_estimation.evaluation.result import FOREIGN
 
@@ -55,7 +55,7 @@ class Comparison:
         """For `--json`: facts of the runs, and for each metric one value per run (null: not there, or not finite)."""
         return {
             "runs": [{"folder": str(run.folder), "name": run.name, **run.facts} for run in self.runs],
-            "metrics": {key: [_finite(run.metrics.get(key)) for run in self.runs] for key in self.keys()},
+            "metrics": {key: [plain(run.metrics.get(key)) for run in self.runs] for key in self.keys()},
             "notes": list(self.notes),
         }
 
@@ -163,19 +163,10 @@ def _label(key: str) -> str:
 
 def _change(first: Any, second: Any) -> str:
     """Relative change in per cent; empty where there is none to state."""
-    values = [_finite(value) for value in (first, second)]
+    values = [plain(value) for value in (first, second)]
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) for value in values) or not values[0]:
         return ""
     change = 100.0 * (values[1] - values[0]) / abs(values[0])
     if 0.0 < abs(change) < 0.01:
         return "< 0.01 %"
     return f"{'+' if change > 0 else ''}{format_number(change, 3)} %"
-
-
-def _finite(value: Any) -> Any:
-    """The value with null for what is not finite: JSON has no NaN, though Python writes and reads it."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, list):
-        return [_finite(element) for element in value]
-    return value

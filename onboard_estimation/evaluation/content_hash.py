@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Literal
 
 _PIECE_BYTES = 1 << 20
 
@@ -26,40 +26,16 @@ def content_hash(path: Path, stop: threading.Event | None = None) -> str:
     return digest.hexdigest()
 
 
-class ContentHashes:
-    """Hashes of some files or folders, by role, from a thread beside; a context manager that ends the thread.
+@contextmanager
+def content_hashes(inputs: Mapping[str, Path | None]) -> Iterator[Future[dict[str, str]]]:
+    """Hashes of some files or folders, by role, from a thread beside; leaving the block ends the thread.
 
-    A bag of an hour takes seconds, in which Python is free for other work.
+    A bag of an hour takes seconds, in which Python is free for other work. `Future.result` waits for them, and raises
+    OSError where a file cannot be read.
     """
-
-    def __init__(self, inputs: Mapping[str, Path]) -> None:
-        self._inputs = dict(inputs)
-        self._found: dict[str, str] = {}
-        self._fault: OSError | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="content hashes", daemon=True)
-        self._thread.start()
-
-    def __enter__(self) -> ContentHashes:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[False]:
-        self._stop.set()
-        self._thread.join()
-        return False
-
-    def result(self) -> dict[str, str]:
-        """Hash by role, as soon as all are there; OSError where a file cannot be read."""
-        self._thread.join()
-        if self._fault is not None:
-            raise self._fault
-        return self._found
-
-    def _work(self) -> None:
+    stop = threading.Event()
+    with ThreadPoolExecutor(1, "content hashes") as pool:
         try:
-            for role, path in self._inputs.items():
-                self._found[role] = content_hash(path, self._stop)
-        except OSError as error:
-            self._fault = error
+            yield pool.submit(lambda: {role: content_hash(path, stop) for role, path in inputs.items() if path})
+        finally:
+            stop.set()

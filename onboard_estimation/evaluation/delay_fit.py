@@ -20,8 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.integrate import cumulative_simpson, cumulative_trapezoid
 from scipy.interpolate import CubicHermiteSpline
 from scipy.sparse import csr_array
+from scipy.spatial.transform import Rotation
 
 Rows = NDArray[np.float64]
 
@@ -35,6 +37,11 @@ BLOCKS_S = (0.0, 0.25, 1.0)
 _BREAK_SIGMAS = 8.0
 _BREAK_STEPS = 0.02
 """A step of the residual is a break beyond this share of the motion's own spread, too: small steps harm nothing."""
+
+_TURN_WINDOW_S, _TURN_DEGREE = 5.0, 2
+_WAY_WINDOW_S, _WAY_DEGREE = 3.0, 3
+_LARGEST_TURN_RAD = 0.3
+"""Between two poses further apart than this, the way that a body turned is not known."""
 
 
 class Sensed(NamedTuple):
@@ -94,8 +101,6 @@ class DelayFit:
         Share of the truth's motion, within windows, that the sensor explains.
     spread
         RMS of that motion (rad or m).
-    residual
-        RMS of what is left of it.
     matrix
         (3, k) M of equation (1), where it is one for all; the first window's otherwise.
     handedness
@@ -110,7 +115,6 @@ class DelayFit:
     stddev_s: float
     explained: float
     spread: float
-    residual: float
     matrix: Rows
     handedness: float
     times_s: Rows
@@ -158,10 +162,7 @@ class Windows:
         self.rows = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
         self.times_s = times[self.rows]
         self._number = np.concatenate(numbers) if rows else np.empty(0, dtype=np.int64)
-        if not motion.one_frame:
-            self.groups = self._number
-        else:
-            self.groups = np.zeros_like(self._number)
+        self.groups = np.zeros_like(self._number) if motion.one_frame else self._number
         self.starts = np.flatnonzero(np.diff(self.groups, prepend=-1))
         if count:
             width = motion.degree + 1
@@ -198,23 +199,19 @@ class Windows:
         return float(np.sign(np.linalg.det(matrices[filling, :3])).mean()) if filling.any() else 0.0
 
 
-class Coarse(NamedTuple):
-    """Offsets (T,) in s, the share of the truth's motion that the sensor explains at each, and the RMS of both.
+def coarse(
+    motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float
+) -> tuple[Rows, Rows, float, float]:
+    """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second.
 
-    All are judged on the same rows, those that the sensor knows at every one of the offsets; none without such rows.
+    Returns
+    -------
+    Offsets (T,) in s, the share of the truth's motion that the sensor explains at each, and the RMS of both. All are
+    judged on the same rows, those that the sensor knows at every one of the offsets; none without such rows.
     """
-
-    offsets_s: Rows
-    explained: Rows
-    truth_rms: float
-    sensed_rms: float
-
-
-def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate_hz: float) -> Coarse:
-    """Every offset up to `longest_s` either way, with at most `rate_hz` rows a second."""
     windows = Windows(motion.thinned(rate_hz), sensed, longest_s, 0.0)
     if not windows.count:
-        return Coarse(np.empty(0), np.empty(0), 0.0, 0.0)
+        return np.empty(0), np.empty(0), 0.0, 0.0
     spline = CubicHermiteSpline(sensed.times_s, sensed.values, sensed.rates)
     reach = round(longest_s / step_s)
     offsets = np.arange(-reach, reach + 1, dtype=np.float64) * step_s
@@ -226,7 +223,7 @@ def coarse(motion: Motion, sensed: Sensed, longest_s: float, step_s: float, rate
         explained.append(1.0 - float(np.sum((windows.truth - predicted) ** 2)) / total if total > 0.0 else 0.0)
     rows = len(windows.rows)
     found = np.array(explained, dtype=np.float64)
-    return Coarse(offsets, found, float(np.sqrt(total / rows)), float(np.sqrt(np.sum(seen**2) / rows)))
+    return offsets, found, float(np.sqrt(total / rows)), float(np.sqrt(np.sum(seen**2) / rows))
 
 
 def fit_delay(motion: Motion, sensed: Sensed, start_s: float) -> DelayFit | None:
@@ -279,7 +276,10 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         offset += float(np.clip(step, -_LARGEST_STEP_S, _LARGEST_STEP_S))
         if abs(step) < _CONVERGED_S:
             break
-    freedom = _freedom(len(windows.rows), windows.count, motion, seen.shape[1])
+    # Rows in relation to those that the fit's own parameters leave.
+    count = len(windows.rows)
+    parameters = windows.count * (motion.degree + 1) + seen.shape[1] * (1 if motion.one_frame else windows.count)
+    freedom = count / max(count - parameters, 1)
     # Where each window has its own M, what is wrong with it lasts as long as the window.
     blocks_s = BLOCKS_S if motion.one_frame else (*BLOCKS_S, motion.window_s)
     scores = np.sum(slope * left, axis=1)[:, None]
@@ -289,7 +289,6 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         stddev_s=float(np.sqrt(variance * freedom)),
         explained=1.0 - float(np.sum(left**2)) / total,
         spread=float(np.sqrt(total / len(windows.rows))),
-        residual=float(np.sqrt(np.sum(left**2) / len(windows.rows))),
         matrix=matrices[0].T,
         handedness=windows.handedness(seen),
         times_s=windows.times_s,
@@ -297,12 +296,6 @@ def _fitted(motion: Motion, sensed: Sensed, start_s: float) -> tuple[DelayFit, W
         left=left,
     )
     return fit, windows
-
-
-def _freedom(rows: int, windows: int, motion: Motion, sensed: int) -> float:
-    """Rows in relation to those that the fit's own parameters leave."""
-    parameters = windows * (motion.degree + 1) + sensed * (1 if motion.one_frame else windows)
-    return rows / max(rows - parameters, 1)
 
 
 def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = BLOCKS_S) -> Rows:
@@ -319,3 +312,71 @@ def long_run_variance(times_s: Rows, scores: Rows, blocks_s: Sequence[float] = B
             best = covariance
     assert best is not None
     return best
+
+
+def body_turns(times_s: Rows, quaternions: Rows) -> Motion:
+    """Angles (K, 3) that a body has turned about its own axes, rad: the integral of its angular velocity.
+
+    Each step between two poses is exact where the axis of the turn holds still within it; the noise of the poses does
+    not add up, but for the part that the body turns meanwhile. `quaternions` (K, 4) x y z w, body to world.
+    """
+    rotations = Rotation.from_quat(quaternions)
+    steps = (rotations[:-1].inv() * rotations[1:]).as_rotvec()
+    breaks = np.zeros(len(times_s), dtype=np.bool_)
+    breaks[1:] = np.linalg.norm(steps, axis=1) > _LARGEST_TURN_RAD
+    values = np.vstack([np.zeros(3), np.cumsum(steps, axis=0)])
+    return Motion(times_s, values, breaks, _TURN_WINDOW_S, _TURN_DEGREE, one_frame=True)
+
+
+def gyro_turns(times_s: Rows, rates: Rows) -> Sensed:
+    """Angles (N, k) that a gyro with k axes has turned, rad, from its rates (N, k), rad/s."""
+    return Sensed(times_s, cumulative_simpson(rates, x=times_s, axis=0, initial=0.0), rates)
+
+
+def body_ways(times_s: Rows, positions: Rows) -> Motion:
+    """Positions (K, 3) of a body, m, to be compared with `imu_ways`."""
+    return Motion(times_s, positions, np.zeros(len(times_s), dtype=np.bool_), _WAY_WINDOW_S, _WAY_DEGREE, False)
+
+
+def imu_ways(times_s: Rows, rates: Rows, forces: Rows) -> Sensed:
+    """Twice integrated specific force, m, in a frame that the gyro keeps from the start on, but for drift; (N, 12).
+
+    What gravity adds is a parabola in each window; what the frame drifts within it, a cubic. The last nine columns are
+    the IMU's axes in that frame: along them lies the lever arm to the body's origin, whatever it is.
+    """
+    turned = strapdown(times_s, rates)
+    forces = turned.apply(forces)
+    forces -= forces.mean(axis=0)
+    speeds = cumulative_trapezoid(forces, x=times_s, axis=0, initial=0.0)
+    speeds -= np.polynomial.polynomial.polyval(times_s - times_s[0], _line(times_s, speeds)).T
+    ways = cumulative_simpson(speeds, x=times_s, axis=0, initial=0.0)
+    axes = turned.as_matrix()
+    turning = np.einsum("nij,njk->nik", axes, _crossing(rates))
+    return Sensed(times_s, np.hstack([ways, axes.reshape(-1, 9)]), np.hstack([speeds, turning.reshape(-1, 9)]))
+
+
+def _crossing(rates: Rows) -> Rows:
+    """(N, 3, 3) so that each times a vector is the cross product of the rate and it."""
+    out = np.zeros((len(rates), 3, 3))
+    x, y, z = rates.T
+    out[:, 0, 1], out[:, 0, 2], out[:, 1, 2] = -z, y, -x
+    crossing: Rows = out - np.swapaxes(out, 1, 2)
+    return crossing
+
+
+def _line(times_s: Rows, values: Rows) -> Rows:
+    """Straight lines through the columns, which no window sees: it keeps the numbers small."""
+    found: Rows = np.polynomial.polynomial.polyfit(times_s - times_s[0], values, 1)
+    return found
+
+
+def strapdown(times_s: Rows, rates: Rows) -> Rotation:
+    """Attitude at each time against that at the first."""
+    steps = 0.5 * (rates[1:] + rates[:-1]) * np.diff(times_s)[:, None]
+    # Doubling: products of 1, 2, 4, ... steps, without a loop over all of them.
+    product = Rotation.concatenate([Rotation.identity(1), Rotation.from_rotvec(steps)])
+    reach = 1
+    while reach < len(times_s):
+        product = Rotation.concatenate([product[:reach], product[:-reach] * product[reach:]])
+        reach *= 2
+    return product

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -18,11 +19,11 @@ from onboard_estimation.capabilities.smoothed import Smoothed
 from onboard_estimation.capabilities.trained import Trained
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_configuration import configuration_in
+from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import ContentHashes, content_hash
+from onboard_estimation.evaluation.content_hash import content_hash, content_hashes
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording, losses
@@ -74,17 +75,8 @@ def evaluate_bag(
     UserError
         Whatever the user can mend; the message says how.
     """
-    if write:
-        check_templates()
-    with ExitStack() as stack:
-        if write and output is not None:
-            _claim(stack, output)
-        hashes = stack.enter_context(_hashes(bag_path, options, write))
-        read = read_bag(bag_path, options, [options.estimator], progress)
-        folder = None
-        if write:
-            folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
-        return evaluated(read, read.estimators[0], folder, hashes, progress)
+    with _read_for_runs(bag_path, options, [options.estimator], output, write, progress) as (read, hashes, folder):
+        return evaluated(read, read.estimators[0], folder if write else None, hashes, progress)
 
 
 def evaluate_estimators(
@@ -103,36 +95,37 @@ def evaluate_estimators(
     output
         Folder with a run folder of each estimator in it, by its name; None: as for `evaluate_bag`.
     """
-    check_templates()
-    with ExitStack() as stack:
-        if output is not None:
-            _claim(stack, output)
-        hashes = stack.enter_context(_hashes(bag_path, options))
-        read = read_bag(bag_path, options, estimators, progress)
-        folder = output or stack.enter_context(claimed_free(_default_folder(bag_path, read.robot)))
+    with _read_for_runs(bag_path, options, estimators, output, True, progress) as (read, hashes, folder):
         for estimator in read.estimators:
             yield evaluated(read, estimator, folder / estimator, hashes, partial(_named, progress, estimator))
-
-
-def _claim(stack: ExitStack, output: Path) -> None:
-    """A folder that is free and stays this run's: better known now than after minutes of work."""
-    check_free(output)
-    stack.enter_context(claimed(output))
 
 
 def _named(progress: Progress, estimator: str, step: str) -> None:
     progress(f"{estimator}: {step}")
 
 
-def _default_folder(bag_path: Path, robot: Robot) -> Path:
-    return Path("runs") / f"{bag_path.resolve().name}-{robot.name}"
-
-
-def _hashes(bag_path: Path, options: EvaluateOptions, wanted: bool = True) -> ContentHashes:
-    if not wanted:
-        return ContentHashes({})
-    inputs = {"bag": bag_path} | ({"config": options.config} if options.config else {})
-    return ContentHashes(inputs)
+@contextmanager
+def _read_for_runs(
+    bag_path: Path,
+    options: EvaluateOptions,
+    estimators: Sequence[str | None],
+    output: Path | None,
+    write: bool,
+    progress: Progress,
+) -> Iterator[tuple[Source, Future[dict[str, str]], Path]]:
+    """The bag, hashes of what runs are made of, and the folder for them, claimed before minutes of work."""
+    with ExitStack() as stack:
+        if write:
+            check_templates()
+            if output is not None:
+                check_free(output)
+                stack.enter_context(claimed(output))
+        hashes = stack.enter_context(content_hashes({"bag": bag_path, "config": options.config} if write else {}))
+        read = read_bag(bag_path, options, estimators, progress)
+        folder = output or Path("runs") / f"{read.name}-{read.robot.name}"
+        if write and output is None:
+            folder = stack.enter_context(claimed_free(folder))
+        yield read, hashes, folder
 
 
 @dataclass(frozen=True)
@@ -216,7 +209,7 @@ def evaluated(
     source: Source,
     estimator: str,
     folder: Path | None = None,
-    hashes: ContentHashes | None = None,
+    hashes: Future[dict[str, str]] | None = None,
     progress: Progress = lambda step: None,
     keep: Keep = "everything",
 ) -> Evaluation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,23 +16,30 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import verdict
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.claim import claimed, claimed_free
-from onboard_estimation.evaluation.content_hash import ContentHashes
-from onboard_estimation.evaluation.drawn_record import drawing_of
+from onboard_estimation.evaluation.content_hash import content_hashes
 from onboard_estimation.evaluation.evaluate import Evaluation, load_configuration
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judge import truth_at
-from onboard_estimation.evaluation.judged_record import JudgedRecord, Truth, judge_record
-from onboard_estimation.evaluation.options import EvaluateOptions, declared, recorded, words
+from onboard_estimation.evaluation.judge import (
+    JudgedRecord,
+    Truth,
+    drawing_of,
+    judge_record,
+    nees_notes,
+    truth_at,
+    truth_notes,
+)
+from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings, declared, recorded, words
 from onboard_estimation.evaluation.recording import LoadedRecording, is_simulated, load_truth
 from onboard_estimation.evaluation.report import check_templates
 from onboard_estimation.evaluation.result import FOREIGN, EvaluationResult
 from onboard_estimation.evaluation.run_folder import Keep, check_free, write_run
-from onboard_estimation.evaluation.run_notes import nees_notes, truth_notes
 from onboard_estimation.evaluation.topics import match_topics
-from onboard_estimation.evaluation.trajectory import SPACES, Kind, Trajectory, as_record
-from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
-from onboard_estimation.evaluation.trajectory_truth import (
+from onboard_estimation.evaluation.trajectory import (
+    SPACES,
+    Kind,
     TrackedTruth,
+    Trajectory,
+    as_record,
     body_truth,
     file_truth,
     is_trajectory_file,
@@ -40,9 +47,9 @@ from onboard_estimation.evaluation.trajectory_truth import (
     topic_trajectory,
     true_parts,
 )
-from onboard_estimation.evaluation.truth import mirror
+from onboard_estimation.evaluation.trajectory_files import format_of, read_trajectory
 from onboard_estimation.filtering.state_space import StateSpace
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Matrix
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.robots import Alignment, Robot, find_robot
 
 Rows = NDArray[np.float64]
@@ -62,20 +69,24 @@ _FAR_RAD = 0.2
 
 @dataclass(frozen=True, eq=False)
 class _Reference:
-    """What a trajectory is compared with.
-
-    `parts` gives parts of the state at instants (K,) with the truth's axes turned round, and where it is known (K,).
-    """
+    """What a trajectory is compared with: a body alone, or all bodies of a robot."""
 
     kind: Kind
-    parts: Callable[[NDArray[np.int64], str], tuple[Parts, NDArray[np.bool_]]]
     recording: LoadedRecording
     source: str
-    alignment: Alignment = "none"
-    noise: Mapping[str, Matrix] | None = None
-    settle_s: float = 0.0
+    settings: JudgeSettings
     robot: Robot | None = None
     configuration: Any = None
+
+    def parts(self, stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
+        """Parts of the state at instants (K,) with the truth's axes turned round, and where it is known (K,)."""
+        turned = self.recording.mirrored(axes)
+        if self.robot is None:
+            (track,) = turned.tracks.values()
+            values, valid = track.at(stamps_ns, self.settings.longest_truth_gap_s)
+            return (true_parts(self.kind, values) if valid.any() else {}), valid
+        parts, valid = truth_at(self.robot, self.configuration, turned, stamps_ns, self.settings)
+        return {block.name: parts[block.name] for block in SPACES[self.kind].blocks if block.name in parts}, valid
 
 
 def is_foreign(path: Path, options: EvaluateOptions) -> bool:
@@ -108,7 +119,7 @@ def evaluate_trajectory(
         for one in inputs.values():
             if one is not None and not one.exists():
                 raise UserError(f"{one} does not exist")
-        hashes = stack.enter_context(ContentHashes({role: one for role, one in inputs.items() if one is not None}))
+        hashes = stack.enter_context(content_hashes(inputs))
         progress("reading")
         trajectory, reference = _read(path, options)
         progress("comparing")
@@ -203,16 +214,9 @@ def _format(file: Path, judged: Path, options: EvaluateOptions) -> str:
 
 
 def _of_body(tracked: TrackedTruth, trajectory: Trajectory, options: EvaluateOptions, source: str) -> _Reference:
-    kind = tracked.kind(trajectory)
-
-    def parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
-        track = replace(tracked.track, values=mirror(tracked.track.values, axes))
-        values, valid = track.at(stamps_ns, options.settings.longest_truth_gap_s)
-        return (true_parts(kind, values) if valid.any() else {}), valid
-
     tracks = {tracked.track.body: tracked.track}
     recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
-    return _Reference(kind, parts, recording, source)
+    return _Reference(tracked.kind(trajectory), recording, source, options.settings)
 
 
 def _of_robot(
@@ -223,28 +227,15 @@ def _of_robot(
     options: EvaluateOptions,
     source: str,
 ) -> _Reference:
-    def all_parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
-        tracks = {name: replace(one, values=mirror(one.values, axes)) for name, one in recording.tracks.items()}
-        turned = replace(recording, tracks=tracks)
-        return truth_at(robot, configuration, turned, stamps_ns, options.settings)
-
-    specification = robot.truth_specification(configuration)
-    if any(body not in recording.tracks or not len(recording.tracks[body].stamps_ns) for body in specification.bodies):
+    bodies = robot.truth_specification(configuration).bodies
+    if any(body not in recording.tracks or not len(recording.tracks[body].stamps_ns) for body in bodies):
         reason = " ".join(recording.notes).rstrip(".")
         raise UserError(f"the truth of --robot {robot.name} needs all of its bodies: {reason or 'one has no message'}")
-    found, _ = all_parts(trajectory.stamps_ns, "")
+    found, _ = truth_at(robot, configuration, recording, trajectory.stamps_ns, options.settings)
     known = found or robot.true_parts(configuration, {name: one.values[:1] for name, one in recording.tracks.items()})
     dimensions = known["position"].shape[1] if "position" in known else 0
     kind = kind_of_parts(robot.name, known, dimensions, trajectory)
-
-    def parts(stamps_ns: NDArray[np.int64], axes: str) -> tuple[Parts, NDArray[np.bool_]]:
-        values, valid = all_parts(stamps_ns, axes)
-        return {block.name: values[block.name] for block in SPACES[kind].blocks if block.name in values}, valid
-
-    return _Reference(
-        kind, parts, recording, source, specification.alignment, specification.covariances, robot.settle_s, robot,
-        configuration,
-    )  # fmt: skip
+    return _Reference(kind, recording, source, options.settings, robot, configuration)
 
 
 def _judged(
@@ -262,15 +253,12 @@ def _judged(
         return Compared(record.stamps_ns, record.means, reference.parts(record.stamps_ns, both)[0])
 
     refuse_mirrored(space, Compared(record.stamps_ns, record.means, parts), mirrored)
-    settings = options.settings
-    judged = judge_record(
-        space,
-        Truth(record, parts, known),
-        reference.alignment if settings.alignment is None else settings.alignment,
-        reference.noise or {},
-        reference.settle_s if settings.settle_s is None else settings.settle_s,
-    )
-    time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    settings, truth, robot = options.settings, Truth(record, parts, known), reference.robot
+    if robot is None:
+        judged = judge_record(space, truth, settings, "none", {}, 0.0)
+    else:
+        stated = robot.truth_specification(reference.configuration)
+        judged = judge_record(space, truth, settings, stated.alignment, stated.covariances, robot.settle_s)
     notes = [
         *trajectory.notes,
         *reference.recording.notes,
@@ -282,22 +270,14 @@ def _judged(
         *nees_notes(judged.parts),
         judged.settle_note,
     ]
-    name = FOREIGN if reference.robot is None else reference.robot.name
-    return EvaluationResult(
-        robot=name,
+    return judged.result(
+        robot=FOREIGN if robot is None else robot.name,
         estimator=trajectory.name,
         source=reference.source,
         bag=(options.truth or path).resolve().name,
-        time_s=time_s,
-        stamps_ns=record.stamps_ns,
-        mean=judged.record.means,
-        covariance=judged.record.covariances,
-        parts=judged.parts,
         drawing=drawing_of(None, None, space, judged.record, parts),
-        matched_ratio=judged.matched_ratio,
         sensors={},
-        metrics=judged.metrics,
-        verdict=verdict.verdict(judged.parts, time_s, judged.settle_s, {}, judged.matched_ratio),
+        verdict=verdict.verdict(judged.parts, judged.time_s, judged.settle_s, {}, judged.matched_ratio),
         command=_command(path, options),
         notes=tuple(note for note in notes if note),
     ), space

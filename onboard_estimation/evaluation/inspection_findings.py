@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from math import degrees
 from statistics import median
 
-from onboard_estimation.evaluation.body_frames import FrameReport
-from onboard_estimation.evaluation.clock_alignment import ClockReport
-from onboard_estimation.evaluation.clock_findings import clock_findings
-from onboard_estimation.evaluation.finding import Finding, Severity
-from onboard_estimation.evaluation.frame_findings import frame_findings
 from onboard_estimation.evaluation.inspection_report import (
+    Finding,
+    Inspection,
     RobotReport,
+    Severity,
     TopicReport,
     TruthReport,
-    short_name,
 )
+from onboard_estimation.evaluation.motion_findings import clock_findings, frame_findings
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 _TOPICS_SHOWN = 3
 _WRONG_CLOCK_S = 1.0
@@ -28,50 +28,21 @@ _RATES_DIFFER = 1.2
 _YEAR_2001_S = 978_307_200
 
 
-def findings(
-    damage: str | None,
-    start_s: float,
-    topics: Sequence[TopicReport],
-    truth: Sequence[TruthReport],
-    robots: Sequence[RobotReport],
-    namespace: str = "",
-    clocks: Sequence[ClockReport] = (),
-    frames: Sequence[FrameReport] = (),
-) -> tuple[Finding, ...]:
-    """All that there is to say, errors before warnings before notes.
-
-    Parameters
-    ----------
-    start_s
-        The bag's start by log time, seconds since the epoch.
-    namespace
-        Left out of the topics' names.
-    """
-    topics = [replace(topic, name=short_name(topic.name, namespace)) for topic in topics]
-    truth = [replace(report, topic=short_name(report.topic, namespace)) for report in truth]
+def findings(inspection: Inspection) -> tuple[Finding, ...]:
+    """All that there is to say, errors before warnings before notes."""
+    seen = inspection.within_namespace()
+    topics, truth, robots = seen.topics, seen.truth, seen.robots
     found: list[Finding] = []
-    if damage:
-        found.append(Finding("error", f"The bag is damaged or incomplete: {damage}."))
+    if seen.damage:
+        found.append(Finding("error", f"The bag is damaged or incomplete: {seen.damage}."))
     found += _decoding(topics)
-    found += _clocks(topics, {report.topic for report in truth}, start_s)
+    found += _clocks(topics, {report.topic for report in truth}, seen.start_ns / NANOSECONDS_PER_SECOND)
     found += _numbers(topics)
     covered = {report.topic for report in truth if report.coverage < _ENOUGH_COVERAGE}
     found += _losses(topics, covered)
-    found += _truth(truth)
-    found += clock_findings(
-        [
-            replace(
-                one,
-                sensor=short_name(one.sensor, namespace),
-                body=short_name(one.body, namespace),
-                rather=short_name(one.rather, namespace),
-            )
-            for one in clocks
-        ]
-    )
-    found += frame_findings(
-        [replace(one, sensor=short_name(one.sensor, namespace), body=short_name(one.body, namespace)) for one in frames]
-    )
+    found += islice(_truth(truth), 4 * _TOPICS_SHOWN)
+    found += clock_findings(seen.clocks)
+    found += frame_findings(seen.frames)
     found += _sameness(topics)
     found += _robots(robots)
     complete = (robot for robot in robots if not robot.missing_required)
@@ -153,14 +124,12 @@ def _clocks(topics: Sequence[TopicReport], truth: set[str], start_s: float) -> l
     of_truth = [topic.delay_median_s or 0.0 for topic in sound if topic.name in truth]
     of_sensors = [topic.delay_median_s or 0.0 for topic in sound if topic.name not in truth]
     if of_truth and of_sensors and abs(median(of_truth) - median(of_sensors)) > _CLOCKS_DIFFER_S:
-        found.append(
-            Finding(
-                "warning",
-                f"The ground truth's stamps lie {_seconds(median(of_truth))} before the log, the sensors' "
-                f"{_seconds(median(of_sensors))}: their clocks, or their latencies, may differ by "
-                f"{_seconds(abs(median(of_truth) - median(of_sensors)))}.",
-            )
+        said = (
+            f"The ground truth's stamps lie {_seconds(median(of_truth))} before the log, the sensors' "
+            f"{_seconds(median(of_sensors))}: their clocks, or their latencies, may differ by "
+            f"{_seconds(abs(median(of_truth) - median(of_sensors)))}."
         )
+        found.append(Finding("warning", said))
     return found
 
 
@@ -205,41 +174,31 @@ def _losses(topics: Sequence[TopicReport], named: set[str]) -> list[Finding]:
     return found
 
 
-def _truth(reports: Sequence[TruthReport]) -> list[Finding]:
-    found = []
+def _truth(reports: Sequence[TruthReport]) -> Iterator[Finding]:
+    warning = partial(Finding, "warning")
     for report in sorted(reports, key=lambda report: report.coverage):
         if report.coverage == 0.0:
-            found.append(Finding("error", f"{report.topic} has no pose within the sensors' time."))
+            yield Finding("error", f"{report.topic} has no pose within the sensors' time.")
         elif report.coverage < _ENOUGH_COVERAGE:
-            found.append(
-                Finding(
-                    "warning",
-                    f"{report.topic} covers {report.coverage:.1%} of the sensors' time; the longest hole is "
-                    f"{_seconds(report.longest_hole_s)} at {report.longest_hole_at_s:.2f} s.",
-                )
+            yield warning(
+                f"{report.topic} covers {report.coverage:.1%} of the sensors' time; the longest hole is "
+                f"{_seconds(report.longest_hole_s)} at {report.longest_hole_at_s:.2f} s."
             )
     for report in sorted(reports, key=lambda report: report.jumps, reverse=True):
         if report.jumps:
-            found.append(
-                Finding(
-                    "warning",
-                    f"{report.topic} jumps {_times(report.jumps)} in a way no body moves (markers swapped?), first at "
-                    f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
-                    f"{degrees(report.largest_turn_rad):.3g} deg{_flips(report)}.",
-                )
+            yield warning(
+                f"{report.topic} jumps {_times(report.jumps)} in a way no body moves (markers swapped?), first at "
+                f"{report.first_jump_at_s:.2f} s; the largest step is {report.largest_step_m:.3g} m and "
+                f"{degrees(report.largest_turn_rad):.3g} deg{_flips(report)}."
             )
         if report.frozen_s:
-            found.append(
-                Finding(
-                    "warning",
-                    f"{report.topic} stands still for {_seconds(report.frozen_s)} at {report.frozen_at_s:.2f} s, the "
-                    "very same pose, and jumps on: the motion capture lost the body and repeats its last pose. Leave "
-                    "such poses out when recording.",
-                )
+            yield warning(
+                f"{report.topic} stands still for {_seconds(report.frozen_s)} at {report.frozen_at_s:.2f} s, the "
+                "very same pose, and jumps on: the motion capture lost the body and repeats its last pose. Leave "
+                "such poses out when recording."
             )
         if report.unusable:
-            found.append(Finding("warning", f"{report.topic} has {report.unusable:,} poses that are none."))
-    return found[: 4 * _TOPICS_SHOWN]
+            yield warning(f"{report.topic} has {report.unusable:,} poses that are none.")
 
 
 def _flips(report: TruthReport) -> str:
@@ -264,13 +223,10 @@ def _sameness(topics: Sequence[TopicReport]) -> list[Finding]:
     if len(imus) > 1:
         slowest, *_, fastest = sorted(imus, key=lambda topic: topic.timing.rate_hz or 0.0)
         if (fastest.timing.rate_hz or 0.0) > _RATES_DIFFER * (slowest.timing.rate_hz or 0.0):
-            found.append(
-                Finding(
-                    "note",
-                    f"The IMUs run at different rates: {slowest.name} at {slowest.timing.rate_hz:.1f} Hz, "
-                    f"{fastest.name} at {fastest.timing.rate_hz:.1f} Hz.",
-                )
+            said = (
+                f"{slowest.name} at {slowest.timing.rate_hz:.1f} Hz, {fastest.name} at {fastest.timing.rate_hz:.1f} Hz"
             )
+            found.append(Finding("note", f"The IMUs run at different rates: {said}."))
     return found
 
 

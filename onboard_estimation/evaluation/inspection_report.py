@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from onboard_estimation.evaluation.body_frames import FrameReport
 from onboard_estimation.evaluation.clock_alignment import ClockReport
-from onboard_estimation.evaluation.finding import Finding
+from onboard_estimation.evaluation.json_text import plain
 
 INTERVAL_EDGES = (0.0, 0.5, 0.9, 1.1, 1.5, 2.5, 5.0, math.inf)
 """Of the histogram of intervals between messages, in their median."""
+
+Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,14 @@ class RobotReport:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """One sentence for a person, and how bad it is."""
+
+    severity: Severity
+    text: str
+
+
+@dataclass(frozen=True)
 class Inspection:
     """A bag at one glance.
 
@@ -168,25 +178,31 @@ class Inspection:
     topics: tuple[TopicReport, ...]
     truth: tuple[TruthReport, ...]
     robots: tuple[RobotReport, ...]
-    findings: tuple[Finding, ...]
     clocks: tuple[ClockReport, ...] = ()
     frames: tuple[FrameReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def to_mapping(self) -> Mapping[str, Any]:
         """For JSON: plain dictionaries, lists, finite numbers, text and None."""
-        return _plain(asdict(self))
+        found: Mapping[str, Any] = plain(asdict(self))
+        return found
+
+    def within_namespace(self) -> Inspection:
+        """With all names of topics within the namespace."""
+        return replace(
+            self,
+            topics=self._short(self.topics, "name"),
+            truth=self._short(self.truth, "topic"),
+            clocks=self._short(self.clocks, "sensor", "body", "rather"),
+            frames=self._short(self.frames, "sensor", "body"),
+        )
+
+    def _short(self, reports: tuple[Any, ...], *names: str) -> tuple[Any, ...]:
+        return tuple(
+            replace(one, **{name: short_name(getattr(one, name), self.namespace) for name in names}) for one in reports
+        )
 
 
 def short_name(topic: str, namespace: str) -> str:
     """The topic's name within the namespace: `imu/link_1/data_raw` for `/salp/imu/link_1/data_raw`."""
     return topic.removeprefix(f"{namespace}/") if namespace else topic
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

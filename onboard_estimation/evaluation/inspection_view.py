@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from onboard_estimation.errors import printable
+from onboard_estimation.evaluation.bags import size_text
+from onboard_estimation.evaluation.body_frames import FrameReport
+from onboard_estimation.evaluation.clock_alignment import ClockReport
 from onboard_estimation.evaluation.inspection_report import (
     INTERVAL_EDGES,
     Inspection,
@@ -19,7 +24,6 @@ from onboard_estimation.evaluation.inspection_report import (
     TimingReport,
     TopicReport,
     TruthReport,
-    short_name,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
@@ -36,7 +40,8 @@ _LOOKED_FOR = (
 
 def render(inspection: Inspection) -> RenderableType:
     """Tables and findings, for `rich`; made for a terminal of 100 columns."""
-    parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection)]
+    inspection = inspection.within_namespace()
+    parts: list[RenderableType] = [_title(inspection), Text(), _topic_table(inspection.topics)]
     if any(topic.has_header for topic in inspection.topics):
         parts += [
             _frames(inspection),
@@ -44,12 +49,12 @@ def render(inspection: Inspection) -> RenderableType:
         ]
     uneven = [topic for topic in inspection.topics if _is_uneven(topic.timing)]
     if uneven:
-        parts += [Text(), _interval_table(uneven, inspection.namespace)]
+        parts += [Text(), _interval_table(uneven)]
     if inspection.truth:
-        parts += [Text(), _truth_table(inspection)]
+        parts += [Text(), _truth_table(inspection.truth)]
     if inspection.clocks:
-        parts += [Text(), _clock_table(inspection)]
-        parts += [Text(), _frame_table(inspection)] if inspection.frames else []
+        parts += [Text(), _clock_table(inspection.clocks)]
+        parts += [Text(), _frame_table(inspection.frames)] if inspection.frames else []
         parts += _refusals(inspection)
     if any(robot.present for robot in inspection.robots):
         parts += [Text(), _robot_table(inspection.robots)]
@@ -61,45 +66,61 @@ def _title(inspection: Inspection) -> Text:
     start = datetime.datetime.fromtimestamp(inspection.start_ns // NANOSECONDS_PER_SECOND, tz=datetime.timezone.utc)
     origin = f"{inspection.format}, {inspection.distribution}" if inspection.distribution else inspection.format
     place = f", topics under {inspection.namespace}/" if inspection.namespace else ""
-    line = Text.assemble((printable(inspection.path), "bold"), f"  ({origin}, {_size(inspection.size_bytes)}{place})\n")
+    line = Text.assemble(
+        (printable(inspection.path), "bold"), f"  ({origin}, {size_text(inspection.size_bytes)}{place})\n"
+    )
     line.append(
         f"{inspection.message_count:,} messages over {inspection.duration_s:.2f} s, from {start:%Y-%m-%d %H:%M:%S} UTC"
     )
     return line
 
 
-def _topic_table(inspection: Inspection) -> Table:
-    """Columns for faults are there where some topic has the fault."""
-    topics = inspection.topics
-    faults = {
-        "gaps": ("warning", [_gaps(topic.timing) for topic in topics]),
-        "same": ("warning", [_count(topic.timing.duplicates) for topic in topics]),
-        "back": ("error", [_count(topic.timing.backward_jumps) for topic in topics]),
-        "NaN": ("error", [_count(topic.not_finite or 0) for topic in topics]),
-        "damaged": ("error", [_count(topic.undecodable) for topic in topics]),
-    }
-    there = {heading: column for heading, column in faults.items() if any(column[1])}
-    table = _table("topic", "type")
-    for heading in ("count", "Hz", "s", *there, "delay ms", "farthest"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row, topic in enumerate(topics):
-        table.add_row(
-            short_name(topic.name, inspection.namespace),
-            topic.message_type.split("/")[-1],
-            f"{topic.count:,}",
-            _rate(topic.timing),
-            f"{topic.timing.duration_s:.1f}" if topic.count > 1 else "",
-            *(Text(column[row], _STYLES[severity]) for severity, column in there.values()),
-            *_delay(topic),
-        )
+class _Column(NamedTuple):
+    """A column of a table. One with a severity is of a fault: it is there where some row has the fault."""
+
+    heading: str
+    cell: Callable[[Any], str]
+    severity: str = ""
+    is_name: bool = False
+
+
+def _table(rows: Sequence[Any], *columns: _Column) -> Table:
+    shown = [one for one in columns if not one.severity or any(map(one.cell, rows))]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for one in shown:
+        if one.is_name:
+            table.add_column(one.heading, overflow="fold")
+        else:
+            table.add_column(one.heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [(one.cell(row), one.severity) for one in shown]
+        table.add_row(*(Text(cell, _STYLES[severity]) if severity else cell for cell, severity in cells))
     return table
+
+
+def _topic_table(topics: Sequence[TopicReport]) -> Table:
+    return _table(
+        topics,
+        _Column("topic", lambda one: one.name, is_name=True),
+        _Column("type", lambda one: one.message_type.split("/")[-1], is_name=True),
+        _Column("count", lambda one: f"{one.count:,}"),
+        _Column("Hz", lambda one: _rate(one.timing)),
+        _Column("s", lambda one: f"{one.timing.duration_s:.1f}" if one.count > 1 else ""),
+        _Column("gaps", lambda one: _gaps(one.timing), "warning"),
+        _Column("same", lambda one: _count(one.timing.duplicates), "warning"),
+        _Column("back", lambda one: _count(one.timing.backward_jumps), "error"),
+        _Column("NaN", lambda one: _count(one.not_finite or 0), "error"),
+        _Column("damaged", lambda one: _count(one.undecodable), "error"),
+        _Column("delay ms", lambda one: _delay(one)[0]),
+        _Column("farthest", lambda one: _delay(one)[1]),
+    )
 
 
 def _frames(inspection: Inspection) -> Text:
     by_frame: dict[str, list[str]] = {}
     for topic in inspection.topics:
         for frame in topic.frames:
-            by_frame.setdefault(frame, []).append(short_name(topic.name, inspection.namespace))
+            by_frame.setdefault(frame, []).append(topic.name)
     shown = [
         f"{frame or '(none)'}: {names[0] if len(names) == 1 else f'{len(names)} topics'}"
         for frame, names in list(by_frame.items())[:_FRAMES_SHOWN]
@@ -112,77 +133,66 @@ def _is_uneven(timing: TimingReport) -> bool:
     return sum(timing.intervals) - sum(timing.intervals[_EVEN]) > _UNEVEN_SHARE * sum(timing.intervals)
 
 
-def _interval_table(uneven: Sequence[TopicReport], namespace: str) -> Table:
+def _interval_table(uneven: Sequence[TopicReport]) -> Table:
     """Histograms of the intervals, of the topics whose messages do not come evenly."""
-    table = _table("intervals / median")
     low = [f"{edge:g}" for edge in INTERVAL_EDGES[:-1]]
-    for heading in [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for topic in uneven:
-        total = sum(topic.timing.intervals)
-        shares = [f"{100.0 * count / total:.2g} %" if count else "" for count in topic.timing.intervals]
-        table.add_row(short_name(topic.name, namespace), *shares)
-    return table
+
+    def share(place: int, topic: TopicReport) -> str:
+        count, total = topic.timing.intervals[place], sum(topic.timing.intervals)
+        return f"{100.0 * count / total:.2g} %" if count else ""
+
+    headings = [*(f"{a}-{b}" for a, b in pairwise(low)), f"> {low[-1]}"]
+    shares = [_Column(heading, partial(share, place)) for place, heading in enumerate(headings)]
+    return _table(uneven, _Column("intervals / median", lambda one: one.name, is_name=True), *shares)
 
 
-def _truth_table(inspection: Inspection) -> Table:
-    reports = inspection.truth
-    faults = {
-        "longest hole": [_hole(report) for report in reports],
-        "jumps": [_count(report.jumps) for report in reports],
-        "frozen": [f"{report.frozen_s:.3g} s" if report.frozen_s else "" for report in reports],
-        "unusable": [_count(report.unusable) for report in reports],
-    }
-    there = {heading: column for heading, column in faults.items() if any(column)}
-    table = _table("ground truth")
-    for heading in ("covered", *there, "largest step", "largest turn"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row, report in enumerate(reports):
-        table.add_row(
-            short_name(report.topic, inspection.namespace),
-            f"{report.coverage:.1%}",
-            *(Text(column[row], _STYLES["warning"]) for column in there.values()),
-            f"{report.largest_step_m * 1e3:.3g} mm",
-            f"{math.degrees(report.largest_turn_rad):.3g} deg",
-        )
-    return table
+def _truth_table(reports: Sequence[TruthReport]) -> Table:
+    return _table(
+        reports,
+        _Column("ground truth", lambda one: one.topic, is_name=True),
+        _Column("covered", lambda one: f"{one.coverage:.1%}"),
+        _Column("longest hole", _hole, "warning"),
+        _Column("jumps", lambda one: _count(one.jumps), "warning"),
+        _Column("frozen", lambda one: f"{one.frozen_s:.3g} s" if one.frozen_s else "", "warning"),
+        _Column("unusable", lambda one: _count(one.unusable), "warning"),
+        _Column("largest step", lambda one: f"{one.largest_step_m * 1e3:.3g} mm"),
+        _Column("largest turn", lambda one: f"{math.degrees(one.largest_turn_rad):.3g} deg"),
+    )
 
 
-def _clock_table(inspection: Inspection) -> Table:
+def _clock_table(reports: Sequence[ClockReport]) -> Table:
     """What was told; the rest are refusals."""
-    table = _table("IMU", "tracked body")
-    for heading in ("truth early by", "3 sigma", "explained", "frames turned by"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for report in inspection.clocks:
-        names = [short_name(name, inspection.namespace) for name in (report.sensor, report.body)]
-        if report.offset_s is None or report.stddev_s is None or report.explained is None:
-            table.add_row(*names, "not told", "", "", "")
-            continue
-        turned = "" if report.rotation_rad is None else f"{math.degrees(math.hypot(*report.rotation_rad)):.3g} deg"
-        table.add_row(
-            *names,
-            f"{1e3 * report.offset_s:.2f} ms",
-            f"{3e3 * report.stddev_s:.2g} ms",
-            f"{report.explained:.1%}",
-            turned,
-        )
-    return table
+
+    def where_told(cell: Callable[[Any], str], otherwise: str = "") -> Callable[[Any], str]:
+        return lambda one: otherwise if None in (one.offset_s, one.stddev_s, one.explained) else cell(one)
+
+    def turned(one: ClockReport) -> str:
+        return "" if one.rotation_rad is None else f"{math.degrees(math.hypot(*one.rotation_rad)):.3g} deg"
+
+    return _table(
+        reports,
+        _Column("IMU", lambda one: one.sensor, is_name=True),
+        _Column("tracked body", lambda one: one.body, is_name=True),
+        _Column("truth early by", where_told(lambda one: f"{1e3 * one.offset_s:.2f} ms", "not told")),
+        _Column("3 sigma", where_told(lambda one: f"{3e3 * one.stddev_s:.2g} ms")),
+        _Column("explained", where_told(lambda one: f"{one.explained:.1%}")),
+        _Column("frames turned by", where_told(turned)),
+    )
 
 
-def _frame_table(inspection: Inspection) -> Table:
+def _frame_table(reports: Sequence[FrameReport]) -> Table:
     """Where the IMUs sit."""
-    table = _table("IMU", "on the tracked body at x, y, z")
-    for heading in ("3 sigma", "up in the truth's frame"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for report in inspection.frames:
-        lever, stddev, up = report.lever_m, report.lever_stddev_m, report.up
-        table.add_row(
-            short_name(report.sensor, inspection.namespace),
-            "not told" if lever is None else f"{', '.join(f'{1e3 * value:.1f}' for value in lever)} mm",
-            "" if stddev is None else f"{3e3 * max(stddev):.2g} mm",
-            "" if up is None else ", ".join(f"{round(value, 2) + 0.0:.2f}" for value in up),
-        )
-    return table
+
+    def place(one: FrameReport) -> str:
+        return f"{', '.join(f'{1e3 * value:.1f}' for value in one.lever_m)} mm" if one.lever_m else "not told"
+
+    return _table(
+        reports,
+        _Column("IMU", lambda one: one.sensor, is_name=True),
+        _Column("on the tracked body at x, y, z", place, is_name=True),
+        _Column("3 sigma", lambda one: f"{3e3 * max(one.lever_stddev_m):.2g} mm" if one.lever_stddev_m else ""),
+        _Column("up in the truth's frame", lambda one: ", ".join(f"{round(x, 2) + 0.0:.2f}" for x in one.up or ())),
+    )
 
 
 def _refusals(inspection: Inspection) -> list[Text]:
@@ -192,25 +202,21 @@ def _refusals(inspection: Inspection) -> list[Text]:
     refused += [(one.refused, one.sensor) for one in inspection.frames]
     for reason, sensor in refused:
         if reason:
-            reasons.setdefault(reason, []).append(short_name(sensor, inspection.namespace))
+            reasons.setdefault(reason, []).append(sensor)
     return [Text(f"not told   {', '.join(names)}: {reason}", "dim") for reason, names in reasons.items()]
 
 
 def _robot_table(reports: Sequence[RobotReport]) -> Table:
-    table = _table("robot")
-    table.add_column("topics found", justify="right", no_wrap=True)
-    table.add_column("missing", overflow="fold")
-    for report in reports:
-        if not report.present:
-            continue
-        optional = [name for name in report.missing if name not in report.missing_required]
-        missing = [*report.missing_required, *(f"{name} (optional)" for name in optional)]
-        table.add_row(
-            report.name,
-            f"{len(report.present)} of {len(report.present) + len(report.missing)}",
-            ", ".join(missing) or "none",
-        )
-    return table
+    def missing(one: RobotReport) -> str:
+        optional = [f"{name} (optional)" for name in one.missing if name not in one.missing_required]
+        return ", ".join([*one.missing_required, *optional]) or "none"
+
+    return _table(
+        [one for one in reports if one.present],
+        _Column("robot", lambda one: one.name, is_name=True),
+        _Column("topics found", lambda one: f"{len(one.present)} of {len(one.present) + len(one.missing)}"),
+        _Column("missing", missing, is_name=True),
+    )
 
 
 def _finding_list(inspection: Inspection) -> RenderableType:
@@ -221,13 +227,6 @@ def _finding_list(inspection: Inspection) -> RenderableType:
     table.add_column(overflow="fold")
     for finding in inspection.findings:
         table.add_row(Text(finding.severity, _STYLES[finding.severity]), Text(finding.text))
-    return table
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
     return table
 
 
@@ -258,10 +257,3 @@ def _delay(topic: TopicReport) -> tuple[str, str]:
         return "other", "clock"
     most = f"{topic.delay_largest_s * 1e3:.3g}" if abs(topic.delay_largest_s) < 100.0 else "> 100 s"
     return f"{topic.delay_median_s * 1e3:.3g}", most
-
-
-def _size(size_bytes: int) -> str:
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size_bytes >= factor:
-            return f"{size_bytes / factor:.1f} {unit}"
-    return f"{size_bytes} bytes"

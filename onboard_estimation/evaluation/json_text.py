@@ -10,16 +10,17 @@ from typing import Any
 
 def to_json(value: Any) -> str:
     """Indented JSON with sorted keys; NaN and infinities become null."""
-    return json.dumps(_plain(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
+    return json.dumps(plain(value), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as JSON has it: mappings, lists, text and numbers; null for what is not finite."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(element) for key, element in value.items()}
+        return {str(key): plain(element) for key, element in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(element) for element in value]
+        return [plain(element) for element in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onboard_estimation.capabilities.drawn import outline_of, planar_position, point_outline
 from onboard_estimation.capabilities.reported import Reported
 from onboard_estimation.capabilities.truth import StartedFromTruth, WithLateTruth, WithTrueRates, initial_state
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation import truth, verdict
-from onboard_estimation.evaluation.beacon import with_beacon
-from onboard_estimation.evaluation.drawn_record import drawing_of
+from onboard_estimation.evaluation import metrics, verdict
+from onboard_estimation.evaluation.alignment import aligned
 from onboard_estimation.evaluation.handedness import Compared, refuse_mirrored
-from onboard_estimation.evaluation.judged_record import Truth, judge_record
 from onboard_estimation.evaluation.options import JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording
+from onboard_estimation.evaluation.recording import LoadedRecording, with_beacon
 from onboard_estimation.evaluation.replay import EstimateSeries, Replayed, replay
-from onboard_estimation.evaluation.result import EvaluationResult
-from onboard_estimation.evaluation.run_notes import gap_note, nees_notes, no_estimate, pipeline_notes, truth_notes
+from onboard_estimation.evaluation.result import Drawing, EvaluationResult, PartResult
+from onboard_estimation.evaluation.truth import BodyTrack
+from onboard_estimation.evaluation.verdict import scaled_nees
+from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.square_root import covariance_root
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate
-from onboard_estimation.robots import Robot
-
-__all__ = ["EstimateSeries", "judge"]
+from onboard_estimation.filtering.state_space import Block, StateSpace
+from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
+from onboard_estimation.robots import Alignment, Robot
+from onboard_estimation.series import Series
 
 Rows = NDArray[np.float64]
 
@@ -34,6 +37,19 @@ _SMOOTHED = (
     "Smoothed: each estimate knows the measurements after it too, as no live filter can; "
     "counts and NIS of the sensors are the filter's."
 )
+
+_JUDGED_SHARE = 0.2
+
+_LONG_GAP_S = 1.0
+_LOSSES = {
+    "invalid": "not finite",
+    "out_of_range": "beyond the sensor's range",
+    "incomplete": "without a part that is needed",
+    "duplicates": "repeated stamps",
+    "too_late": "too late",
+    "stray": "stray stamps",
+    "breakdowns": "on which the filter broke down",
+}
 
 
 def judge(
@@ -53,37 +69,23 @@ def judge(
         The filter gave no estimate, only a mirror image of the ground truth fits it, or there can be no beacon.
     """
     settings = settings or JudgeSettings()
+    replays = _Replays(robot, configuration, estimator_name, settings)
     plain, late_note = _in_time(robot, configuration, recording)
-    recording = with_beacon(robot, configuration, plain, settings.beacon_s, settings.longest_truth_gap_s)
-    specification = robot.truth_specification(configuration)
-    initial, initial_note = _initial(robot, configuration, estimator_name, plain, settings)
-    replayed = _replay(robot, configuration, estimator_name, recording, initial, settings)
+    recording = replays.with_beacon(plain)
+    initial, initial_note = replays.initial(plain)
+    replayed = replays.replay(recording, initial)
     space, record, sensors = replayed.space, replayed.record, replayed.sensors
     if len(record.stamps_ns) == 0:
         raise UserError(f"{robot.name} gave no estimate from this recording: {no_estimate(recording.series, sensors)}")
-    time_s = (record.stamps_ns - record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     true_parts, known = truth_at(robot, configuration, recording, record.stamps_ns, settings)
-
-    def mirrored(axes: str) -> Compared:
-        tracks = {body: replace(one, values=truth.mirror(one.values, axes)) for body, one in plain.tracks.items()}
-        image, seen = replace(plain, tracks=tracks), record
-        image = with_beacon(robot, configuration, image, settings.beacon_s, settings.longest_truth_gap_s)
-        if initial is not None:
-            start, _ = _initial(robot, configuration, estimator_name, image, settings)
-            seen = _replay(robot, configuration, estimator_name, image, start, settings).record
-        return Compared(seen.stamps_ns, seen.means, truth_at(robot, configuration, image, seen.stamps_ns, settings)[0])
-
-    refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), mirrored)
+    image_of = partial(replays.mirrored, plain, None if initial is not None else record)
+    refuse_mirrored(space, Compared(record.stamps_ns, record.means, true_parts), image_of)
+    specification = robot.truth_specification(configuration)
     judged = judge_record(
-        space,
-        Truth(record, true_parts, known),
-        specification.alignment if settings.alignment is None else settings.alignment,
-        specification.covariances,
-        robot.settle_s if settings.settle_s is None else settings.settle_s,
-    )
-    record, parts = judged.record, judged.parts
-    all_figures = dict(judged.metrics)
-    all_figures["run"] |= replayed.health
+        space, Truth(record, true_parts, known), settings, specification.alignment, specification.covariances,
+        robot.settle_s,
+    )  # fmt: skip
+    judged.metrics["run"] |= replayed.health
     notes = [
         *recording.notes,
         initial_note,
@@ -91,33 +93,33 @@ def judge(
         judged.alignment_note,
         late_note,
         *pipeline_notes(replayed.messages, sensors),
-        gap_note(time_s),
+        gap_note(judged.time_s),
         *truth_notes(recording.tracks, record.stamps_ns, judged.matched_ratio, settings.longest_truth_gap_s),
-        *nees_notes(parts),
+        *nees_notes(judged.parts),
         judged.settle_note,
     ]
-    result = EvaluationResult(
+    result = judged.result(
         robot=robot.name,
         estimator=f"{estimator_name}, smoothed" if settings.smooth else estimator_name,
         source="simulated" if recording.simulated else "recorded",
         bag=bag,
-        time_s=time_s,
-        stamps_ns=record.stamps_ns,
-        mean=record.means,
-        covariance=record.covariances,
-        parts=parts,
-        drawing=drawing_of(robot, configuration, space, record, true_parts),
-        matched_ratio=judged.matched_ratio,
+        drawing=drawing_of(robot, configuration, space, judged.record, true_parts),
         sensors=sensors,
-        metrics=all_figures,
         verdict="",
         command=command,
         notes=tuple(note for note in notes if note),
         phase_events=replayed.events,
         learned=replayed.learned,
     )
+    return _opined(robot, configuration, recording, result, judged.settle_s)
+
+
+def _opined(
+    robot: Robot, configuration: Any, recording: LoadedRecording, result: EvaluationResult, settle_s: float
+) -> EvaluationResult:
+    """The result with a verdict, and with what the robot itself says of the run."""
     stretches = robot.stretches(configuration, result) if isinstance(robot, Reported) else {}
-    sentence = verdict.verdict(parts, time_s, judged.settle_s, sensors, judged.matched_ratio, stretches)
+    sentence = verdict.verdict(result.parts, result.time_s, settle_s, result.sensors, result.matched_ratio, stretches)
     if not isinstance(robot, Reported):
         return replace(result, verdict=sentence)
     if figures := robot.metrics(configuration, recording.series, result):
@@ -130,6 +132,69 @@ def judge(
     )
 
 
+@dataclass(frozen=True)
+class _Replays:
+    """What a robot's estimator makes of recordings: of the one to be judged, and of its mirror images."""
+
+    robot: Robot
+    configuration: Any
+    estimator_name: str
+    settings: JudgeSettings
+
+    def with_beacon(self, recording: LoadedRecording) -> LoadedRecording:
+        """With poses of the truth among the measurements, if that was asked for."""
+        settings = self.settings
+        return with_beacon(self.robot, self.configuration, recording, settings.beacon_s, settings.longest_truth_gap_s)
+
+    def replay(self, recording: LoadedRecording, initial: Estimate | None) -> Replayed:
+        """What the filter, or the smoother, makes of the whole recording."""
+        settings, configuration = self.settings, self.configuration
+        lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
+        return replay(
+            self.robot, configuration, self.estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk
+        )
+
+    def mirrored(self, recording: LoadedRecording, record: EstimateSeries | None, axes: str) -> Compared:
+        """Estimates against a mirror image of the truth; `record` where they do not depend on it."""
+        image = self.with_beacon(recording.mirrored(axes))
+        if record is None:
+            record = self.replay(image, self.initial(image)[0]).record
+        true_parts, _ = truth_at(self.robot, self.configuration, image, record.stamps_ns, self.settings)
+        return Compared(record.stamps_ns, record.means, true_parts)
+
+    def initial(self, recording: LoadedRecording) -> tuple[Estimate | None, str]:
+        """Initial state from the truth at the first measurement that has one, and a sentence on it."""
+        robot, configuration, settings = self.robot, self.configuration, self.settings
+        if not isinstance(robot, StartedFromTruth):
+            return None, ""
+        covariance = robot.initial_covariance(configuration)
+        stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
+        for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
+            parts, valid = truth_at(robot, configuration, recording, piece, settings)
+            if valid.any():
+                break
+        else:
+            return None, "Without ground truth the filter started from its configured initial state."
+        first = int(np.argmax(valid))
+        space = robot.estimator(configuration, self.estimator_name).space
+        known = robot.known_before(configuration)
+        told = {name: values[first] for name, values in parts.items() if name not in known}
+        start = initial_state(space, told | known, covariance, int(piece[first]))
+        late = _late_start(recording, int(piece[first]))
+        if not told:
+            return start, f"Initial state as configured: it is known before the run.{late}"
+        if settings.initial == "exact":
+            return start, f"Initial state from the ground truth, without an error.{late}"
+        error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
+        # What the truth does not tell starts at zero, or as it is known before, as on the robot: its error is its own.
+        for block in space.blocks:
+            if block.name not in told:
+                error[space.tangent(block.name)] = 0.0
+        drawn = replace(start, mean=space.plus(start.mean, error))
+        how = f"with an error drawn from the initial covariance (seed {settings.seed})"
+        return drawn, f"Initial state from the ground truth, {how}.{late}"
+
+
 def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tuple[LoadedRecording, str]:
     """With the truth as early as the robot's sensors say that it was, and a sentence on it."""
     if not isinstance(robot, WithLateTruth) or not recording.tracks:
@@ -138,53 +203,6 @@ def _in_time(robot: Robot, configuration: Any, recording: LoadedRecording) -> tu
     late_ns = round(late_s * NANOSECONDS_PER_SECOND)
     tracks = {name: replace(one, stamps_ns=one.stamps_ns - late_ns) for name, one in recording.tracks.items()}
     return (replace(recording, tracks=tracks) if late_ns else recording), sentence
-
-
-def _replay(
-    robot: Robot,
-    configuration: Any,
-    estimator_name: str,
-    recording: LoadedRecording,
-    initial: Estimate | None,
-    settings: JudgeSettings,
-) -> Replayed:
-    """What the filter, or the smoother, makes of the whole recording."""
-    lag_s = settings.lag_s if settings.lag_s is not None else getattr(configuration, "lag_s", 0.2)
-    return replay(robot, configuration, estimator_name, recording, initial, lag_s, settings.smooth, settings.bulk)
-
-
-def _initial(
-    robot: Robot, configuration: Any, estimator_name: str, recording: LoadedRecording, settings: JudgeSettings
-) -> tuple[Estimate | None, str]:
-    """Initial state from the truth at the first measurement that has one, and a sentence on it."""
-    if not isinstance(robot, StartedFromTruth):
-        return None, ""
-    covariance = robot.initial_covariance(configuration)
-    stamps = np.sort(np.concatenate([one.stamps_ns for one in recording.series]))
-    for piece in np.array_split(stamps, max(len(stamps) // _LOOKED_AT_ONCE, 1)):
-        parts, valid = truth_at(robot, configuration, recording, piece, settings)
-        if valid.any():
-            break
-    else:
-        return None, "Without ground truth the filter started from its configured initial state."
-    first = int(np.argmax(valid))
-    space = robot.estimator(configuration, estimator_name).space
-    known = robot.known_before(configuration)
-    told = {name: values[first] for name, values in parts.items() if name not in known}
-    start = initial_state(space, told | known, covariance, int(piece[first]))
-    late = _late_start(recording, int(piece[first]))
-    if not told:
-        return start, f"Initial state as configured: it is known before the run.{late}"
-    if settings.initial == "exact":
-        return start, f"Initial state from the ground truth, without an error.{late}"
-    error = covariance_root(covariance) @ np.random.default_rng(settings.seed).normal(size=space.dimension)
-    # What the truth does not tell starts at zero, or as it is known before, as on the robot: its error is what it is.
-    for block in space.blocks:
-        if block.name not in told:
-            error[space.tangent(block.name)] = 0.0
-    drawn = replace(start, mean=space.plus(start.mean, error))
-    how = f"with an error drawn from the initial covariance (seed {settings.seed})"
-    return drawn, f"Initial state from the ground truth, {how}.{late}"
 
 
 def _late_start(recording: LoadedRecording, start_ns: int) -> str:
@@ -223,3 +241,261 @@ def truth_at(
         parts[name] = np.full((len(stamps_ns), values.shape[1]), np.nan)
         parts[name][valid] = values
     return parts, valid
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """A record of K estimates with what is known of the truth at their instants.
+
+    Attributes
+    ----------
+    parts
+        (K, .) by block of the state, NaN where there is none.
+    known
+        (K,) where there is a truth.
+    """
+
+    record: EstimateSeries
+    parts: Mapping[str, Rows]
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedRecord:
+    """What comes of it; `record` is in the truth's frame, notes are empty where there is nothing to say."""
+
+    record: EstimateSeries
+    time_s: Vector
+    parts: Mapping[str, PartResult]
+    metrics: dict[str, Any]
+    matched_ratio: float
+    settle_s: float
+    alignment_note: str
+    settle_note: str
+
+    def result(self, **others: Any) -> EvaluationResult:
+        """All of a result, with what is known beside the record."""
+        return EvaluationResult(
+            time_s=self.time_s,
+            stamps_ns=self.record.stamps_ns,
+            mean=self.record.means,
+            covariance=self.record.covariances,
+            parts=self.parts,
+            matched_ratio=self.matched_ratio,
+            metrics=self.metrics,
+            **others,
+        )
+
+
+def judge_record(
+    space: StateSpace,
+    truth: Truth,
+    settings: JudgeSettings,
+    alignment: Alignment,
+    noise: Mapping[str, Matrix],
+    settle_s: float,
+) -> JudgedRecord:
+    """Take a record into the truth's frame and compare.
+
+    Parameters
+    ----------
+    alignment, settle_s
+        Where the settings leave them open; the start is left out of the figures where enough is left.
+    noise
+        Covariance (d, d) of the truth, by block.
+
+    Raises
+    ------
+    UserError
+        The path does not tell what the alignment is to fit.
+    """
+    time_s = (truth.record.stamps_ns - truth.record.stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    matched_ratio = float(np.mean(truth.known))
+    how = alignment if settings.alignment is None else settings.alignment
+    record, alignment_note = aligned(how, space, truth.record, truth.parts)
+    # Without any truth all parts are shown, with what the filter says of itself.
+    nothing = {block.name: np.full((len(time_s), block.coordinate_count), np.nan) for block in space.blocks}
+    parts = {
+        name: _part(space, name, record, values, noise.get(name)) for name, values in (truth.parts or nothing).items()
+    }
+    settle_s = settle_s if settings.settle_s is None else settings.settle_s
+    settle_s, settle_note = _settling(settle_s, time_s, truth.known)
+    figures = metrics.all_metrics(parts, time_s, settle_s, matched_ratio)
+    return JudgedRecord(record, time_s, parts, figures, matched_ratio, settle_s, alignment_note, settle_note)
+
+
+def _settling(settle_s: float, time_s: Rows, known: NDArray[np.bool_]) -> tuple[float, str]:
+    """How much at the start is left out of the figures, and a sentence where that is less than it should be."""
+    if settle_s == 0.0 or not known.any():
+        return settle_s, ""
+    end_s = float(time_s[known][-1])
+    # The few instants that would be left do not stand for the run.
+    if end_s - settle_s >= _JUDGED_SHARE * end_s:
+        return settle_s, ""
+    what = "run" if known[-1] else "ground truth"
+    settling = f"the filter settles for {settle_s:g} s"
+    return (
+        0.0,
+        f"The {what} ends after {end_s:.1f} s and {settling}: too short to leave its start out, all of it is judged.",
+    )
+
+
+_CONVENTIONS = {
+    SE2: "body frame of the estimate (x forward, y left)",
+    SO3: "rotation vector in the body frame of the estimate",
+}
+
+
+def _part(space: StateSpace, name: str, record: EstimateSeries, true: Rows, noise: Rows | None) -> PartResult:
+    block: Block = space.block(name)
+    part_space = space.part(name)
+    estimate = record.means[:, space.coordinates(name)]
+    covariance = record.covariances[:, space.tangent(name), space.tangent(name)]
+    if noise is not None:
+        covariance = covariance + noise
+    matched = np.asarray(np.isfinite(true).all(axis=1), dtype=np.bool_)
+    # The covariance belongs to the tangent space at the estimate, so the error is taken there too.
+    stddev = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    error = np.full((len(true), block.dimension), np.nan)
+    error[matched] = -part_space.minus(true[matched], estimate[matched])
+    return PartResult(
+        name=name,
+        names=block.names,
+        units=block.units,
+        estimate=estimate,
+        truth=true,
+        error=error,
+        stddev=stddev,
+        nees=scaled_nees(error, covariance, stddev),
+        matched=matched,
+        convention=_CONVENTIONS.get(block.kind, "world frame" if name in ("position", "velocity") else ""),
+        covariance=covariance,
+    )
+
+
+def drawing_of(
+    robot: Robot | None, configuration: Any, space: StateSpace, record: EstimateSeries, true_parts: Mapping[str, Rows]
+) -> Drawing | None:
+    """Robot and truth from above; from the side where a robot with a position moves mostly up and down."""
+    true_means = record.means.copy()
+    known = np.zeros(len(true_means), dtype=np.bool_)
+    for name, values in true_parts.items():
+        true_means[:, space.coordinates(name)] = values
+        known |= np.isfinite(values).all(axis=1)
+    if "position" in (block.name for block in space.blocks):
+        extent = np.ptp(record.means[:, space.coordinates("position")], axis=0)
+        if len(extent) == 3 and extent[2] > 1.5 * max(extent[:2]):
+            start = space.coordinates("position").start
+            columns = [start, start + 2]
+            tangent = space.tangent("position").start
+            ellipse = record.covariances[:, [[tangent], [tangent + 2]], [tangent, tangent + 2]]
+            true = np.where(known[:, None], true_means[:, columns], np.nan)
+            estimate = record.means[:, columns]
+            return Drawing(estimate[:, None], true[:, None], ellipse, estimate, ("x (m)", "z (m)"))
+    outline = _outline(robot, configuration, space, record.means)
+    if outline is None:
+        return None
+    true = np.full_like(outline, np.nan)
+    if known.any():
+        true[known] = _outline(robot, configuration, space, true_means[known])
+    where = planar_position(space)
+    if where is None:  # drawn by a robot that turns on the spot: there is no position to be unsure of
+        return Drawing(outline, true, np.zeros((len(outline), 2, 2)), outline[:, 0])
+    return Drawing(outline, true, _planar_covariance(space, record, where), record.means[:, where])
+
+
+def _planar_covariance(space: StateSpace, record: EstimateSeries, where: slice) -> Rows:
+    """(K, 2, 2) covariance of x and y along the world's axes."""
+    block = next(block for block in space.blocks if space.coordinates(block.name).start == where.start)
+    tangent = space.tangent(block.name).start
+    covariance = record.covariances[:, tangent : tangent + 2, tangent : tangent + 2]
+    if block.kind != SE2:
+        return covariance
+    heading = record.means[:, where.start + 2]
+    turn = np.stack([np.cos(heading), -np.sin(heading), np.sin(heading), np.cos(heading)], axis=-1).reshape(-1, 2, 2)
+    out: Rows = turn @ covariance @ turn.transpose(0, 2, 1)
+    return out
+
+
+def _outline(robot: Robot | None, configuration: Any, space: StateSpace, means: Rows) -> Rows | None:
+    """Of a robot that nobody knows, a point."""
+    return point_outline(space, means) if robot is None else outline_of(robot, configuration, space, means)
+
+
+def pipeline_notes(messages: Sequence[str], sensors: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What the pipeline told, and what it lost of each sensor."""
+    notes = list(dict.fromkeys(sentence[:1].upper() + sentence[1:] + "." for sentence in messages[:5]))
+    if len(messages) > 5:
+        notes.append(f"{len(messages) - 5} further messages of the filter are left out here.")
+    for sensor, row in sensors.items():
+        lost = [f"{row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
+        if lost:
+            notes.append(f"{sensor}: of {row['received']:.0f} messages {', '.join(lost)} were left out.")
+    return notes
+
+
+def gap_note(time_s: Vector) -> str:
+    """Sentence on the longest time without measurements, where it is long."""
+    if len(time_s) < 2:
+        return ""
+    steps = np.diff(time_s)
+    longest = int(np.argmax(steps))
+    if steps[longest] < max(_LONG_GAP_S, 10.0 * float(np.median(steps))):
+        return ""
+    return f"No measurements for {steps[longest]:.1f} s after {time_s[longest]:.1f} s: bridged by prediction."
+
+
+def truth_notes(
+    tracks: Mapping[str, BodyTrack], stamps_ns: NDArray[np.int64], matched_ratio: float, longest_gap_s: float
+) -> list[str]:
+    """How much of the run has a truth; where it lies in time, if that is not most of it."""
+    notes = [
+        f"Truth matched by interpolation at {100.0 * matched_ratio:.1f} % of the estimates "
+        f"(gaps up to {longest_gap_s:g} s)."
+        if matched_ratio > 0.0
+        else "No estimate has a ground truth: nothing is judged."
+    ]
+    if matched_ratio > 0.5:
+        return notes
+    end_s = (stamps_ns[-1] - stamps_ns[0]) / NANOSECONDS_PER_SECOND
+    bodies: dict[str, list[str]] = {}
+    for body, track in tracks.items():
+        span = "has no message that can be used"
+        if len(track.stamps_ns):
+            first_s, last_s = (track.stamps_ns[[0, -1]] - stamps_ns[0]) / NANOSECONDS_PER_SECOND
+            gap_s = np.diff(track.stamps_ns).max(initial=0) / NANOSECONDS_PER_SECOND
+            span = f"runs from {first_s:.1f} to {last_s:.1f} s with gaps up to {gap_s:.2g} s"
+        bodies.setdefault(span, []).append(body)
+    for span, names in bodies.items():
+        notes.append(
+            f"By the stamps, the estimates run from 0 to {end_s:.1f} s; the truth of {', '.join(names)} {span}."
+        )
+    return notes
+
+
+def nees_notes(parts: Mapping[str, PartResult]) -> list[str]:
+    """Sentences on instants whose covariance has no inverse."""
+    notes = []
+    for name, part in parts.items():
+        stated = np.isfinite(part.stddev).all(axis=1)
+        lost = int(np.count_nonzero(part.matched & stated & ~np.isfinite(part.nees)))
+        if lost:
+            words = name.replace("_", " ")
+            notes.append(f"NEES of {words}: left out at {lost} of {part.matched.sum()} instants, covariance singular.")
+    return notes
+
+
+def no_estimate(series: Sequence[Series], sensors: Mapping[str, Mapping[str, float]]) -> str:
+    """Why there may be no estimate: of each sensor how many messages, from when to when, and what became of them."""
+    filled = [one for one in series if len(one.stamps_ns)]
+    start_ns = min(int(one.stamps_ns.min()) for one in filled)
+    words = []
+    for one in filled:
+        name, count = one.channel.sensor, len(one.stamps_ns)
+        first, last = (
+            (int(stamp) - start_ns) / NANOSECONDS_PER_SECOND for stamp in (one.stamps_ns.min(), one.stamps_ns.max())
+        )
+        row = sensors.get(name, {})
+        lost = [f", {row[key]:.0f} {meaning}" for key, meaning in _LOSSES.items() if row.get(key)]
+        words.append(f"{name} {count} messages from {first:.1f} to {last:.1f} s{''.join(lost)}")
+    return f"{'; '.join(words)} (seconds after the earliest stamp; see `inspect`)"

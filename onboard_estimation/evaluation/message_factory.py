@@ -1,6 +1,6 @@
 """Messages of ROS 2 Jazzy without ROS: new ones with ROS's defaults, and the hashes of their types.
 
-    new("sensor_msgs/msg/Imu", header=header(stamp_ns, "imu"), angular_velocity=xyz)
+    new("sensor_msgs/msg/Imu", angular_velocity=new("geometry_msgs/msg/Vector3", z=0.1))
 
 `rosbags` has the types. What ROS does and `rosbags` does not is mended here: fields left out take ROS's default (a
 quaternion's w is 1), numbers in a row become arrays of the right type and length, a `byte` may be given as `bytes`, as
@@ -9,7 +9,7 @@ rclpy shows it, and `char` enters a type's hash as the `uint8` that ROS 2 makes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
@@ -19,10 +19,6 @@ from rosbags.typesys import Stores, get_typestore
 from rosbags.typesys.base import normalize_fieldname
 
 from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
-
-Make = Callable[[], Any]
-Convert = Callable[[Any], Any]
 
 DEFAULTS: Mapping[tuple[str, str], Any] = {
     ("geometry_msgs/msg/Quaternion", "w"): 1.0,
@@ -31,7 +27,7 @@ DEFAULTS: Mapping[tuple[str, str], Any] = {
 """Defaults other than zero in the standard messages; `rosbags` drops them when it parses the definitions."""
 
 
-def new(message_type: str, **fields: Any) -> Any:
+def new(message_type: str, **given: Any) -> Any:
     """A message of the type; fields that are left out have ROS's defaults.
 
     Raises
@@ -39,44 +35,27 @@ def new(message_type: str, **fields: Any) -> Any:
     ValueError
         No such type or field, an array of the wrong length, or a value of the wrong kind.
     """
-    return messages(message_type)(**fields)
-
-
-def header(stamp_ns: int, frame_id: str = "") -> Any:
-    """A `std_msgs/msg/Header`; `stamp_ns` in nanoseconds since the epoch."""
-    return messages("std_msgs/msg/Header")(stamp=time_message(stamp_ns), frame_id=frame_id)
-
-
-def time_message(stamp_ns: int) -> Any:
-    """A `builtin_interfaces/msg/Time`; rounds down, so that `nanosec` is never negative."""
-    seconds, nanoseconds = divmod(int(stamp_ns), NANOSECONDS_PER_SECOND)
-    if not -(2**31) <= seconds < 2**31:
-        raise ValueError(f"{stamp_ns} ns is no time that a message can hold (32 bits of seconds)")
-    return jazzy_types().types["builtin_interfaces/msg/Time"](seconds, nanoseconds)
+    kind, fields = _fields(message_type)
+    if unknown := given.keys() - fields.keys():
+        raise ValueError(f"{message_type} has no field {', '.join(sorted(unknown))}; it has: {', '.join(fields)}")
+    return kind(
+        *[
+            _converted(f"{message_type}.{name}", entry, given[name])
+            if name in given
+            else DEFAULTS.get((message_type, name)) or _default(entry)
+            for name, entry in fields.items()
+        ]
+    )
 
 
 @cache
-def messages(message_type: str) -> Callable[..., Any]:
-    """Makes messages of the type: `new` for one type, faster where many are made."""
+def _fields(message_type: str) -> tuple[Any, dict[str, Any]]:
+    """The class of the type, and what `rosbags` says of each field, by the name that it has in Python."""
     store = jazzy_types()
     if message_type not in store.fielddefs:
         raise ValueError(f"{message_type!r} is no standard type of ROS 2 Jazzy")
-    kind: Any = store.types[message_type]
     fields = store.fielddefs[message_type][1]
-    names = [normalize_fieldname(name) for name, _ in fields]
-    rules = {
-        normalize_fieldname(name): (_default(message_type, name, entry), _conversion(f"{message_type}.{name}", entry))
-        for name, entry in fields
-    }
-
-    def make(**given: Any) -> Any:
-        if unknown := given.keys() - rules.keys():
-            raise ValueError(f"{message_type} has no field {', '.join(sorted(unknown))}; it has: {', '.join(names)}")
-        return kind(
-            *[convert(given[name]) if name in given else default() for name, (default, convert) in rules.items()]
-        )
-
-    return make
+    return store.types[message_type], {normalize_fieldname(name): entry for name, entry in fields}
 
 
 @cache
@@ -102,75 +81,61 @@ def _char_as_uint8(entry: Any) -> Any:
     return entry
 
 
-def _default(owner: str, name: str, entry: Any) -> Make:
-    """Makes the default of a field."""
+def _default(entry: Any) -> Any:
     kind, content = entry
-    if (owner, name) in DEFAULTS:
-        value = DEFAULTS[owner, name]
-        return lambda: value
     if kind == Nodetype.NAME:
-        return lambda: messages(content)()
+        return new(content)
     if kind == Nodetype.BASE:
-        zero: Any = {"string": "", "bool": False, "float32": 0.0, "float64": 0.0}.get(content[0], 0)
-        return lambda: zero
+        return {"string": "", "bool": False, "float32": 0.0, "float64": 0.0}.get(content[0], 0)
     (element, element_type), count = content
     count = count if kind == Nodetype.ARRAY else 0
-    if element == Nodetype.NAME:
-        return lambda: [messages(element_type)() for _ in range(count)]
-    if element_type[0] == "string":
-        return lambda: [""] * count
-    data_type = _data_type(element_type[0])
-    return lambda: np.zeros(count, dtype=data_type)
+    if element == Nodetype.NAME or element_type[0] == "string":
+        return [_default((element, element_type)) for _ in range(count)]
+    return np.zeros(count, dtype=_data_type(element_type[0]))
 
 
-def _conversion(field: str, entry: Any) -> Convert:
-    """Takes a given value as the field's; what is already right passes as it is."""
+def _converted(field: str, entry: Any, value: Any) -> Any:
+    """A given value as the field's; what is already right passes as it is."""
     kind, content = entry
     if kind == Nodetype.NAME:
-        return lambda value: _checked_message(field, value, content)
+        if getattr(value, "__msgtype__", None) != content:
+            _refuse(field, value, f"a {content}")
+        return value
     if kind == Nodetype.BASE:
-        return _scalar_conversion(field, content[0])
+        return _scalar(field, content[0], value)
     (element, element_type), count = content
     if element == Nodetype.NAME or element_type[0] == "string":
-        one: Convert = (
-            (lambda value: _checked_message(field, value, element_type))
-            if element == Nodetype.NAME
-            else _scalar_conversion(field, "string")
-        )
-        return lambda value: _checked_length(field, [one(part) for part in _row(field, value)], kind, count)
-    data_type = _data_type(element_type[0])
-    return lambda value: _checked_length(field, _numbers(field, value, data_type), kind, count)
+        if not isinstance(value, Iterable) or isinstance(value, str):
+            _refuse(field, value, "a list")
+        value = [_converted(field, (element, element_type), part) for part in value]
+    else:
+        value = _numbers(field, value, _data_type(element_type[0]))
+    if len(value) > count > 0 or (kind == Nodetype.ARRAY and len(value) != count):
+        must = "must have" if kind == Nodetype.ARRAY else "may have"
+        raise ValueError(f"{field} has {len(value)} elements, it {must} {count}{' at most' * (must == 'may have')}")
+    return value
 
 
-def _scalar_conversion(field: str, base: str) -> Convert:
+def _scalar(field: str, base: str, value: Any) -> Any:
     if base in {"string", "wstring"}:
-        return lambda value: value if isinstance(value, str) else _refuse(field, value, "text")
+        return value if isinstance(value, str) else _refuse(field, value, "text")
     if base == "bool":
-        return lambda value: bool(value) if isinstance(value, (bool, np.bool_)) else _refuse(field, value, "a bool")
-    if base in {"float32", "float64"}:
-        return lambda value: _number(field, value, float)
-    if base == "byte":
-        return lambda value: value[0] if isinstance(value, bytes) and len(value) == 1 else _number(field, value, int)
-    limits = np.iinfo({"char": "uint8", "octet": "uint8"}.get(base, base))
-
-    def convert(value: Any) -> int:
-        number: int = _number(field, value, int)
-        if not limits.min <= number <= limits.max:
-            raise ValueError(f"{field} is {number}; a {base} is {limits.min} to {limits.max}")
-        return number
-
-    return convert
-
-
-def _number(field: str, value: Any, kind: type) -> Any:
-    if isinstance(value, (str, bytes)):
-        _refuse(field, value, "a number")
+        return bool(value) if isinstance(value, (bool, np.bool_)) else _refuse(field, value, "a bool")
+    if base == "byte" and isinstance(value, bytes) and len(value) == 1:
+        return value[0]
+    kind = float if base in {"float32", "float64"} else int
     try:
-        number = kind(value)
+        number = kind(value) if not isinstance(value, (str, bytes)) else None
     except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
         _refuse(field, value, "a number")
     if kind is int and number != value:
         _refuse(field, value, "a whole number")
+    if kind is int and base != "byte":
+        limits = np.iinfo(_data_type(base))
+        if not limits.min <= number <= limits.max:
+            raise ValueError(f"{field} is {number}; a {base} is {limits.min} to {limits.max}")
     return number
 
 
@@ -182,28 +147,8 @@ def _numbers(field: str, value: Any, data_type: str) -> Any:
     return array if array.ndim == 1 else array.reshape(-1)
 
 
-def _row(field: str, value: Any) -> list[Any]:
-    if not isinstance(value, Iterable) or isinstance(value, str):
-        _refuse(field, value, "a list")
-    return list(value)
-
-
-def _checked_message(field: str, value: Any, message_type: str) -> Any:
-    if getattr(value, "__msgtype__", None) != message_type:
-        _refuse(field, value, f"a {message_type}")
-    return value
-
-
-def _checked_length(field: str, value: Any, kind: int, count: int) -> Any:
-    if kind == Nodetype.ARRAY and len(value) != count:
-        raise ValueError(f"{field} has {len(value)} elements, it must have {count}")
-    if kind == Nodetype.SEQUENCE and count and len(value) > count:
-        raise ValueError(f"{field} has {len(value)} elements, it may have {count} at most")
-    return value
-
-
 def _data_type(base: str) -> str:
-    return {"bool": "bool", "byte": "uint8", "char": "uint8", "octet": "uint8"}.get(base, base)
+    return {"byte": "uint8", "char": "uint8", "octet": "uint8"}.get(base, base)
 
 
 def _refuse(field: str, value: Any, wanted: str) -> NoReturn:

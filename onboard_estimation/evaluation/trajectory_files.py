@@ -5,7 +5,20 @@
 | `tum` | `stamp x y z qx qy qz qw` | seconds |
 | `kitti` | twelve numbers: the upper three rows of the pose's 4 x 4 matrix | no stamps |
 | `euroc` | `stamp, x, y, z, qw, qx, qy, qz` and maybe velocity and biases, which are not read | nanoseconds |
-| `csv` | columns by name, see `trajectory_tables` | |
+| `csv` | columns by name | |
+
+Columns of a table:
+
+| columns | |
+|---|---|
+| `stamp_ns` or `time_s` | nanoseconds or seconds |
+| `x_m`, `y_m`, `z_m` | position; without `z_m` in the plane |
+| `qx`, `qy`, `qz`, `qw` | orientation, from the body to the frame of the positions |
+| `heading_rad` or `heading_deg` | in the plane, in the place of the quaternion |
+| `cov_A_B` | covariances, A and B of x, y, z, roll, pitch, yaw: m and rad, rotations about the fixed axes |
+| `x_stddev_m`, `y_stddev_m`, `z_stddev_m`, `roll_stddev_rad`, `pitch_stddev_rad`, `yaw_stddev_rad` | in their place |
+
+In the plane `heading` stands for `yaw`. Positions and headings may leave out their unit (`x`, `heading`).
 """
 
 from __future__ import annotations
@@ -13,7 +26,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import NamedTuple
@@ -24,8 +37,8 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError, printable
 from onboard_estimation.evaluation.options import FORMATS
+from onboard_estimation.evaluation.topics import listed
 from onboard_estimation.evaluation.trajectory import Trajectory, cleaned
-from onboard_estimation.evaluation.trajectory_tables import columns_of
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
 Rows = NDArray[np.float64]
@@ -33,10 +46,18 @@ Rows = NDArray[np.float64]
 SUFFIXES = {".tum": "tum", ".kitti": "kitti", ".euroc": "euroc", ".csv": "csv", ".txt": "tum"}
 _LARGEST_BYTES = 500_000_000
 _LONGEST_LINE = 10_000
-_AT_ONCE = 20_000
 _LARGEST_STAMP_NS = 2**62
 _ROTATION_TOLERANCE = 0.01
 _TUM, _KITTI, _EUROC = 8, 12, 8
+
+AXES = ("x", "y", "z", "roll", "pitch", "yaw")
+QUATERNION = ("qx", "qy", "qz", "qw")
+_EXPECTED = (
+    "stamp_ns or time_s; x_m, y_m and z_m (not in the plane); qx, qy, qz, qw or heading_rad or heading_deg or none; "
+    "and maybe cov_x_x, cov_x_y, ... or x_stddev_m, ..., yaw_stddev_rad"
+)
+_NAMED = 5
+_OTHER_NAMES = {"x": "x_m", "y": "y_m", "z": "z_m", "heading": "heading_rad"}
 
 
 class Lines(NamedTuple):
@@ -67,32 +88,28 @@ def read_trajectory(
         It cannot be read as a trajectory: says in which line, and what is expected.
     """
     lines = _read(file)
-    numbers = np.array(lines.numbers, dtype=np.int64)
     if format == "csv":
-        header = lines.header[-1] if lines.header else ",".join(lines.rows[0]) if lines.rows else ""
-        first = 0 if lines.header else 1
-        columns = columns_of(file, [cell.strip() for cell in header.lstrip("#").split(",")])
-        rows, kept = lines.rows[first:], lines.numbers[first:]
-        _check_counts(file, rows, kept, columns.count, columns.count)
-        stamps = _stamps(file, rows, kept, columns.stamp, 1 if columns.in_ns else NANOSECONDS_PER_SECOND)
-        values = _numbers(file, rows, kept, columns.read)
-        found = columns.values(values)
-        one = cleaned(file.name, stamps, found.poses, found.covariances, np.array(kept), found.planar)
-        return replace(one, notes=(columns.note, *one.notes)) if columns.note else one
+        return _of_table(file, lines)
     if format == "kitti":
-        _check_counts(file, lines.rows, lines.numbers, _KITTI, _KITTI)
-        values = _numbers(file, lines.rows, lines.numbers, list(range(_KITTI)))
-        return cleaned(file.name, _kitti_stamps(file, len(values), times, stamps_ns), _poses(values), None, numbers)
-    if format == "tum":
-        _check_counts(file, lines.rows, lines.numbers, _TUM, _TUM)
-        stamps = _stamps(file, lines.rows, lines.numbers, 0, NANOSECONDS_PER_SECOND)
-        return cleaned(
-            file.name, stamps, _numbers(file, lines.rows, lines.numbers, list(range(1, _TUM))), None, numbers
-        )
-    order = _euroc_order(file, lines.header)
-    _check_counts(file, lines.rows, lines.numbers, _EUROC, None)
-    stamps = _stamps(file, lines.rows, lines.numbers, 0, 1)
-    return cleaned(file.name, stamps, _numbers(file, lines.rows, lines.numbers, [1, 2, 3, *order]), None, numbers)
+        _, values = _columns(file, lines, _KITTI, _KITTI, None, range(_KITTI))
+        stamps, poses = _kitti_stamps(file, len(values), times, stamps_ns), _poses(values)
+    elif format == "tum":
+        stamps, poses = _columns(file, lines, _TUM, _TUM, (0, NANOSECONDS_PER_SECOND), range(1, _TUM))
+    else:
+        stamps, poses = _columns(file, lines, _EUROC, None, (0, 1), [1, 2, 3, *_euroc_order(file, lines.header)])
+    return cleaned(file.name, stamps, poses, None, np.array(lines.numbers))
+
+
+def _of_table(file: Path, lines: Lines) -> Trajectory:
+    names = lines.header[-1].lstrip("#").split(",") if lines.header else lines.rows[0]
+    first = 0 if lines.header else 1
+    table = columns_of(file, [name.strip() for name in names])
+    lines = Lines(lines.header, lines.rows[first:], lines.numbers[first:])
+    stamp = (table.stamp, 1 if table.in_ns else NANOSECONDS_PER_SECOND)
+    stamps, values = _columns(file, lines, table.count, table.count, stamp, table.read)
+    poses, covariances = table.values(values)
+    one = cleaned(file.name, stamps, poses, covariances, np.array(lines.numbers), "z_m" not in table.names)
+    return replace(one, notes=(table.note, *one.notes)) if table.note else one
 
 
 def format_of(file: Path) -> str:
@@ -181,40 +198,32 @@ def _guessed(file: Path, lines: Lines) -> str:
     )
 
 
-def _check_counts(file: Path, rows: list[list[str]], numbers: Sequence[int], least: int, most: int | None) -> None:
-    """UserError at the first row with too few or too many cells, or another count than the one before."""
-    for row, number in zip(rows, numbers, strict=True):
-        if len(row) < least or (most is not None and len(row) > most) or len(row) != len(rows[0]):
-            expected = len(rows[0]) if len(rows[0]) >= least and most is None else least
+def _columns(
+    file: Path, lines: Lines, least: int, most: int | None, stamp: tuple[int, int] | None, read: Sequence[int]
+) -> tuple[NDArray[np.int64], Rows]:
+    """Stamps (K,) in ns, exact (a double has no nanoseconds of today), and numbers (K, d) of the columns to be read.
+
+    `stamp` is their column, and how many ns its unit has; None: there are none. UserError at the first row with too few
+    or too many cells, or another count than the one before, or with what is no number.
+    """
+    stamps, out = np.zeros(len(lines.rows), dtype=np.int64), np.empty((len(lines.rows), len(read)))
+    usual = len(lines.rows[0]) if lines.rows else 0
+    for place, (row, number) in enumerate(zip(lines.rows, lines.numbers, strict=True)):
+        if len(row) < least or (most is not None and len(row) > most) or len(row) != usual:
+            expected = usual if usual >= least and most is None else least
             raise UserError(f"{file}: line {number} has {len(row)} columns, not {expected}")
-
-
-def _numbers(file: Path, rows: list[list[str]], lines: Sequence[int], columns: Sequence[int]) -> Rows:
-    """(K, d) numbers of some columns."""
-    out = np.empty((len(rows), len(columns)))
-    for start in range(0, len(rows), _AT_ONCE):
-        piece = [[row[column] for column in columns] for row in rows[start : start + _AT_ONCE]]
-        try:
-            out[start : start + len(piece)] = np.array(piece, dtype=np.str_).astype(np.float64)
-        except ValueError:
-            for row, number in zip(piece, lines[start:], strict=False):
-                for cell in row:
-                    if not _is_number(cell):
-                        raise UserError(f"{file}: line {number}: {_shown(cell)} is no number") from None
-            raise
-    return out
-
-
-def _stamps(file: Path, rows: list[list[str]], lines: Sequence[int], column: int, ns: int) -> NDArray[np.int64]:
-    """(K,) ns, exact: a double has no nanoseconds of today."""
-    out = np.empty(len(rows), dtype=np.int64)
-    for place, (row, number) in enumerate(zip(rows, lines, strict=True)):
-        stamp = _stamp_ns(row[column], ns)
-        if stamp is None:
-            unit = "nanoseconds" if ns == 1 else "seconds"
-            raise UserError(f"{file}: line {number}: {_shown(row[column])} is no time in {unit}")
-        out[place] = stamp
-    return out
+        if stamp is not None:
+            found = _stamp_ns(row[stamp[0]], stamp[1])
+            if found is None:
+                unit = "nanoseconds" if stamp[1] == 1 else "seconds"
+                raise UserError(f"{file}: line {number}: {_shown(row[stamp[0]])} is no time in {unit}")
+            stamps[place] = found
+        for i, column in enumerate(read):
+            try:
+                out[place, i] = float(row[column])
+            except ValueError:
+                raise UserError(f"{file}: line {number}: {_shown(row[column])} is no number") from None
+    return stamps, out
 
 
 def _stamp_ns(text: str, ns: int) -> int | None:
@@ -233,9 +242,7 @@ def _shown(cell: str) -> str:
 
 def _kitti_stamps(file: Path, count: int, times: Path | None, stamps_ns: NDArray[np.int64] | None) -> NDArray[np.int64]:
     if times is not None:
-        lines = _read(times)
-        _check_counts(times, lines.rows, lines.numbers, 1, 1)
-        found = _stamps(times, lines.rows, lines.numbers, 0, NANOSECONDS_PER_SECOND)
+        found, _ = _columns(times, _read(times), 1, 1, (0, NANOSECONDS_PER_SECOND), ())
         if len(found) != count:
             raise UserError(f"--times {times} has {len(found)} times for the {count} poses of {file}")
         return found
@@ -272,3 +279,123 @@ def _euroc_order(file: Path, header: Sequence[str]) -> list[int]:
     if sorted(letters) != sorted("wxyz"):
         raise UserError(f"{file}: columns 5 to 8 are {', '.join(names[4:8])}; a quaternion w, x, y, z must stand there")
     return [4 + letters.index(letter) for letter in "xyzw"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where what stands in a table.
+
+    Attributes
+    ----------
+    count
+        Of all columns.
+    stamp, in_ns
+        Column of the stamps, and whether they are in nanoseconds.
+    names, read
+        Of the columns that are read beside it: what is in them, and which they are.
+    note
+        On columns that are not read; empty where there are none.
+    """
+
+    count: int
+    stamp: int
+    in_ns: bool
+    names: tuple[str, ...]
+    read: tuple[int, ...]
+    note: str
+
+    def values(self, numbers: Rows) -> tuple[Rows, Rows | None]:
+        """Poses (K, 7) or positions (K, 3), and covariances (K, 6, 6) along the fixed axes, from numbers (K, d)."""
+        column = dict(zip(self.names, numbers.T, strict=True))
+        poses = np.zeros((len(numbers), 7))
+        for axis, name in enumerate(("x_m", "y_m", "z_m")):
+            poses[:, axis] = column.get(name, 0.0)
+        heading = column.get("heading_rad")
+        if heading is None and "heading_deg" in column:
+            heading = np.deg2rad(column["heading_deg"])
+        if heading is not None:
+            poses[:, 5], poses[:, 6] = np.sin(0.5 * heading), np.cos(0.5 * heading)
+        elif QUATERNION[0] in column:
+            poses[:, 3:] = np.column_stack([column[name] for name in QUATERNION])
+        else:
+            poses = poses[:, :3]
+        return poses, _covariances(column, len(numbers))
+
+
+def columns_of(file: Path, names: Sequence[str]) -> Columns:
+    """Columns of a table by its header.
+
+    Raises
+    ------
+    UserError
+        What is needed is missing, stands there twice or in two ways: says what is expected.
+    """
+
+    def refused(what: str) -> UserError:
+        return UserError(f"{file}: {what}; its columns are {listed(names)}; expected: {_EXPECTED}")
+
+    known = [_OTHER_NAMES.get(name.lower(), name.lower()) for name in names]
+    doubled = [name for name in dict.fromkeys(known) if known.count(name) > 1]
+    if doubled:
+        raise refused(f"{printable(doubled[0])} stands there {known.count(doubled[0])} times")
+    stamps = [name for name in ("stamp_ns", "time_s") if name in known]
+    if len(stamps) != 1:
+        raise refused("it has both stamp_ns and time_s" if stamps else "it has neither stamp_ns nor time_s")
+    missing = [name for name in ("x_m", "y_m") if name not in known]
+    turned = [name for name in QUATERNION if name in known]
+    if 0 < len(turned) < len(QUATERNION):
+        missing += [name for name in QUATERNION if name not in known]
+    if missing:
+        raise refused(f"{', '.join(missing)} is missing")
+    headings = [name for name in ("heading_rad", "heading_deg") if name in known]
+    if len(headings) + bool(turned) > 1:
+        raise refused("it has more than one orientation")
+    wanted = {"x_m", "y_m", "z_m", *QUATERNION, "heading_rad", "heading_deg", *_spreads()}
+    read = [place for place, name in enumerate(known) if name in wanted]
+    others = [names[place] for place in range(len(names)) if place not in (*read, known.index(stamps[0]))]
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    note = f"{file.name}: columns not read: {listed(others[:_NAMED])}{more}." if others else ""
+    return Columns(
+        len(names),
+        known.index(stamps[0]),
+        stamps[0] == "stamp_ns",
+        tuple(known[place] for place in read),
+        tuple(read),
+        note,
+    )
+
+
+def covariance_name(first: int, second: int, planar: bool) -> str:
+    """Column of the covariance of two of `AXES`."""
+    names = [_axis(axis, planar) for axis in (first, second)]
+    return f"cov_{names[0]}_{names[1]}"
+
+
+def stddev_name(axis: int, planar: bool) -> str:
+    """Column of the standard deviation along one of `AXES`."""
+    return f"{_axis(axis, planar)}_stddev_{'m' if axis < 3 else 'rad'}"
+
+
+def _axis(axis: int, planar: bool) -> str:
+    return "heading" if planar and AXES[axis] == "yaw" else AXES[axis]
+
+
+def _spreads() -> dict[str, tuple[int, int]]:
+    """Elements by all names that columns of covariances and standard deviations may have."""
+    pairs = [(i, j) for i in range(6) for j in range(6)]
+    found = {covariance_name(i, j, planar): (i, j) for planar in (False, True) for i, j in pairs}
+    return found | {stddev_name(i, planar): (i, i) for planar in (False, True) for i in range(6)}
+
+
+def _covariances(column: dict[str, Rows], count: int) -> Rows | None:
+    """(K, 6, 6): covariances, or else standard deviations; zero along axes that are not named."""
+    spreads = {name: place for name, place in _spreads().items() if name in column}
+    if full := {name: place for name, place in spreads.items() if name.startswith("cov_")}:
+        spreads = full
+    if not spreads:
+        return None
+    out = np.zeros((count, 6, 6))
+    for name, (i, j) in spreads.items():
+        values = column[name] if name.startswith("cov_") else np.square(column[name])
+        out[:, i, j] = out[:, j, i] = values
+    return out

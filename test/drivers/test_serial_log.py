@@ -25,7 +25,7 @@ from hopper_estimation.serial_log import DeviceClock, read_serial_log
 from onboard_estimation.cli import main
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.simulated_bags import convert
 
 COUNT = st.integers(-32768, 32767)
 TRIPLE = st.tuples(COUNT, COUNT, COUNT)

@@ -205,3 +205,18 @@ def test_a_script_s_kernel_is_known_by_its_path(tree: Path) -> None:
         paths = os.pathsep.join([str(folder), str(tree)])
         code = "from script import kernel; print(kernel(2.0))"
         assert output(code, environment(tree, PYTHONPATH=paths)) == f"{2.0 * factor}"
+
+
+def test_what_is_imported_for_its_types_alone_does_not_count(tree: Path) -> None:
+    package = tree / "onboard_estimation"
+    kernel = package / "probe_kernel.py"
+    only_types = (
+        "\nfrom typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from onboard_estimation.probe_types import X\n"
+    )
+    kernel.write_text(only_types + kernel.read_text())
+    (package / "probe_types.py").write_text("X = 1\n")
+    first = output(SHOW_FOLDER, environment(tree))
+    (package / "probe_types.py").write_text("X = 2\n")
+    assert output(SHOW_FOLDER, environment(tree)) == first
+    kernel.write_text("from onboard_estimation.probe_types import X\n" + kernel.read_text())
+    assert output(SHOW_FOLDER, environment(tree)) != first

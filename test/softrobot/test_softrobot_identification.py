@@ -16,13 +16,11 @@ from grey_box_recordings import grey_box_recording
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_configuration import write_configuration
-from onboard_estimation.evaluation.bag_writing import BagWriter
+from onboard_estimation.evaluation.bag_writing import BagWriter, write_configuration
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.options import WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, load_recording
-from onboard_estimation.evaluation.simulated_bags import write_series
+from onboard_estimation.evaluation.simulated_bags import convert, write_series
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.series import Series

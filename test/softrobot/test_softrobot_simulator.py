@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.configuration import load
-from onboard_estimation.evaluation.bag_configuration import configuration_in
+from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
 from onboard_estimation.series import Recording
 from softrobot_estimation import simulated_pressures

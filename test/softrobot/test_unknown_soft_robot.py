@@ -13,10 +13,10 @@ from laboratory_folders import changed, lines, write
 
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_configuration import configuration_in
+from onboard_estimation.evaluation.bag_writing import configuration_in
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.simulated_bags import convert
 from onboard_estimation.simulation import truth_channel
 from softrobot_estimation.channels import WRENCH, pressure_channel, pressure_command_channel
 from softrobot_estimation.configuration import SoftRobotConfiguration
@@ -85,7 +85,7 @@ def table(
 
 def converted(folder: Path, bag: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """As the command does it, whatever entry points are installed."""
-    monkeypatch.setattr("onboard_estimation.evaluation.conversion.load", lambda *_: read_unknown_soft_robot)
+    monkeypatch.setattr("onboard_estimation.evaluation.simulated_bags.load", lambda *_: read_unknown_soft_robot)
     return convert("unknown-soft-robot", folder, bag)
 
 

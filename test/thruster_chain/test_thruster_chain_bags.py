@@ -12,10 +12,9 @@ from test_unknown_chain import run_folder
 from onboard_estimation.commands.evaluate import summary
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions, WhatIf
-from onboard_estimation.evaluation.simulated_bags import simulate_to_bag
+from onboard_estimation.evaluation.simulated_bags import convert, simulate_to_bag
 from onboard_estimation.resources import resource
 from salp_estimation.thruster_chain.configuration import ThrusterChainConfiguration
 from salp_estimation.thruster_chain.robot import ROBOT

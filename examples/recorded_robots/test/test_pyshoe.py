@@ -10,9 +10,9 @@ from scipy.io import loadmat, savemat
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
+from onboard_estimation.evaluation.simulated_bags import convert
 from recorded_robots.pyshoe import read_pyshoe
 
 NAME = "2017-11-22-11-48-35"

@@ -9,7 +9,7 @@ import pytest
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.simulated_bags import convert
 from recorded_robots.quadruped import fit_imu_clock, read_quadruped
 
 

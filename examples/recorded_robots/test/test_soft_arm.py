@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
-from onboard_estimation.evaluation.conversion import convert
+from onboard_estimation.evaluation.simulated_bags import convert
 from onboard_estimation.simulation import truth_channel
 from recorded_robots.soft_arm import read_soft_arm
 

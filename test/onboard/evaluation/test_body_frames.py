@@ -12,10 +12,9 @@ from scipy.spatial.transform import Rotation
 
 from benchmarks.moving_imu import START_NS, Moved, Recorded, record
 from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
-from onboard_estimation.evaluation.clock_alignment import find_offset
-from onboard_estimation.evaluation.frame_findings import frame_findings
-from onboard_estimation.evaluation.inspection_timing import truth
-from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
+from onboard_estimation.evaluation.clock_alignment import ImuReadings, TrackedBody, find_offset
+from onboard_estimation.evaluation.inspection import truth_report
+from onboard_estimation.evaluation.motion_findings import frame_findings
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 
 MS = 1_000_000
@@ -122,18 +121,18 @@ def test_flips_are_told_from_other_jumps() -> None:
         Rotation.from_quat(values[200:220, 3:]) * Rotation.from_euler("y", 120.0, degrees=True)
     ).as_quat()
     values[300:, 3:] = (Rotation.from_quat(values[300:, 3:]) * Rotation.from_euler("y", 50.0, degrees=True)).as_quat()
-    report = truth("body", stamps, values, (int(stamps[0]), int(stamps[-1])), START_NS)
+    report = truth_report("body", stamps, values, (int(stamps[0]), int(stamps[-1])), START_NS)
     assert (report.jumps, report.flips) == (3, 2)
 
 
 def test_a_frozen_truth_is_told_from_rest() -> None:
     stamps, values = poses()
     values[150:190] = values[150]
-    report = truth("body", stamps, values, (int(stamps[0]), int(stamps[-1])), START_NS)
+    report = truth_report("body", stamps, values, (int(stamps[0]), int(stamps[-1])), START_NS)
     assert report.frozen_s == pytest.approx(0.39)
     assert report.frozen_at_s == pytest.approx(1.5)
     # It rests, and goes on from where it was.
     _, rested = poses()
     rested[190:] = rested[150:-40]
     rested[150:190] = rested[150]
-    assert truth("body", stamps, rested, (int(stamps[0]), int(stamps[-1])), START_NS).frozen_s == 0.0
+    assert truth_report("body", stamps, rested, (int(stamps[0]), int(stamps[-1])), START_NS).frozen_s == 0.0

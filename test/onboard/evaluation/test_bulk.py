@@ -38,7 +38,7 @@ from rosbags.rosbag2 import StoragePlugin, Writer
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation import bulk
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.bulk import Column, merge, read_channels, read_headers
+from onboard_estimation.evaluation.bulk import Column, read_channels, read_headers
 from onboard_estimation.measurement import Channel
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import NoLayout, layout_of
@@ -285,17 +285,10 @@ def test_merged_columns_are_in_the_order_of_the_messages(kind: str, tmp_path: Pa
         columns = read_channels(bag, chosen)
         expected = [(raw.topic, raw.log_time_ns, raw.data) for raw in bag.messages(chosen)]
         stamps = [bag.deserialize(raw).header.stamp.nanosec for raw in bag.messages(chosen)]
-    order = merge(columns)
-    topics = list(columns)
-    found = [(topics[c], columns[topics[c]].log_times_ns[r]) for c, r in zip(order.columns, order.rows, strict=True)]
-    assert found == [entry[:2] for entry in expected]
-    found_stamps = [columns[topics[c]].stamps_ns[r] % 10**9 for c, r in zip(order.columns, order.rows, strict=True)]
-    assert found_stamps == stamps
+    places = sorted((place, topic, row) for topic, column in columns.items() for row, place in enumerate(column.order))
+    assert [(topic, columns[topic].log_times_ns[row]) for _, topic, row in places] == [one[:2] for one in expected]
+    assert [columns[topic].stamps_ns[row] % 10**9 for _, topic, row in places] == stamps
     assert all(np.all(np.diff(column.order) > 0) for column in columns.values())
-
-
-def test_nothing_merges_to_nothing() -> None:
-    assert len(merge({}).columns) == 0
 
 
 # What a user can mend

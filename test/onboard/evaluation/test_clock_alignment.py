@@ -13,19 +13,20 @@ from scipy.io import loadmat
 from scipy.spatial.transform import Rotation
 
 from benchmarks.moving_imu import START_NS, Moved, Recorded, record
-from onboard_estimation.evaluation.aligned_truth import aligned
 from onboard_estimation.evaluation.bulk import Column
 from onboard_estimation.evaluation.clock_alignment import (
     ClockReport,
+    ImuReadings,
+    TrackedBody,
+    aligned,
     find_offset,
     named_after,
     pair,
 )
-from onboard_estimation.evaluation.conversion import convert
 from onboard_estimation.evaluation.evaluate import evaluate_bag
 from onboard_estimation.evaluation.inspection import inspect_bag
 from onboard_estimation.evaluation.options import EvaluateOptions
-from onboard_estimation.evaluation.overlap import ImuReadings, TrackedBody
+from onboard_estimation.evaluation.simulated_bags import convert
 from onboard_estimation.evaluation.topics import truth_channels
 from onboard_estimation.evaluation.truth import BodyTrack
 from onboard_estimation.simulation import imu_channel

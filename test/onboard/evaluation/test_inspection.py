@@ -32,9 +32,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from onboard_estimation.evaluation.inspection import common_namespace, inspect_bag, render
+from onboard_estimation.evaluation.inspection import common_namespace, inspect_bag, render, timing_report, truth_report
 from onboard_estimation.evaluation.inspection_report import Inspection, TopicReport, TruthReport
-from onboard_estimation.evaluation.inspection_timing import timing, truth
 from onboard_estimation.measurement import Channel, Limit
 
 MS = 1_000_000
@@ -381,7 +380,7 @@ def test_the_common_namespace(topics: list[str], namespace: str) -> None:
 
 @given(st.lists(st.integers(-(2**31) * 10**9, 2**31 * 10**9), max_size=30), st.integers(-(2**65), 2**65))
 def test_any_times_have_a_report(times: list[int], zero_ns: int) -> None:
-    report = timing(np.array(times, dtype=np.int64), zero_ns)
+    report = timing_report(np.array(times, dtype=np.int64), zero_ns)
     steps = [after - before for before, after in pairwise(times)]
     assert report.duplicates == sum(step == 0 for step in steps)
     assert report.backward_jumps == sum(step < 0 for step in steps)
@@ -401,7 +400,7 @@ numbers = st.floats(allow_nan=True, allow_infinity=True, width=64)
 def test_any_poses_have_a_report(poses: list[tuple[int, list[float]]], start: int, length: int) -> None:
     stamps = np.array([stamp for stamp, _ in poses], dtype=np.int64)
     values = np.array([value for _, value in poses]).reshape(-1, 7)
-    report = truth("x", stamps, values, (start, start + length), 0)
+    report = truth_report("x", stamps, values, (start, start + length), 0)
     assert isinstance(report, TruthReport)
     assert 0.0 <= report.coverage <= 1.0
     assert 0 <= report.unusable <= len(poses)
@@ -412,7 +411,7 @@ def test_a_body_may_go_anywhere_while_nobody_sees_it() -> None:
     stamps = np.array([*range(100), *range(200, 300)], dtype=np.int64) * 10 * MS
     values = np.zeros((200, 3))
     values[100:] = 1000.0
-    report = truth("x", stamps, values, (0, 3000 * MS), 0)
+    report = truth_report("x", stamps, values, (0, 3000 * MS), 0)
     assert (report.jumps, report.largest_step_m) == (0, 0.0)
 
 
@@ -425,7 +424,7 @@ def test_coverage_against_a_clock_that_ticks() -> None:
     ticks = np.arange(span[0], span[1], MS)
     after = np.clip(np.searchsorted(stamps, ticks, side="right"), 1, 399)
     hole = (stamps[after] - stamps[after - 1] > 50 * MS) | (ticks > stamps[-1])
-    assert truth("x", stamps, values, span, 0).coverage == pytest.approx(1.0 - hole.mean(), abs=5e-3)
+    assert truth_report("x", stamps, values, span, 0).coverage == pytest.approx(1.0 - hole.mean(), abs=5e-3)
 
 
 def test_readings_beyond_a_robots_range_are_found(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from scipy.spatial.transform import Rotation
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.estimator import Estimator, Step
-from onboard_estimation.evaluation.judge import EstimateSeries, judge
+from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import JudgeSettings, WhatIf
 from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.replay import EstimateSeries
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 from onboard_estimation.filtering.state_space import StateSpace, se2, so3, vector

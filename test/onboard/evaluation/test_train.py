@@ -17,11 +17,10 @@ from salp_noise import IDEAL_NOISE
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.beacon import with_beacon
 from onboard_estimation.evaluation.evaluate import load_configuration
 from onboard_estimation.evaluation.judge import judge
 from onboard_estimation.evaluation.options import EvaluateOptions, JudgeSettings
-from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator
+from onboard_estimation.evaluation.recording import LoadedRecording, from_simulator, with_beacon
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.simulated_bags import write_series
 from onboard_estimation.filtering.planar import planar_covariance, planar_pose

@@ -14,10 +14,9 @@ from scipy.spatial.transform import Rotation, Slerp
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.alignment import align_heading
-from onboard_estimation.evaluation.clock_parts import clock_parts
 from onboard_estimation.evaluation.handedness import Compared, Evidence, refuse_mirrored
 from onboard_estimation.evaluation.handedness import evidence as evidence_of
-from onboard_estimation.evaluation.truth import BodyTrack, mirror
+from onboard_estimation.evaluation.truth import BodyTrack, clock_parts, mirror
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 
 Rows = NDArray[np.float64]

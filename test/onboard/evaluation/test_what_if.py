@@ -10,8 +10,7 @@ from evaluation_samples import salp_recording
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import WhatIf
-from onboard_estimation.evaluation.recording import from_simulator
-from onboard_estimation.evaluation.what_if import changed_series, parse_duration
+from onboard_estimation.evaluation.recording import changed_series, from_simulator, parse_duration
 from onboard_estimation.measurement import Channel
 from onboard_estimation.series import Series
 
