@@ -286,9 +286,9 @@ def seen_in(result: EvaluationResult, commands: Series, truth: bool = True) -> o
 
 
 def groups_of(page: str) -> list[dict[str, Any]]:
-    """Groups of panels of the page's only section, as its script reads them."""
+    """Groups of charts of the page's only section, as its script reads them."""
     (section,) = Page(page).data["sections"]
-    return list(section["groups"])
+    return list(section)
 
 
 def test_report_has_the_panels_of_figure_8_for_each_joint(judged: tuple[EvaluationResult, Series]) -> None:
@@ -298,12 +298,12 @@ def test_report_has_the_panels_of_figure_8_for_each_joint(judged: tuple[Evaluati
     assert page.index("<h2>Errors over time") < page.index("<h2>Observability") < page.index("<h2>Sensors")
     joint_1, joint_2, gramian = groups_of(page)
     for group in (joint_1, joint_2):
-        units = {panel["label"]: panel["unit"] for panel in group["panels"]}
+        units = {panel["label"]: panel["unit"] for panel in group["charts"]}
         assert units == {"error and 3 sigma": "deg", "Lambda": "1/s", "lambda_i": "1/s", "commanded velocity": "m/s"}
-        assert [panel["band"] is not None for panel in group["panels"]] == [True, False, False, False]
-        assert [len(panel["lines"]) for panel in group["panels"]] == [1, 1, 3, 3]
-        assert all(np.isfinite(line["values"]).any() for panel in group["panels"] for line in panel["lines"])
-    (panel,) = gramian["panels"]
+        assert [panel["band"] is not None for panel in group["charts"]] == [True, False, False, False]
+        assert [len(panel["lines"]) for panel in group["charts"]] == [1, 1, 3, 3]
+        assert all(np.isfinite(line["values"]).any() for panel in group["charts"] for line in panel["lines"])
+    (panel,) = gramian["charts"]
     assert len(panel["lines"]) == 1
     for sentence in section.sentences:
         assert sentence.replace("'", "&#x27;") in page
@@ -322,10 +322,10 @@ def test_lines_of_the_report_are_where_the_numbers_are(judged: tuple[EvaluationR
     assert "<h2>Ramp &amp; &lt;b&gt;</h2>" in page
     assert "<li>One &lt; two.</li>" in page
     (group,) = groups_of(page)
-    (panel,) = group["panels"]
+    (panel,) = group["charts"]
     assert (group["title"], panel["label"], panel["unit"]) == ("ramp", "height", "s")
     np.testing.assert_array_equal(panel["lines"][0]["values"], values)  # with its gap
-    np.testing.assert_array_equal(Page(page).data["sections"][0]["time"], time)
+    np.testing.assert_array_equal(group["time"], time)
     assert (panel["low"], panel["high"]) == pytest.approx((-0.4, 10.4))
 
 
