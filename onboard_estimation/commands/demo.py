@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = output.examples("demo", "demo salp --output my_demo", "demo salp --full")
 # Measured with all robots, see docs/benchmarks.md.
-_COST = "About 80 s of processor time the first time, which compiles the models; 230 MB of disk."
+_COST = "About 120 s of processor time the first time, which compiles the models; 230 MB of disk."
 _FULL_COST = "About 7 minutes of processor time the first time, which compiles the models; 340 MB of disk."
 _MARK = ".onboard_estimation_demo"
 _SECONDS = 60.0

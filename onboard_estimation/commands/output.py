@@ -58,10 +58,10 @@ def console() -> Any:
 
 
 def say(sentence: str, style: str | None = None) -> None:
-    """Print a sentence, after empty lines where it starts with them; wrapped on a terminal, in one line elsewhere."""
-    plain = sentence.lstrip("\n")
-    before = sentence[: len(sentence) - len(plain)]
-    console().print(before + printable(plain), style=style, soft_wrap=not sys.stdout.isatty())
+    """Print a sentence, with the empty lines before and after it; wrapped on a terminal, in one line elsewhere."""
+    plain = sentence.strip("\n")
+    before, _, after = sentence.partition(plain)
+    console().print(before + printable(plain) + after, style=style, soft_wrap=not sys.stdout.isatty())
 
 
 def note(sentence: str, quiet: bool = False) -> None:

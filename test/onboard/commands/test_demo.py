@@ -26,6 +26,7 @@ def test_cost_progress_and_one_table_with_reports(tmp_path: Path) -> None:
     table = outcome.out[outcome.out.index("simulated run") :]
     assert re.search(r"strapdown +60 s, walk.* position \d+ cm +\d+ % +\d+ %", table)
     assert outcome.out.count("simulated run") == 1
+    assert "\N{REPLACEMENT CHARACTER}" not in outcome.out
     assert " strapdown/report.html " in table
     assert (tmp_path / "out" / "strapdown" / "report.html").is_file()
 
