@@ -87,6 +87,7 @@ $(VENV)/.place:
 
 $(VENV)/.runtime: $(VENV)/.place $(METADATA)
 	@echo "Setting up $(VENV) with $$($(RUN) --version): about a minute, 1.1 GB of disk"
+	@rm -rf *.egg-info  # of an older version, which would name what is no longer there
 	@$(RUN) -m pip $(INSTALL) --editable '.[view,campaign]'
 	@touch $@
 

@@ -31,6 +31,7 @@ from hopper_estimation.phases import (
     Body,
     Record,
     Records,
+    layout,
 )
 
 USUAL_M, USUAL_HOPS = 0.1, 0.3
@@ -46,7 +47,7 @@ the slope of an encoder's readings is late."""
 UNREAD_S = 0.1
 """A leg that was not read for longer is not gone by."""
 _HOPS, _SQUARES = range(2)
-STATE = np.dtype(
+STATE = layout(
     [
         *((name, np.float64, 2) for name in ("own_done", "leg_done")),
         *((name, np.float64) for name in ("ratios", "landed_m_s", "unread")),

@@ -13,10 +13,10 @@ import numpy as np
 from numba import njit
 
 from hopper_estimation import phases
-from hopper_estimation.phases import STARTUP, Array, Record, Records
+from hopper_estimation.phases import STARTUP, Array, Record, Records, layout
 from hopper_estimation.vertical_kernels import FIT_SCALE, LARGEST_EXPONENT, SPEED_SCALE_M_S
 
-STATE = np.dtype(
+STATE = layout(
     [
         *phases.HOP,
         *(

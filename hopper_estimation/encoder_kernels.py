@@ -49,12 +49,13 @@ from hopper_estimation.phases import (
     Body,
     Record,
     Records,
+    layout,
 )
 
 BA1, DR1 = 0, 1
 
 MOST_READINGS = 32
-STATE = np.dtype(
+STATE = layout(
     [
         *phases.HOP,
         *((name, np.float64) for name in ("z", "v", "zz", "zv", "vv")),

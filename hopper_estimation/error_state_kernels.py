@@ -49,6 +49,7 @@ from hopper_estimation.phases import (
     Level,
     Records,
     Tuned,
+    layout,
 )
 from hopper_estimation.vertical_kernels import STANDING_VV, thrust_excess
 
@@ -57,7 +58,7 @@ ESKF1, ESKF2 = 0, 1
 # Errors, and the nominal values that they are added to.
 X_Z, X_V, X_TILT_X, X_TILT_Y, X_BIAS, X_GYRO_X, X_GYRO_Y = range(7)
 ERROR_COUNT = 7
-STATE = np.dtype(
+STATE = layout(
     [
         *phases.HOP,
         *((name, np.float64) for name in ("z", "v", "zz", "zv", "vv", "side_x", "side_y")),

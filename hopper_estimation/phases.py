@@ -29,6 +29,12 @@ Records = NDArray[np.void]
 Record = Any
 """One of them: compiled functions read and change its fields."""
 
+
+def layout(fields: list[Any]) -> np.dtype[np.void]:
+    """A structured type whose fields are read by name without numba too, as with NUMBA_DISABLE_JIT."""
+    return np.dtype((np.record, fields))
+
+
 DROP, STANCE_DOWN, STANCE_UP, REBOUND, STARTUP = range(5)
 PHASES = ("drop", "stance_down", "stance_up", "rebound", "startup")
 PHASE_WORDS = ("while dropping", "in stance, down", "in stance, up", "while rebounding", "before the first drop")
@@ -85,7 +91,7 @@ LOW_USABLE, HIGH_USABLE, LOW_CLIPPED, HIGH_DUE = 1, 2, 4, 8
 """Bits: the low-g, the high-g reading is there and inside its range; the first is beyond it; the second is due, and
 missing."""
 
-SIGNAL = np.dtype(
+SIGNAL = layout(
     [
         *((name, np.float64) for name in ("dt", "low", "high", "side_x", "side_y", "goal", "thrust", "leg")),
         ("usable", np.int64),
@@ -96,7 +102,7 @@ the high-g sensor, gravity taken off, and the horizontal specific force in the l
 commanded hop height, m (NaN: none was commanded); specific thrust of the duty cycles, m/s^2 (NaN: unknown); compression
 of the leg, m (NaN: not read); bits as `LOW_USABLE`."""
 
-EVENT = np.dtype(
+EVENT = layout(
     [
         *((name, np.int64) for name in ("kind", "sample")),
         *((name, np.float64) for name in ("time", "height", "velocity", "variance")),

@@ -28,10 +28,10 @@ from numba import njit
 
 from hopper_estimation import phases
 from hopper_estimation.configuration import HopperConfiguration
-from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record, Records
+from hopper_estimation.phases import HIGH_DUE, HIGH_USABLE, LOW_CLIPPED, LOW_USABLE, Array, Record, Records, layout
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 
-STATE = np.dtype(
+STATE = layout(
     [
         *((name, np.float64, 3) for name in ("up", "low", "high", "gyro", "mean_low", "mean_high", "mean_gyro")),
         *(

@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hopper_estimation import topics
-from hopper_estimation.phases import SIGNAL, Array, Record, Records, new_state
+from hopper_estimation.phases import SIGNAL, Array, Record, Records, layout, new_state
 from hopper_estimation.readings_kernels import ReadingSettings, read
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Measurement
 from onboard_estimation.series import Series
@@ -31,7 +31,7 @@ GOAL, THRUST, UP, LEG, HIGH, LOW = range(len(KINDS))
 KIND_OF = {channel.sensor: kind for kind, channel in enumerate(KINDS)}
 _NEVER = np.iinfo(np.int64).min
 
-SAMPLE = np.dtype(
+SAMPLE = layout(
     [
         ("low", np.float64, 6),
         ("high", np.float64, 6),

@@ -44,6 +44,7 @@ from hopper_estimation.phases import (
     Level,
     Records,
     Tuned,
+    layout,
 )
 
 KF1, KF2, KF3 = 0, 1, 2
@@ -86,7 +87,7 @@ class Moments(NamedTuple):
     distrusted: float
 
 
-STATE = np.dtype([*phases.HOP, *((name, np.float64) for name in Moments._fields)])
+STATE = layout([*phases.HOP, *((name, np.float64) for name in Moments._fields)])
 
 
 def start_state(height_m: float, velocity_m_s: float, covariance: Array, phase: int, bias: float = 0.0) -> Records:

@@ -27,10 +27,11 @@ _START = (
 def executables(package: str = PACKAGE) -> dict[str, str]:
     """Entry points `module:function` of a package's executables by name; empty where it has none or is not there.
 
-    A source tree where the program starts may hold older metadata than the installation, so all that is there counts.
+    A source tree where the program starts may hold older metadata (`.egg-info`) than the installation, so all that is
+    there counts, and the installation's first.
     """
     found: dict[str, str] = {}
-    for one in distributions(name=package):
+    for one in sorted(distributions(name=package), key=lambda one: one.read_text("METADATA") is None):
         for point in one.entry_points:
             if point.group == _GROUP:
                 found.setdefault(point.name, point.value)

@@ -202,7 +202,7 @@ def test_an_installed_wheel_does_all_that_the_source_tree_does(repository: Path,
     installed = Installation(repository, tmp_path, Path(sysconfig.get_path("purelib")))
     whence = json.loads(installed.python("-c", WHENCE.replace("NAMES", repr(TOP_LEVEL_PACKAGES))))
     assert whence["packages"] == [str(installed.site / name) for name in TOP_LEVEL_PACKAGES]
-    robots = ["hopper", "pendulum", "salp", "softrobot", "strapdown", "thruster_chain", "two_link"]
+    robots = ["hopper", "salp", "softrobot", "strapdown", "thruster_chain"]
     assert (sorted(whence["robots"]), len(whence["commands"])) == (robots, 1)
     assert whence["distribution"] == str(installed.site)
 
