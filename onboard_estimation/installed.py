@@ -49,9 +49,9 @@ def load(group: str, kind: str, name: str, expected: type = object) -> Any:
 
 
 def package_of(group: str, name: str) -> str:
-    """The package that offers a name of a group; empty where there is no such name, or its package is not known."""
+    """The package, by ROS's name, that offers a name of a group; empty: there is no such name, or nobody knows whose."""
     point = _points(group).get(name)
-    return point.dist.name if point is not None and point.dist is not None else ""
+    return point.dist.name.replace("-", "_") if point is not None and point.dist is not None else ""
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:

@@ -150,7 +150,7 @@ def base_dependencies(folder: Path) -> Path:
         done.add(one.name)
         needed = [Requirement(text) for text in one.requires or []]
         names += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
-        if one.name == "onboard_estimation":
+        if one.name.replace("-", "_") == "onboard_estimation":  # as setuptools of some versions writes it
             continue
         for top in {path.parts[0] for path in one.files or []} - {"..", "__pycache__"}:
             if not (folder / top).exists():
