@@ -49,7 +49,7 @@ def load(group: str, kind: str, name: str, expected: type = object) -> Any:
 
 
 def package_of(group: str, name: str) -> str:
-    """The package, by ROS's name, that offers a name of a group; empty: there is no such name, or nobody knows whose."""
+    """The package, by its ROS name, that offers a name of a group; empty where that is not known."""
     point = _points(group).get(name)
     return point.dist.name.replace("-", "_") if point is not None and point.dist is not None else ""
 
