@@ -59,9 +59,10 @@ def console() -> Any:
 
 def say(sentence: str, style: str | None = None) -> None:
     """Print a sentence, with the empty lines before and after it; wrapped on a terminal, in one line elsewhere."""
-    plain = sentence.strip("\n")
-    before, _, after = sentence.partition(plain)
-    console().print(before + printable(plain) + after, style=style, soft_wrap=not sys.stdout.isatty())
+    start = len(sentence) - len(sentence.lstrip("\n"))
+    stop = max(start, len(sentence.rstrip("\n")))
+    shown = sentence[:start] + printable(sentence[start:stop]) + sentence[stop:]
+    console().print(shown, style=style, soft_wrap=not sys.stdout.isatty())
 
 
 def note(sentence: str, quiet: bool = False) -> None:
