@@ -32,7 +32,9 @@ from importlib import import_module
 from importlib.metadata import distribution, entry_points
 print(json.dumps({
     "packages": [import_module(name).__path__[0] for name in NAMES],
-    "robots": [entry.name for entry in entry_points(group="onboard_estimation.robots")],
+    "robots": [
+        robot.name for robot in entry_points(group="onboard_estimation.robots") if robot.module.split(".")[0] in NAMES
+    ],
     "commands": [entry.name for entry in entry_points(group="console_scripts") if entry.name == "onboard-estimation"],
     "distribution": str(distribution("onboard_estimation").locate_file("")),
 }))
