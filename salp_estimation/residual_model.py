@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from onboard_estimation.errors import UserError
 from onboard_estimation.learning import model_file
-from onboard_estimation.learning.model_header import ModelHeader
+from onboard_estimation.learning.model_file import ModelHeader
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.measurement import Vector
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.learning import sparse
-from onboard_estimation.learning.model_file import package_version
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from onboard_estimation.learning.sparse import SparseGaussianProcesses
 from onboard_estimation.workers import all_of
 from salp_estimation.configuration import RESIDUAL_FORMS, SalpConfiguration
@@ -247,5 +246,4 @@ def _header(
             input_lowest=tuple(inputs.min(axis=0).tolist()),
             input_highest=tuple(inputs.max(axis=0).tolist()),
         ),
-        package_version=package_version(),
     )

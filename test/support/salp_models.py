@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from onboard_estimation.learning.model_header import ModelHeader, TrainingConditions
+from onboard_estimation.learning.model_file import ModelHeader, TrainingConditions
 from salp_estimation.configuration import SalpConfiguration
 from salp_estimation.population import Population, kinds
 from salp_estimation.residual_model import ResidualModel, chain_hash

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onboard_estimation.errors import UserError
+from onboard_estimation.installed import versions
 from onboard_estimation.learning.optimisation import state_file as states
 from onboard_estimation.learning.optimisation.methods import METHODS
 from onboard_estimation.learning.optimisation.problem import (
@@ -217,7 +218,7 @@ class _Run:
             return
         differences = [
             f"{name} {self._stored.libraries.get(name)}, here {version}"
-            for name, version in states.library_versions().items()
+            for name, version in versions(states.LIBRARIES).items()
             if self._stored.libraries.get(name) != version
         ]
         raise UserError(

@@ -12,9 +12,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import struct
-import tokenize
-import zipfile
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,18 +23,16 @@ from numpy.typing import NDArray
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.installed import versions
+from onboard_estimation.learning.model_file import MOST_ARRAYS, Arrays, read_arrays
 
 FORMAT_VERSION = 1
 LARGEST_FILE_BYTES = 256 * 1024 * 1024
-# What zipfile, NumPy and json raise on damaged files.
-_DAMAGE = (
-    *(zipfile.BadZipFile, ValueError, TypeError, KeyError, EOFError, NotImplementedError, RuntimeError, SyntaxError),
-    *(MemoryError, OverflowError, RecursionError, struct.error, tokenize.TokenError),
-)
-_LIBRARIES = ("numpy", "scipy", "cma")
+LIBRARIES = ("numpy", "scipy", "cma")
+"""That the course of a run depends on."""
 _DIGEST_BYTES = 32
-_DIMENSIONS = {"header": 1, "costs": 1, "sizes": 1, "digests": 2, "best": 1, "best_cost": 0}
-_TYPES = {"header": np.uint8, "sizes": np.int64, "digests": np.uint8}  # the others: float64
+_KINDS = {"header": ("u1", 1), "costs": ("f8", 1), "sizes": ("i8", 1), "digests": ("u1", 2), "best": ("f8", 1)}
+_KINDS["best_cost"] = ("f8", 0)
+"""Type and dimensions of each array."""
 
 
 @dataclass
@@ -65,12 +60,7 @@ class StoredRun:
     digests: list[bytes] = field(default_factory=list)
     best: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     best_cost: float = np.inf
-    libraries: dict[str, str] = field(default_factory=lambda: library_versions())
-
-
-def library_versions() -> dict[str, str]:
-    """Of the libraries that the course of a run depends on, by name."""
-    return versions(_LIBRARIES)
+    libraries: dict[str, str] = field(default_factory=lambda: versions(LIBRARIES))
 
 
 def digest(population: NDArray[np.float64]) -> bytes:
@@ -112,32 +102,21 @@ def load(path: Path) -> StoredRun | None:
         Not such a file, of another format version, too large, or damaged.
     """
     where = f"state file {path}"
-    way_out = "give another path, or delete it to start anew"
+    what, way_out = "the state of an optimisation", "give another path, or delete it to start anew"
     try:
-        size = path.stat().st_size
-        if size > LARGEST_FILE_BYTES:
-            raise UserError(f"{where}: {size / 1e6:.0f} MB, it has at most {LARGEST_FILE_BYTES / 1e6:.0f}; {way_out}")
-        with zipfile.ZipFile(path) as archive:
-            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ValueError("compressed, so not written by this program")
-        with np.load(path, allow_pickle=False) as content:
-            arrays = {name: content[name] for name in content.files}
-        return _run(arrays)
+        arrays = read_arrays(path, where, what, way_out, LARGEST_FILE_BYTES, MOST_ARRAYS)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise UserError(f"{where}: cannot be read: {error.strerror or error}") from error
-    except _DAMAGE as error:
-        raise UserError(f"{where}: not the state of an optimisation, or damaged ({error}); {way_out}") from error
+    try:
+        return _run(arrays)
+    except (ValueError, KeyError, RecursionError) as error:
+        raise UserError(f"{where}: not {what}, or damaged ({error}); {way_out}") from error
 
 
-def _run(arrays: dict[str, NDArray[Any]]) -> StoredRun:
-    """The run of a file's arrays; ValueError where they are none."""
-    if set(arrays) != set(_DIMENSIONS):
-        raise ValueError(f"arrays {', '.join(sorted(arrays))}")
-    for name, value in arrays.items():
-        if value.ndim != _DIMENSIONS[name] or value.dtype != _TYPES.get(name, np.float64):
-            raise ValueError(f"array {name} of type {value.dtype} with {value.ndim} dimensions")
+def _run(arrays: Arrays) -> StoredRun:
+    """The run of a file's arrays; ValueError or KeyError where they are none."""
+    if {name: (value.dtype.str[1:], value.ndim) for name, value in arrays.items()} != _KINDS:
+        raise ValueError(f"arrays {', '.join(f'{name} {value.dtype}' for name, value in sorted(arrays.items()))}")
     header = json.loads(arrays["header"].tobytes().decode())
     if not isinstance(header, dict) or header.get("format_version") != FORMAT_VERSION:
         raise ValueError(f"not of format version {FORMAT_VERSION}")
