@@ -26,7 +26,7 @@ from salp_estimation.residual_filter_kernels import ERROR_TIME_S, Linearised
 from salp_estimation.residual_model import ResidualModel
 
 if TYPE_CHECKING:
-    from salp_estimation.residual_history import PastStep
+    from salp_estimation.residual_smoother import PastStep
 
 Rows = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ ROBOT_TIME_S = 200.0
 """A robot may change while it runs, by wear, load or floor: within minutes it may be any of its population."""
 GYRO_SCALE_STDDEV = 0.01
 """Of a MEMS gyro's scale factor, before calibration."""
-_POSE = StateSpace(se2("pose"))
+POSE = StateSpace(se2("pose"))
 
 
 class Drive(NamedTuple):
@@ -247,14 +247,14 @@ class ResidualFilter:
 
     def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """Corrected by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""
-        error = _POSE.minus(pose, now.state[-3:])
+        error = POSE.minus(pose, now.state[-3:])
         spread = now.covariance[-3:, -3:] + covariance
         root: Matrix = np.linalg.cholesky(spread).astype(np.float64)
         nis = float(np.sum(np.linalg.solve(root, error) ** 2))
         gain = np.linalg.solve(spread, now.covariance[-3:]).T
         step = gain @ error
         state = now.state + np.concatenate([step[:-3], np.zeros(3)])
-        state[-3:] = _POSE.plus(now.state[-3:], step[-3:])
+        state[-3:] = POSE.plus(now.state[-3:], step[-3:])
         keep = np.eye(self.size)
         keep[:, -3:] -= gain
         after = keep @ now.covariance @ keep.T + gain @ covariance @ gain.T

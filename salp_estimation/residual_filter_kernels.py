@@ -303,6 +303,30 @@ def _link_shares(links: int, link: int) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
+def gyro_slope(state: Array, near: Linearised, link: int) -> Array:
+    """(n,) slope of one gyro's expected rate by the state."""
+    m, p = near.by_parameters.shape
+    links, a, noise = m - 2, m - 3, state.shape[0] - 3 - m
+    first = noise - p
+    mix, rates = _link_shares(links, link), expected_rates(near, state)
+    turning = 0.0
+    for i in range(2, m):
+        turning += mix[i] * rates[i]
+    factor = 1.0 + state[a + links + link]
+    slope = np.zeros(state.shape[0])
+    for i in range(2, m):
+        share = factor * mix[i]
+        for j in range(a):
+            slope[j] += share * near.by_angles[i, j]
+        for j in range(p):
+            slope[first + j] += share * near.by_parameters[i, j]
+        slope[noise + i] = share * near.stddevs[i]
+    slope[a + link] = 1.0
+    slope[a + links + link] = turning
+    return slope
+
+
+@njit(cache=True, error_model="numpy")
 def update(
     state: Array,
     covariance: Array,
@@ -320,27 +344,14 @@ def update(
     Innovation, its variance, and the part of that which the linearisation left over, times `error_share`: the factor on
     the variance of what the linearisation leaves over, more than one where it repeats itself.
     """
-    m, p = near.by_parameters.shape
-    links, a, noise, size = m - 2, m - 3, state.shape[0] - 3 - m, state.shape[0]
-    first = noise - p
-    mix, rates = _link_shares(links, link), expected_rates(near, state)
-    turning = 0.0
-    for i in range(2, m):
-        turning += mix[i] * rates[i]
-    factor = 1.0 + state[a + links + link]
-    slope = np.zeros(size)
+    m = near.mean.shape[0]
+    links, a = m - 2, m - 3
+    mix, slope = _link_shares(links, link), gyro_slope(state, near, link)
+    factor, turning = 1.0 + state[a + links + link], slope[a + links + link]
     repeated = 0.0
     for i in range(2, m):
-        share = factor * mix[i]
-        for j in range(a):
-            slope[j] += share * near.by_angles[i, j]
-        for j in range(p):
-            slope[first + j] += share * near.by_parameters[i, j]
-        slope[noise + i] = share * near.stddevs[i]
         for j in range(2, m):
             repeated += error_share * mix[i] * mix[j] * near.left_over[i, j]
-    slope[a + link] = 1.0
-    slope[a + links + link] = turning
     innovation = measured - factor * turning - state[a + link] - near.offsets[link]
     towards = covariance @ slope
     spread = np.dot(slope, towards) + noise_variance + repeated
