@@ -21,9 +21,8 @@ from salp_estimation import friction_kernels as friction
 from salp_estimation import residual_filter_kernels as kernels
 from salp_estimation.chain_estimator import Reading
 from salp_estimation.doubted_start import log_density
-from salp_estimation.population import SLIP
 from salp_estimation.residual_filter_kernels import ERROR_TIME_S, Linearised
-from salp_estimation.residual_model import ResidualModel
+from salp_estimation.residual_model import SLIP, ResidualModel
 
 if TYPE_CHECKING:
     from salp_estimation.residual_smoother import PastStep
@@ -170,7 +169,7 @@ class ResidualFilter:
         offsets = np.zeros(n)
         angles, parameters = now.state[self._angles], now.state[self._parameters]
         effects = friction.force_effects(self._links, angles, drive.controls, drive.slopes, parameters, SLIP, start)
-        stddevs = np.sqrt(self._population.residual_stddevs**2 + effects @ self._population.force_stddevs**2)
+        stddevs = self._population.scale(effects)
         if self._variances is not None:
             inputs = np.concatenate([angles, drive.controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])

@@ -10,7 +10,8 @@ from scipy.signal import lfilter
 from salp_estimation import friction_kernels as kernels
 from salp_estimation.configuration import ChainConfiguration
 from salp_estimation.gaits import GAITS
-from salp_estimation.population import SLIP, Population, fit_population, kinds, left_over, run_effects
+from salp_estimation.population import fit_population, kinds, left_over, run_effects
+from salp_estimation.residual_model import SLIP, Population
 from salp_estimation.training_runs import TRAINING_RATE_HZ, TrainingRun
 
 Array = NDArray[np.float64]
