@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import block_diag, solve_triangular
 from scipy.optimize import least_squares, lsq_linear
 
 from onboard_estimation.errors import UserError
@@ -38,7 +38,6 @@ from salp_estimation.drag_regressor import (
     wheel_jacobians,
     with_drag,
 )
-from salp_estimation.long_run_covariance import long_run_covariance
 
 Array = NDArray[np.float64]
 
@@ -48,6 +47,8 @@ POOR_WIDTH = 0.1
 
 _SMALLEST = 1e-6  # lower bound of a wheel's coefficient, in its usual size
 _ROUNDS = 3  # of estimating the residuals' covariance and the coefficients in turn
+_LEAST_WIDTH = 25.0  # samples, five periods of the cut-off: noise of a position, differentiated, is anticorrelated
+_LEAST_EXPLAINED = 0.5  # of the variance of measured forces: less is not thrust
 _LOST = 1e-10  # singular values below this share of the largest: a direction without any information
 
 
@@ -61,18 +62,18 @@ class Samples:
         (K, N - 1) rad, (K, N + 2) as `Motion.rates`, (K, N) rim speeds in m/s.
     steps
         (K,) int64: number of the regular step, increasing; gaps in the recording are gaps in the numbers.
-    instants
-        (K,) int64: which instants of the run's motion they are.
     step_s
         Length of a step, s.
+    forces
+        (K, N) forces at the rims by the wheels' measured effort, N; NaN where not known.
     """
 
     joint_angles: Array
     rates: Array
     controls: Array
     steps: NDArray[np.int64]
-    instants: NDArray[np.int64]
     step_s: float
+    forces: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,48 +253,31 @@ def _bounded(problem: _Problem, held: float) -> Parametrisation:
 
 
 def _cholesky(problem: _Problem, held: float) -> Parametrisation:
-    """Full matrices: lower Cholesky factors of the wheels' matrices in their usual sizes; joints as they are."""
-    terms, links, sizes = problem.terms, problem.links, problem.sizes
-    root = np.sqrt(sizes)  # of a diagonal element; terms of a wheel: xx xy xt yy yt tt
-    count = len(terms) - 1
+    """Full matrices: Cholesky factors, U^T U, of the wheels' matrices in their usual sizes; joints as they are."""
+    links, sizes = problem.links, problem.sizes
+    count = 6 * links  # terms of a wheel: xx xy xt yy yt tt, the upper triangle row by row, as the parameters of U
     rows, columns = np.triu_indices(3)
-
-    def factor(x: Vector, link: int) -> Matrix:
-        out = np.zeros((3, 3))
-        # Upper triangle of the matrix, row by row, is the lower triangle of the factor, column by column.
-        out[columns, rows] = np.append(np.sqrt(held / sizes[0]), x[:5]) if link == 0 else x[6 * link - 1 : 6 * link + 5]
-        return out
+    scale = np.sqrt(sizes[[0, 3, 5]])  # of a diagonal element, the same for all wheels
+    unit = np.outer(scale, scale)
+    directions = np.zeros((6, 3, 3))
+    directions[range(6), rows, columns] = 1.0
 
     def to_values(x: Vector) -> tuple[Vector, Matrix]:
-        values, inner = np.empty(len(terms)), np.zeros((len(terms), count))
-        for link in range(links):
-            lower = factor(x, link)
-            scale = np.array([root[6 * link], root[6 * link + 3], root[6 * link + 5]])
-            unit = np.outer(scale, scale)[rows, columns]
-            values[6 * link : 6 * link + 6] = (lower @ lower.T)[rows, columns] * unit
-            for number, (row, column) in enumerate(zip(rows, columns, strict=True)):
-                parameter = 6 * link + number - 1
-                if parameter < 0:
-                    continue
-                step = np.zeros((3, 3))
-                step[column, row] = 1.0
-                change = step @ lower.T
-                inner[6 * link : 6 * link + 6, parameter] = (change + change.T)[rows, columns] * unit
-        joints = np.arange(6 * links, len(terms))
-        values[joints] = x[joints - 1] * sizes[joints]
-        inner[joints, joints - 1] = sizes[joints]
-        return values, inner
+        x = np.append(np.sqrt(held / sizes[0]), x)
+        upper = np.zeros((links, 3, 3))
+        upper[:, rows, columns] = x[:count].reshape(links, 6)
+        wheels = (unit * (upper.swapaxes(1, 2) @ upper))[:, rows, columns]
+        half = np.einsum("pba,nbc->npac", directions, upper)  # of the change of U^T U by each parameter
+        slopes = (unit * (half + half.swapaxes(2, 3)))[..., rows, columns].swapaxes(1, 2)
+        inner = block_diag(*slopes, np.diag(sizes[count:]))
+        return np.concatenate([wheels.ravel(), x[count:] * sizes[count:]]), inner[:, 1:]
 
     def from_values(values: Vector) -> Vector:
-        wheels, joints = drag_matrices(terms, values, links)
-        parts = []
-        for link, matrix in enumerate(wheels):
-            scale = np.array([root[6 * link], root[6 * link + 3], root[6 * link + 5]])
-            parts.append(np.linalg.cholesky(matrix / np.outer(scale, scale))[columns, rows])
-        return np.concatenate([*parts, joints / sizes[6 * links :]])[1:]
+        wheels, joints = drag_matrices(problem.terms, values, links)
+        upper = np.linalg.cholesky(wheels / unit).swapaxes(1, 2)
+        return np.concatenate([upper[:, rows, columns].ravel(), joints / sizes[count:]])[1:]
 
-    bounds = np.full(count, -np.inf)
-    bounds[6 * links - 1 :] = 0.0
+    bounds = np.where(np.arange(1, len(sizes)) < count, -np.inf, 0.0)
     return to_values, from_values, bounds
 
 
@@ -390,3 +374,104 @@ def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: tuple[DragTerm, .
         )
     if max(len(run.steps) for run in runs) < 10:
         raise UserError(f"all stretches of motion are shorter than 10 instants: {names}")
+
+
+def long_run_covariance(steps: Sequence[NDArray[np.int64]], scores: Matrix, bread: Matrix) -> Matrix:
+    """Covariance (p, p) of the sum of the scores, which are correlated in time.
+
+    Newey and West (1987), Bartlett's kernel; its width after Andrews (1991), "Heteroskedasticity and autocorrelation
+    consistent covariance matrix estimation", eq. 6.2 and 6.4, first-order autoregressions.
+
+    Parameters
+    ----------
+    steps
+        One array a run, K elements in all: numbers of the regular steps, increasing; gaps are gaps in the numbers.
+    scores
+        (K, p): each instant's share of the gradient.
+    bread
+        (p, p) inverse of the information: the width is chosen for the coefficients, not for the scores.
+    """
+    stops = np.cumsum([len(run) for run in steps])
+    regular = []
+    for run, part in zip(steps, np.split(scores, stops[:-1]), strict=True):
+        placed = np.zeros((int(run[-1] - run[0]) + 1, scores.shape[1]))
+        placed[run - run[0]] = part  # zero in gaps
+        regular.append(placed)
+    longest = len(scores) / len(steps) / 4.0
+    width = min(max(_andrews_width([part @ bread for part in regular], len(scores)), _LEAST_WIDTH), longest)
+    out = scores.T @ scores
+    for lag in range(1, int(width) + 1):
+        for part in regular:
+            if lag < len(part):
+                cross = part[lag:].T @ part[:-lag]
+                out = out + (1.0 - lag / (width + 1.0)) * (cross + cross.T)
+    return out
+
+
+def _andrews_width(influences: Sequence[Matrix], count: int) -> float:
+    """Width of Bartlett's kernel for first-order autoregressions, pooled over coefficients and runs."""
+    lagged = sum((part[1:] * part[:-1]).sum(axis=0) for part in influences)
+    power = sum((part[:-1] ** 2).sum(axis=0) for part in influences)
+    used = np.asarray(power) > 0.0
+    rho = np.clip(np.asarray(lagged)[used] / np.asarray(power)[used], -0.97, 0.97)
+    alpha = np.mean(4.0 * rho**2 / ((1.0 - rho) ** 6 * (1.0 + rho) ** 2)) / np.mean(1.0 / (1.0 - rho) ** 4)
+    return float(1.1447 * (alpha * count) ** (1.0 / 3.0))
+
+
+@dataclass(frozen=True)
+class DragScale:
+    """Factor on all coefficients of a fit, its 95 % half-width, and where it comes from.
+
+    Attributes
+    ----------
+    held
+        The scale is not measured: the first wheel's d_xx stays as configured, `factor` is 1 and has no width.
+    explained
+        Share of the measured forces' variance that d_xx u explains; NaN without effort.
+    reason
+        One sentence for the report.
+    """
+
+    factor: float
+    half_width: float
+    held: bool
+    explained: float
+    reason: str
+
+
+def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
+    """The common scale of all coefficients, which commands and motion leave open, from the wheels' measured effort.
+
+    Torque over the wheel's radius is the thrust, and thrust is d_xx u (eq. 4). One number fits it over all wheels and
+    recordings, by least squares, with an interval that knows correlation in time.
+    """
+    thrust_of = np.array([value for term, value in zip(fit.terms, fit.values, strict=True) if term.kind == "xx"])
+    forces, thrusts, kept = [], [], []
+    for sample in samples:
+        if sample.forces is not None:
+            known = np.isfinite(sample.forces).all(axis=1)
+            forces.append(sample.forces[known])
+            thrusts.append(sample.controls[known] * thrust_of)
+            kept.append(sample.steps[known])
+    held = f"the first wheel's d_xx is held at its configured {fit.values[0]:.6g} N s/m"
+    if sum(len(one) for one in forces) < 10:
+        reason = f"The common scale cannot be seen from commands and motion and no wheel effort is recorded: {held}."
+        return DragScale(1.0, 0.0, True, float("nan"), reason)
+    force, thrust = np.concatenate(forces), np.concatenate(thrusts)
+    factor = float((force * thrust).sum() / max(np.square(thrust).sum(), 1e-300))
+    error = force - factor * thrust
+    explained = float(1.0 - np.square(error).sum() / max(np.square(force - force.mean(axis=0)).sum(), 1e-300))
+    if factor <= 0.0 or explained < _LEAST_EXPLAINED:
+        reason = (
+            f"The recorded wheel effort is not thrust (d_xx u explains {100.0 * explained:.0f} % of it, with a factor "
+            f"of {factor:.3g}; check units and signs): {held}."
+        )
+        return DragScale(1.0, 0.0, True, explained, reason)
+    scores = (thrust * error).sum(axis=1)[:, None]
+    spread = float(long_run_covariance(kept, scores, np.eye(1))[0, 0])
+    half_width = NORMAL_95 * np.sqrt(spread) / float(np.square(thrust).sum())
+    sentence = (
+        f"The common scale comes from the wheels' effort in {len(forces)} of {len(samples)} recordings: d_xx u "
+        f"explains {100.0 * explained:.1f} % of it."
+    )
+    return DragScale(factor, half_width, False, explained, sentence)

@@ -9,22 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.recording import LoadedRecording
-from onboard_estimation.measurement import Vector
+from onboard_estimation.measurement import Matrix, Vector
+from salp_estimation import chain_kernels as kernels
+from salp_estimation.chain import Chain
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.drag_regressor import DragTerm, coefficients
-from salp_estimation.drag_scale import DragScale, drag_scale
+from salp_estimation.drag_regressor import DragTerm, coefficients, predicted_rates, wheel_jacobians
 from salp_estimation.gaits import GAITS, Gait, gait_for
-from salp_estimation.identification import DragFit, fit_drag
-from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
 from salp_estimation.identification_runs import Run, run_from_recording
 from salp_estimation.motion import DEFAULT_CUTOFF_HZ
-from salp_estimation.validation import Validation, validate, validation_table
+from salp_estimation.validation import Validation, validate, validation_table, write_validation
 
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
 
@@ -32,6 +33,8 @@ _DIGITS = 7
 _NOTED_DELAY_S = 0.01
 _GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
 _ADVICE_S = 60.0
+_MARGIN_RAD = float(np.deg2rad(1.0))
+_SETTLED_CYCLES = 2
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class Identification:
                 }
                 for run in self.runs
             ],
-            "validation": [_figures(one) for one in self.validations],
+            "validation": [one.summary() for one in self.validations],
             "notes": list(self.notes),
         }
 
@@ -153,8 +156,6 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        from salp_estimation.validation_plot import write_validation
-
         source = "simulated" if self.simulated else "recorded"
         names = ", ".join(run.name for run in self.runs)
         header = f"# Drag identified from {source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
@@ -194,8 +195,8 @@ def identify(
     chain = configuration.chain.build()
     diagonal = fit_drag(chain, samples)
     fit = fit_drag(chain, samples, full=True) if full else diagonal
-    scale = drag_scale(fit, runs, samples)
-    diagonal_scale = drag_scale(diagonal, runs, samples) if full else scale
+    scale = drag_scale(fit, samples)
+    diagonal_scale = drag_scale(diagonal, samples) if full else scale
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
     table = _table(fit, scale, coefficients(chain, fit.terms), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
@@ -295,10 +296,10 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
             "latency of the motion capture. The model knows no lag; the coefficients take up part of it."
         )
     weak = [
-        f"{one.name} in {validation.name} {100.0 * one.explained:.0f} %"
+        f"{one.name} in {validation.name} {100.0 * one.variance_explained:.0f} %"
         for validation in validations
         for one in validation.signals
-        if one.group != "gyros" and one.explained < _GOOD_SHARE
+        if one.group != "gyros" and one.variance_explained < _GOOD_SHARE
     ]
     if weak:
         shown = ", ".join(weak[:6]) + (f" and {len(weak) - 6} more" if len(weak) > 6 else "")
@@ -309,20 +310,52 @@ def _warnings(fit: DragFit, validations: Sequence[Validation]) -> list[str]:
     return out
 
 
-def _figures(validation: Validation) -> dict[str, Any]:
-    return {
-        "name": validation.name,
-        "period_s": validation.period_s,
-        "cycles": validation.cycles,
-        "signals": [
-            {
-                "name": one.name,
-                "unit": one.unit,
-                "rms": one.rms,
-                "rms_before": one.rms_before,
-                "offset": one.offset,
-                "variance_explained": one.explained,
-            }
-            for one in validation.signals
-        ],
-    }
+def expected_half_widths(
+    fit: DragFit, gaits: Mapping[str, Gait], step_s: float, duration_s: float = 60.0
+) -> dict[str, Vector]:
+    """95 % half-widths (P,) after a further recording of each gait, all else the same.
+
+    Parameters
+    ----------
+    step_s
+        Between the instants that a fit uses.
+    """
+    finite = np.isfinite(fit.half_widths)
+    inflation = np.where(
+        finite, fit.noise_inflation, np.median(fit.noise_inflation[finite][1:] if finite[1:].any() else 1.0)
+    )
+    weight = whitening(fit.residual_covariance)
+    out = {}
+    for name, gait in gaits.items():
+        if len(gait.offset) != fit.chain.link_count:
+            continue
+        added = _information(fit, weight, gait, step_s, duration_s)
+        # In units of each coefficient's own information, so that the inverse is well conditioned.
+        total = fit.information + added
+        root = np.sqrt(np.diag(total)).clip(min=1e-300)
+        variance = np.diag(np.linalg.pinv(total / np.outer(root, root), hermitian=True)) / root**2
+        out[name] = np.append(0.0, NORMAL_95 * np.sqrt(variance * inflation[1:]))
+    return out
+
+
+def gait_path(chain: Chain, gait: Gait, step_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Joint angles (K, N - 1) and rim speeds (K, N) of a gait's first cycles, from a straight start."""
+    count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
+    controls = gait.controls(step_s * np.arange(count))
+    state = np.zeros((1, chain.link_count + 2))
+    angles = np.empty((count, chain.link_count - 1))
+    for k in range(count):
+        angles[k] = state[0, 3:]
+        state = chain.propagate(state, controls[k], step_s)
+    return angles, controls
+
+
+def _information(fit: DragFit, weight: Matrix, gait: Gait, step_s: float, duration_s: float) -> Matrix:
+    """(P - 1, P - 1) of the free coefficients."""
+    angles, controls = gait_path(fit.chain, gait, step_s)
+    lower, upper = fit.chain.links[:-1, kernels.LOWER], fit.chain.links[:-1, kernels.UPPER]
+    free = ((angles > lower + _MARGIN_RAD) & (angles < upper - _MARGIN_RAD)).all(axis=1)
+    _, slopes = predicted_rates(wheel_jacobians(fit.chain, angles[free]), controls[free], fit.terms, fit.values)
+    weighted = np.einsum("ab,kbp->kap", weight, slopes[..., 1:])
+    cycles: float = duration_s / (step_s * len(angles))
+    return np.asarray(cycles * np.einsum("kap,kaq->pq", weighted, weighted))

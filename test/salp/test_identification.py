@@ -37,13 +37,10 @@ from salp_estimation.drag_regressor import (
     with_drag,
 )
 from salp_estimation.gaits import FORWARD, GAITS, Gait
-from salp_estimation.identification import Samples, fit_drag
-from salp_estimation.identification_advice import expected_half_widths
+from salp_estimation.identification import Samples, fit_drag, long_run_covariance
 from salp_estimation.identification_runs import Run, effort_channel, run_from_recording
-from salp_estimation.identified import identify
-from salp_estimation.long_run_covariance import long_run_covariance
-from salp_estimation.marker_flips import flipped_frames
-from salp_estimation.motion import Motion, motion_from_links, motion_from_tracks
+from salp_estimation.identified import expected_half_widths, identify
+from salp_estimation.motion import Motion, flipped_frames, motion_from_links, motion_from_tracks
 from salp_estimation.simulator import IdealScenario, pose_values
 from salp_estimation.validation import validate
 
@@ -332,7 +329,7 @@ def test_coupled_drag_is_recovered_by_full_matrices_only() -> None:
     angles, controls = states_and_controls(400)
     rates = np.array([chain.velocity(r, u) for r, u in zip(angles, controls, strict=True)])
     rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
-    samples = [Samples(angles, rates, controls, np.arange(400), np.arange(400), 0.1)]
+    samples = [Samples(angles, rates, controls, np.arange(400), 0.1)]
     full, diagonal = fit_drag(MODEL, samples, full=True), fit_drag(MODEL, samples)
     assert (np.abs(full.values - values)[1:] / full.half_widths[1:]).max() < 1.7
     np.testing.assert_allclose(full.values / full.reference, values / full.reference, atol=0.02)
@@ -400,7 +397,7 @@ def test_no_commands_and_no_motion_are_refused_with_what_cannot_be_seen() -> Non
         fit_drag(MODEL, [replace(samples, controls=0.0 * samples.controls)])
     with pytest.raises(UserError, match=r"does not move though .* mm/s"):
         fit_drag(MODEL, [replace(samples, rates=1e-6 * samples.rates)])
-    names = ("joint_angles", "rates", "controls", "steps", "instants")
+    names = ("joint_angles", "rates", "controls", "steps")
     with pytest.raises(UserError, match="12 instants of motion, 22 or more are needed"):
         fit_drag(MODEL, [replace(samples, **{name: getattr(samples, name)[:12] for name in names})])
 
@@ -410,7 +407,7 @@ def test_a_recording_without_information_leaves_intervals_open() -> None:
     angles, controls = np.tile([0.3, -0.2], (200, 1)), np.tile([0.1, 0.02, -0.05], (200, 1))
     rates = np.tile(MODEL.velocity(angles[0], controls[0]), (200, 1))
     rates += np.random.default_rng(8).normal(0.0, 1e-4, rates.shape)
-    fit = fit_drag(MODEL, [Samples(angles, rates, controls, np.arange(200), np.arange(200), 0.1)])
+    fit = fit_drag(MODEL, [Samples(angles, rates, controls, np.arange(200), 0.1)])
     assert np.isinf(fit.half_widths[1:]).sum() >= 5
     assert fit.condition > 1e6
     np.testing.assert_allclose(fit.values, coefficients(MODEL, fit.terms), rtol=0.2)
@@ -461,7 +458,7 @@ def test_validation_averages_over_cycles() -> None:
     validation = validate(forward, MODEL, wrong_chain().build())
     signals = {signal.name: signal for signal in validation.signals}
     assert list(signals) == ["forward", "left", "turning", "alpha_1", "alpha_2", "gyro 1", "gyro 2", "gyro 3"]
-    assert min(signals[name].explained for name in list(signals)[:5]) > 0.998
+    assert min(signals[name].variance_explained for name in list(signals)[:5]) > 0.998
     assert max(signals[name].rms / signals[name].rms_before for name in list(signals)[:5]) < 0.2
     offsets = [signals[f"gyro {k}"].offset for k in (1, 2, 3)]
     np.testing.assert_allclose(offsets, [0.0, 0.02, 0.0], atol=1e-3)
