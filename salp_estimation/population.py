@@ -95,9 +95,10 @@ def expected(links: Rows, run: TrainingRun, parameters: Vector) -> tuple[Rows, R
     count, m = run.rates.shape
     rates, slopes, gains = np.empty((count, m)), np.empty((count, m, len(parameters))), np.empty((count, m, 3))
     for k in range(count):
-        place = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
-        rates[k] = kernels.rates(links, *place, parameters, SLIP, run.rates[k].copy(), slopes[k])
-        gains[k] = kernels.force_effects(links, *place, parameters, SLIP, rates[k])
+        asked = run.joint_angles[k].copy(), run.controls[k].copy(), run.slopes[k].copy()
+        place = kernels.Place(links, *asked, parameters, SLIP)
+        rates[k] = kernels.rates(place, run.rates[k].copy(), slopes[k])
+        gains[k] = kernels.force_effects(place, rates[k])
     return rates, slopes, gains
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,37 +24,29 @@ WORTH_SAYING = 0.05
 _MOST_NAMED = 4
 
 
-@dataclass(frozen=True, eq=False)
-class Outside:
+def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> tuple[float, dict[str, float]]:
     """Shares of a run, in [0, 1], at which the inputs of a model lie outside its training data.
 
-    Attributes
+    Parameters
     ----------
-    any_input
-        At which at least one does.
-    by_input
-        Of those inputs that do at all, by name, the largest first.
+    joint_angles, controls
+        (K, N - 1), rad, and lagged rim speeds (K, N), m/s; rows with NaN do not count.
+
+    Returns
+    -------
+    At which at least one does; and of those inputs that do at all, by name, the largest first.
     """
-
-    any_input: float
-    by_input: dict[str, float]
-
-
-def outside(model: ResidualModel, joint_angles: Rows, controls: Rows) -> Outside:
-    """Of a run with joint angles (K, N - 1), rad, and lagged rim speeds (K, N), m/s; rows with NaN do not count."""
     conditions = model.header.training
     lowest, highest = np.array(conditions.input_lowest), np.array(conditions.input_highest)
     margin = MARGIN * (highest - lowest)
     inputs = np.hstack([joint_angles, controls])
     inputs = inputs[np.isfinite(inputs).all(axis=1)]
     if not len(inputs):
-        return Outside(0.0, {})
+        return 0.0, {}
     beyond = (inputs < lowest - margin) | (inputs > highest + margin)
     shares: Vector = beyond.mean(axis=0)
-    order = [number for number in np.argsort(-shares, kind="stable") if shares[number] > 0.0]
-    return Outside(
-        float(beyond.any(axis=1).mean()), {model.header.input_names[number]: float(shares[number]) for number in order}
-    )
+    names, order = model.header.input_names, np.argsort(-shares, kind="stable")
+    return float(beyond.any(axis=1).mean()), {names[k]: float(shares[k]) for k in order if shares[k] > 0.0}
 
 
 def model_notes(
@@ -84,15 +75,15 @@ def model_notes(
         given_ns, speeds = rim_speeds(chain, command)
         if len(given_ns):
             controls = lagged_commands(given_ns, speeds, stamps_ns)
-    found = outside(model, joint_angles, controls)
-    if found.any_input == 0.0:
+    any_input, by_input = outside(model, joint_angles, controls)
+    if any_input == 0.0:
         return (Note(f"{trained} All of the run lies within its training data."),)
-    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(found.by_input.items())[:_MOST_NAMED]]
-    more = len(found.by_input) - len(names)
+    names = [f"{name} {100.0 * share:.3g} %" for name, share in list(by_input.items())[:_MOST_NAMED]]
+    more = len(by_input) - len(names)
     listed = ", ".join(names) + (f" and {more} more" if more else "")
-    share = f"{100.0 * found.any_input:.2g} % of the run"
+    share = f"{100.0 * any_input:.2g} % of the run"
     # The inputs that are outside for at least half as long as the worst one: those to be trained.
-    worst = max(found.by_input.values())
-    blamed = [name for name, one in found.by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
-    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if found.any_input > WORTH_SAYING else ""
+    worst = max(by_input.values())
+    blamed = [name for name, one in by_input.items() if one >= 0.5 * worst][:_MOST_NAMED]
+    verdict = f"{share} is outside the training data ({', '.join(blamed)})" if any_input > WORTH_SAYING else ""
     return (Note(f"{trained} {share} is outside its training data: {listed}.", verdict),)

@@ -168,7 +168,8 @@ class ResidualFilter:
         )
         offsets = np.zeros(n)
         angles, parameters = now.state[self._angles], now.state[self._parameters]
-        effects = friction.force_effects(self._links, angles, drive.controls, drive.slopes, parameters, SLIP, start)
+        place = friction.Place(self._links, angles, drive.controls, drive.slopes, parameters, SLIP)
+        effects = friction.force_effects(place, start)
         stddevs = self._population.scale(effects)
         if self._variances is not None:
             inputs = np.concatenate([angles, drive.controls])[None]

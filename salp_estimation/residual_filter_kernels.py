@@ -84,7 +84,8 @@ def linearise(
     a, m, p = n - 1, n + 2, friction.parameter_count(n)
     parameters = state[a + 2 * n : a + 2 * n + p].copy()
     by_parameters, none = np.empty((m, p)), np.empty((m, 0))
-    centre = friction.rates(links, state[:a].copy(), controls, slopes, parameters, slip, start, by_parameters)
+    place = friction.Place(links, state[:a].copy(), controls, slopes, parameters, slip)
+    centre = friction.rates(place, start, by_parameters)
     root = covariance[:a, :a].copy()
     friction.factorise(root)
     count, spread, weight = 2 * a, np.sqrt(float(a)), 0.5 / a
@@ -95,7 +96,8 @@ def linearise(
         sign = 1.0 if k < a else -1.0
         for i in range(a):
             inputs[0, i] = state[i] + (sign * spread * root[i, k % a] if i >= k % a else 0.0)
-        here = friction.rates(links, inputs[0, :a].copy(), controls, slopes, parameters, slip, centre, none)
+        place = friction.Place(links, inputs[0, :a].copy(), controls, slopes, parameters, slip)
+        here = friction.rates(place, centre, none)
         if weights.shape[0] > 0:
             residual = predict_means(inducing, inverse_length_scales, weights, inputs)
             for i in range(m):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from onboard_estimation.description import Shape
+from salp_estimation.description import Hinge, links_urdf
 from salp_estimation.thruster_chain.configuration import ChainConfiguration
-from salp_estimation.urdf import Hinge, links_urdf
 
 _BODY_LENGTH, _BODY_WIDTH, _BODY_HEIGHT = 0.94, 0.22, 0.12
 _FAN_LENGTH, _FAN_DIAMETER = 0.2, 0.12

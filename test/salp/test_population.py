@@ -56,7 +56,7 @@ def made(rng: np.random.Generator, gait: str) -> tuple[TrainingRun, Array]:
     none = np.empty((5, 0))
     rates = np.array(
         [
-            kernels.rates(LINKS, *place, own, SLIP, np.zeros(5), none)
+            kernels.rates(kernels.Place(LINKS, *place, own, SLIP), np.zeros(5), none)
             for place in zip(angles, controls, slopes, strict=True)
         ]
     )
@@ -96,12 +96,14 @@ def test_what_is_left_is_what_was_added(drawn: tuple[list[TrainingRun], Array, P
         np.sqrt(
             population.residual_stddevs**2
             + kernels.force_effects(
-                LINKS,
-                run.joint_angles[k].copy(),
-                run.controls[k].copy(),
-                run.slopes[k].copy(),
-                population.parameters,
-                SLIP,
+                kernels.Place(
+                    LINKS,
+                    run.joint_angles[k].copy(),
+                    run.controls[k].copy(),
+                    run.slopes[k].copy(),
+                    population.parameters,
+                    SLIP,
+                ),
                 run.rates[k].copy(),
             )
             @ population.force_stddevs**2

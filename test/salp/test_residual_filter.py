@@ -288,7 +288,7 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     def rates(angles: Array) -> Array:
         parameters = state[3 * n - 1 : 3 * n - 1 + p]
         none = np.empty((m, 0))
-        out = friction.rates(links, angles, controls, slopes, parameters, SLIP, np.zeros(m), none)
+        out = friction.rates(friction.Place(links, angles, controls, slopes, parameters, SLIP), np.zeros(m), none)
         if learned:
             apart = 1.5 * np.concatenate([angles, controls])[:, None] - inducing
             out = out + weights @ np.exp(-0.5 * (apart**2).sum(axis=0))
@@ -304,8 +304,8 @@ def test_linearisation_is_an_unscented_regression(n: int, learned: bool) -> None
     np.testing.assert_allclose(by_angles, slope, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(left_over, rest.T @ rest / (2 * a), rtol=1e-5, atol=1e-10)
     sensitivities = np.empty((m, p))
-    centre = friction.rates(
-        links, state[:a].copy(), controls, slopes, state[3 * n - 1 : 3 * n - 1 + p].copy(), SLIP, mean, sensitivities
-    )
+    parameters = state[3 * n - 1 : 3 * n - 1 + p].copy()
+    place = friction.Place(links, state[:a].copy(), controls, slopes, parameters, SLIP)
+    centre = friction.rates(place, mean, sensitivities)
     np.testing.assert_allclose(start, centre, rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(by_parameters, sensitivities, rtol=1e-5, atol=1e-8)

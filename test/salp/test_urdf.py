@@ -16,7 +16,7 @@ from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.measurement import Estimate
 from onboard_estimation.ros.estimates import EstimateMessages
 from salp_estimation.configuration import ChainConfiguration
-from salp_estimation.urdf import chain_urdf
+from salp_estimation.description import chain_urdf
 
 Poses = dict[str, NDArray[np.float64]]
 
