@@ -28,16 +28,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
 from salp_estimation.chain import Chain
-from salp_estimation.drag_regressor import (
-    DragTerm,
-    balance,
-    coefficients,
-    drag_matrices,
-    drag_terms,
-    predicted_rates,
-    wheel_jacobians,
-    with_drag,
-)
+from salp_estimation.drag_regressor import DragTerms, balance, predicted_rates, wheel_jacobians
 
 Array = NDArray[np.float64]
 
@@ -103,7 +94,7 @@ class DragFit:
     """
 
     chain: Chain
-    terms: tuple[DragTerm, ...]
+    terms: DragTerms
     values: Vector
     covariance: Matrix
     information: Matrix
@@ -122,12 +113,11 @@ class DragFit:
     @property
     def reference(self) -> Vector:
         """(P,) what intervals are compared with: the value, for a mixed element the geometric mean of both axes'."""
+        wheels, _ = self.terms.matrices(self.values)
+        rows, columns = self.terms.elements
+        means = np.sqrt(wheels[:, rows, rows] * wheels[:, columns, columns]).ravel()
         out = np.abs(self.values)
-        wheels, _ = drag_matrices(self.terms, self.values, self.chain.link_count)
-        for number, term in enumerate(self.terms):
-            if term.element is not None and term.element[0] != term.element[1]:
-                row, column = term.element
-                out[number] = np.sqrt(wheels[term.index, row, row] * wheels[term.index, column, column])
+        out[self.terms.mixed] = means[self.terms.mixed[: len(means)]]
         return out
 
     @property
@@ -151,7 +141,7 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
     UserError
         Too few instants, nothing is commanded, or nothing moves.
     """
-    terms = drag_terms(chain.link_count, full)
+    terms = DragTerms(chain.link_count, full)
     _refuse_rest(chain, runs, terms)
     problem = _Problem(chain, terms, runs)
     values = problem.linear_start()
@@ -165,12 +155,12 @@ def fit_drag(chain: Chain, runs: Sequence[Samples], full: bool = False) -> DragF
 class _Problem:
     """Residuals of the predicted rates and what they depend on."""
 
-    def __init__(self, chain: Chain, terms: tuple[DragTerm, ...], runs: Sequence[Samples]) -> None:
+    def __init__(self, chain: Chain, terms: DragTerms, runs: Sequence[Samples]) -> None:
         self.terms = terms
         self.links = chain.link_count
-        self.configured = coefficients(chain, terms)
+        self.configured = terms.coefficients(chain)
         length_m = float(chain.links[:, kernels.LENGTH].mean())
-        self.sizes = np.array([term.size(self.configured[0], length_m) for term in terms])
+        self.sizes = terms.sizes(self.configured[0], length_m)
         # A standard deviation of 1000 %: without weight where the recordings tell anything, decisive where nothing.
         self.anchors = 10.0 * np.where(self.configured > 0.0, self.configured, self.sizes)
         self.runs = runs
@@ -182,12 +172,12 @@ class _Problem:
         """Least squares on the balance of forces, the first coefficient held, made positive definite."""
         rows = balance(self.jacobians, self.rates, self.controls, self.terms)
         rows = (rows / np.maximum(np.sqrt(np.mean(np.square(rows @ self.configured), axis=0)), 1e-12)[:, None]).reshape(
-            -1, len(self.terms)
+            -1, len(self.sizes)
         )
         free, known = rows[:, 1:] * self.sizes[1:], -rows[:, 0] * self.configured[0]
         # What the recordings do not tell stays where it is configured.
         anchor = 1e-6 * np.linalg.norm(free, ord=2) * np.eye(free.shape[1])
-        lower = [-np.inf if term.kind in ("xy", "xt", "yt") else _SMALLEST for term in self.terms[1:]]
+        lower = np.where(self.terms.mixed, -np.inf, _SMALLEST)[1:]
         solved = lsq_linear(
             np.vstack([free, anchor]),
             np.concatenate([known, anchor @ (self.configured[1:] / self.sizes[1:])]),
@@ -197,22 +187,16 @@ class _Problem:
 
     def _definite(self, values: Vector) -> Vector:
         """The values with every wheel's matrix made safely positive definite by shrinking what couples its axes."""
-        wheels, _ = drag_matrices(self.terms, values, self.links)
-        out = values.copy()
-        for link, matrix in enumerate(wheels):
-            diagonal = np.sqrt(np.diag(matrix))
-            correlation = matrix / np.outer(diagonal, diagonal)
-            smallest = float(np.linalg.eigvalsh(correlation)[0])
-            shrink = 1.0 if smallest > 0.05 else 0.95 / (1.0 - smallest)
-            for number, term in enumerate(self.terms):
-                if term.index == link and term.kind in ("xy", "xt", "yt"):
-                    out[number] *= shrink
-        return out
+        wheels, _ = self.terms.matrices(values)
+        stddevs = np.sqrt(np.diagonal(wheels, axis1=1, axis2=2))
+        smallest = np.linalg.eigvalsh(wheels / (stddevs[:, :, None] * stddevs[:, None]))[:, 0]
+        shrink = np.where(smallest > 0.05, 1.0, 0.95 / (1.0 - np.minimum(smallest, 0.05)))
+        shares = np.append(np.repeat(shrink, self.terms.wheels // self.links), np.ones(self.links - 1))
+        return np.where(self.terms.mixed, shares * values, values)
 
     def minimise(self, values: Vector, weight: Matrix) -> Vector:
         """Coefficients of least squared weighted residuals, from these on."""
-        full = any(term.kind == "xy" for term in self.terms)
-        to_values, from_values, lower = _cholesky(self, values[0]) if full else _bounded(self, values[0])
+        to_values, from_values, lower = _cholesky(self, values[0]) if self.terms.full else _bounded(self, values[0])
 
         def residuals(x: Vector) -> Vector:
             now, _ = to_values(x)
@@ -223,7 +207,7 @@ class _Problem:
         def jacobian(x: Vector) -> Matrix:
             now, inner = to_values(x)
             _, outer = predicted_rates(self.jacobians, self.controls, self.terms, now)
-            weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.terms))
+            weighted = np.einsum("ab,kbp->kap", weight, outer).reshape(-1, len(self.sizes))
             return np.vstack([weighted, np.diag(1.0 / self.anchors)[1:]]) @ inner
 
         start = np.maximum(from_values(values), lower)
@@ -248,7 +232,7 @@ def _bounded(problem: _Problem, held: float) -> Parametrisation:
     """Diagonal matrices: the free coefficients themselves in their usual sizes."""
     sizes = problem.sizes[1:]
     inner = np.vstack([np.zeros(len(sizes)), np.diag(sizes)])
-    lower = np.array([0.0 if term.element is None else _SMALLEST for term in problem.terms[1:]])
+    lower = np.where(np.arange(1, len(problem.sizes)) < problem.terms.wheels, _SMALLEST, 0.0)
     return lambda x: (np.append(held, x * sizes), inner), lambda values: values[1:] / sizes, lower
 
 
@@ -273,7 +257,7 @@ def _cholesky(problem: _Problem, held: float) -> Parametrisation:
         return np.concatenate([wheels.ravel(), x[count:] * sizes[count:]]), inner[:, 1:]
 
     def from_values(values: Vector) -> Vector:
-        wheels, joints = drag_matrices(problem.terms, values, links)
+        wheels, joints = problem.terms.matrices(values)
         upper = np.linalg.cholesky(wheels / unit).swapaxes(1, 2)
         return np.concatenate([upper[:, rows, columns].ravel(), joints / sizes[count:]])[1:]
 
@@ -294,8 +278,8 @@ def _with_intervals(
     bread, lost = _inverse(information)
     spread = bread @ long_run_covariance([run.steps for run in problem.runs], scores, bread) @ bread
     white = np.diag(bread).clip(min=1e-300)
-    dof = max(residual.size - len(terms), 1) / residual.size
-    covariance = np.zeros((len(terms), len(terms)))
+    dof = max(residual.size - len(values), 1) / residual.size
+    covariance = np.zeros((len(values), len(values)))
     covariance[1:, 1:] = spread / dof * np.outer(problem.sizes[1:], problem.sizes[1:])
     undetermined = np.flatnonzero(lost) + 1
     covariance[undetermined, undetermined] = np.inf
@@ -305,7 +289,7 @@ def _with_intervals(
     inflation = np.append(1.0, np.diag(spread) / dof / white)
     natural = information / np.outer(problem.sizes[1:], problem.sizes[1:])
     delay_s = _delay(problem.runs, predicted, problem.rates, weight)
-    fitted = with_drag(chain, terms, values)
+    fitted = terms.with_drag(chain, values)
     return DragFit(
         chain=fitted,
         terms=terms,
@@ -352,18 +336,19 @@ def _delay(runs: Sequence[Samples], predicted: Array, rates: Array, weight: Matr
     return above / below if below > 0.0 else 0.0
 
 
-def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: tuple[DragTerm, ...]) -> None:
+def _refuse_rest(chain: Chain, runs: Sequence[Samples], terms: DragTerms) -> None:
     """UserError where no coefficient can be seen at all."""
     count = sum(len(run.steps) for run in runs)
-    needed = 2 * len(terms)
+    wanted = len(terms.kinds)
+    needed = 2 * wanted
     if count < needed:
         raise UserError(
-            f"{count} instants of motion, {needed} or more are needed for {len(terms)} coefficients: "
+            f"{count} instants of motion, {needed} or more are needed for {wanted} coefficients: "
             "a longer recording, or one with fewer gaps in the motion capture"
         )
     fastest = max(float(np.abs(run.controls).max()) for run in runs)
     rates = np.sqrt(np.mean(np.concatenate([np.square(run.rates) for run in runs]), axis=0))
-    names = f"none of the {len(terms)} coefficients ({', '.join(dict.fromkeys(t.kind for t in terms))}) can be seen"
+    names = f"none of the {wanted} coefficients ({', '.join(dict.fromkeys(terms.kinds))}) can be seen"
     if fastest < 1e-4:
         raise UserError(f"the wheels are never driven (rim speeds up to {fastest:.2g} m/s): {names}")
     if max(rates[0], rates[1], 0.1 * rates[2:].max()) < 0.01 * fastest:
@@ -445,7 +430,7 @@ def drag_scale(fit: DragFit, samples: Sequence[Samples]) -> DragScale:
     Torque over the wheel's radius is the thrust, and thrust is d_xx u (eq. 4). One number fits it over all wheels and
     recordings, by least squares, with an interval that knows correlation in time.
     """
-    thrust_of = np.array([value for term, value in zip(fit.terms, fit.values, strict=True) if term.kind == "xx"])
+    thrust_of = np.array([value for kind, value in zip(fit.terms.kinds, fit.values, strict=True) if kind == "xx"])
     forces, thrusts, kept = [], [], []
     for sample in samples:
         if sample.forces is not None:

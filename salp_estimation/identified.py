@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.configuration import to_parameter_file
@@ -18,9 +17,9 @@ from onboard_estimation.evaluation.json_text import to_json
 from onboard_estimation.evaluation.recording import LoadedRecording
 from onboard_estimation.measurement import Matrix, Vector
 from salp_estimation import chain_kernels as kernels
-from salp_estimation.chain import Chain
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.drag_regressor import DragTerm, coefficients, predicted_rates, wheel_jacobians
+from salp_estimation.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
+from salp_estimation.gait_fit import held
 from salp_estimation.gaits import GAITS, Gait, gait_for
 from salp_estimation.identification import NORMAL_95, DragFit, DragScale, drag_scale, fit_drag, whitening
 from salp_estimation.identification_runs import Run, run_from_recording
@@ -198,7 +197,7 @@ def identify(
     scale = drag_scale(fit, samples)
     diagonal_scale = drag_scale(diagonal, samples) if full else scale
     identified = _with_drag(configuration, diagonal.terms, diagonal.values * diagonal_scale.factor)
-    table = _table(fit, scale, coefficients(chain, fit.terms), configuration.chain.link_names)
+    table = _table(fit, scale, fit.terms.coefficients(chain), configuration.chain.link_names)
     validations = tuple(validate(run, fit.chain, chain) for run in runs)
     notes = [
         note for run in runs for note in ([f"{run.name}: {one}" for one in run.notes] if len(runs) > 1 else run.notes)
@@ -211,20 +210,23 @@ def identify(
 
 
 def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Sequence[str]) -> tuple[Coefficient, ...]:
-    first = float(fit.values[0])
+    first, terms = float(fit.values[0]), fit.terms
     scale_share = scale.half_width / scale.factor
+    per_link = terms.wheels // terms.links
+    names = [f"{link_names[k // per_link]} {kind}" for k, kind in enumerate(terms.kinds[: terms.wheels])]
+    names += [f"joint {joint + 1}" for joint in range(terms.links - 1)]
+    units = [("N s/m", "N s", "N m s")[turning] for turning in terms.turning]
     lines = []
-    for number, (term, poor) in enumerate(zip(fit.terms, fit.poor.tolist(), strict=True)):
+    for number, (name, unit, mixed, poor) in enumerate(zip(names, units, terms.mixed, fit.poor.tolist(), strict=True)):
         value, half = float(fit.values[number]), float(fit.half_widths[number])
         absolute = scale.factor * value
         # The scale's error and that of the ratio are of different measurements.
         width = scale.factor * float(np.hypot(half, scale_share * value))
-        definite = term.element is None or term.element[0] == term.element[1]
-        least = 0.0 if definite else -np.inf
+        least = -np.inf if mixed else 0.0
         lines.append(
             Coefficient(
-                name=f"joint {term.index + 1}" if term.element is None else f"{link_names[term.index]} {term.kind}",
-                unit=term.unit,
+                name=name,
+                unit=unit,
                 value=absolute,
                 low=max(absolute - width, least),
                 high=absolute + width,
@@ -232,16 +234,16 @@ def _table(fit: DragFit, scale: DragScale, configured: Vector, link_names: Seque
                 ratio_low=max((value - half) / first, least),
                 ratio_high=(value + half) / first,
                 configured=float(configured[number]),
-                poor=bool(poor),
+                poor=poor,
                 held=number == 0 and scale.held,
             )
         )
     return tuple(lines)
 
 
-def _with_drag(configuration: SalpConfiguration, terms: tuple[DragTerm, ...], values: Vector) -> SalpConfiguration:
+def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vector) -> SalpConfiguration:
     def of(kind: str) -> tuple[float, ...]:
-        chosen = [value for term, value in zip(terms, values.tolist(), strict=True) if term.kind == kind]
+        chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
         return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
 
     chain = replace(
@@ -338,21 +340,11 @@ def expected_half_widths(
     return out
 
 
-def gait_path(chain: Chain, gait: Gait, step_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Joint angles (K, N - 1) and rim speeds (K, N) of a gait's first cycles, from a straight start."""
-    count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
-    controls = gait.controls(step_s * np.arange(count))
-    state = np.zeros((1, chain.link_count + 2))
-    angles = np.empty((count, chain.link_count - 1))
-    for k in range(count):
-        angles[k] = state[0, 3:]
-        state = chain.propagate(state, controls[k], step_s)
-    return angles, controls
-
-
 def _information(fit: DragFit, weight: Matrix, gait: Gait, step_s: float, duration_s: float) -> Matrix:
     """(P - 1, P - 1) of the free coefficients."""
-    angles, controls = gait_path(fit.chain, gait, step_s)
+    count = max(1, round(_SETTLED_CYCLES * gait.period_s / step_s))
+    controls = gait.controls(step_s * np.arange(count))
+    angles = held(fit.chain.links, np.zeros(fit.chain.link_count + 2), controls, step_s)[:-1, 3:]  # from straight on
     lower, upper = fit.chain.links[:-1, kernels.LOWER], fit.chain.links[:-1, kernels.UPPER]
     free = ((angles > lower + _MARGIN_RAD) & (angles < upper - _MARGIN_RAD)).all(axis=1)
     _, slopes = predicted_rates(wheel_jacobians(fit.chain, angles[free]), controls[free], fit.terms, fit.values)

@@ -22,7 +22,7 @@ from onboard_estimation.capabilities.tables import ReportTable
 from onboard_estimation.evaluation.plot_frame import INK, SERIES, add_title, plain, write_figure
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Vector
 from salp_estimation.chain import Chain
-from salp_estimation.drag_regressor import coefficients, drag_terms, predicted_rates, wheel_jacobians
+from salp_estimation.drag_regressor import DragTerms, predicted_rates, wheel_jacobians
 from salp_estimation.identification_runs import Run
 
 Array = NDArray[np.float64]
@@ -155,8 +155,8 @@ def _signal_cells(one: Signal) -> tuple[str, ...]:
 
 def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
     """Body velocity and joint rates (K, N + 2), eq. (5), and turning rates of the links (K, N), eq. (6)."""
-    terms = drag_terms(chain.link_count, full=True)
-    values = coefficients(chain, terms)
+    terms = DragTerms(chain.link_count, full=True)
+    values = terms.coefficients(chain)
     rates, turning = [np.empty((0, chain.link_count + 2))], [np.empty((0, chain.link_count))]
     for first in range(0, len(joint_angles), _AT_ONCE):
         jacobians = wheel_jacobians(chain, joint_angles[first : first + _AT_ONCE])
