@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onboard_estimation.filtering.gating import OPEN, Gate, Innovation, decide
+from onboard_estimation.filtering.moments import Moments, innovate, joseph_update
 from onboard_estimation.filtering.state_space import StateSpace, se2
 from onboard_estimation.learning.sparse_kernels import predict_means, predict_variances
 from onboard_estimation.measurement import Matrix, Vector
@@ -180,9 +181,8 @@ class ResidualFilter:
 
     def predict(self, now: FilterState, duration_s: float, linearised: Linearised) -> FilterState:
         """A short time later."""
-        state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         noise = self._population.correlation_times_s, self._bias_walk, ANGLE_NOISE
-        kernels.predict(now.state, now.covariance, linearised, duration_s, *noise, state, covariance)
+        state, covariance = kernels.predict(now.state, now.covariance, linearised, duration_s, *noise)
         keep = float(np.exp(-duration_s / ROBOT_TIME_S))
         kernels.drift(state, covariance, self._parameters.start, self._population.parameters, self._prior, keep)
         return now.with_moments(state, covariance)
@@ -231,35 +231,25 @@ class ResidualFilter:
         link, rate_rad_s, period_s = reading
         rest, growth = self.model.gyro_noise[link]
         variance = rest**2 + (growth * speed_m_s) ** 2
-        state, covariance = np.empty_like(now.state), np.empty_like(now.covariance)
         threshold = gate.threshold(1)
         share = max(1.0, 2.0 * ERROR_TIME_S / max(period_s, 1e-3))
-        innovation, spread, repeated = kernels.update(
-            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold, state, covariance
+        innovation, spread, repeated, state, covariance = kernels.update(
+            now.state, now.covariance, linearised, link, rate_rad_s, variance, share, threshold
         )
         nis = innovation * innovation / spread
         accepted = nis <= threshold
         seen = Innovation(np.array([innovation]), np.array([[np.sqrt(spread)]]), nis, accepted)
-        if not accepted:
-            state, covariance = now.state, now.covariance
         evidence = log_density(innovation, spread, variance, repeated, share, threshold)
         return now.with_moments(state, covariance, evidence), seen
 
     def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """Corrected by a pose (3,) of the base with its covariance along the body's axes (3, 3)."""
-        error = POSE.minus(pose, now.state[-3:])
-        spread = now.covariance[-3:, -3:] + covariance
-        root: Matrix = np.linalg.cholesky(spread).astype(np.float64)
-        nis = float(np.sum(np.linalg.solve(root, error) ** 2))
-        gain = np.linalg.solve(spread, now.covariance[-3:]).T
-        step = gain @ error
-        state = now.state + np.concatenate([step[:-3], np.zeros(3)])
-        state[-3:] = POSE.plus(now.state[-3:], step[-3:])
-        keep = np.eye(self.size)
-        keep[:, -3:] -= gain
-        after = keep @ now.covariance @ keep.T + gain @ covariance @ gain.T
-        corrected = now._replace(state=state, covariance=0.5 * (after + after.T), linearised=None)
-        return corrected, Innovation(error, root, nis, True)
+        before, of_pose = Moments(now.state, now.covariance), np.eye(self.size)[-3:].copy()
+        seen = innovate(before, POSE.minus(pose, now.state[-3:]), of_pose, covariance)
+        step, after = joseph_update(now.covariance, of_pose, covariance, seen.root, seen.value)
+        place = POSE.plus(now.state[-3:], step[-3:])
+        state = np.concatenate([now.state[:-3] + step[:-3], place])
+        return now._replace(state=state, covariance=after, linearised=None), seen
 
     def replace_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> FilterState:
         """With a pose (3,) and its covariance (3, 3) in the place of its own; the rest stays."""

@@ -216,10 +216,8 @@ def predict(
     correlation_times: Array,
     bias_walk: float,
     angle_noise: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> None:
-    """Into `new_state` and `new_covariance` the state after a short time.
+) -> tuple[Array, Array]:
+    """State and covariance after a short time.
 
     Parameters
     ----------
@@ -240,12 +238,7 @@ def predict(
     changed = np.empty(count, dtype=np.int64)
     for i in range(count):
         changed[i] = i if i < a else noise + i - a if i < a + m else pose + i - a - m
-    for i in range(
-        size
-    ):  # loops: a slice that is assigned takes numba seconds to compile, for the message of its error
-        new_state[i] = state[i]
-        for j in range(size):
-            new_covariance[i, j] = covariance[i, j]
+    new_state, new_covariance = state.copy(), covariance.copy()
     for i in range(count):
         for j in range(size):
             new_covariance[changed[i], j] = rows[i, j]
@@ -260,6 +253,7 @@ def predict(
     for i in range(a):
         new_state[i] = wrap(state[i] + duration * rates[3 + i])
     _move(new_state, duration * rates[0], duration * rates[1], duration * rates[2])
+    return new_state, new_covariance
 
 
 @njit(cache=True, error_model="numpy")
@@ -338,13 +332,16 @@ def update(
     noise_variance: float,
     error_share: float,
     threshold: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float, Array, Array]:
     """Correct by one gyro's rate (rad/s), unless the NIS is above the threshold.
 
+    Joseph's form (I - K H) P (I - K H)^T + K R K^T, multiplied out: P - K t^T - t K^T + K (H t + R) K^T with t = P H^T.
+    It is symmetric to the last digit where P is, and stays the covariance of the corrected state for any gain.
+
+    Returns
+    -------
     Innovation, its variance, and the part of that which the linearisation left over, times `error_share`: the factor on
-    the variance of what the linearisation leaves over, more than one where it repeats itself.
+    the variance of what the linearisation leaves over, more than one where it repeats itself; state and covariance.
     """
     m = near.mean.shape[0]
     links, a = m - 2, m - 3
@@ -358,38 +355,18 @@ def update(
     towards = covariance @ slope
     spread = np.dot(slope, towards) + noise_variance + repeated
     if not innovation * innovation / spread <= threshold:  # the NIS as the caller has it, to the last bit
-        return innovation, spread, repeated
-    correct(state, covariance, towards, innovation, spread, new_state, new_covariance)
-    return innovation, spread, repeated
-
-
-@njit(cache=True, error_model="numpy")
-def correct(
-    state: Array,
-    covariance: Array,
-    towards: Array,
-    innovation: float,
-    spread: float,
-    new_state: Array,
-    new_covariance: Array,
-) -> None:
-    """Into `new_state` and `new_covariance` the state corrected by a scalar innovation.
-
-    Joseph's form (I - K H) P (I - K H)^T + K R K^T, multiplied out: P - K t^T - t K^T + K (H t + R) K^T with t = P H^T.
-    It is symmetric to the last digit where P is, and stays the covariance of the corrected state for any gain.
-    """
-    size = state.shape[0]
-    gain = towards / spread
+        return innovation, spread, repeated, state, covariance
+    size, gain = state.shape[0], towards / spread
+    new_state, new_covariance = state.copy(), np.empty_like(covariance)
     for i in range(size):
         own, along = gain[i], towards[i]
         for j in range(size):
             less = own * towards[j] + along * gain[j]
             new_covariance[i, j] = covariance[i, j] + (spread * (own * gain[j]) - less)
-    for i in range(size):
-        new_state[i] = state[i]
     for i in range(size - 3):
         new_state[i] += gain[i] * innovation
     _move(new_state, gain[size - 3] * innovation, gain[size - 2] * innovation, gain[size - 1] * innovation)
+    return innovation, spread, repeated, new_state, new_covariance
 
 
 @njit(cache=True, error_model="numpy")

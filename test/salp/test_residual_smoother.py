@@ -100,9 +100,8 @@ def test_transition_is_that_of_the_prediction(n: int) -> None:
 def test_slope_of_a_gyro_is_that_of_the_correction(n: int) -> None:
     case = a_case(n, 2)
     for link in range(n):
-        state, covariance = np.empty_like(case.state), np.empty_like(case.covariance)
-        innovation, spread, _ = kernels.update(
-            case.state, case.covariance, near(case), link, 0.4, 4e-4, 3.0, np.inf, state, covariance
+        innovation, spread, _, state, covariance = kernels.update(
+            case.state, case.covariance, near(case), link, 0.4, 4e-4, 3.0, np.inf
         )
         gain = case.covariance @ gyro_slope(case.state, near(case), link) / spread
         np.testing.assert_allclose(state[:-3], case.state[:-3] + gain[:-3] * innovation, rtol=1e-12, atol=1e-14)
