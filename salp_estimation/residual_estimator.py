@@ -56,12 +56,6 @@ class LaggedCommand(NamedTuple):
     pending_ns: int
     area: Vector
 
-    @classmethod
-    def standing(cls, links: int) -> LaggedCommand:
-        """Before the first command."""
-        zero = np.zeros(links)
-        return cls(zero, zero, 0, zero)
-
     def advanced(self, elapsed_ns: int) -> LaggedCommand:
         """Later, under the same command."""
         if elapsed_ns <= 0:
@@ -179,7 +173,8 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         covariance = initial_covariance(self.configuration) if initial is None else initial.covariance
         pose, joints, biases = map(self.space.coordinates, ("pose", "joint_angles", "gyro_bias"))
         begun = self._filter.start(mean[pose], mean[joints], mean[biases], covariance)
-        return begun, LaggedCommand.standing(len(self._link_of))
+        none = np.zeros(len(self._link_of))
+        return begun, LaggedCommand(none, none, 0, none)
 
     def commanded(
         self, filtered: FilterState, wheels: LaggedCommand, elapsed_ns: int, rim_speeds_m_s: Vector

@@ -85,11 +85,9 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     controls = motion.low_pass(motion.sampled(motion.stamps_ns, lagged))
     slopes = motion.low_pass(motion.sampled(motion.stamps_ns, (asked - lagged) / COMMAND_LAG_S))
     axis, sign = GYRO_AXES[configuration.gyro.axis]
-    gyro, noise = np.empty_like(controls), np.empty((len(chain.link_names), 2))
-    for link, name in enumerate(chain.link_names):
-        one = series[f"imu/{name}"]
-        rate = sign * one.values[:, IMU.angular_velocity][:, axis]
-        gyro[:, link] = motion.low_pass(motion.sampled(one.stamps_ns, rate[:, None]))[:, 0]
+    imus = [series[f"imu/{name}"] for name in chain.link_names]
+    raw = [(one.stamps_ns, sign * one.values[:, IMU.angular_velocity][:, axis]) for one in imus]
+    gyro = np.hstack([motion.low_pass(motion.sampled(at, rate[:, None])) for at, rate in raw])
     time_s = (motion.stamps_ns - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     columns = (motion.rates, controls, slopes, gyro)
     usable = motion.valid & np.all([np.isfinite(one).all(axis=1) for one in columns], axis=0)
@@ -104,10 +102,10 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
     rates = motion.rates[rows]
     bias = np.median(gyro[rows] - link_rates(rates), axis=0)
     turning = np.where(motion.valid[:, None], link_rates(motion.rates), np.nan)
-    for link, name in enumerate(chain.link_names):
-        one = series[f"imu/{name}"]
-        rate = sign * one.values[:, IMU.angular_velocity][:, axis] - bias[link]
-        noise[link] = _noise(one.stamps_ns, rate, motion.stamps_ns, turning[:, link], lagged[:, link])
+    noise = [
+        _noise(at, rate - bias[link], motion.stamps_ns, turning[:, link], lagged[:, link])
+        for link, (at, rate) in enumerate(raw)
+    ]
     return TrainingRun(
         label,
         time_s[rows],
@@ -116,7 +114,7 @@ def training_run(configuration: SalpConfiguration, recording: LoadedRecording, l
         controls[rows],
         slopes[rows],
         gyro[rows] - bias,
-        noise,
+        np.array(noise),
         bias,
         dict(motion.left_out),
     )
