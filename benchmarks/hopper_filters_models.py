@@ -122,7 +122,7 @@ def _state_file(search: Search, learned: list[Trial]) -> Path:
     probes = problem.to_units(np.random.default_rng(0).random((_PROBES, problem.count)))
     costs = np.sort(objective(probes))[: _PROBES // 4]  # those that lose no hops
     told = [f"{cost:.8g}" for cost in costs]
-    known = json.dumps([asdict(search), problem.as_dict(), code_hash(SEARCH_CODE), told], sort_keys=True)
+    known = json.dumps([asdict(search), asdict(problem), code_hash(SEARCH_CODE), told], sort_keys=True)
     return SCRATCH / f"search_{hashlib.sha256(known.encode()).hexdigest()[:16]}.npz"
 
 

@@ -83,13 +83,6 @@ def effort(gait: Gait) -> float:
     return float(offset @ offset + 0.5 * (sine @ sine + cosine @ cosine))
 
 
-def without_limits(chain: Chain) -> Chain:
-    """The chain with joints that turn freely."""
-    links = chain.links.copy()
-    links[:, kernels.LOWER], links[:, kernels.UPPER] = -np.inf, np.inf
-    return Chain(links)
-
-
 def exponential(twist: Vector) -> Vector:
     """Pose (3,) after one unit of time at the body velocity (3,)."""
     return _POSE.plus(np.zeros(3), twist)
@@ -145,7 +138,12 @@ class _Problem:
     """The fit in numbers near one: variables are coefficients over `scale`, as (offset, sine, cosine) one by one."""
 
     def __init__(self, chain: Chain, twist: Vector, size: Gait, nominal: Vector, steps: int, limited: bool) -> None:
-        self.chain, self.nominal, self.steps, self.limited = without_limits(chain), nominal, steps, limited
+        self.chain, self.nominal, self.steps, self.limited = (
+            Chain(kernels.unlimited(chain.links)),
+            nominal,
+            steps,
+            limited,
+        )
         self.seen: dict[bytes, Matrix] = {}
         self.period_s = size.period_s
         self.scale = np.sqrt(effort(size))

@@ -93,8 +93,8 @@ def _is_landsalp(chain: Chain) -> bool:
 
 def _has_room(chain: Chain, gait: Gait) -> bool:
     """Whether no joint comes to its limits in a cycle from the straight shape."""
-    from salp_estimation.gait_fit import cycle, without_limits
+    from salp_estimation.gait_fit import cycle
 
-    angles = cycle(without_limits(chain), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
+    angles = cycle(Chain(kernels.unlimited(chain.links)), gait, np.zeros(chain.link_count - 1), 96)[:, 3:]
     lower, upper = chain.links[:-1, kernels.LOWER], chain.links[:-1, kernels.UPPER]
     return bool((angles > lower).all() and (angles < upper).all())

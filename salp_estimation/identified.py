@@ -28,6 +28,8 @@ from salp_estimation.validation import Validation, validate, validation_table, w
 
 PARAMETER_FILE, PICTURE, FIGURES = "identified.yaml", "validation.png", "identification.json"
 
+_PARAMETERS = {"wheel_drag_xx": "xx", "wheel_drag_yy": "yy", "wheel_drag_tt": "tt", "joint_drag": "joint"}
+"""Of the configuration, and kinds of the coefficients that they hold."""
 _DIGITS = 7
 _NOTED_DELAY_S = 0.01
 _GOOD_SHARE = 0.9  # of the variance: below it the model leaves out something that matters
@@ -104,11 +106,15 @@ class Identification:
     simulated: bool
     notes: tuple[str, ...]
 
+    @property
+    def source(self) -> str:
+        """`simulated` or `recorded`."""
+        return "simulated" if self.simulated else "recorded"
+
     def tables(self) -> list[ReportTable]:
         """Coefficients, and how well they predict what was measured."""
         recordings = f"{len(self.runs)} recording{'s' if len(self.runs) > 1 else ''}"
-        source = "simulated" if self.simulated else "recorded"
-        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {source} data"
+        title = f"salp: {'full' if self.full else 'diagonal'} drag from {recordings}, {self.source} data"
         return [coefficient_table(title, self.coefficients), validation_table(self.validations)]
 
     def sentences(self) -> list[str]:
@@ -118,13 +124,12 @@ class Identification:
     def parameters(self) -> dict[str, list[float]]:
         """Identified parameters by dotted name, as `--set` takes them."""
         chain = self.configuration.chain
-        names = ("wheel_drag_xx", "wheel_drag_yy", "wheel_drag_tt", "joint_drag")
-        return {f"chain.{name}": list(getattr(chain, name)) for name in names}
+        return {f"chain.{name}": list(getattr(chain, name)) for name in _PARAMETERS}
 
     def summary(self) -> dict[str, Any]:
         """All figures, for JSON."""
         return {
-            "source": "simulated" if self.simulated else "recorded",
+            "source": self.source,
             "model": "full" if self.full else "diagonal",
             "coefficients": [asdict(one) for one in self.coefficients],
             "scale": asdict(self.scale),
@@ -155,14 +160,13 @@ class Identification:
         UserError
             The folder cannot be written.
         """
-        source = "simulated" if self.simulated else "recorded"
         names = ", ".join(run.name for run in self.runs)
-        header = f"# Drag identified from {source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
+        header = f"# Drag identified from {self.source} data: {names.encode('ascii', 'backslashreplace').decode()}\n"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / PARAMETER_FILE).write_text(header + to_parameter_file(self.configuration), encoding="utf-8")
             (folder / FIGURES).write_text(to_json(self.summary()), encoding="utf-8")
-            write_validation(self.validations, folder / PICTURE, source)
+            write_validation(self.validations, folder / PICTURE, self.source)
         except OSError as error:
             raise UserError(f"cannot write into {folder}: {error.strerror or error}") from error
         return [folder / name for name in (PARAMETER_FILE, PICTURE, FIGURES)]
@@ -246,14 +250,8 @@ def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vecto
         chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
         return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
 
-    chain = replace(
-        configuration.chain,
-        wheel_drag_xx=of("xx"),
-        wheel_drag_yy=of("yy"),
-        wheel_drag_tt=of("tt"),
-        joint_drag=of("joint"),
-    )
-    return replace(configuration, chain=chain)
+    found = {name: of(kind) for name, kind in _PARAMETERS.items()}
+    return replace(configuration, chain=replace(configuration.chain, **found))
 
 
 def _advice(fit: DragFit, table: tuple[Coefficient, ...], configuration: SalpConfiguration, step_s: float) -> list[str]:

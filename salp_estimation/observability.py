@@ -61,8 +61,7 @@ _MOST_GRAMIAN_JOINTS = 20
 def _jacobians(links: Rows, joint_angles: Rows, controls: Rows, joints: Indices, step: float) -> Rows:
     """Columns of C = dh/dr (k, N, joints) by five-point differences, each row under its own controls, no limits."""
     count, n = joint_angles.shape[0], links.shape[0]
-    free = kernels.completed(links).copy()
-    free[:, kernels.LOWER], free[:, kernels.UPPER] = -np.inf, np.inf
+    free = kernels.unlimited(links)
     points = np.zeros((4 * joints.size, n + 2))
     out = np.empty((count, n, joints.size))
     for k in range(count):

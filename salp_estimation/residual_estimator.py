@@ -28,7 +28,7 @@ from salp_estimation.chain_estimator import (
     bridged_s,
 )
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.doubted_start import Doubt, mixture, prior_odds, widened
+from salp_estimation.doubted_start import Doubt, mixture, widened
 from salp_estimation.residual_filter import LINEARISATION_S, Drive, FilterState, ResidualFilter
 from salp_estimation.residual_filter_kernels import Linearised
 from salp_estimation.residual_model import ResidualModel
@@ -102,7 +102,7 @@ class ResidualEstimator(ChainEstimator[FilterState, LaggedCommand]):
         if wider is None:
             return told
         other = replace(super().start(Estimate(0, mean, wider)), stamp_ns=told.stamp_ns)
-        return replace(told, doubt=Doubt(other, prior_odds(probability)))
+        return replace(told, doubt=Doubt(other, math.log((1.0 - probability) / probability)))
 
     def step(self, state: ResidualState, measurement: Measurement) -> Step:
         """Take a command, or predict to the measurement's stamp and correct; while the start is in doubt, twice."""

@@ -179,8 +179,8 @@ class SalpRobot(
         part = result.parts.get("joint_angles")
         if not configuration.residual_model or part is None:
             return ()
-        from salp_estimation.residual_coverage import model_notes
         from salp_estimation.residual_model import load_model
+        from salp_estimation.training_runs import model_notes
 
         model = load_model(configuration.residual_model, configuration)
         return model_notes(configuration, model, series, result.stamps_ns, part.estimate)

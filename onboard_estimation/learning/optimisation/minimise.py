@@ -250,7 +250,9 @@ class _Run:
 def _identity(method: str, problem: Problem, settings: Settings, start: NDArray[np.float64]) -> dict[str, Any]:
     """All that the course of a run depends on. Not the number of generations: more of them continue the same run."""
     without_length = {name: value for name, value in asdict(settings).items() if name != "generations"}
-    return {"method": method, "problem": problem.as_dict(), "settings": without_length, "start": start.tolist()}
+    identity = {"method": method, "problem": asdict(problem), "settings": without_length, "start": start.tolist()}
+    known: dict[str, Any] = json.loads(json.dumps(identity))  # as the file has it: tuples become lists
+    return known
 
 
 def _require_same(found: StoredRun, identity: dict[str, Any], path: Path | None) -> None:

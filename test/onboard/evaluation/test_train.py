@@ -27,9 +27,9 @@ from onboard_estimation.filtering.planar import planar_covariance, planar_pose
 from onboard_estimation.robots import TruthSpecification, find_robot
 from onboard_estimation.series import Recording
 from salp_estimation.configuration import SalpConfiguration
-from salp_estimation.residual_coverage import outside
 from salp_estimation.residual_model import ResidualModel
 from salp_estimation.robot import ROBOT, SalpRobot
+from salp_estimation.training_runs import outside
 
 SECONDS = 14.0
 GAITS = ("forward", "backward", "left", "turning")
