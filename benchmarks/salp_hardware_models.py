@@ -34,7 +34,7 @@ ALL_GAITS = tuple(GAITS)
 FIRST_TRAINING_SEED = 900_000
 """Test seeds count from 100 and stay far below."""
 _FORWARD_SEED = 910_000
-_MODEL_CODE = ("chain*", "friction_kernels", "gait*", "hardware_*", "marker_flips", "motion", "population")
+_MODEL_CODE = ("chain*", "friction_kernels", "gait*", "hardware_*", "motion", "population")
 TRAINING_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
     "salp_estimation/doubted_start.py",
@@ -47,7 +47,7 @@ TRAINING_CODE = (
 )
 FILTER_CODE = (
     *(f"salp_estimation/{name}.py" for name in _MODEL_CODE),
-    *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator", "model_error")),
+    *(f"salp_estimation/{name}.py" for name in ("configuration", "chain_estimator", "estimator")),
     "salp_estimation/doubted_start.py",
     "salp_estimation/residual_estimator.py",
     *(f"salp_estimation/{name}.py" for name in ("residual_filter", "residual_filter_kernels", "residual_model")),

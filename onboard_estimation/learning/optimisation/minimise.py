@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
 from onboard_estimation.installed import versions
-from onboard_estimation.learning.model_file import MOST_ARRAYS, Arrays, read_arrays
+from onboard_estimation.learning.model_file import MOST_ARRAYS, read_arrays
 from onboard_estimation.learning.optimisation.methods import METHODS
 from onboard_estimation.learning.optimisation.problem import (
     Objective,
@@ -356,7 +356,7 @@ def load_state(path: Path) -> StoredRun | None:
         raise UserError(f"{where}: not {what}, or damaged ({error}); {way_out}") from error
 
 
-def _stored(arrays: Arrays) -> StoredRun:
+def _stored(arrays: Mapping[str, NDArray[Any]]) -> StoredRun:
     """The run of a file's arrays; ValueError or KeyError where they are none."""
     if {name: (value.dtype.str[1:], value.ndim) for name, value in arrays.items()} != _KINDS:
         raise ValueError(f"arrays {', '.join(f'{name} {value.dtype}' for name, value in sorted(arrays.items()))}")
