@@ -384,12 +384,6 @@ def gyro_rates(links: Array, points: Array, controls: Array, within_s: float = 0
 
 
 @njit(cache=True, error_model="numpy")
-def gyro_rate(links: Array, points: Array, controls: Array, link: int, within_s: float = 0.0) -> Array:
-    """Turning rate (k, 1) of one link (counted from zero) at the states `points` (k, N + 2), see `gyro_rates`."""
-    return np.ascontiguousarray(gyro_rates(links, points, controls, within_s)[:, link : link + 1])
-
-
-@njit(cache=True, error_model="numpy")
 def propagate(links: Array, points: Array, controls: Array, duration: float, longest_step: float) -> Array:
     """States (k, N + 2) after `duration` seconds under constant controls: Runge-Kutta, joints kept in limits."""
     n = links.shape[0]

@@ -181,7 +181,7 @@ def gyro_rate(
     """
     n = state.shape[1]
     count = 2 * n + 1
-    rates = kernels.gyro_rate(links, state[:count], controls, link, WITHIN_S)
+    rates = np.ascontiguousarray(kernels.gyro_rates(links, state[:count], controls, WITHIN_S)[:, link : link + 1])
     parts, explained = np.empty(n), 0.0
     for i in range(n):
         rest = moved[i]

@@ -14,6 +14,7 @@ import typer
 from onboard_estimation.commands import completion, output
 from onboard_estimation.commands.completion import EstimatorOption
 from onboard_estimation.commands.evaluate_options import taking
+from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.options import EvaluateOptions, recalled
 
 EXAMPLES = output.examples(
@@ -66,8 +67,6 @@ def observability(
     deviations that any filter could reach, and which push would tell most. The truth is used where there is one. With
     `--json` the time series are printed too.
     """
-    from onboard_estimation.errors import UserError
-
     robot, places = _robot_of(robot, places, options)
     options = replace(options, robot=robot, estimator=estimator)
     if robot not in _ROBOTS:
@@ -104,8 +103,6 @@ def _looking(
     robot: str, joint: int | None, window_s: float, drawn: int
 ) -> tuple[Any, str, Callable[[Path, EvaluateOptions, str], Any]]:
     """Module that shows runs of that robot, title of a picture of the `drawn` runs, and what sees a bag."""
-    from onboard_estimation.errors import UserError
-
     if robot == "salp":
         from salp_estimation import observed_run as salps
 
@@ -147,8 +144,6 @@ def _robot_of(robot: str | None, places: list[Path], options: EvaluateOptions) -
 
 def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOptions]:
     """Bag and options: a run folder's are those that it was made from and with."""
-    from onboard_estimation.errors import UserError
-
     if not (place / "run.json").is_file():
         return place, options
     if options.config is not None or options.overrides:
@@ -161,8 +156,6 @@ def _source(place: Path, options: EvaluateOptions) -> tuple[Path, EvaluateOption
 
 def _made_from(folder: Path) -> tuple[Path, Any]:
     """Bag and options of a run folder; UserError where the bag is not found any more."""
-    from onboard_estimation.errors import UserError
-
     try:
         run = json_reader.loads((folder / "run.json").read_text(encoding="utf-8"))
         bag_path, asked = Path(shlex.split(run["command"])[2]), recalled(run["settings"])

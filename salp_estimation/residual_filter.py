@@ -100,13 +100,12 @@ class ResidualFilter:
         self._prior = model.population.prior
         self._variances_between = np.diagonal(self._prior).copy()
         n = self.link_count
-        means = model.mean_arrays()
-        self._means = (*means[:2], means[2][: n + 2])  # of the rates; of the gyros
-        self._gyro_means = (*means[:2], means[2][n + 2 :])
-        self._variances = model.variance_arrays()
-        if self._variances is not None:
-            inducing, inverse_scales, projections, shrinkages, signal = self._variances
-            self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
+        self._means: tuple[Rows, Vector, Rows] = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
+        if model.processes is not None:  # of the rates, then of the gyros
+            *scaled, weights = model.processes.mean_arrays
+            self._means, self._gyro_means = (*scaled, weights[: n + 2]), (*scaled, weights[n + 2 :])
+            *projected, shrinkages, signal = model.processes.variance_arrays
+            self._variances = (*projected, shrinkages[: n + 2], signal[: n + 2])
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5
@@ -172,7 +171,7 @@ class ResidualFilter:
         place = friction.Place(self._links, angles, drive.controls, drive.slopes, parameters, SLIP)
         effects = friction.force_effects(place, start)
         stddevs = self._population.scale(effects)
-        if self._variances is not None:
+        if self.model.processes is not None:
             inputs = np.concatenate([angles, drive.controls])[None]
             stddevs = np.sqrt(stddevs**2 + predict_variances(*self._variances, inputs)[0])
             offsets = predict_means(*self._gyro_means, inputs)[0]

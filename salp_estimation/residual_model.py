@@ -114,16 +114,6 @@ class ResidualModel:
         """N."""
         return len(self.gyro_noise)
 
-    def mean_arrays(self) -> tuple[Rows, Vector, Rows]:
-        """What `sparse_kernels.predict_means` takes before the inputs; without weights where there are no processes."""
-        if self.processes is None:
-            return np.zeros((2 * self.link_count - 1, 1)), np.zeros(2 * self.link_count - 1), np.zeros((0, 1))
-        return self.processes.mean_arrays
-
-    def variance_arrays(self) -> tuple[Rows, Vector, Rows, Rows, Vector] | None:
-        """What `sparse_kernels.predict_variances` takes before the inputs; None where there are no processes."""
-        return None if self.processes is None else self.processes.variance_arrays
-
     def save(self, path: Path) -> None:
         """Write it to a file; UserError where that fails."""
         arrays: model_file.Arrays = {**vars(self.population), "gyro_noise": self.gyro_noise}
