@@ -41,7 +41,7 @@ class DragTerms:
     @property
     def elements(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """(E,) rows and columns of a wheel's matrix, row <= column, whose axes are x, y and turning."""
-        return np.triu_indices(3) if self.full else np.diag_indices(3)
+        return np.triu_indices(3) if self.full else (np.arange(3), np.arange(3))
 
     @property
     def wheels(self) -> int:
@@ -51,9 +51,8 @@ class DragTerms:
     @property
     def kinds(self) -> list[str]:
         """`xx`, `xy`, ..., `tt` (turning), or `joint`."""
-        return ["xyt"[row] + "xyt"[column] for row, column in zip(*self.elements, strict=True)] * self.links + [
-            "joint"
-        ] * (self.links - 1)
+        of_wheel = ["xyt"[row] + "xyt"[column] for row, column in zip(*self.elements, strict=True)]
+        return of_wheel * self.links + ["joint"] * (self.links - 1)
 
     @property
     def turning(self) -> NDArray[np.int64]:
@@ -70,7 +69,7 @@ class DragTerms:
 
     def sizes(self, drag: float, length_m: float) -> Vector:
         """(P,) as usual in a chain whose wheels have this drag at this distance: makes coefficients comparable."""
-        sizes: Vector = drag * (0.5 * length_m) ** self.turning
+        sizes: Vector = drag * np.power(0.5 * length_m, self.turning, dtype=np.float64)
         sizes[self.wheels :] = 0.01 * drag * length_m**2
         return sizes
 

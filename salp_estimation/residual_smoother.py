@@ -137,7 +137,7 @@ class RecordingFilter(ResidualFilter):
     def correct_pose(self, now: FilterState, pose: Vector, covariance: Matrix) -> tuple[FilterState, Innovation]:
         """As the filter; recorded."""
         after, seen = super().correct_pose(now, pose, covariance)
-        precision = np.linalg.inv(seen.covariance)
+        precision: Matrix = np.linalg.inv(seen.covariance).astype(np.float64)
         gain = now.covariance[:, -3:] @ precision
         return after._replace(history=Correction(now.history, self._of_pose, gain, precision, seen.value)), seen
 

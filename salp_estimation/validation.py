@@ -87,18 +87,10 @@ class Validation:
 
 
 def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
-    """How well the identified chain predicts what was measured in a recording.
-
-    Raises
-    ------
-    ValueError
-        The run has no usable instant.
-    """
+    """How well the identified chain predicts what was measured in a recording."""
     motion = run.motion
     step = max(1, round(motion.rate_hz / (_SAMPLES_PER_PERIOD * motion.cutoff_hz)))
     chosen = np.flatnonzero(run.usable)[::step]
-    if len(chosen) == 0:
-        raise ValueError(f"{run.name} has no usable instant")
     time_s = (motion.stamps_ns[chosen] - motion.stamps_ns[0]) / NANOSECONDS_PER_SECOND
     period_s = 1.0 / run.frequency_hz if run.frequency_hz > 0.0 else float(np.ptp(time_s)) + 1.0 / motion.rate_hz
     cycle = np.floor(time_s / period_s).astype(np.int64)
@@ -110,9 +102,8 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
     )
     count = identified.link_count
     columns: list[tuple[str, Group]] = [("forward", "body"), ("left", "body"), ("turning", "body")]
-    columns += [(f"alpha_{j + 1}", "joints") for j in range(count - 1)] + [
-        (f"gyro {i + 1}", "gyros") for i in range(count)
-    ]
+    columns += [(f"alpha_{joint + 1}", "joints") for joint in range(count - 1)]
+    columns += [(f"gyro {link + 1}", "gyros") for link in range(count)]
     signals = []
     for column, (name, group) in enumerate(columns):
         known = np.isfinite(measured[:, column]) & np.isfinite(after[:, column])
@@ -139,18 +130,14 @@ def validate(run: Run, identified: Chain, configured: Chain) -> Validation:
 def validation_table(validations: Sequence[Validation]) -> ReportTable:
     """How well the identified drag predicts what was measured, and how well the configured one did."""
     headings = ("recording", "signal", "RMS", "with configured drag", "unit", "variance explained")
-    rows = tuple(
-        ("" if number else validation.name, *_signal_cells(one))
-        for validation in validations
-        for number, one in enumerate(validation.signals)
-    )
-    return ReportTable("measured against predicted", headings, rows, right=(*headings[2:4], headings[5]))
-
-
-def _signal_cells(one: Signal) -> tuple[str, ...]:
-    factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
-    errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
-    return (one.name, *errors, unit, f"{100.0 * one.variance_explained:.2f} %")
+    rows = []
+    for validation in validations:
+        for number, one in enumerate(validation.signals):
+            factor, unit = (100.0, "cm/s") if one.unit == "m/s" else (float(np.rad2deg(1.0)), "deg/s")
+            errors = (f"{factor * rms:.3g}" for rms in (one.rms, one.rms_before))
+            explained = f"{100.0 * one.variance_explained:.2f} %"
+            rows.append(("" if number else validation.name, one.name, *errors, unit, explained))
+    return ReportTable("measured against predicted", headings, tuple(rows), right=(*headings[2:4], headings[5]))
 
 
 def model_rates(chain: Chain, joint_angles: Array, controls: Array) -> tuple[Array, Array]:
