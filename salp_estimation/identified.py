@@ -250,7 +250,7 @@ def _with_drag(configuration: SalpConfiguration, terms: DragTerms, values: Vecto
         chosen = [value for one, value in zip(terms.kinds, values.tolist(), strict=True) if one == kind]
         return tuple(float(f"{value:.{_DIGITS}g}") for value in chosen)
 
-    found = {name: of(kind) for name, kind in _PARAMETERS.items()}
+    found: dict[str, Any] = {name: of(kind) for name, kind in _PARAMETERS.items()}
     return replace(configuration, chain=replace(configuration.chain, **found))
 
 
