@@ -102,10 +102,11 @@ class ResidualFilter:
         n = self.link_count
         self._means: tuple[Rows, Vector, Rows] = np.zeros((2 * n - 1, 1)), np.zeros(2 * n - 1), np.zeros((0, 1))
         if model.processes is not None:  # of the rates, then of the gyros
-            *scaled, weights = model.processes.mean_arrays
-            self._means, self._gyro_means = (*scaled, weights[: n + 2]), (*scaled, weights[n + 2 :])
-            *projected, shrinkages, signal = model.processes.variance_arrays
-            self._variances = (*projected, shrinkages[: n + 2], signal[: n + 2])
+            inducing, inverse_scales, weights = model.processes.mean_arrays
+            self._means = inducing, inverse_scales, weights[: n + 2]
+            self._gyro_means = inducing, inverse_scales, weights[n + 2 :]
+            _, _, projections, shrinkages, signal = model.processes.variance_arrays
+            self._variances = inducing, inverse_scales, projections, shrinkages[: n + 2], signal[: n + 2]
         self._angles, self._biases = slice(0, n - 1), slice(n - 1, 2 * n - 1)
         self._parameters = slice(3 * n - 1, 3 * n - 1 + friction.parameter_count(n))
         self.size = self._parameters.stop + n + 5
