@@ -18,7 +18,7 @@ those of a bag alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,13 +28,15 @@ from onboard_estimation.filtering.manifold_kernels import SE2, SO3
 from onboard_estimation.filtering.planar import point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
-from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Estimate, Matrix, Vector
-
-New = Callable[..., Any]
+from onboard_estimation.measurement import Estimate, Matrix, Vector
+from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 
 _NAMED = "sensor_msgs/msg/JointState"
 
 _PARAMETERS = {"masses", "inertias"}
+
+# Of the 85 numbers of odometry.
+_POSITION, _POSE_COVARIANCE, _TWIST, _TWIST_COVARIANCE = slice(0, 3), slice(7, 43), slice(43, 46), slice(49, 85)
 
 UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
@@ -86,11 +88,11 @@ class EstimateMessages:
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
         self._kinds = {block.name: block.kind for block in space.blocks}
-        self._part: _VerticalOdometry | _PointOdometry | _PlanarOdometry | None = None
+        self._part: _AxisOdometry | _PlanarOdometry | None = None
         if is_vertical(space):
-            self._part = _VerticalOdometry(space)
+            self._part = _AxisOdometry(space, HEIGHT, VERTICAL_VELOCITY, slice(2, 3))
         elif dimension := point_dimension(space):
-            self._part = _PointOdometry(space, dimension)
+            self._part = _AxisOdometry(space, "position", "velocity", slice(0, dimension))
         elif self._kinds.get("pose") == SE2:
             self._part = _PlanarOdometry(space)
         rows, columns = np.triu_indices(space.dimension)
@@ -173,13 +175,8 @@ class EstimateMessages:
         """The message of a topic from its numbers (m,)."""
         if topic == "odometry":
             return self._odometry(stamp_ns, values)
-        header, names = self._header(stamp_ns, ""), self._names[topic]
-        return self._new(_NAMED, header=header, name=names, position=np.array(values))
-
-    def _header(self, stamp_ns: int, frame_id: str) -> Any:
-        seconds, nanoseconds = divmod(stamp_ns, NANOSECONDS_PER_SECOND)
-        stamp = self._new("builtin_interfaces/msg/Time", sec=seconds, nanosec=nanoseconds)
-        return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame_id)
+        names = self._names[topic]
+        return self._new(_NAMED, header=header(self._new, stamp_ns), name=names, position=np.array(values))
 
     def _poses(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> tuple[Matrix, Matrix, Matrix]:
         """Of a body in space: positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
@@ -207,47 +204,15 @@ class EstimateMessages:
 
     def _odometry(self, stamp_ns: int, values: Vector) -> Any:
         new = self._new
-        position, quaternion, covariance, twist, twist_covariance = np.split(values, [3, 7, 43, 49])
-        pose = new(
-            "geometry_msgs/msg/Pose",
-            position=_axes(new, "geometry_msgs/msg/Point", position),
-            orientation=_axes(new, "geometry_msgs/msg/Quaternion", quaternion),
-        )
-        velocity = new(
-            "geometry_msgs/msg/Twist",
-            linear=_axes(new, "geometry_msgs/msg/Vector3", twist[:3]),
-            angular=_axes(new, "geometry_msgs/msg/Vector3", twist[3:]),
-        )
+        placed, covariance, twist, twist_covariance = np.split(values, [7, 43, 49])
+        velocity = vectors(new, "Twist", linear=twist[:3].tolist(), angular=twist[3:].tolist())
         return new(
             "nav_msgs/msg/Odometry",
-            header=self._header(stamp_ns, self._frame_id),
+            header=header(new, stamp_ns, self._frame_id),
             child_frame_id=self._child_frame_id,
-            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=covariance),
+            pose=new("geometry_msgs/msg/PoseWithCovariance", pose=pose(new, placed.tolist()), covariance=covariance),
             twist=new("geometry_msgs/msg/TwistWithCovariance", twist=velocity, covariance=twist_covariance),
         )
-
-
-class _VerticalOdometry:
-    """Numbers of odometry of which only z and the velocity along it are known; its axes are the fixed ones.
-
-    A template with four numbers to fill in: at 840 Hz, the general way costs a live node some percent of a processor.
-    """
-
-    def __init__(self, space: StateSpace) -> None:
-        unknown = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
-        self._template = np.concatenate([np.zeros(3), [0.0, 0.0, 0.0, 1.0], unknown, np.zeros(6), unknown])
-        self._coordinates = [space.coordinates(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
-        self._rows = [space.tangent(name).start for name in (HEIGHT, VERTICAL_VELOCITY)]
-
-    def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
-        """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
-        z = 2  # among x, y, z
-        covariance_start, twist_start = 7, 7 + 36
-        values[:, [z, twist_start + z]] = means[:, self._coordinates]
-        values[:, [covariance_start + 7 * z, twist_start + 6 + 7 * z]] = covariances[:, self._rows, self._rows]
-        return values
 
 
 class _PlanarOdometry:
@@ -261,8 +226,7 @@ class _PlanarOdometry:
 
     def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
         """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
+        values = self._template[None].repeat(len(means), axis=0)
         pose = means[:, self._coordinates]
         heading = pose[:, 2]
         values[:, :2] = pose[:, :2]
@@ -280,32 +244,41 @@ class _PlanarOdometry:
         return values
 
 
-class _PointOdometry:
-    """Numbers of odometry of a place without an attitude, in the plane or not; the child's axes are the fixed ones."""
+class _AxisOdometry:
+    """Numbers of odometry of what is estimated along some of the fixed axes: a height, or a place without an attitude.
 
-    def __init__(self, space: StateSpace, dimension: int) -> None:
-        self._space, self._dimension = space, dimension
-        self._moves = any(block.name == "velocity" for block in space.blocks)
-        # One in the plane does not leave it, and turns about z only.
-        others = [CONSTRAINED_VARIANCE] * 3 + [UNKNOWN_VARIANCE] if dimension == 2 else [UNKNOWN_VARIANCE] * 3
-        constrained = np.diag([0.0] * dimension + others)
-        self._template = np.concatenate([[0.0] * 6, [1.0], constrained.ravel(), [0.0] * 6, constrained.ravel()])
-        if not self._moves:
-            self._template[-36:] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+    A template with few numbers to fill in: at 840 Hz, the general way costs a live node some percent of a processor.
+
+    Parameters
+    ----------
+    position, velocity
+        Names of the state's parts; without the second, velocities are unknown.
+    axes
+        Which of x, y, z they are.
+    """
+
+    def __init__(self, space: StateSpace, position: str, velocity: str, axes: slice) -> None:
+        unknown = np.diag(6 * [UNKNOWN_VARIANCE])
+        variances = np.full(6, UNKNOWN_VARIANCE)
+        if axes == slice(0, 2):  # one in the plane does not leave it, and turns about z only
+            variances[2:5] = CONSTRAINED_VARIANCE
+        variances[axes] = 0.0
+        partly = np.diag(variances)
+        moves = any(block.name == velocity for block in space.blocks)
+        self._template = np.concatenate(
+            [[0.0] * 6, [1.0], partly.ravel(), [0.0] * 6, (partly if moves else unknown).ravel()]
+        )
+        self._parts = [(space.coordinates(position), space.tangent(position), _POSITION, _POSE_COVARIANCE)]
+        if moves:
+            self._parts.append((space.coordinates(velocity), space.tangent(velocity), _TWIST, _TWIST_COVARIANCE))
+        self._axes = axes
 
     def __call__(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> Matrix:
         """(K, 85) of means (K, a) and covariances (K, n, n)."""
-        values = np.empty((len(means), len(self._template)))
-        values[:] = self._template
-        for name, start in (("position", 0), ("velocity", 43)):
-            if name == "velocity" and not self._moves:
-                continue
-            values[:, start : start + self._dimension] = means[:, self._space.coordinates(name)]
-            rows = self._space.tangent(name)
-            matrix = start + (7 if name == "position" else 6)
-            for row in range(self._dimension):
-                first = matrix + 6 * row
-                values[:, first : first + self._dimension] = covariances[:, rows.start + row, rows]
+        values = self._template[None].repeat(len(means), axis=0)
+        for coordinates, tangent, numbers, matrix in self._parts:
+            values[:, numbers][:, self._axes] = means[:, coordinates]
+            values[:, matrix].reshape(-1, 6, 6)[:, self._axes, self._axes] = covariances[:, tangent, tangent]
         return values
 
 
@@ -313,10 +286,6 @@ def _stddevs(covariances: NDArray[np.float64]) -> NDArray[np.float64]:
     """(K, n) of covariances (K, n, n)."""
     deviations: NDArray[np.float64] = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
     return deviations
-
-
-def _axes(new: New, message_type: str, values: Vector) -> Any:
-    return new(message_type, **dict(zip("xyzw", values.tolist(), strict=False)))
 
 
 def coordinate_names(space: StateSpace) -> list[str]:
