@@ -62,6 +62,8 @@ class Connection:
         `cdr` (ROS 2), `ros1`, or what else the file says.
     definition, definition_format
         The type's definition where the file holds it (`ros2msg`, `ros2idl`, `ros1msg`), else empty.
+    offers
+        Quality of service that its publishers offered, as the file notes it (YAML); empty where it does not.
     """
 
     topic: str
@@ -69,6 +71,7 @@ class Connection:
     encoding: str
     definition: str = ""
     definition_format: str = ""
+    offers: str = ""
 
     def __post_init__(self) -> None:
         for name in ("topic", "message_type", "encoding"):

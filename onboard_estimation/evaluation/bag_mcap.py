@@ -278,12 +278,14 @@ class McapStorage(ChunkedStorage):
             self.distribution = found.group(1)
 
     def _connection(self, channel: Channel) -> Connection:
-        schema = self._schemas.get(channel.schema_id)
-        if schema is None:
-            return Connection(channel.topic, "", channel.message_encoding)
-        definition = schema.data.decode("utf-8", "replace")
+        schema = self._schemas.get(channel.schema_id) or Schema(0, b"", "", "")
         return Connection(
-            channel.topic, ros2_type_name(schema.name), channel.message_encoding, definition, schema.encoding
+            channel.topic,
+            ros2_type_name(schema.name),
+            channel.message_encoding,
+            schema.data.decode("utf-8", "replace"),
+            schema.encoding,
+            channel.metadata.get("offered_qos_profiles", ""),
         )
 
 

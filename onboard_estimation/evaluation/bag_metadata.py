@@ -44,7 +44,10 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
     if not is_regular(folder / METADATA):
         return BagMetadata(), [f"{METADATA} is missing (the recorder was killed, or it was not copied)"]
     try:
-        information = bag_information(folder)
+        path = folder / METADATA
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError
+        information = bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
         names, count = information["relative_file_paths"], information.get("message_count")
         distribution = information.get("ros_distro")
         if not isinstance(names, list):
@@ -65,14 +68,6 @@ def read_metadata(folder: Path) -> tuple[BagMetadata, list[str]]:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return BagMetadata(), [f"{METADATA} is damaged"]
-
-
-def bag_information(folder: Path) -> Any:
-    """The content of a bag's metadata.yaml below its only key; ValueError and others where it has none."""
-    path = folder / METADATA
-    if not is_regular(path) or path.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"{METADATA} is no file, or longer than {_MAX_BYTES:,} bytes")
-    return bounded_yaml(path.read_text("utf-8"))["rosbag2_bagfile_information"]
 
 
 def bounded_yaml(text: str) -> Any:

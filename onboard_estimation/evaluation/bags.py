@@ -134,6 +134,7 @@ class Bag:
             self.distribution = files.distribution
             self.custom_data = files.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
+            self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
             self._blocks = list(assign_topics(files.storages, self._connections))
             self._compressed_messages = False
@@ -214,6 +215,11 @@ class Bag:
     def encoding(self, topic: str) -> str:
         """How the topic's messages are serialised: `cdr`, `ros1`, or what else the bag says."""
         return self._connections[topic].encoding
+
+    def offers(self, topic: str) -> list[str]:
+        """Quality of service that the topic's publishers offered, as the files note it: YAML texts."""
+        connections = (one for storage in self._storages for one in storage.connections.values())
+        return [one.offers for one in connections if one.topic == topic and one.offers]
 
     def is_standard(self, topic: str) -> bool:
         """Whether the topic's type is a standard one of ROS with its standard definition."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import numpy as np
 
 from onboard_estimation.capabilities.simulated import Simulated
 from onboard_estimation.converters import GROUP, Converted, Converter
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter, serialise_alike, write_configuration
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.installed import load
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND
 from onboard_estimation.ros.sensor_messages import to_message
@@ -53,7 +53,7 @@ def simulate_to_bag(
         "seed": str(seed),
         "onboard_estimation": version("onboard_estimation"),
     }
-    with BagWriter(path, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
+    with BagWriter(path, storage, custom_data=description) as writer:
         write_series(writer, series, f"/{robot.name}")
         count = writer.message_count
     if (known := robot.known_in(configuration, scenario)) != configuration:
@@ -116,7 +116,7 @@ def convert(form: str, file: Path, output: Path, storage: str = "mcap", as_recor
     series = [*content.recording.sensors, *content.recording.truth]
     source = "simulated" if content.simulated else "recorded"
     description = {"source": source, "format": form, "file": Path(file).name}
-    with BagWriter(output, cast(Literal["mcap", "sqlite3"], storage), custom_data=description) as writer:
+    with BagWriter(output, storage, custom_data=description) as writer:
         write_series(writer, series, "", content.epoch_ns)
         count = writer.message_count
     for robot, configuration in content.configurations.items():

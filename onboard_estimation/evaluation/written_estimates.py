@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from onboard_estimation.atomic_file import write_atomically
 from onboard_estimation.errors import UserError
-from onboard_estimation.evaluation.bag_types import jazzy_types
-from onboard_estimation.evaluation.bag_writing import BagWriter, new, serialise_alike
+from onboard_estimation.evaluation.bag_types import jazzy_types, new
+from onboard_estimation.evaluation.bag_writing import BagWriter, serialise_alike
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import Column, read_channels
 from onboard_estimation.evaluation.presentation import unit_suffix

@@ -6,18 +6,14 @@ to version 8 of its metadata, as words from version 9 (Jazzy) on. A player then 
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from mcap.reader import make_reader
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.evaluation.bag_blocks import is_regular
-from onboard_estimation.evaluation.bag_metadata import METADATA, bag_information, bounded_yaml
+from onboard_estimation.evaluation.bag_metadata import bounded_yaml
+from onboard_estimation.evaluation.bag_writing import LATCHED_TOPICS
 
 INFINITE_NS = 2**63 - 1
 DEPTH = 10
@@ -25,7 +21,6 @@ RECORDING_DEPTH = 2000
 """Messages that a recorder's subscription holds: two seconds of a topic at 1 kHz while Python is busy elsewhere."""
 
 _MAX_YAML_CHARACTERS = 2**18
-_LATCHED = frozenset({"/tf_static", "/robot_description"})
 
 
 @dataclass(frozen=True)
@@ -115,13 +110,12 @@ def to_rosbags(offer: Offer) -> Qos:
     )
 
 
-def parse_offers(recorded: Any) -> list[Offer]:
-    """The offers of a topic as a bag notes them, as YAML or what YAML was made of; what is damaged is left out."""
-    if isinstance(recorded, str):
-        try:
-            recorded = bounded_yaml(recorded) if len(recorded) <= _MAX_YAML_CHARACTERS else None
-        except ValueError:
-            return []
+def parse_offers(text: str) -> list[Offer]:
+    """The offers of a topic's publishers as a bag notes them (`Bag.offers`); what is damaged is left out."""
+    try:
+        recorded = bounded_yaml(text) if len(text) <= _MAX_YAML_CHARACTERS else None
+    except ValueError:
+        return []
     if not isinstance(recorded, list):
         return []
     return [offer for entry in recorded if (offer := _parse(entry)) is not None]
@@ -130,7 +124,7 @@ def parse_offers(recorded: Any) -> list[Offer]:
 def offer_for_topic(topic: str, offers: Sequence[Offer]) -> tuple[Offer, bool]:
     """What a player offers on a topic, and whether the recorded publishers agreed; without a record, the usual."""
     if not offers:
-        return Offer(transient_local=topic in _LATCHED, depth=1 if topic in _LATCHED else DEPTH), True
+        return Offer(transient_local=topic in LATCHED_TOPICS, depth=1 if topic in LATCHED_TOPICS else DEPTH), True
     first = offers[0]
     if all(first.compatible_with(other) for other in offers):
         return first, True
@@ -178,46 +172,3 @@ def _time(value_ns: int) -> QosTime:
 
 def _finite(value_ns: int) -> int:
     return value_ns if 0 < value_ns < INFINITE_NS else 0
-
-
-def recorded_offers(path: Path) -> dict[str, list[Offer]]:
-    """Offers by topic: from metadata.yaml, else from the bag's files; empty where neither tells, or is damaged."""
-    folder = path.parent if path.name == METADATA else path
-    files = [path] if is_regular(path) and path.name != METADATA else []
-    if not files:
-        found = _from_metadata(folder)
-        if found:
-            return found
-        files = sorted(file for file in folder.iterdir() if file.suffix in (".mcap", ".db3") and is_regular(file))
-    offers: dict[str, list[Offer]] = {}
-    for file in files:
-        for topic, more in (_from_mcap(file) if file.suffix == ".mcap" else _from_sqlite(file)).items():
-            offers.setdefault(topic, []).extend(more)
-    return offers
-
-
-def _from_metadata(folder: Path) -> dict[str, list[Offer]]:
-    found: dict[str, list[Offer]] = {}
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        for entry in bag_information(folder)["topics_with_message_count"]:
-            about = entry["topic_metadata"]
-            found[str(about["name"])] = parse_offers(about.get("offered_qos_profiles"))
-    return found
-
-
-def _from_mcap(path: Path) -> dict[str, list[Offer]]:
-    found: dict[str, list[Offer]] = {}
-    # Any record of a damaged index can fail to parse, each in its own way.
-    with suppress(Exception), path.open("rb") as file:
-        summary = make_reader(file).get_summary()
-        for channel in summary.channels.values() if summary else ():
-            found.setdefault(channel.topic, []).extend(parse_offers(channel.metadata.get("offered_qos_profiles", "")))
-    return found
-
-
-def _from_sqlite(path: Path) -> dict[str, list[Offer]]:
-    found: dict[str, list[Offer]] = {}
-    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as base:
-        for topic, text in base.execute("SELECT name, offered_qos_profiles FROM topics LIMIT 10000"):
-            found.setdefault(str(topic), []).extend(parse_offers(text))
-    return found

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzz.target import Target
-from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import decoded, jazzy_types, new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader

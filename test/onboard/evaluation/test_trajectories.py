@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
 from onboard_estimation.evaluation.alignment import align_se3
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.trajectory import as_record, cleaned
 
 Rows = NDArray[np.float64]

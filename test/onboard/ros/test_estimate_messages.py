@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rosbags.highlevel import AnyReader
 from scipy.spatial.transform import Rotation
 
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.judge import judge
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.recording import from_simulator
 from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import write_estimates

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hopper_estimation.configuration import HopperConfiguration
 from hopper_estimation.robot import ROBOT as HOPPER
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Channel, Estimate, value_size
 from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.message_templates import MessageTemplate, SerializedEstimates, SerializedSensor

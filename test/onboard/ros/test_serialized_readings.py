@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from malformed import malformed
 
 from onboard_estimation.evaluation import bag_types
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
 from onboard_estimation.ros.message_layouts import SerializedReader
