@@ -22,9 +22,9 @@ from onboard_estimation.evaluation.clock_alignment import aligned
 from onboard_estimation.evaluation.options import WhatIf, is_part
 from onboard_estimation.evaluation.topics import (
     TRUTH,
+    FreeTopics,
     TopicMatch,
     missing_topics,
-    nearest_name,
     truth_channels,
     wrong_types,
 )
@@ -301,15 +301,9 @@ def _by_arrival(columns: Sequence[Column]) -> tuple[NDArray[np.int64], NDArray[n
 
 def _missing_truth(match: TopicMatch, kinds: Mapping[str, str]) -> str:
     """Sentence on the bodies without ground truth, with the option to paste where a topic may hold it."""
-    taken = {*match.channels, *match.truth}
-    options = []
-    for body in match.missing_bodies:
-        for channel in truth_channels(body):
-            free = [name for name, kind in kinds.items() if kind == channel.message_type and name not in taken]
-            if nearest := nearest_name(f"{match.namespace}/{channel.topic}", free):
-                options.append(f"--topic {channel.topic}={printable(nearest)}")
-                taken.add(nearest)
-                break
+    free = FreeTopics(match, kinds)
+    found = (map(free.option, truth_channels(body)) for body in match.missing_bodies)
+    options = [option for body in found if (option := next(filter(None, body), None))]
     hint = f" ({' '.join(options)}?)" if options else ""
     all_needed = ", and all bodies are needed" if match.truth else ""
     return f"No ground truth of {', '.join(match.missing_bodies)} in the bag{all_needed}{hint}."
