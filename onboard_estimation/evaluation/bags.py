@@ -132,13 +132,13 @@ class Bag:
             files = open_files(path, self._stack)
             self.format = files.format
             self.distribution = files.distribution
-            self.custom_data = files.custom_data
+            self.custom_data = files.metadata.custom_data
             self.size_bytes = sum(storage.size_bytes for storage in files.storages)
             self._storages = files.storages
             self._connections, faults = choose_connections(files.storages)
             self._blocks = list(assign_topics(files.storages, self._connections))
             self._compressed_messages = False
-            self._compressed_messages = files.compressed_messages or self._starts_compressed()
+            self._compressed_messages = files.metadata.compressed_messages or self._starts_compressed()
             self._summarise(files, faults)
         except BaseException:
             self._stack.close()
@@ -390,7 +390,7 @@ def _stated_messages(files: BagFiles) -> list[int]:
     """How many messages the bag says it has, where its metadata and where its files say it."""
     counts = [storage.expected_messages for storage in files.storages]
     found = sum(count for count in counts if count is not None)
-    return [count for count in (files.expected_messages, None if None in counts else found) if count is not None]
+    return [count for count in (files.metadata.message_count, None if None in counts else found) if count is not None]
 
 
 def _joined(faults: list[str], most: int = 4) -> str:

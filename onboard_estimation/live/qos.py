@@ -12,7 +12,7 @@ from typing import Any
 
 from rosbags.interfaces import Qos, QosDurability, QosHistory, QosLiveliness, QosReliability, QosTime
 
-from onboard_estimation.evaluation.bag_metadata import bounded_yaml
+from onboard_estimation.evaluation.bag_files import bounded_yaml
 from onboard_estimation.evaluation.bag_writing import LATCHED_TOPICS
 
 INFINITE_NS = 2**63 - 1
