@@ -336,16 +336,13 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
         shift = _delay_ns(text, value)
         for one in _matching(out, sensor, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
-    for text in what_if.bias:
-        for place, columns, offset in _components(out, text, "--bias"):
-            values = out[place].values.copy()
-            values[:, columns] += offset
-            out[place] = replace(out[place], values=values)
     rng = np.random.default_rng(what_if.seed)
-    for text in what_if.noise:
-        for place, columns, stddev in _components(out, text, "--noise", least=0.0):
+    shift = [("--bias", text, -math.inf) for text in what_if.bias]
+    for option, text, least in [*shift, *(("--noise", text, 0.0) for text in what_if.noise)]:
+        for place, columns, number in _components(out, text, option, least):
             values = out[place].values.copy()
-            values[:, columns] += rng.normal(0.0, stddev, (len(values), len(columns)))
+            added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))
+            values[:, columns] += added
             out[place] = replace(out[place], values=values)
     return out
 
@@ -388,9 +385,7 @@ def _split(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _components(
-    series: Sequence[Series], text: str, option: str, least: float = -math.inf
-) -> list[tuple[int, list[int], float]]:
+def _components(series: Sequence[Series], text: str, option: str, least: float) -> list[tuple[int, list[int], float]]:
     name, value = _split(text, option)
     try:
         number = float(value)

@@ -29,6 +29,7 @@ from onboard_estimation.filtering.planar import point_dimension
 from onboard_estimation.filtering.state_space import Block, StateSpace
 from onboard_estimation.filtering.vertical import HEIGHT, VERTICAL_VELOCITY, is_vertical
 from onboard_estimation.measurement import Estimate, Matrix, Vector
+from onboard_estimation.ros.measurements import MessageFault, stamp_ns
 from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 
 _NAMED = "sensor_msgs/msg/JointState"
@@ -95,8 +96,7 @@ class EstimateMessages:
             self._part = _AxisOdometry(space, "position", "velocity", slice(0, dimension))
         elif self._kinds.get("pose") == SE2:
             self._part = _PlanarOdometry(space)
-        rows, columns = np.triu_indices(space.dimension)
-        self._triangle = rows, columns
+        self._triangle = np.triu_indices(space.dimension)
         self._names: dict[str, list[str]] = {}
         if "joint_angles" in self._kinds:
             names = list(joint_names or space.block("joint_angles").names)
@@ -109,9 +109,7 @@ class EstimateMessages:
             names = [name for name in coordinate_names(space) if name.partition(".")[0] in _PARAMETERS]
             self._names |= {"inertial_parameters": names, "inertial_parameters_stddev": names}
         self._names["state"] = coordinate_names(space)
-        self._names["state_covariance"] = [
-            f"{space.names[i]}:{space.names[j]}" for i, j in zip(rows, columns, strict=True)
-        ]
+        self._names["state_covariance"] = _pair_names(space)
 
     def __call__(self, estimate: Estimate, wanted: Collection[str] | None = None) -> Iterator[Output]:
         """The messages of one estimate, with its stamp; only those for the topics `wanted`, where given."""
@@ -293,6 +291,11 @@ def coordinate_names(space: StateSpace) -> list[str]:
     return [name for block in space.blocks for name in _coordinate_names(block)]
 
 
+def _pair_names(space: StateSpace) -> list[str]:
+    """Of the upper triangle of a covariance, as on `state_covariance`."""
+    return [f"{space.names[i]}:{space.names[j]}" for i, j in zip(*np.triu_indices(space.dimension), strict=True)]
+
+
 def _coordinate_names(block: Block) -> list[str]:
     names = ("x", "y", "z", "w") if block.kind == SO3 else block.names
     return [f"{block.name}.{element}" for element in names]
@@ -303,3 +306,53 @@ def _rotations(quaternions: NDArray[np.float64]) -> Any:
     from scipy.spatial.transform import Rotation
 
     return Rotation.from_quat(quaternions)
+
+
+class EstimateReader:
+    """`EstimateMessages` inverted: estimates from `state` and `state_covariance`, whichever comes first.
+
+    A message may hold more than is wanted, as that of a filter that also estimates biases: then numbers are taken by
+    their names. Of several estimates with one stamp (three gyros at once) the last pair counts.
+
+    Parameters
+    ----------
+    space
+        State space of the estimates; messages with fewer elements are refused.
+    """
+
+    def __init__(self, space: StateSpace) -> None:
+        self._space = space
+        self._triangle = np.triu_indices(space.dimension)
+        self._names, self._pairs = coordinate_names(space), _pair_names(space)
+        self._mean: tuple[int, Vector] | None = None
+        self._covariance: tuple[int, Matrix] | None = None
+
+    def take_state(self, message: Any) -> Estimate | None:
+        """Take a message of `state`; the estimate, once there is its covariance. Raises MessageFault."""
+        self._mean = stamp_ns(message), _numbers(message, self._names)
+        return self._together()
+
+    def take_covariance(self, message: Any) -> Estimate | None:
+        """Take a message of `state_covariance`; the estimate, once there is its mean. Raises MessageFault."""
+        rows, columns = self._triangle
+        values = _numbers(message, self._pairs)
+        covariance = np.zeros((self._space.dimension, self._space.dimension))
+        covariance[rows, columns] = covariance[columns, rows] = values
+        self._covariance = stamp_ns(message), covariance
+        return self._together()
+
+    def _together(self) -> Estimate | None:
+        if self._mean is None or self._covariance is None or self._mean[0] != self._covariance[0]:
+            return None
+        return Estimate(self._mean[0], self._mean[1], self._covariance[1])
+
+
+def _numbers(message: Any, names: list[str]) -> Vector:
+    values = np.array(message.position, dtype=np.float64)
+    if len(values) > len(names) and len(message.name) == len(values):
+        place = {name: k for k, name in enumerate(message.name)}
+        if all(name in place for name in names):
+            values = values[[place[name] for name in names]]
+    if values.shape != (len(names),) or not np.isfinite(values).all():
+        raise MessageFault(f"has {values.size} numbers, or some that are not finite; {len(names)} are needed")
+    return values

@@ -14,7 +14,7 @@ from benchmarks.moving_imu import START_NS, Moved, Recorded, record
 from onboard_estimation.evaluation.body_frames import FrameReport, find_frames
 from onboard_estimation.evaluation.clock_alignment import ImuReadings, TrackedBody, find_offset
 from onboard_estimation.evaluation.inspection import truth_report
-from onboard_estimation.evaluation.motion_findings import frame_findings
+from onboard_estimation.evaluation.inspection_findings import frame_findings
 from onboard_estimation.evaluation.truth import BodyTrack, mirror
 
 MS = 1_000_000

@@ -19,8 +19,7 @@ from onboard_estimation.evaluation.result import EvaluationResult
 from onboard_estimation.evaluation.run_folder import write_estimates
 from onboard_estimation.filtering.state_space import StateSpace, angles, se2, so3, vector
 from onboard_estimation.measurement import Estimate
-from onboard_estimation.ros.estimate_reading import EstimateReader
-from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages
+from onboard_estimation.ros.estimates import CONSTRAINED_VARIANCE, UNKNOWN_VARIANCE, EstimateMessages, EstimateReader
 from onboard_estimation.ros.measurements import MessageFault
 from onboard_estimation.ros.transforms import estimate_transforms
 from salp_estimation.robot import ROBOT as SALP
