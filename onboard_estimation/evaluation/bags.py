@@ -172,7 +172,7 @@ class Bag:
             A topic is not in the bag (says which are), or the files have changed since they were opened.
         """
         names = list(self.topics)
-        for number, rows in self._in_log_order(self._selected(self._numbers(topics))):
+        for number, rows in self._in_log_order(self._selected(self.places(topics))):
             block = (self._load(number) if self._in_order else self._load_held(number)).at(rows)
             view, columns = block.buffer.data, (block.topics, block.log_times_ns, block.starts, block.lengths)
             for topic, time, start, length in zip(*(column.tolist() for column in columns), strict=True):
@@ -180,7 +180,7 @@ class Bag:
 
     def blocks(self, topics: Collection[str]) -> Iterator[Block]:
         """The messages of the topics, in the order of the files, many at a time. Raises as `messages` does."""
-        numbers = self._numbers(topics)
+        numbers = self.places(topics)
         places = np.full(len(self.topics), -1, dtype=np.int64)
         places[numbers] = np.arange(len(numbers))
         for number, rows in self._selected(numbers):
@@ -246,8 +246,8 @@ class Bag:
             raise store
         return store
 
-    def _numbers(self, topics: Collection[str] | None) -> NDArray[np.int64]:
-        """Places in `topics` of the names asked for, in their order."""
+    def places(self, topics: Collection[str] | None) -> NDArray[np.int64]:
+        """Places in `topics` of the names asked for, in their order; UserError where one is not there."""
         if topics is None:
             return np.arange(len(self.topics))
         names = {name: number for number, name in enumerate(self.topics)}

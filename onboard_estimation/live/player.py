@@ -181,11 +181,7 @@ class Player:
     def _make_publishers(self) -> None:
         if self.options.clock_hz:
             self._make_clock()
-        unknown = [topic for topic in self.options.topics if topic not in self._bag.topics]
-        if unknown:
-            raise UserError(
-                f"{self._bag.path} has no topic {', '.join(unknown)}; it has: {', '.join(list(self._bag.topics)[:12])}"
-            )
+        self._bag.places(self.options.topics)  # refuses those that are not there
         for name in self.options.topics or self._bag.topics:
             if name in self.options.exclude_topics:
                 continue
