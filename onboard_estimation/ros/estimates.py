@@ -18,7 +18,8 @@ those of a bag alike.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,10 +35,14 @@ from onboard_estimation.ros.sensor_messages import New, header, pose, vectors
 
 _NAMED = "sensor_msgs/msg/JointState"
 
-_PARAMETERS = {"masses", "inertias"}
+_PARAMETERS = ("masses", "inertias")
+
+_Values = Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+"""(K, m) numbers of K messages from means (K, a) and covariances (K, n, n)."""
 
 # Of the 85 numbers of odometry.
-_POSITION, _POSE_COVARIANCE, _TWIST, _TWIST_COVARIANCE = slice(0, 3), slice(7, 43), slice(43, 46), slice(49, 85)
+_POSITION, _QUATERNION, _POSE_COVARIANCE = slice(0, 3), slice(3, 7), slice(7, 43)
+_TWIST, _TWIST_COVARIANCE = slice(43, 46), slice(49, 85)
 
 UNKNOWN_VARIANCE = 1e6
 """Of a dimension that is not estimated."""
@@ -88,28 +93,29 @@ class EstimateMessages:
         self._new = new
         self._frame_id = frame_id
         self._child_frame_id = child_frame_id
-        self._kinds = {block.name: block.kind for block in space.blocks}
-        self._part: _AxisOdometry | _PlanarOdometry | None = None
-        if is_vertical(space):
-            self._part = _AxisOdometry(space, HEIGHT, VERTICAL_VELOCITY, slice(2, 3))
-        elif dimension := point_dimension(space):
-            self._part = _AxisOdometry(space, "position", "velocity", slice(0, dimension))
-        elif self._kinds.get("pose") == SE2:
-            self._part = _PlanarOdometry(space)
-        self._triangle = np.triu_indices(space.dimension)
         self._names: dict[str, list[str]] = {}
-        if "joint_angles" in self._kinds:
+        self._values: dict[str, _Values] = {}
+        if (odometry := _odometry_of(space)) is not None:
+            self._values["odometry"] = odometry
+        kinds = {block.name for block in space.blocks}
+        if "joint_angles" in kinds:
             names = list(joint_names or space.block("joint_angles").names)
-            self._names = {"joint_states": names, "joint_states_stddev": names}
-        elif "headings" in self._kinds:
-            count = space.block("headings").dimension
-            names = list(joint_names or (f"joint_{joint}" for joint in range(1, count)))
-            self._names = {"joint_states": names, "joint_states_stddev": names}
-        if self._kinds.keys() >= _PARAMETERS:
+            self._add("joint_states", names, *_parts(space, "joint_angles"))
+        elif "headings" in kinds:
+            names = list(joint_names or (f"joint_{joint}" for joint in range(1, space.block("headings").dimension)))
+            self._add("joint_states", names, *_between_headings(space))
+        if kinds >= set(_PARAMETERS):
             names = [name for name in coordinate_names(space) if name.partition(".")[0] in _PARAMETERS]
-            self._names |= {"inertial_parameters": names, "inertial_parameters_stddev": names}
-        self._names["state"] = coordinate_names(space)
-        self._names["state_covariance"] = _pair_names(space)
+            self._add("inertial_parameters", names, *_parts(space, *_PARAMETERS))
+        rows, columns = np.triu_indices(space.dimension)
+        self._names |= {"state": coordinate_names(space), "state_covariance": _pair_names(space)}
+        self._values["state"] = lambda means, _: means
+        self._values["state_covariance"] = lambda _, covariances: covariances[:, rows, columns]
+
+    def _add(self, topic: str, names: list[str], values: _Values, deviations: _Values) -> None:
+        """A topic, and that of its standard deviations."""
+        self._names |= {topic: names, f"{topic}_stddev": names}
+        self._values |= {topic: values, f"{topic}_stddev": deviations}
 
     def __call__(self, estimate: Estimate, wanted: Collection[str] | None = None) -> Iterator[Output]:
         """The messages of one estimate, with its stamp; only those for the topics `wanted`, where given."""
@@ -118,11 +124,7 @@ class EstimateMessages:
 
     def types(self) -> dict[str, str]:
         """Type of message by topic, of all topics there are for this state space."""
-        topics = {}
-        whole = "position" in self._kinds and self._kinds.get("attitude") == SO3
-        if self._kinds.get("pose") == SE2 or whole or self._part is not None:
-            topics["odometry"] = "nav_msgs/msg/Odometry"
-        return topics | dict.fromkeys(self._names, _NAMED)
+        return {topic: "nav_msgs/msg/Odometry" if topic == "odometry" else _NAMED for topic in self._values}
 
     def numbers(
         self,
@@ -131,43 +133,9 @@ class EstimateMessages:
         wanted: Collection[str] | None = None,
     ) -> list[Numbers]:
         """What the messages of K estimates hold, by topic: means (K, a), covariances (K, n, n)."""
-        out = []
-        for topic, message_type in self.types().items():
-            if wanted is None or topic in wanted:
-                out.append(Numbers(topic, message_type, self._values(topic, means, covariances)))
-        return out
-
-    def _values(self, topic: str, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(K, m) numbers of the messages of a topic."""
-        if topic == "odometry" and self._part is not None:
-            return self._part(means, covariances)
-        if topic == "odometry":
-            position, quaternion, covariance = self._poses(means, covariances)
-            return np.hstack([position, quaternion, covariance, *self._velocities(means, covariances, quaternion)])
-        if topic == "joint_states":
-            return self._joints(means)
-        if topic == "joint_states_stddev":
-            return self._joint_stddevs(covariances)
-        if topic in ("inertial_parameters", "inertial_parameters_stddev"):
-            values = means if topic == "inertial_parameters" else _stddevs(covariances)
-            where = self.space.coordinates if topic == "inertial_parameters" else self.space.tangent
-            return np.hstack([values[:, where(name)] for name in ("masses", "inertias")])
-        return means if topic == "state" else covariances[:, self._triangle[0], self._triangle[1]]
-
-    def _joints(self, means: NDArray[np.float64]) -> NDArray[np.float64]:
-        if "joint_angles" in self._kinds:
-            return means[:, self.space.coordinates("joint_angles")]
-        turned = np.diff(means[:, self.space.coordinates("headings")], axis=1)
-        return np.arctan2(np.sin(turned), np.cos(turned))
-
-    def _joint_stddevs(self, covariances: NDArray[np.float64]) -> NDArray[np.float64]:
-        if "joint_angles" in self._kinds:
-            return _stddevs(covariances)[:, self.space.tangent("joint_angles")]
-        rows = self.space.tangent("headings")
-        headings = covariances[:, rows, rows]
-        variances = np.diagonal(headings, axis1=1, axis2=2)
-        shared = np.diagonal(headings, offset=1, axis1=1, axis2=2)
-        return np.sqrt(np.maximum(variances[:, 1:] + variances[:, :-1] - 2.0 * shared, 0.0))
+        topics = self.types().items()
+        chosen = [(topic, kind) for topic, kind in topics if wanted is None or topic in wanted]
+        return [Numbers(topic, kind, self._values[topic](means, covariances)) for topic, kind in chosen]
 
     def message(self, topic: str, stamp_ns: int, values: Vector) -> Any:
         """The message of a topic from its numbers (m,)."""
@@ -175,30 +143,6 @@ class EstimateMessages:
             return self._odometry(stamp_ns, values)
         names = self._names[topic]
         return self._new(_NAMED, header=header(self._new, stamp_ns), name=names, position=np.array(values))
-
-    def _poses(self, means: NDArray[np.float64], covariances: NDArray[np.float64]) -> tuple[Matrix, Matrix, Matrix]:
-        """Of a body in space: positions (K, 3), quaternions (K, 4), covariances (K, 36) along the fixed axes."""
-        space, count = self.space, len(means)
-        quaternion = means[:, space.coordinates("attitude")]
-        rows = np.r_[space.tangent("position"), space.tangent("attitude")]
-        # The attitude's error is in the body frame, the message's along the fixed axes.
-        turn = np.tile(np.eye(6), (count, 1, 1))
-        turn[:, 3:, 3:] = _rotations(quaternion).as_matrix()
-        covariance = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
-        return means[:, space.coordinates("position")], quaternion, covariance.reshape(count, 36)
-
-    def _velocities(
-        self, means: NDArray[np.float64], covariances: NDArray[np.float64], quaternions: Matrix
-    ) -> tuple[Matrix, Matrix]:
-        """Twists (K, 6) in the child frame and their covariances (K, 36); what is not estimated is zero and unknown."""
-        count = len(means)
-        twist, covariance = np.zeros((count, 6)), np.tile(UNKNOWN_VARIANCE * np.eye(6), (count, 1, 1))
-        if "velocity" in self._kinds:
-            to_body = _rotations(quaternions).inv().as_matrix()
-            tangent = self.space.tangent("velocity")
-            twist[:, :3] = np.einsum("kij,kj->ki", to_body, means[:, self.space.coordinates("velocity")])
-            covariance[:, :3, :3] = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
-        return twist, covariance.reshape(count, 36)
 
     def _odometry(self, stamp_ns: int, values: Vector) -> Any:
         new = self._new
@@ -240,6 +184,65 @@ class _PlanarOdometry:
         values[:, 18] = values[:, 38] = s * xt + c * yt
         values[:, 42] = body[:, 2, 2]
         return values
+
+
+def _parts(space: StateSpace, *names: str) -> tuple[_Values, _Values]:
+    """What gives the coordinates of some blocks, and their standard deviations."""
+    at = np.concatenate([np.r_[space.coordinates(name)] for name in names])
+    tangent = np.concatenate([np.r_[space.tangent(name)] for name in names])
+    return lambda means, _: means[:, at], lambda _, covariances: _stddevs(covariances)[:, tangent]
+
+
+def _between_headings(space: StateSpace) -> tuple[_Values, _Values]:
+    """What gives the angles between links of these headings, and their standard deviations."""
+    at, rows = space.coordinates("headings"), space.tangent("headings")
+
+    def angles(means: NDArray[np.float64], _: NDArray[np.float64]) -> NDArray[np.float64]:
+        turned = np.diff(means[:, at], axis=1)
+        return np.arctan2(np.sin(turned), np.cos(turned))
+
+    def deviations(_: NDArray[np.float64], covariances: NDArray[np.float64]) -> NDArray[np.float64]:
+        headings = covariances[:, rows, rows]
+        variances = np.diagonal(headings, axis1=1, axis2=2)
+        shared = np.diagonal(headings, offset=1, axis1=1, axis2=2)
+        return np.sqrt(np.maximum(variances[:, 1:] + variances[:, :-1] - 2.0 * shared, 0.0))
+
+    return angles, deviations
+
+
+def _odometry_of(space: StateSpace) -> _Values | None:
+    """What gives the numbers of odometry (K, 85); None of a state without a place."""
+    kinds = {block.name: block.kind for block in space.blocks}
+    if is_vertical(space):
+        return _AxisOdometry(space, HEIGHT, VERTICAL_VELOCITY, slice(2, 3))
+    if dimension := point_dimension(space):
+        return _AxisOdometry(space, "position", "velocity", slice(0, dimension))
+    if kinds.get("pose") == SE2:
+        return _PlanarOdometry(space)
+    return partial(_spatial_odometry, space) if "position" in kinds and kinds.get("attitude") == SO3 else None
+
+
+def _spatial_odometry(
+    space: StateSpace, means: NDArray[np.float64], covariances: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Numbers (K, 85) of odometry of a body in space, its twist in the child frame; zero and unknown without it."""
+    rotations = _rotations(means[:, space.coordinates("attitude")])
+    values = np.zeros((len(means), 85))
+    values[:, _POSITION] = means[:, space.coordinates("position")]
+    values[:, _QUATERNION] = means[:, space.coordinates("attitude")]
+    values[:, _TWIST_COVARIANCE] = (UNKNOWN_VARIANCE * np.eye(6)).ravel()
+    rows = np.r_[space.tangent("position"), space.tangent("attitude")]
+    # The attitude's error is in the body frame, the message's along the fixed axes.
+    turn = np.tile(np.eye(6), (len(means), 1, 1))
+    turn[:, 3:, 3:] = rotations.as_matrix()
+    turned = turn @ covariances[:, rows[:, None], rows] @ turn.transpose(0, 2, 1)
+    values[:, _POSE_COVARIANCE] = turned.reshape(-1, 36)
+    if any(block.name == "velocity" for block in space.blocks):
+        to_body, tangent = rotations.inv().as_matrix(), space.tangent("velocity")
+        values[:, _TWIST] = np.einsum("kij,kj->ki", to_body, means[:, space.coordinates("velocity")])
+        in_body = to_body @ covariances[:, tangent, tangent] @ to_body.transpose(0, 2, 1)
+        values[:, _TWIST_COVARIANCE].reshape(-1, 6, 6)[:, :3, :3] = in_body
+    return values
 
 
 class _AxisOdometry:
