@@ -292,12 +292,13 @@ class ChunkedStorage(Storage):
             place = bisect_right(self.anchors, position)
             anchor = self.anchors[place] if place < len(self.anchors) else None
             following = self.take_record(position, anchor)
-            if following is None and anchor is None:
-                break
             if following is None:
+                if anchor is None:
+                    break
+                following = anchor
                 self.damaged_places.append((position, anchor))
                 self.readable_bytes -= anchor - position
-            position = anchor if following is None else following
+            position = following
         return position
 
     @abstractmethod

@@ -54,13 +54,18 @@ from onboard_estimation.ros.message_templates import MessageTemplate
 LATCHED_TOPICS = frozenset({"/tf_static", "/robot_description"})
 """Topics that ROS publishes for late subscribers (transient local); others are marked with `add_topic`."""
 
+DEPTH = 10
+"""Messages that a publisher keeps for those that take them slowly."""
+
+NEVER = QosTime(*divmod(2**63 - 1, 10**9))
+"""A duration that is not set, as rosbag2 writes it."""
+
 FLUSH_S = 1.0
 """A recorder that is killed loses what came since the last flush."""
 
 _METADATA_VERSION: Literal[9] = 9
 """Of rosbag2 in Jazzy and newer (`rosbag2_storage/bag_metadata.hpp`)."""
 _PLUGINS = {"mcap": StoragePlugin.MCAP, "sqlite3": StoragePlugin.SQLITE3}
-_DEPTH = 10
 _BUFFER_BYTES = 2**20
 _NO_HASH = "RIHS01_" + 64 * "0"
 
@@ -169,7 +174,7 @@ class BagWriter:
                 message_type,
                 msgdef=definition,
                 rihs01=type_hash or _NO_HASH,
-                offered_qos_profiles=offered or [_offered_qos(transient_local or name in LATCHED_TOPICS)],
+                offered_qos_profiles=offered or [offer(transient_local=transient_local or name in LATCHED_TOPICS)],
             )
 
     def write(self, topic: str, message_type: str, stamp_ns: int, message: Any) -> None:
@@ -285,7 +290,7 @@ class _Mcap:
         self._channels[connection.id] = self._mcap.register_channel(connection.topic, "cdr", schema, about)
 
     def append(self, connection: Connection, log_time_ns: int, published_ns: int, data: bytes | memoryview) -> None:
-        self._mcap.add_message(self._channels[connection.id], log_time_ns, data, published_ns)
+        self._mcap.add_message(self._channels[connection.id], log_time_ns, bytes(data), published_ns)
 
     def flush(self) -> None:
         self._mcap.flush()
@@ -363,18 +368,25 @@ def serialise_alike(
     return MessageTemplate(make, serialize, values.shape[1], measured).messages(stamps_ns, values)
 
 
-def _offered_qos(transient_local: bool) -> Qos:
-    """What a publisher of the topic offers: reliable, the last 10 (transient local: the last 1)."""
-    unspecified = QosTime(0, 0)
+def offer(
+    reliable: bool = True,
+    transient_local: bool = False,
+    depth: int | None = None,
+    deadline: QosTime = NEVER,
+    lifespan: QosTime = NEVER,
+    lease: QosTime = NEVER,
+    automatic_liveliness: bool = True,
+) -> Qos:
+    """What a publisher offers, as far as it decides who can listen; by default the last 10 (transient local: one)."""
     return Qos(
         QosHistory.KEEP_LAST,
-        1 if transient_local else _DEPTH,
-        QosReliability.RELIABLE,
+        depth or (1 if transient_local else DEPTH),
+        QosReliability.RELIABLE if reliable else QosReliability.BEST_EFFORT,
         QosDurability.TRANSIENT_LOCAL if transient_local else QosDurability.VOLATILE,
-        unspecified,
-        unspecified,
-        QosLiveliness.AUTOMATIC,
-        unspecified,
+        deadline,
+        lifespan,
+        QosLiveliness.AUTOMATIC if automatic_liveliness else QosLiveliness.MANUAL_BY_TOPIC,
+        lease,
         avoid_ros_namespace_conventions=False,
     )
 

@@ -337,8 +337,9 @@ def changed_series(series: Sequence[Series], what_if: WhatIf) -> list[Series]:
         for one in _matching(out, sensor, "--delay"):
             out[out.index(one)] = replace(one, stamps_ns=one.stamps_ns + shift)
     rng = np.random.default_rng(what_if.seed)
-    shift = [("--bias", text, -math.inf) for text in what_if.bias]
-    for option, text, least in [*shift, *(("--noise", text, 0.0) for text in what_if.noise)]:
+    changes = [("--bias", text, -math.inf) for text in what_if.bias]
+    changes += [("--noise", text, 0.0) for text in what_if.noise]
+    for option, text, least in changes:
         for place, columns, number in _components(out, text, option, least):
             values = out[place].values.copy()
             added = number if option == "--bias" else rng.normal(0.0, number, (len(values), len(columns)))

@@ -23,7 +23,7 @@ from rosbags.typesys import get_types_from_msg
 from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_writing import BagWriter, standard_definition
 from onboard_estimation.live.discovery import absolute, is_hidden
-from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, to_rosbags, type_hash
+from onboard_estimation.live.qos import RECORDING_DEPTH, matching, offer_of, type_hash
 from onboard_estimation.live.session import parameter, run_node
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
@@ -203,11 +203,10 @@ class Recorder:
         text, standard_hash = definition(message_type)
         if not text:
             self.recorded.notes.append(f"{name}: the bag does not hold the definition of {message_type}")
-        profiles = [to_rosbags(offer) for offer in offers]
         self._bag.add_topic(
-            name, message_type, definition=text, type_hash=hash_of_type or standard_hash, offered=profiles
+            name, message_type, definition=text, type_hash=hash_of_type or standard_hash, offered=offers
         )
-        if len({(offer.reliable, offer.transient_local) for offer in offers}) > 1:
+        if len({(offer.reliability, offer.durability) for offer in offers}) > 1:
             self.recorded.notes.append(f"{name}: its publishers differ in reliability or durability")
         topic = _Topic(self._queue.append, (name, message_type), self._stamp if self._simulated_time else None)
         topic.start(self._node, kind, name, matching(endpoints, RECORDING_DEPTH))
