@@ -25,8 +25,8 @@ from onboard_estimation.evaluation.topics import (
     FreeTopics,
     TopicMatch,
     missing_topics,
+    refuse_wrong_types,
     truth_channels,
-    wrong_types,
 )
 from onboard_estimation.evaluation.truth import BodyTrack, HeldValues, clock_parts, mirror
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Matrix, Measurement, component_names
@@ -145,8 +145,7 @@ def load_recording(
     match, dropped = _without_dropped(match, what_if)
     if any(channel.required for channel in match.missing) or not match.channels:
         raise missing_topics(robot.name, match, kinds)
-    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
-        raise wrong
+    refuse_wrong_types(robot.name, match, kinds)
     columns = read_channels(bag, {**match.channels, **match.truth, **match.held})
     notes = [*match.notes, *([bag.damage] if bag.damage else [])]
     notes += losses(columns)
@@ -155,8 +154,8 @@ def load_recording(
     notes += jumps
     sensors = {topic: columns[topic] for topic in match.channels}
     series = tuple(Series(match.channels[topic], column.stamps_ns, column.values) for topic, column in sensors.items())
-    tracks, held = _known(match, columns, mirror_truth)
-    notes += _track_notes(tracks)
+    tracks, held, lost = _known(match, columns, mirror_truth)
+    notes += lost
     if align_clock:
         tracks, note = aligned(
             {channel: columns[topic] for topic, channel in match.channels.items()},
@@ -185,11 +184,10 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
     """
     kinds = {name: topic.message_type for name, topic in bag.topics.items()}
     match = replace(match, channels={})
-    if (wrong := wrong_types(robot.name, match, kinds)) is not None:
-        raise wrong
+    refuse_wrong_types(robot.name, match, kinds)
     columns = read_channels(bag, {**match.truth, **match.held})
-    tracks, held = _known(match, columns, None)
-    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *_track_notes(tracks)]
+    tracks, held, lost = _known(match, columns, None)
+    notes = [*match.notes, *([bag.damage] if bag.damage else []), *losses(columns), *lost]
     if match.missing_bodies:
         notes.append(_missing_truth(match, kinds))
     return LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, is_simulated(bag), tuple(notes), held)
@@ -197,27 +195,22 @@ def load_truth(bag: Bag, robot: Robot, match: TopicMatch) -> LoadedRecording:
 
 def _known(
     match: TopicMatch, columns: Mapping[str, Column], mirror_truth: str | None
-) -> tuple[dict[str, BodyTrack], dict[str, HeldValues]]:
-    tracks = {
-        one.sensor: BodyTrack.clean(
-            one.sensor, columns[topic].stamps_ns, mirror(columns[topic].values, mirror_truth or "")
+) -> tuple[dict[str, BodyTrack], dict[str, HeldValues], list[str]]:
+    """Tracks, what else is known, and a sentence on each body of which messages are left out."""
+    tracks, held, notes = {}, {}, []
+    for topic, one in match.truth.items():
+        column = columns[topic]
+        track = tracks[one.sensor] = BodyTrack.clean(
+            one.sensor, column.stamps_ns, mirror(column.values, mirror_truth or "")
         )
-        for topic, one in match.truth.items()
-    }
-    held = {
-        one.sensor: HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
-        for topic, one in match.held.items()
-    }
-    return tracks, held
-
-
-def _track_notes(tracks: Mapping[str, BodyTrack]) -> list[str]:
-    return [
-        f"Ground truth of {body}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages left out "
-        "(not finite, no rotation, a repeated stamp, or the clock jumped back)."
-        for body, track in tracks.items()
-        if track.left_out
-    ]
+        if track.left_out:
+            notes.append(
+                f"Ground truth of {one.sensor}: {track.left_out} of {track.left_out + len(track.stamps_ns)} messages "
+                "left out (not finite, no rotation, a repeated stamp, or the clock jumped back)."
+            )
+    for topic, one in match.held.items():
+        held[one.sensor] = HeldValues.clean(columns[topic].stamps_ns, columns[topic].values)
+    return tracks, held, notes
 
 
 def _without_dropped(match: TopicMatch, what_if: WhatIf) -> tuple[TopicMatch, list[str]]:

@@ -254,8 +254,8 @@ def missing_topics(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> 
     return UserError(f"{robot}: {'; '.join(parts)}. Topics in the bag: {listed(list(topics))}")
 
 
-def wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> UserError | None:
-    """Error that names all topics of another type than needed, with the options to paste; None where there are none."""
+def refuse_wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> None:
+    """Raise UserError that names all topics of another type than needed, with the options to paste."""
     free, parts = FreeTopics(match, topics), []
     for topic, channel in {**match.channels, **match.truth}.items():
         if topics[topic] == channel.message_type:
@@ -263,7 +263,8 @@ def wrong_types(robot: str, match: TopicMatch, topics: Mapping[str, str]) -> Use
         dropped = f"--drop {f'{TRUTH}/{channel.sensor}' if topic in match.truth else channel.sensor}"
         options = " or ".join(filter(None, [free.option(channel, topic), dropped]))
         parts.append(f"{printable(topic)} is {topics[topic]}, not {channel.message_type} ({options})")
-    return UserError(f"{robot}: {'; '.join(parts)}") if parts else None
+    if parts:
+        raise UserError(f"{robot}: {'; '.join(parts)}")
 
 
 def nearest_name(wanted: str, names: Iterable[str]) -> str:
