@@ -18,7 +18,7 @@ from mcap.stream_reader import StreamReader
 from rosbags.rosbag2 import Reader
 
 from benchmarks.timing import case, interleaved
-from onboard_estimation.evaluation.bag_writing import BagWriter, Storage
+from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.simulated_bags import write_series
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
     count = _QUICK_COUNT if quick else _COUNT
     stamps = stamps_ns(count / 840.0, 840.0)[:count]
     series = Series(CHANNEL, stamps, np.random.default_rng(1).normal(size=(count, 6)))
-    storages: tuple[Storage, ...] = ("mcap", "sqlite3")
+    storages: tuple[str, ...] = ("mcap", "sqlite3")
     rows = []
     for storage in storages:
         with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def run(quick: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _readers(bag: Path, storage: Storage) -> dict[str, Callable[[], int]]:
+def _readers(bag: Path, storage: str) -> dict[str, Callable[[], int]]:
     """Each reads all of the bag and gives the number of messages."""
     (file,) = (path for path in bag.iterdir() if path.suffix in (".mcap", ".db3"))
 

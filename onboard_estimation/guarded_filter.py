@@ -23,7 +23,7 @@ from onboard_estimation.measurement import (
     PhaseEvent,
     filter_order,
 )
-from onboard_estimation.scanned import Scanned
+from onboard_estimation.timing.buffer import Scanned
 from onboard_estimation.use_counters import UseCounters
 
 Listener = Callable[[str], None]

@@ -30,7 +30,7 @@ from onboard_estimation.nodes.pacing import stay
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.frames import resolved_prefix
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
+from onboard_estimation.ros.message_templates import SerializedSensor
 
 _TICK_S = 0.004
 _HEARD_S = 0.1

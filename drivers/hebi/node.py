@@ -26,9 +26,8 @@ from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.robots import find_robot
 from onboard_estimation.ros.diagnostics import ERROR, OK, STALE, WARN
 from onboard_estimation.ros.frames import resolved_prefix
-from onboard_estimation.ros.message_templates import MessageTemplate
+from onboard_estimation.ros.message_templates import MessageTemplate, SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 _STAMP = attrgetter("stamp_ns")

@@ -31,8 +31,8 @@ from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.reading_parts import IMU
 from onboard_estimation.ros.diagnostics import ERROR, OK, WARN
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
+from onboard_estimation.ros.message_templates import SerializedSensor
 from onboard_estimation.ros.sensor_messages import header
-from onboard_estimation.ros.serialized_sensors import SerializedSensor
 from onboard_estimation.simulation import imu_channel
 
 CHANNELS = {LOW_G: imu_channel("low_g"), HIGH_G: imu_channel("high_g")}

@@ -52,7 +52,7 @@ def record(
     """
     from dataclasses import asdict
 
-    from onboard_estimation.live.growing_bag import GrowingBag
+    from onboard_estimation.evaluation.bag_writing import BagWriter
     from onboard_estimation.live.recorder import Recorded, Recorder, Selection, summary
     from onboard_estimation.live.session import graph_node, place
     from onboard_estimation.live.signals import stop_on_signal
@@ -61,7 +61,7 @@ def record(
     path = bag or Path(time.strftime("recorded_%Y_%m_%d-%H_%M_%S"))
     shown, said = time.monotonic(), 0
     with stop_on_signal() as stop, graph_node("recorder", **_simulated(use_sim_time)) as node:
-        recorder = Recorder(node, GrowingBag(path, storage), selection)
+        recorder = Recorder(node, BagWriter(path, storage, grows=True), selection)
         typer.echo(f"recording to {path}; Ctrl-C ends it", err=True)
         with output.steps(f"recording to {path}", quiet=json) as progress:
 

@@ -168,22 +168,31 @@ def _refuse_others(path: Path, options: EvaluateOptions) -> None:
 
 def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]:
     place = options.truth or path
-    timeless = [one for one in (path, place) if is_trajectory_file(one) and _format(one, path, options) == "kitti"]
-    if options.times is not None and not timeless:
+    # `--format` is that of the judged file; that of the truth is guessed.
+    formats = {
+        one: options.format or format_of(one) if one == path else format_of(one)
+        for one in (path, place)
+        if is_trajectory_file(one)
+    }
+    if options.times is not None and "kitti" not in formats.values():
         raise UserError(f"--times {options.times}: none of the files is of the format kitti, stamps are their own")
-    times = {one: options.times if one in timeless else None for one in (path, place)}
+
+    def read_file(file: Path, stamps_ns: NDArray[np.int64] | None = None) -> Trajectory:
+        times = options.times if formats[file] == "kitti" else None
+        return read_trajectory(file, formats[file], times, stamps_ns)
+
     tracked: TrackedTruth | None = None
     recording: LoadedRecording | None = None
     robot, configuration, stated = None, None, []
     trajectory: Trajectory | None = None
-    if not is_trajectory_file(path):
+    if path not in formats:
         with open_bag(path) as bag:
             stated.append(is_simulated(bag))
             trajectory = topic_trajectory(bag, options.trajectory or "")
-    if is_trajectory_file(place):
+    if place in formats:
         if options.robot is not None or options.topics or options.body is not None:
             raise UserError(f"{place} is a file with one truth: leave out --robot, --body and --topic")
-        tracked = file_truth(read_trajectory(place, _format(place, path, options), times[place], None))
+        tracked = file_truth(read_file(place))
     else:
         with open_bag(place) as bag:
             stated.append(is_simulated(bag))
@@ -199,24 +208,14 @@ def _read(path: Path, options: EvaluateOptions) -> tuple[Trajectory, _Reference]
                 match = match_topics(robot, configuration, kinds, options.topics, options.namespace)
                 recording = load_truth(bag, robot, match)
     if trajectory is None:  # of the format kitti, it may take its stamps from the truth
-        stamps = tracked.track.stamps_ns if tracked is not None else None
-        trajectory = read_trajectory(path, _format(path, path, options), times[path], stamps)
+        trajectory = read_file(path, tracked.track.stamps_ns if tracked is not None else None)
     source = "simulated" if any(stated) else "recorded" if stated else "unknown"
     if robot is not None and recording is not None:
         return trajectory, _of_robot(robot, configuration, recording, trajectory, options, source)
     assert tracked is not None
-    return trajectory, _of_body(tracked, trajectory, options, source)
-
-
-def _format(file: Path, judged: Path, options: EvaluateOptions) -> str:
-    """`--format` is that of the judged file; that of the truth is guessed."""
-    return options.format if options.format is not None and file == judged else format_of(file)
-
-
-def _of_body(tracked: TrackedTruth, trajectory: Trajectory, options: EvaluateOptions, source: str) -> _Reference:
     tracks = {tracked.track.body: tracked.track}
     recording = LoadedRecording((), np.zeros(0, dtype=np.int64), tracks, source == "simulated", tracked.notes)
-    return _Reference(tracked.kind(trajectory), recording, source, options.settings)
+    return trajectory, _Reference(tracked.kind(trajectory), recording, source, options.settings)
 
 
 def _of_robot(

@@ -20,7 +20,7 @@ from onboard_estimation.errors import UserError
 from onboard_estimation.evaluation.bag_types import jazzy_types
 from onboard_estimation.evaluation.bags import RawMessage, open_bag
 from onboard_estimation.live.discovery import absolute, full_name, settle, subscriptions, wait_until
-from onboard_estimation.live.qos import offer_for_topic, publisher_profile, recorded_offers
+from onboard_estimation.live.qos import offer_for_topic, parse_offers, publisher_profile
 from onboard_estimation.live.schedule import Schedule, offer_services
 from onboard_estimation.live.signals import StopRequest
 from onboard_estimation.live.types import interface_class
@@ -143,7 +143,7 @@ class Player:
         try:
             if self._start_ns > self._bag.end_ns:
                 raise UserError(f"start-offset {options.start_offset_s:g}: {path} is {self._bag.duration_s:.1f} s long")
-            self._make_publishers(recorded_offers(path))
+            self._make_publishers()
         except BaseException:
             self._bag.close()
             raise
@@ -178,14 +178,10 @@ class Player:
         for note in self.played.notes[known:]:
             warn(note)
 
-    def _make_publishers(self, offers: dict[str, list[Any]]) -> None:
+    def _make_publishers(self) -> None:
         if self.options.clock_hz:
             self._make_clock()
-        unknown = [topic for topic in self.options.topics if topic not in self._bag.topics]
-        if unknown:
-            raise UserError(
-                f"{self._bag.path} has no topic {', '.join(unknown)}; it has: {', '.join(list(self._bag.topics)[:12])}"
-            )
+        self._bag.places(self.options.topics)  # refuses those that are not there
         for name in self.options.topics or self._bag.topics:
             if name in self.options.exclude_topics:
                 continue
@@ -199,7 +195,8 @@ class Player:
                     raise
                 self.played.notes.append(f"{name} is left out: {error}")
                 continue
-            offer, agreed = offer_for_topic(name, offers.get(name, []))
+            offers = [offer for text in self._bag.offers(name) for offer in parse_offers(text)]
+            offer, agreed = offer_for_topic(name, offers)
             if not agreed:
                 self.played.notes.append(
                     f"{name}: its recorded publishers differ in quality of service; it is reliable"

@@ -27,7 +27,7 @@ from onboard_estimation.live.view_recorded import (
     subject_of,
 )
 from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Estimate, Vector
-from onboard_estimation.ros.estimate_reading import EstimateReader
+from onboard_estimation.ros.estimates import EstimateReader
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns
 from onboard_estimation.simulation import truth_channel
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from onboard_estimation.capabilities.drawn import planar_position
 from onboard_estimation.configuration import load
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bags import Bag, open_bag
 from onboard_estimation.evaluation.bulk import read_channels
 from onboard_estimation.evaluation.evaluate import choose_robot, evaluate_bag, load_configuration
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.topics import match_topics
 from onboard_estimation.evaluation.truth import BodyTrack, mirror

@@ -32,12 +32,12 @@ from onboard_estimation.nodes.truth_start import TruthStart
 from onboard_estimation.pipeline import Pipeline
 from onboard_estimation.robots import Robot, estimator_name
 from onboard_estimation.ros.diagnostics import HealthReport, LateReport, waiting_sentence
-from onboard_estimation.ros.estimates import EstimateMessages, New
+from onboard_estimation.ros.estimates import EstimateMessages
 from onboard_estimation.ros.frames import AUTOMATIC, MapToOdom, resolved_prefix
 from onboard_estimation.ros.measurements import to_measurement
-from onboard_estimation.ros.path import Trail
-from onboard_estimation.ros.serialized_estimates import SerializedEstimates
-from onboard_estimation.ros.thinning import Thinning
+from onboard_estimation.ros.message_templates import SerializedEstimates
+from onboard_estimation.ros.sensor_messages import New
+from onboard_estimation.ros.thinning import Thinning, Trail
 from onboard_estimation.simulation import SET_POSE
 
 _STREAM = QoSProfile(depth=500)

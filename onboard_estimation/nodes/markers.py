@@ -24,7 +24,7 @@ from onboard_estimation.measurement import NANOSECONDS_PER_SECOND, Channel, Esti
 from onboard_estimation.nodes.parameters import NodeParameters
 from onboard_estimation.nodes.transforms import tf_message, tf_publisher
 from onboard_estimation.robots import find_robot
-from onboard_estimation.ros.estimate_reading import EstimateReader
+from onboard_estimation.ros.estimates import EstimateReader
 from onboard_estimation.ros.frames import AUTOMATIC, resolved_prefix
 from onboard_estimation.ros.markers import Scene
 from onboard_estimation.ros.measurements import MessageFault, message_value, stamp_ns

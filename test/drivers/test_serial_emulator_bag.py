@@ -18,9 +18,9 @@ from drivers.serial_frames import Settings
 from drivers.serial_imu.readings import SerialReadings
 from hopper_estimation.robot import ROBOT
 from onboard_estimation.errors import UserError
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter
 from onboard_estimation.evaluation.bags import open_bag
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.ros.sensor_messages import to_message
 from onboard_estimation.series import Recording, Series

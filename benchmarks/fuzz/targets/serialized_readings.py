@@ -1,4 +1,4 @@
-"""`onboard_estimation.ros.serialized_readings`: what it takes from bytes is what the message's object gives.
+"""`onboard_estimation.ros.message_layouts`: what it takes from bytes is what the message's object gives.
 
 The first byte of an input chooses the channel, the second and third which byte of the message is another one the second
 time, when the layout is known.
@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fuzz.target import Target
-from onboard_estimation.evaluation.bag_types import decoded, jazzy_types
-from onboard_estimation.evaluation.message_factory import new
+from onboard_estimation.evaluation.bag_types import decoded, jazzy_types, new
 from onboard_estimation.measurement import Channel, Measurement
 from onboard_estimation.ros.measurements import MessageFault, to_measurement
-from onboard_estimation.ros.serialized_readings import SerializedReader
+from onboard_estimation.ros.message_layouts import SerializedReader
 
 _IMU, _JOINTS = "sensor_msgs/msg/Imu", "sensor_msgs/msg/JointState"
 _CHANNELS = (

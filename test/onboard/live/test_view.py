@@ -25,8 +25,8 @@ import pytest
 from evaluation_samples import CONFIGURATION, command, refusal, salp_recording
 from numpy.typing import NDArray
 
+from onboard_estimation.evaluation.bag_types import new
 from onboard_estimation.evaluation.bag_writing import BagWriter
-from onboard_estimation.evaluation.message_factory import new
 from onboard_estimation.evaluation.options import EvaluateOptions
 from onboard_estimation.evaluation.simulated_bags import EPOCH_NS, write_series
 from onboard_estimation.live.view_live import health_table
